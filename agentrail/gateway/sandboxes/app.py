@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import trio
 
 from agentrail.errors import SandboxError
-from agentrail.gateway.access import UNAUTHORIZED, head_of
+from agentrail.gateway.access import UNAUTHORIZED, CallHead, head_of
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
 from agentrail.gateway.guard import send_refusal
 from agentrail.gateway.incoming import (
@@ -26,6 +26,7 @@ from agentrail.gateway.incoming import (
 )
 from agentrail.gateway.sandboxes.leases import Lease, Leases, OpenOperation, Reply, refuse_unknown
 from agentrail.gateway.sandboxes.operations import Asked, carry_out, facts_of, read_asked
+from agentrail.gateway.sandboxes.processes import serve_process
 from agentrail.gateway.sandboxes.workspaces import OpenWorkspace
 from agentrail.gateway.tokens import Tokens
 from agentrail.host.payloads import Principal
@@ -95,8 +96,13 @@ class SandboxApp:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
+        reply: Reply | ErrorAnswer
         try:
-            reply: Reply | ErrorAnswer = await self._answer(scope, receive)
+            if scope["type"] == "websocket":
+                lease, number = self._process_of(scope)
+                await serve_process(lease, number, receive, send)
+                return
+            reply = await self._answer(scope, receive)
         except CallerLeft:
             return
         except CallRefused as refused:
@@ -160,34 +166,50 @@ class SandboxApp:
 
     # --- one call
 
-    async def _answer(self, scope: MutableMapping[str, Any], receive: AsgiReceive) -> Reply | ErrorAnswer:
+    def _admit(self, scope: MutableMapping[str, Any]) -> tuple[CallHead, Principal, re.Match[str], Leases]:
+        """Judge who asks, and for what, before anything else is looked at.
+
+        Raises:
+            CallRefused: Its headers are too many, its token lets nobody in, or there is no such path.
+        """
         too_many = judge_headers(scope)  # before all that goes through them
         if too_many is not None:
-            return too_many
-        if scope["type"] != "http" or self._leases is None or self._nursery is None:
-            _refuse_path()
+            raise CallRefused(too_many)
         head = head_of(scope)
         owner = self._tokens(head.headers)
         if owner is None:
-            return UNAUTHORIZED
+            raise CallRefused(UNAUTHORIZED)
         found = _LEASE_PATH.fullmatch(head.path)
-        if found is None:
+        if found is None or self._leases is None:
+            _refuse_path()
+        return head, owner, found, self._leases
+
+    def _process_of(self, scope: MutableMapping[str, Any]) -> tuple[Lease, int]:
+        """Find where the process of a WebSocket is to run."""
+        head, owner, found, leases = self._admit(scope)
+        lease_id, _, number, name = found.groups()
+        if name != "open_process":
+            _refuse_path()
+        lease = self._lease_of(lease_id, owner, leases)
+        _settle(lease, head, int(number))
+        return lease, int(number)
+
+    async def _answer(self, scope: MutableMapping[str, Any], receive: AsgiReceive) -> Reply | ErrorAnswer:
+        head, owner, found, leases = self._admit(scope)
+        if self._nursery is None:
             _refuse_path()
         lease_id, beat, number, name = found.groups()
         match head.method, beat, name:
             case "PUT", None, None:
-                return await self._begin(lease_id, owner, self._leases, self._nursery)
+                return await self._begin(lease_id, owner, leases, self._nursery)
             case "DELETE", None, None:
-                return await self._end(lease_id, owner, self._leases)
+                return await self._end(lease_id, owner, leases)
             case "POST", "beat", None:
-                self._leases.find(lease_id, owner, trio.current_time())
+                leases.find(lease_id, owner, trio.current_time())
                 return _nothing()
             case "POST", None, str():
-                lease = self._lease_of(lease_id, owner, self._leases)
-                settled = head.headers.get(SETTLED_HEADER, "0")
-                if not _SETTLED.fullmatch(settled) or not int(number) <= MAX_NUMBER:
-                    refuse_call("bad_json", f"{SETTLED_HEADER}, or the operation, is no number")
-                lease.settle(int(settled))
+                lease = self._lease_of(lease_id, owner, leases)
+                _settle(lease, head, int(number))
                 if name == "stop":
                     return await self._stop(lease, int(number))
                 return await self._operate(lease, int(number), name, head.headers, receive)
@@ -312,6 +334,14 @@ async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) ->
     if not results:
         raise CallerLeft
     return results[0]
+
+
+def _settle(lease: Lease, head: CallHead, number: int) -> None:
+    """Take what a client says of its operations: which of them it has heard the end of."""
+    settled = head.headers.get(SETTLED_HEADER, "0")
+    if not _SETTLED.fullmatch(settled) or number > MAX_NUMBER:
+        refuse_call("bad_json", f"{SETTLED_HEADER}, or the operation, is no number")
+    lease.settle(int(settled))
 
 
 def _nothing() -> Reply:

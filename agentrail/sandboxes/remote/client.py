@@ -9,6 +9,7 @@ import ssl
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Final, TypeVar, cast
 
 import trio
@@ -23,13 +24,15 @@ from agentrail.abc import (
     GrepOptions,
     GrepResult,
     ListResult,
+    ProcessOptions,
     ReadResult,
     Refusal,
     Secret,
+    ToolProcess,
     Transfer,
     WriteResult,
 )
-from agentrail.errors import OptionError
+from agentrail.errors import OptionError, ProcessRefused
 from agentrail.processes import note_left_elsewhere
 from agentrail.sandboxes.commands import check_command
 from agentrail.sandboxes.locks import KeyedLocks
@@ -43,6 +46,7 @@ from agentrail.sandboxes.remote.parts import (
     encode_parts,
     size_of_part,
 )
+from agentrail.sandboxes.remote.process import RemoteProcess, begin_process, dialed, holding
 from agentrail.sandboxes.remote.wire import (
     ANSWER_SECONDS,
     BEAT_SECONDS,
@@ -65,7 +69,9 @@ from agentrail.sandboxes.remote.wire import (
     FileHead,
     GlobRequest,
     GrepRequest,
+    OpenRequest,
     PathRequest,
+    ProcessRefusal,
     ReadRequest,
     Request,
     RestoreRequest,
@@ -92,7 +98,7 @@ class RemoteSandbox:
 
     It is new and empty, comes with the first call, and is gone when this is closed, or thirty seconds after the server has heard the last
     of us. Where the server cannot be reached, or knows us no more, results have an error with the code `io_error` that names its address.
-    It has no `versions`: a session cannot go back with its files. It opens no processes, so MCP servers over stdio stay on this machine.
+    It has no `versions`: a session cannot go back with its files.
 
     Use it in one Trio run.
     """
@@ -119,6 +125,7 @@ class RemoteSandbox:
             self._address = address if isinstance(address, RemoteAddress) else read_address(address)
         except NoAddress as error:
             raise OptionError([f"the address of a sandbox cannot be used: {error}"]) from None
+        self._tls = tls
         self._connection = Connection(self._address, self._token, tls)
         self._lease = outside.ids(16)
         self._opening = trio.Lock()
@@ -364,6 +371,49 @@ class RemoteSandbox:
         )
         return ExecuteResult(error=found) if isinstance(found, Refusal) else found
 
+    @asynccontextmanager
+    async def open_process(self, argv: Sequence[str], options: ProcessOptions) -> AsyncIterator[ToolProcess]:
+        """Open a process there that is talked to while it runs, over a WebSocket of its own; leaving the block stops it.
+
+        Raises:
+            ProcessRefused: Its server does not start it, or cannot be asked: then with the code `io_error`, and the address.
+
+        Cancellation: As of `execute`.
+        """
+        request = OpenRequest(
+            argv=tuple(argv),
+            workdir=options.workdir,
+            env=dict(options.env),
+            errors=options.errors,
+            timeout_seconds=options.timeout_seconds,
+        )
+        number = 0
+        try:
+            await self._open()
+            number = self._begin_number()
+            path = f"/leases/{self._lease}/operations/{number}"
+            async with dialed(
+                self._address, f"{path}/open_process", self._headers(), self._tls
+            ) as connection:
+                said = await begin_process(self._address, connection, request)
+                if isinstance(said, ProcessRefusal):
+                    raise ProcessRefused(said.message, code=said.code)
+                process = RemoteProcess(connection, said.pid, partial(self._stop, path))
+                async with holding(process):
+                    yield process
+        except NoAnswer as none:
+            self._note_loss(none)
+            raise ProcessRefused(none.refusal.message, code=none.refusal.code) from None
+        finally:
+            self._open_numbers.discard(number)
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        settled = min(self._open_numbers, default=0)
+        return [
+            (b"authorization", f"Bearer {self._token.reveal()}".encode()),
+            (SETTLED_HEADER.encode(), str(settled).encode()),
+        ]
+
     async def snapshot(self) -> str:
         """Keep all files as they are now, where the server can.
 
@@ -420,9 +470,7 @@ class RemoteSandbox:
             NoAnswer: There is none.
         """
         await self._open()
-        self._last_number += 1
-        number = self._last_number
-        self._open_numbers.add(number)
+        number = self._begin_number()
         path = f"/leases/{self._lease}/operations/{number}"
         is_over = not OPERATIONS[name].changes
         try:
@@ -443,15 +491,20 @@ class RemoteSandbox:
         finally:
             if not is_over:
                 with trio.CancelScope(shield=True):
-                    await self._stop(path, number)
+                    await self._stop(path)
             self._open_numbers.discard(number)
 
-    async def _stop(self, path: str, number: int) -> None:
+    def _begin_number(self) -> int:
+        self._last_number += 1
+        self._open_numbers.add(self._last_number)
+        return self._last_number
+
+    async def _stop(self, path: str) -> None:
         """See an operation end that is not waited for any more, or that it never begins.
 
         Cancellation: Shielded by who calls, and bounded.
         """
-        headers = {SETTLED_HEADER: str(min(self._open_numbers))}
+        headers = {SETTLED_HEADER: str(min(self._open_numbers, default=0))}
         is_gone = False
         try:
             reply = await self._connection.send(

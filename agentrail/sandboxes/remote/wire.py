@@ -7,7 +7,7 @@ Nothing is connected or carried out here.
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from attrs import frozen
@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 MAX_BODY_BYTES: Final = 64 << 20
 """Of one request or answer, contents of files included."""
+
+PIECE_BYTES: Final = 1 << 16
+"""Of what a process reads or prints, in one message."""
 
 MAX_FILES: Final = 10_000
 """Of one upload or download."""
@@ -184,6 +187,24 @@ class RestoreRequest(_Request, frozen=True):
     snapshot_id: str
 
 
+class OpenRequest(_Request, frozen=True):
+    """`open_process`, as the first message of its WebSocket.
+
+    Attributes:
+        argv: The program and its arguments.
+        workdir: Where it begins.
+        env: Variables that it sees besides the usual ones.
+        errors: Where its standard error goes.
+        timeout_seconds: How much time it may need.
+    """
+
+    argv: tuple[str, ...]
+    workdir: str
+    env: dict[str, str]
+    errors: Literal["merged", "dropped"]
+    timeout_seconds: float
+
+
 Request = (
     PathRequest
     | ReadRequest
@@ -196,6 +217,7 @@ Request = (
     | ExecuteRequest
     | SnapshotRequest
     | RestoreRequest
+    | OpenRequest
 )
 
 
@@ -259,6 +281,61 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     is_gone: bool
 
 
+# --- what is said of a process
+
+
+class ProcessOpened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
+    """It runs.
+
+    Attributes:
+        pid: Its number at the server.
+    """
+
+    pid: int
+
+
+class ProcessRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
+    """It does not.
+
+    Attributes:
+        code: As of `ProcessRefused`.
+        message: Why.
+    """
+
+    code: str
+    message: str
+
+
+class Exited(msgspec.Struct, frozen=True, kw_only=True, tag="exited"):
+    """It has ended.
+
+    Attributes:
+        code: Its exit code.
+    """
+
+    code: int
+
+
+class OutputEnd(msgspec.Struct, frozen=True, tag="output_end"):
+    """It prints no more."""
+
+
+class InputEnd(msgspec.Struct, frozen=True, tag="input_end"):
+    """It is to read the end."""
+
+
+FromProcess: TypeAlias = ProcessOpened | ProcessRefusal | Exited | OutputEnd
+"""What a server says of a process, as text; what it prints comes as bytes."""
+
+
+def encode_said(said: FromProcess | InputEnd) -> bytes:
+    """Write what is said of a process."""
+    try:
+        return msgspec.json.encode(said)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_mended(msgspec.to_builtins(said)))
+
+
 # --- bytes
 
 
@@ -299,7 +376,7 @@ def encode_request(request: Request) -> bytes:
     return msgspec.json.encode(request)
 
 
-def decode_as(kind: type[T], text: bytes) -> T:
+def decode_as(kind: type[T] | Any, text: bytes) -> T:
     """Read JSON of a known shape, and nothing else: what does not fit is not made.
 
     Raises:
