@@ -24,6 +24,11 @@ class ProcessAccount:
     reaped: int = 0
     left_at: set[str] = field(factory=set)
 
+    def left(self) -> list[tuple[str, int | None]]:
+        """List what is there still, in order: where, as words behind a name, and its pid. Here there are no words, elsewhere no pid."""
+        here: list[tuple[str, int | None]] = [("", pid) for pid in sorted(self.alive)]
+        return here + [(f" at {address}", None) for address in sorted(self.left_at)]
+
 
 _ACCOUNT: Final[ContextVar[ProcessAccount | None]] = ContextVar(
     "agentrail_processes_of_this_call", default=None

@@ -61,7 +61,7 @@ from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import CallId, TokenUsage
 from agentrail.outside import jitter
-from agentrail.processes import ProcessAccount, keep_account
+from agentrail.processes import keep_account
 from agentrail.runtime.clock import SessionTimers, now_ms
 from agentrail.runtime.context import ContextGatherer
 from agentrail.runtime.crashes import (
@@ -229,14 +229,10 @@ class _Open:
     def left_behind(self, now: float, *, is_gone: bool = False) -> tuple[LeftBehind, ...]:
         """Name what is left of it: each process that lives, and the work itself unless that is gone or is one of them."""
         age_ms = round((now - self.began_at) * 1000)
-        account = ProcessAccount() if self.processes is None else self.processes.account
-        elsewhere = [
-            LeftBehind(name=f"{self.name} at {address}", age_ms=age_ms) for address in sorted(account.left_at)
-        ]
-        if not account.alive and not elsewhere and not is_gone:
+        left = self.processes.account.left() if self.processes is not None else []
+        if not left and not is_gone:
             return (LeftBehind(name=self.name, age_ms=age_ms),)
-        here = [LeftBehind(name=self.name, age_ms=age_ms, pid=pid) for pid in sorted(account.alive)]
-        return (*here, *elsewhere)
+        return tuple(LeftBehind(name=f"{self.name}{at}", age_ms=age_ms, pid=pid) for at, pid in left)
 
 
 class Interpreter:

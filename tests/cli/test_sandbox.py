@@ -102,20 +102,22 @@ async def test_a_session_works_in_a_server_of_its_own(tmp_path):
         says("Gone."),
     ]
     seen = []
-    async with a_server("--port", "0", "--shell-fallback", "unconfined") as (process, address):
-        async with open_supervisor(environ={TOKEN_VARIABLE: TOKEN}) as supervisor:
-            session = await supervisor.start_session(
-                model=ScriptedModel(script),
-                tools=builtin("write_file", "shell", "read_file"),
-                sandbox=address,
-                working_dir=tmp_path,
-            )
-            assert await session.ask("Go") == "Done."
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
-            with trio.fail_after(20):
-                assert await session.ask("Again") == "Gone."
-            seen = [str(one) for one in await session.messages()]
+    async with (
+        a_server("--port", "0", "--shell-fallback", "unconfined") as (process, address),
+        open_supervisor(environ={TOKEN_VARIABLE: TOKEN}) as supervisor,
+    ):
+        session = await supervisor.start_session(
+            model=ScriptedModel(script),
+            tools=builtin("write_file", "shell", "read_file"),
+            sandbox=address,
+            working_dir=tmp_path,
+        )
+        assert await session.ask("Go") == "Done."
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        with trio.fail_after(20):
+            assert await session.ask("Again") == "Gone."
+        seen = [str(one) for one in await session.messages()]
     text = "\n".join(seen)
     assert "far away" in text
     assert f"The sandbox at {address} gave no answer" in text

@@ -8,7 +8,7 @@ or the request as such. Nothing that comes is repeated in an answer or a log.
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -181,7 +181,7 @@ class SandboxApp:
             raise CallRefused(UNAUTHORIZED)
         found = _LEASE_PATH.fullmatch(head.path)
         if found is None or self._leases is None:
-            _refuse_path()
+            raise unknown_path()
         return head, owner, found, self._leases
 
     def _process_of(self, scope: MutableMapping[str, Any]) -> tuple[Lease, int]:
@@ -189,7 +189,7 @@ class SandboxApp:
         head, owner, found, leases = self._admit(scope)
         lease_id, _, number, name = found.groups()
         if name != "open_process":
-            _refuse_path()
+            raise unknown_path()
         lease = self._lease_of(lease_id, owner, leases)
         _settle(lease, head, int(number))
         return lease, int(number)
@@ -197,7 +197,7 @@ class SandboxApp:
     async def _answer(self, scope: MutableMapping[str, Any], receive: AsgiReceive) -> Reply | ErrorAnswer:
         head, owner, found, leases = self._admit(scope)
         if self._nursery is None:
-            _refuse_path()
+            raise unknown_path()
         lease_id, beat, number, name = found.groups()
         match head.method, beat, name:
             case "PUT", None, None:
@@ -214,7 +214,7 @@ class SandboxApp:
                     return await self._stop(lease, int(number))
                 return await self._operate(lease, int(number), name, head.headers, receive)
             case _:
-                _refuse_path()
+                raise unknown_path()
 
     async def _begin(self, lease_id: str, owner: Principal, leases: Leases, nursery: trio.Nursery) -> Reply:
         start = partial(self._start_lease, nursery)
@@ -257,7 +257,7 @@ class SandboxApp:
     ) -> Reply | ErrorAnswer:
         kind = OPERATIONS.get(name)
         if kind is None:
-            _refuse_path()
+            raise unknown_path()
         body = await self._bodies.read(receive, headers, MAX_BODY_BYTES, caller=lease.owner)
         asked = await read_asked(name, headers.get("content-type", ""), body)
         del body
@@ -352,6 +352,7 @@ def _encode(stopped: Stopped) -> bytes:
     return b'{"is_gone":true}' if stopped.is_gone else b'{"is_gone":false}'
 
 
-def _refuse_path() -> NoReturn:
+def unknown_path() -> CallRefused:
+    """Make the answer to a path that there is not, or not for this method."""
     message = "there is no such path here: this is a sandbox, for the client of agentrail"
-    raise CallRefused(ErrorAnswer(status=405, code="route_unknown", message=message))
+    return CallRefused(ErrorAnswer(status=405, code="route_unknown", message=message))

@@ -5,7 +5,7 @@ number gets the same answer. It is remembered until the client says that it has 
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NoReturn
 
 import trio
 from attrs import define, field, frozen
@@ -140,7 +140,7 @@ class Lease:
         return operation
 
 
-def refuse_late(why: str) -> None:
+def refuse_late(why: str) -> NoReturn:
     """Refuse an operation that is not carried out, for good.
 
     Raises:

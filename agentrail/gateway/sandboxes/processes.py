@@ -48,9 +48,10 @@ async def serve_process(lease: Lease, number: int, receive: AsgiReceive, send: A
     try:
         request = await _read_request(receive)
         operation, is_new = lease.arrive(number, b"")
-        if not is_new or lease.nursery is None:
-            raise Unreadable
     except (Unreadable, CallRefused):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    if not is_new or lease.nursery is None or lease.scope.cancel_called:
         await send({"type": "websocket.close", "code": 1008})
         return
     talk = _Talk(receive, send)

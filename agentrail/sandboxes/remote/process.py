@@ -37,6 +37,8 @@ _QUEUED: Final = 16
 _PAUSE_SECONDS: Final = 0.0025
 """Behind each message: a server takes so and so many in a second, and more for an attack."""
 
+_NO_PROCESS: Final = "it opens no process for us"
+
 _FAILED: Final = (
     ConnectionClosed,
     HandshakeError,
@@ -63,7 +65,6 @@ async def dialed(
             stream = await _open_stream(address, tls)
     except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
         raise refuse_connection(address, f"it cannot be reached ({type(error).__name__})") from None
-    failed: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
             try:
@@ -78,22 +79,24 @@ async def dialed(
                         max_message_size=2 * PIECE_BYTES,
                     )
             except (*_FAILED, trio.TooSlowError):
-                failed = refuse_connection(address, "it opens no process for us")
-            else:
-                try:
-                    yield connection
-                except Exception as error:  # noqa: BLE001 - raised again below, and not in a group
-                    failed = error
+                raise refuse_connection(address, _NO_PROCESS) from None
+            yield connection
             nursery.cancel_scope.cancel(reason="this process is done with")
     except BaseExceptionGroup as group:
+        alone = _alone(group)
         # A handshake that is refused is raised in a task of the library's own, whoever waits for it.
-        if group.split(HandshakeError)[1] is not None:
-            raise
-        failed = refuse_connection(address, "it opens no process for us")
+        raise (
+            refuse_connection(address, _NO_PROCESS) if isinstance(alone, HandshakeError) else alone
+        ) from None
     finally:
         await trio.aclose_forcefully(stream)
-    if failed is not None:
-        raise failed
+
+
+def _alone(raised: BaseException) -> BaseException:
+    """Take out of groups what is alone in them: who uses a process has opened no nursery for it."""
+    while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
+        raised = raised.exceptions[0]
+    return raised
 
 
 async def _open_stream(
@@ -261,18 +264,16 @@ async def holding(process: RemoteProcess) -> AsyncIterator[None]:
 
     Cancellation: It is stopped first, shielded and bounded.
     """
-    failed: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(process.listen)
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - raised again below, and not in a group
-            failed = error
-        finally:
-            await process.stop()  # noqa: ASYNC102 - shielded inside
-        nursery.cancel_scope.cancel(reason="this process is done with")
-    if failed is not None:
-        raise failed
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(process.listen)
+            try:
+                yield
+            finally:
+                await process.stop()  # noqa: ASYNC102 - shielded inside
+            nursery.cancel_scope.cancel(reason="this process is done with")
+    except BaseExceptionGroup as group:
+        raise _alone(group) from None
 
 
 async def begin_process(
@@ -289,7 +290,7 @@ async def begin_process(
             message = await connection.get_message()
         said: FromProcess = decode_as(FromProcess, message.encode() if isinstance(message, str) else b"")
     except (*_FAILED, trio.TooSlowError, Unreadable):
-        raise refuse_connection(address, "it opens no process for us") from None
+        raise refuse_connection(address, _NO_PROCESS) from None
     if isinstance(said, ProcessOpened | ProcessRefusal):
         return said
-    raise refuse_connection(address, "it opens no process for us")
+    raise refuse_connection(address, _NO_PROCESS)

@@ -406,8 +406,9 @@ class Interrupting:
         await self.app(scope, receive, send)
 
 
-async def test_a_lost_answer_is_asked_for_again_and_nothing_is_written_twice():
+async def test_a_lost_answer_is_asked_for_again_and_nothing_is_written_twice(monkeypatch):
     """A connection that breaks behind the write does not make a second one; one that stays broken is a refusal with the address."""
+    monkeypatch.setattr("agentrail.sandboxes.remote.connection.PAUSES_SECONDS", (0.01, 0.01))
     fronts = []
     async with serving(wrap=lambda app: fronts.append(Interrupting(app)) or fronts[0]) as served:
         (front,) = fronts
@@ -530,6 +531,7 @@ async def test_a_slow_body_does_not_keep_a_server(monkeypatch):
 TALKS = ProcessOptions(env={"GREETING": "hello"})
 
 
+@pytest.mark.check
 async def test_a_process_elsewhere_is_talked_to_while_it_runs():
     """It reads, prints, ends with its code, and does not outlive its block; where there are none, and where it cannot be started, that is said."""
     async with no_orphans():

@@ -9,6 +9,7 @@ from agentrail.testing.check_sandbox import check_sandbox
 from tests.sandboxes.remote.rig import serving
 
 
+@pytest.mark.check
 async def test_a_directory_elsewhere_keeps_to_the_port():
     """`check_sandbox` passes as it stands, over a connection, commands included."""
     async with serving(partial(open_local_workspace, shell_fallback="unconfined")) as served:
@@ -16,7 +17,6 @@ async def test_a_directory_elsewhere_keeps_to_the_port():
         assert not served.leases
 
 
-@pytest.mark.check
 async def test_memory_elsewhere_keeps_to_the_port():
     """With snapshots, and without commands, as its address says."""
     async with serving() as served:
