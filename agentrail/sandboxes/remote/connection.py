@@ -123,8 +123,7 @@ class Connection:
                     return await self._send(method, path, body, given)
                 except httpx.HTTPError as error:
                     if pause is None or not again:
-                        why = str(error) if str(error).isprintable() and str(error) else "it broke off"
-                        raise refuse_connection(self._address, f"{why:.200}") from None
+                        raise refuse_connection(self._address, _reason_of(error)) from None
                     await trio.sleep(pause)
         raise refuse_connection(self._address, f"nothing came within {within_seconds:g} s")
 
@@ -177,3 +176,14 @@ class Connection:
             await self._client.aclose()
             self._client = None
         await trio.lowlevel.checkpoint()
+
+
+def _reason_of(error: BaseException) -> str:
+    """Say why there was no answer, in words that act on no terminal."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({found.verify_message}); SSL_CERT_FILE names one that is"
+        found = found.__cause__ or found.__context__
+    said = str(error)
+    return f"{said:.200}" if said and said.isprintable() else "it broke off"

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import ssl
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,19 +13,25 @@ import trio
 from hypothesis import given, settings, strategies as st
 
 from agentrail.abc import DirectoryEntry, ExecuteOptions, FileBytes, ProcessOptions
+from agentrail.app import open_supervisor
 from agentrail.errors import OptionError, ProcessRefused
 from agentrail.gateway.answers import CallRefused
+from agentrail.gateway.sandboxes.app import SandboxApp
 from agentrail.gateway.sandboxes.leases import Lease, Leases
 from agentrail.gateway.sandboxes.operations import decode_asked
 from agentrail.gateway.sandboxes.workspaces import open_local_workspace, remove_tree
+from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, tls_context
 from agentrail.host.payloads import Principal
 from agentrail.processes import ProcessAccount, keep_account
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote import client as client_module, wire
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.parts import decode_parts, encode_parts
+from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
+from agentrail.testing.models import ScriptedModel, calls
 from agentrail.testing.orphans import no_orphans
-from tests.sandboxes.remote.rig import OTHER_TOKEN, TOKEN, serving
+from agentrail.tools import builtin
+from tests.sandboxes.remote.rig import HURRY, OTHER_TOKEN, TOKEN, serving, tokens_of
 
 unconfined = partial(open_local_workspace, shell_fallback="unconfined")
 
@@ -349,21 +357,31 @@ async def test_a_cancelled_command_is_gone_before_the_cancellation_travels_on():
         await sandbox.aclose()
 
 
+class Deaf(MemorySandbox):
+    """Commands that do not hear that they are to end."""
+
+    def __init__(self, begun, let_go):
+        super().__init__()
+        self.begun, self.let_go = begun, let_go
+
+    async def execute(self, command, options):
+        """As of the port."""
+        self.begun.set()
+        with trio.CancelScope(shield=True):
+            await self.let_go.wait()
+
+
+@asynccontextmanager
+async def open_that_is_deaf(begun, let_go):
+    """A workspace for that."""
+    yield Deaf(begun, let_go)
+
+
 async def test_what_does_not_end_is_named_with_its_address(monkeypatch):
     """The cancellation travels on when the time for it is over, and the receipt of the call can say where something may be left."""
     monkeypatch.setattr("agentrail.gateway.sandboxes.app._WAIT_GONE_SECONDS", 0.05)
     begun, let_go = trio.Event(), trio.Event()
-
-    class Deaf(MemorySandbox):
-        async def execute(self, command, options):
-            begun.set()
-            with trio.CancelScope(shield=True):
-                await let_go.wait()
-
-    @asynccontextmanager
-    async def open_deaf():
-        yield Deaf()
-
+    open_deaf = partial(open_that_is_deaf, begun, let_go)
     account = ProcessAccount()
     keep_account(account)
     async with serving(open_deaf) as served:
@@ -375,6 +393,22 @@ async def test_what_does_not_end_is_named_with_its_address(monkeypatch):
         assert account.left_at == {served.url}
         let_go.set()
         await sandbox.aclose()
+
+
+async def test_the_receipt_of_an_abort_says_where_something_may_be_left(monkeypatch):
+    """Under `stuck`, by the tool and the address; the session is free all the same."""
+    monkeypatch.setattr("agentrail.gateway.sandboxes.app._WAIT_GONE_SECONDS", 0.05)
+    begun, let_go = trio.Event(), trio.Event()
+    open_deaf = partial(open_that_is_deaf, begun, let_go)
+    model = ScriptedModel([calls(("shell", {"command": "sleep"}))])
+    async with serving(open_deaf) as served, open_supervisor(environ={TOKEN_VARIABLE: TOKEN}) as supervisor:
+        session = await supervisor.start_session(model=model, tools=builtin("shell"), sandbox=served.url)
+        await session.prompt("Go")
+        await begun.wait()
+        receipt = await session.abort("enough")
+        assert [one.name for one in receipt.stuck] == [f"shell at {served.url}"]
+        assert (await session.status()).phase == "idle"
+        let_go.set()
 
 
 class Interrupting:
@@ -504,6 +538,35 @@ async def test_a_server_for_one_is_done_with_its_workspace_and_an_idle_one_with_
     async with serving(idle_seconds=0.1) as served:
         with trio.fail_after(5):
             await served.app.wait_done()
+
+
+@pytest.mark.check
+async def test_a_server_elsewhere_is_spoken_to_over_tls():
+    """With a certificate that is believed, operations and processes alike; with one that is not, nothing is sent."""
+    tls = Path(__file__).parents[2] / "gateway" / "tls"
+    listeners = await open_listeners("127.0.0.1", 0)
+    ((_, port),) = addresses_of(listeners)
+    app, stop = SandboxApp(tokens_of(TOKEN), unconfined), trio.Event()
+    serve = partial(
+        serve_app,
+        app,
+        listeners,
+        stop.wait,
+        limits=HURRY,
+        tls=tls_context(tls / "certificate.pem", tls / "key.pem"),
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve)
+        trusted = ssl.create_default_context(cafile=tls / "certificate.pem")
+        sandbox = RemoteSandbox(f"https://localhost:{port}", token=TOKEN, tls=trusted)
+        assert (await sandbox.write("a", "x")).error is None
+        async with sandbox.open_process(["cat", "a"], TALKS) as process:
+            assert await process.stdout.receive_some() == b"x"
+        await sandbox.aclose()
+        stranger = RemoteSandbox(f"https://localhost:{port}", token=TOKEN)
+        assert "certificate" in (await stranger.read("a")).error.message
+        await stranger.aclose()
+        stop.set()
 
 
 async def test_a_slow_body_does_not_keep_a_server(monkeypatch):
