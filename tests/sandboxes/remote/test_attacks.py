@@ -377,38 +377,45 @@ async def open_that_is_deaf(begun, let_go):
     yield Deaf(begun, let_go)
 
 
+@asynccontextmanager
+async def serving_the_deaf():
+    """A server of such; gives it, and what says that a command has begun."""
+    begun, let_go = trio.Event(), trio.Event()
+    async with serving(partial(open_that_is_deaf, begun, let_go)) as served:
+        try:
+            yield served, begun
+        finally:
+            let_go.set()
+
+
 async def test_what_does_not_end_is_named_with_its_address(monkeypatch):
     """The cancellation travels on when the time for it is over, and the receipt of the call can say where something may be left."""
     monkeypatch.setattr("agentrail.gateway.sandboxes.app._WAIT_GONE_SECONDS", 0.05)
-    begun, let_go = trio.Event(), trio.Event()
-    open_deaf = partial(open_that_is_deaf, begun, let_go)
     account = ProcessAccount()
     keep_account(account)
-    async with serving(open_deaf) as served:
+    async with serving_the_deaf() as (served, begun):
         sandbox = served.make()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sandbox.execute, "sleep", ExecuteOptions())
             await begun.wait()
             nursery.cancel_scope.cancel()
         assert account.left_at == {served.url}
-        let_go.set()
-        await sandbox.aclose()
 
 
 async def test_the_receipt_of_an_abort_says_where_something_may_be_left(monkeypatch):
     """Under `stuck`, by the tool and the address; the session is free all the same."""
     monkeypatch.setattr("agentrail.gateway.sandboxes.app._WAIT_GONE_SECONDS", 0.05)
-    begun, let_go = trio.Event(), trio.Event()
-    open_deaf = partial(open_that_is_deaf, begun, let_go)
     model = ScriptedModel([calls(("shell", {"command": "sleep"}))])
-    async with serving(open_deaf) as served, open_supervisor(environ={TOKEN_VARIABLE: TOKEN}) as supervisor:
+    async with (
+        open_supervisor(environ={TOKEN_VARIABLE: TOKEN}) as supervisor,
+        serving_the_deaf() as (served, begun),
+    ):
         session = await supervisor.start_session(model=model, tools=builtin("shell"), sandbox=served.url)
         await session.prompt("Go")
         await begun.wait()
         receipt = await session.abort("enough")
         assert [one.name for one in receipt.stuck] == [f"shell at {served.url}"]
         assert (await session.status()).phase == "idle"
-        let_go.set()
 
 
 class Interrupting:
