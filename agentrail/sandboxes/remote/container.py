@@ -144,7 +144,7 @@ class ContainerSandbox(RemoteSandbox):
         finally:
             if not is_ready:
                 why = self._words()
-                await self._remove()
+                await self._remove()  # noqa: ASYNC102 - shielded and bounded inside
         if not is_ready:
             raise refuse_connection(
                 self._address, f"the container did not start. {self._program} says: {why}"
@@ -161,7 +161,7 @@ class ContainerSandbox(RemoteSandbox):
                 with trio.move_on_after(END_SECONDS):
                     await self._process.wait()
         finally:
-            await self._remove()
+            await self._remove()  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _remove(self) -> None:
         """See that nothing of it is left. Shielded and bounded."""
