@@ -43,10 +43,14 @@ from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.store_options import StoreOptions
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.runtime.workspace import OwnSandbox
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.instructions import FilesAbove
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.sandboxes.remote.client import RemoteSandbox
+from agentrail.sandboxes.remote.container import ContainerSandbox, skills_below
+from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
 from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
 from agentrail.stores.named_memories import (
     faults_of_knowledge,
@@ -54,6 +58,7 @@ from agentrail.stores.named_memories import (
     opened_knowledge,
     opened_recall,
 )
+from agentrail.wire.sandbox_address import CONTAINER, FORMS, is_remote
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -174,7 +179,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
-            make = partial(make_sandbox, shell_fallback=shell_fallback)
+            make = partial(make_sandbox, shell_fallback=shell_fallback, environ=environment)
             held = open_sessions(resolve, make, deps_for=deps_for, shared=shared, store=kept, options=options)
             async with held as supervisor:
                 supervisor.providers = profiles
@@ -271,20 +276,34 @@ def _is_model(value: object) -> bool:
 
 
 def make_sandbox(
-    name: str, working_dir: Path, *, shell_fallback: ShellFallback = "refuse"
-) -> LocalSandbox | MemorySandbox:
-    """Turn the name of a sandbox into one: `local`, `local:/path` or `memory`.
+    name: str,
+    working_dir: Path,
+    *,
+    shell_fallback: ShellFallback = "refuse",
+    environ: Environment = MappingProxyType({}),
+) -> OwnSandbox:
+    """Turn the name of a sandbox into one: `local`, `local:/path`, `memory`, `http://host:port`, `https://…` or `container:IMAGE`.
+
+    Args:
+        name: Of the sandbox.
+        working_dir: Where `local` is; below it are the skills that a container sees.
+        shell_fallback: What becomes of commands where bubblewrap does not work, in a directory of this machine.
+        environ: Where the token of a server is looked for, `AGENTRAIL_SANDBOX_TOKEN`.
 
     Raises:
         SandboxError: Your move: the directory cannot be opened, or is the whole machine.
-        OptionError: Your move: there is no sandbox of that name.
+        OptionError: Your move: there is no sandbox of that name, or no token for a server.
     """
     kind, _, path = name.partition(":")
     if name == "memory":
         return MemorySandbox()
     if kind == "local":
         return LocalSandbox(path or working_dir, shell_fallback=shell_fallback)
-    raise OptionError([f"sandbox is {name!r}: expected 'local', 'local:/path' or 'memory'"])
+    if kind == "container":
+        return ContainerSandbox(name.removeprefix(CONTAINER), skills=skills_below(working_dir))
+    if is_remote(name):
+        return RemoteSandbox(name, token=Secret(environ.get(TOKEN_VARIABLE, "")))
+    raise OptionError([f"sandbox is {name!r}: expected {FORMS}"])
 
 
 def make_provider(

@@ -17,10 +17,17 @@ class ProcessAccount:
     Attributes:
         alive: The pids of those that were started and have not been seen to end.
         reaped: How many were alive when they were to end, and are gone.
+        left_at: The addresses of other machines where it is not known that what was to end is gone.
     """
 
     alive: set[int] = field(factory=set)
     reaped: int = 0
+    left_at: set[str] = field(factory=set)
+
+    def left(self) -> list[tuple[str, int | None]]:
+        """List what is there still, in order: where, as words behind a name, and its pid. Here there are no words, elsewhere no pid."""
+        here: list[tuple[str, int | None]] = [("", pid) for pid in sorted(self.alive)]
+        return here + [(f" at {address}", None) for address in sorted(self.left_at)]
 
 
 _ACCOUNT: Final[ContextVar[ProcessAccount | None]] = ContextVar(
@@ -53,3 +60,14 @@ def note_stopped(pid: int, *, ended: int, left: frozenset[int]) -> None:
         account.alive.discard(pid)
         account.alive |= left
         account.reaped += ended
+
+
+def note_left_elsewhere(address: str) -> None:
+    """Note that something was to end on another machine, and that it is not known to be gone.
+
+    Args:
+        address: Of that machine, for people.
+    """
+    account = _ACCOUNT.get()
+    if account is not None:
+        account.left_at.add(address)

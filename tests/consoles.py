@@ -45,7 +45,7 @@ class Step:
     @property
     def starts_server(self) -> bool:
         """Whether it goes on until it is interrupted."""
-        return self.command.startswith("agentrail serve") and any(
+        return self.command.startswith(("agentrail serve", "agentrail sandbox serve")) and any(
             one.startswith("http") for one in self.shown
         )
 
@@ -132,7 +132,9 @@ class Console:
         assert fits(step.shown, seen) if step.shown else code == 0, said
 
     def _command(self, command: str) -> str:
-        changed = command.replace(f":{PORT}", f":{self.port}")
+        changed = command.replace(f":{PORT}", f":{self.port}").replace(
+            f"--port {PORT}", f"--port {self.port}"
+        )
         if changed.startswith("agentrail serve") and "--port" not in changed and "--help" not in changed:
             changed += f" --port {self.port}"
         return changed

@@ -343,7 +343,7 @@ async def test_the_name_of_a_sandbox_becomes_one(tmp_path):
     assert (await make_sandbox("local", tmp_path).read("a/x")).text == "words"
     assert (await make_sandbox(f"local:{tmp_path}/a", tmp_path).read("x")).text == "words"
     assert (await make_sandbox("memory", tmp_path).list_dir(".")).entries == ()
-    with pytest.raises(OptionError, match="sandbox is 'disk': expected 'local', 'local:/path' or 'memory'"):
+    with pytest.raises(OptionError, match="sandbox is 'disk': expected 'local', 'local:/path', 'memory'"):
         make_sandbox("disk", tmp_path)
 
 

@@ -189,6 +189,13 @@ app.command(
     Works beside a process that remembers more. Exit codes: 0 done, 1 not all is done, 2 wrong usage, or there is no such memory.""",
 )
 app.command(
+    "agentrail.cli.sandbox:app",
+    name="sandbox",
+    help="""Serve workspaces of this machine to sessions elsewhere: files and commands, over HTTP with a token.
+
+    Exit codes: 0 stopped, 1 it failed, 2 wrong usage.""",
+)
+app.command(
     "agentrail.cli.token:app",
     name="token",
     help="""Make tokens that let callers into a server.

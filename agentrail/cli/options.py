@@ -50,6 +50,7 @@ class Choices:
         model: The model string; None to choose by the environment.
         base_url: Where the provider's server is; None for what the environment or the vendor says.
         cwd: The working directory of the tools.
+        sandbox: Where files are and commands run; None for what the configuration says.
         tools: Names with commas between them, or `none`; None for those of the configuration.
         shell_fallback: What becomes of commands that cannot be confined.
         system: What stands before the conversation.
@@ -69,6 +70,14 @@ class Choices:
             validator=validators.Path(exists=True, file_okay=False),
         ),
     ] = Path()
+    sandbox: Annotated[
+        str | None,
+        Parameter(
+            help="Where files are and commands run: local, local:/path, memory, http://host:port of agentrail sandbox serve, or "
+            "container:IMAGE. Without it: as the configuration says, else local.",
+            show_default=False,
+        ),
+    ] = None
     tools: Annotated[
         str | None,
         Parameter(
@@ -222,6 +231,7 @@ def decide_session(
     """
     said = {
         "tools": None if choices.tools is None else decide_tools(choices.tools),
+        "sandbox": choices.sandbox,
         "system_prompt": choices.system,
         "max_turns": choices.max_turns,
         "max_retries": choices.max_retries,

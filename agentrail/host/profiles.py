@@ -25,6 +25,7 @@ from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.scopes import NO_SCOPE
 from agentrail.runtime.starting import GivesOptions
 from agentrail.tools import builtin
+from agentrail.wire.sandbox_address import is_alone
 
 MIN_KEPT_EVENTS: Final = 100
 """How many events a session of a host keeps at least: a stream begins with an event that is out already."""
@@ -413,5 +414,5 @@ def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for
 
 
 def _is_one_place(options: SessionOptions) -> bool:
-    """Whether two sessions with these options work on the same files: all but those in memory do."""
-    return options.sandbox != "memory"
+    """Whether two sessions with these options work on the same files: all do but those whose sandbox is made for each."""
+    return not (isinstance(options.sandbox, str) and is_alone(options.sandbox))

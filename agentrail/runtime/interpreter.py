@@ -229,10 +229,10 @@ class _Open:
     def left_behind(self, now: float, *, is_gone: bool = False) -> tuple[LeftBehind, ...]:
         """Name what is left of it: each process that lives, and the work itself unless that is gone or is one of them."""
         age_ms = round((now - self.began_at) * 1000)
-        alive = sorted(self.processes.account.alive) if self.processes is not None else []
-        if not alive and not is_gone:
+        left = self.processes.account.left() if self.processes is not None else []
+        if not left and not is_gone:
             return (LeftBehind(name=self.name, age_ms=age_ms),)
-        return tuple(LeftBehind(name=self.name, age_ms=age_ms, pid=pid) for pid in alive)
+        return tuple(LeftBehind(name=f"{self.name}{at}", age_ms=age_ms, pid=pid) for at, pid in left)
 
 
 class Interpreter:

@@ -25,6 +25,7 @@ from agentrail.otp.edges import call_guarded
 from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
+from agentrail.wire.sandbox_address import FORMS, fault_of_remote, is_remote
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -59,7 +60,8 @@ class SessionOptions:
             or empty. Sessions of two scopes may have one id; events show the id alone. Children are in it too.
         working_dir: The root of the file tools.
         sandbox: Where files are and commands run: a sandbox, which stays yours to close; or the name of one that is made
-            for the session: `local`, on `working_dir`, as when None; `local:/path`; `memory`.
+            for the session: `local`, on `working_dir`, as when None; `local:/path`; `memory`; new and empty, and gone with the
+            session, `http://host:port` or `https://…` of `agentrail sandbox serve`, and `container:IMAGE`.
         messages: History to begin with, from anywhere: what no provider would take is repaired, and `PatchToolCalls` tells.
         user_data: The application's own data; tools see it.
         deps: What tools work with, such as a pool or a client, for `ctx.deps`: a live object, which stays yours, and which children have
@@ -378,7 +380,10 @@ def _sandbox(_: str, sandbox: object) -> list[str]:
         return [] if is_there else [f"sandbox is {sandbox!r}: there is no such directory"]
     if isinstance(sandbox, str) and sandbox in {"local", "memory"}:
         return []
-    return [f"sandbox is {sandbox!r}: expected a sandbox, or 'local', 'local:/path' or 'memory'"]
+    if isinstance(sandbox, str) and is_remote(sandbox):
+        fault = fault_of_remote(sandbox)
+        return [] if fault is None else [f"sandbox is {sandbox!r:.200}: {fault}"]
+    return [f"sandbox is {sandbox!r}: expected a sandbox, or {FORMS}"]
 
 
 def _whole(name: str, value: object, *, least: int = 0) -> list[str]:

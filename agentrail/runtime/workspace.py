@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeAlias
 import trio
 
 from agentrail.abc import Sandbox
+from agentrail.wire.sandbox_address import is_alone
 
 _CLOSE_WITHIN_SECONDS: Final = 5.0
 
@@ -74,7 +75,7 @@ class Workspace:
         """What is the same for two workspaces on the same files: a sandbox that was brought, or a directory."""
         if self._given is not None:
             return id(self._given)
-        return id(self) if self._name == "memory" else (self._name, self._working_dir)
+        return id(self) if is_alone(self._name) else (self._name, self._working_dir)
 
     @property
     def is_open(self) -> bool:

@@ -52,6 +52,14 @@ def test_the_commands_of_a_how_to_work_as_they_stand(console, page):
 
 
 @pytest.mark.check
+def test_tools_run_elsewhere_as_the_how_to_says(console):
+    """A server of sandboxes in one terminal, a session that works there in another; an address that would send the token in the clear is refused."""
+    page = ROOT / "docs" / "how-to" / "run-tools-elsewhere.md"
+    console.play(page, section="A server, and a session that works there")
+    assert console.played == 6
+
+
+@pytest.mark.check
 async def test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says(tmp_path):
     """Its script, word for word, by Node, whose `fetch` is that of browsers."""
     node = shutil.which("node")

@@ -11,14 +11,19 @@ from pathlib import Path
 
 import pytest
 import trio
+import yaml
 
 from agentrail.cli import commands
+from agentrail.cli.sandbox import SandboxOptions, check_options
 from agentrail.cli.serve import DEFAULT_PORT
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.host.limits import Limits
 from agentrail.host.options import HostOptions
+from agentrail.sandboxes.remote.container import ContainerLimits, decide_command
+from agentrail.sandboxes.remote.wire import DEFAULT_PORT as SANDBOX_PORT, TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, says
+from agentrail.wire.sandbox_address import read_address
 from tests.gateway.web import serving
 from tests.host.hosting import profile
 
@@ -305,3 +310,42 @@ def test_the_container_file_can_be_built(tmp_path):
         pytest.skip(f"{instruction('FROM')} cannot be fetched here")
     shutil.copy(ROOT / "docs" / "examples" / "support_desk" / "support_desk.py", tmp_path / "my_app.py")
     run(builder, "build", "-f", f"{FILES / 'Containerfile'}", f"{tmp_path}")
+
+
+# --- sandboxes
+
+
+def sandbox_options(arguments: list[str]) -> SandboxOptions:
+    """What a command of a file asks for, as the command line takes it; what would let strangers read along is refused."""
+    assert arguments[:2] == ["sandbox", "serve"]
+    command, bound, _ = commands.app.parse_args(arguments, print_error=False, exit_on_error=False)
+    assert command.__name__ == "serve"
+    options: SandboxOptions = bound.arguments["options"]
+    check_options(options)
+    return options
+
+
+def test_the_files_for_sandboxes_say_what_can_be():
+    """The image runs our command on our port as no root; the compose file gives its server no other network, bounds, and the token from outside."""
+    text = re.sub(r"\\\n\s*", "", read("Sandbox.Containerfile"))
+    given = dict(line.split(" ", 1) for line in text.splitlines() if line)
+    command = [*json.loads(given["ENTRYPOINT"]), *json.loads(given["CMD"])]
+    options = sandbox_options(command[1:])
+    assert (options.port, options.shell_fallback) == (SANDBOX_PORT, "unconfined")
+    assert given["EXPOSE"] == f"{SANDBOX_PORT}"
+    assert int(given["USER"]) > 0
+    inside = decide_command(
+        "docker", "my-tools", name="n", directory=Path("/d"), skills=None, limits=ContainerLimits()
+    )
+    assert sandbox_options([*inside[inside.index("my-tools") + 1 :]]).once
+    compose = yaml.safe_load((FILES / "compose.yaml").read_text(encoding="utf-8"))
+    agents, sandbox = compose["services"]["agents"], compose["services"]["sandbox"]
+    assert sandbox["networks"] == ["tools"]
+    assert compose["networks"]["tools"] == {"internal": True}
+    assert "ports" not in sandbox
+    for one in (agents, sandbox):
+        assert one["environment"][TOKEN_VARIABLE].startswith("${")
+        assert (FILES / one["build"]["dockerfile"]).is_file()
+    assert (sandbox["mem_limit"], sandbox["cpus"], sandbox["cap_drop"]) == ("1g", 1, ["ALL"])
+    (named,) = re.findall(r'sandbox="(http\S+)"', (FILES / "compose.yaml").read_text(encoding="utf-8"))
+    assert read_address(named).url == f"http://sandbox:{SANDBOX_PORT}"

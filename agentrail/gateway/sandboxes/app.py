@@ -1,0 +1,358 @@
+"""A sandbox as an application, as of ASGI: who may ask, for what, and what becomes of who leaves.
+
+Every request is judged by its token first, which is compared in constant time and stands in no path; then its body is read, bounded in size, in
+speed and in what all of them take. What fails in a sandbox is its result; a status of HTTP other than 200 is about the connection, the lease
+or the request as such. Nothing that comes is repeated in an answer or a log.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import trio
+
+from agentrail.errors import SandboxError
+from agentrail.gateway.access import UNAUTHORIZED, CallHead, head_of
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
+from agentrail.gateway.guard import send_refusal
+from agentrail.gateway.incoming import (
+    AsgiReceive,
+    AsgiSend,
+    BodyReader,
+    CallerLeft,
+    judge_headers,
+    wait_left,
+)
+from agentrail.gateway.sandboxes.leases import Lease, Leases, OpenOperation, Reply, refuse_unknown
+from agentrail.gateway.sandboxes.operations import Asked, carry_out, facts_of, read_asked
+from agentrail.gateway.sandboxes.processes import serve_process
+from agentrail.gateway.sandboxes.workspaces import OpenWorkspace
+from agentrail.gateway.tokens import Tokens
+from agentrail.host.payloads import Principal
+from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import log_crash, raise_what_travels
+from agentrail.sandboxes.remote.wire import (
+    JSON,
+    MAX_BODY_BYTES,
+    MAX_NUMBER,
+    OPERATIONS,
+    SETTLED_HEADER,
+    STOP_SECONDS,
+    Stopped,
+    encode_answer,
+)
+
+T = TypeVar("T")
+
+_WAIT_GONE_SECONDS: Final = STOP_SECONDS - 0.3
+"""How long a stop waits until all is gone; a little less than its client waits for the answer."""
+
+_LEASE_PATH: Final = re.compile(
+    r"/leases/([0-9a-f]{32})(?:/(beat)|/operations/([1-9][0-9]{0,15})/([a-z_]{1,20}))?"
+)
+_SETTLED: Final = re.compile(r"[0-9]{1,16}")
+_EMPTY_BODY_BYTES: Final = 1_024
+_CRASHED: Final = ErrorAnswer(status=500, code="internal", message="something went wrong in the server")
+
+
+class SandboxApp:
+    """The application: workspaces for clients that have a token."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        open_workspace: OpenWorkspace,
+        *,
+        is_for_one: bool = False,
+        idle_seconds: float | None = None,
+    ) -> None:
+        """Keep nothing yet.
+
+        Args:
+            tokens: Who may ask; each name of a tenant and user is a client of its own.
+            open_workspace: Makes a workspace.
+            is_for_one: Whether it is done when its first workspace has ended.
+            idle_seconds: How long nothing is asked until it is done; None for ever.
+        """
+        self._tokens = tokens
+        self._open_workspace = open_workspace
+        self._is_for_one = is_for_one
+        self._idle_seconds = idle_seconds
+        self._bodies = BodyReader()
+        self._leases: Leases | None = None
+        self._nursery: trio.Nursery | None = None
+        self._is_done = trio.Event()
+
+    async def wait_done(self) -> None:
+        """Wait until nobody needs it any more; for ever, where it was not told when that is."""
+        await self._is_done.wait()
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
+        """Answer a call; as of ASGI.
+
+        Cancellation: Is passed on; an operation that changes something goes on with its lease.
+        """
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        reply: Reply | ErrorAnswer
+        try:
+            if scope["type"] == "websocket":
+                lease, number = self._process_of(scope)
+                await serve_process(lease, number, receive, send)
+                return
+            reply = await self._answer(scope, receive)
+        except CallerLeft:
+            return
+        except CallRefused as refused:
+            reply = refused.answer
+        if isinstance(reply, ErrorAnswer):
+            await send_refusal(scope, send, reply)
+            return
+        headers = [
+            (b"content-type", reply.content_type.encode()),
+            (b"content-length", str(len(reply.body)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body})
+
+    # --- its life
+
+    async def _live(self, receive: AsgiReceive, send: AsgiSend) -> None:
+        await receive()
+        self._leases = Leases()
+        async with trio.open_nursery() as self._nursery:
+            if self._idle_seconds is not None:
+                self._nursery.start_soon(self._watch_idle, self._leases, self._idle_seconds)
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            self._nursery.cancel_scope.cancel(reason="the server stops")
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _watch_idle(self, leases: Leases, seconds: float) -> None:
+        while True:
+            await trio.sleep_until(leases.last_used_at + seconds)
+            if leases.is_busy:
+                leases.last_used_at = trio.current_time()
+            elif trio.current_time() >= leases.last_used_at + seconds:
+                self._is_done.set()
+                return
+
+    def _start_lease(self, nursery: trio.Nursery, lease_id: str, lease: Lease) -> None:
+        nursery.start_soon(self._live_lease, lease_id, lease)
+
+    async def _live_lease(self, lease_id: str, lease: Lease) -> None:
+        """Have a workspace made, let operations run in it, and end them and remove it when the lease is over."""
+        try:
+            with lease.scope:
+                async with self._open_workspace() as lease.sandbox, trio.open_nursery() as lease.nursery:
+                    lease.is_ready.set()
+                    await trio.sleep_forever()
+        except (OSError, SandboxError) as error:  # no space, or no right to make one
+            lease.failure = True
+            log_crash("a workspace could not be made or removed", error, keep)
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; what travels is asked
+            raise_what_travels(raised)
+            lease.failure = True
+            log_crash("a workspace crashed", raised, keep)
+        finally:
+            if self._leases is not None:
+                self._leases.by_id.pop(lease_id, None)
+            lease.is_ready.set()
+            lease.is_gone.set()
+            if self._is_for_one:
+                self._is_done.set()
+
+    # --- one call
+
+    def _admit(self, scope: MutableMapping[str, Any]) -> tuple[CallHead, Principal, re.Match[str], Leases]:
+        """Judge who asks, and for what, before anything else is looked at.
+
+        Raises:
+            CallRefused: Its headers are too many, its token lets nobody in, or there is no such path.
+        """
+        too_many = judge_headers(scope)  # before all that goes through them
+        if too_many is not None:
+            raise CallRefused(too_many)
+        head = head_of(scope)
+        owner = self._tokens(head.headers)
+        if owner is None:
+            raise CallRefused(UNAUTHORIZED)
+        found = _LEASE_PATH.fullmatch(head.path)
+        if found is None or self._leases is None:
+            raise unknown_path()
+        return head, owner, found, self._leases
+
+    def _process_of(self, scope: MutableMapping[str, Any]) -> tuple[Lease, int]:
+        """Find where the process of a WebSocket is to run."""
+        head, owner, found, leases = self._admit(scope)
+        lease_id, _, number, name = found.groups()
+        if name != "open_process":
+            raise unknown_path()
+        lease = self._lease_of(lease_id, owner, leases)
+        _settle(lease, head, int(number))
+        return lease, int(number)
+
+    async def _answer(self, scope: MutableMapping[str, Any], receive: AsgiReceive) -> Reply | ErrorAnswer:
+        head, owner, found, leases = self._admit(scope)
+        if self._nursery is None:
+            raise unknown_path()
+        lease_id, beat, number, name = found.groups()
+        match head.method, beat, name:
+            case "PUT", None, None:
+                return await self._begin(lease_id, owner, leases, self._nursery)
+            case "DELETE", None, None:
+                return await self._end(lease_id, owner, leases)
+            case "POST", "beat", None:
+                leases.find(lease_id, owner, trio.current_time())
+                return _nothing()
+            case "POST", None, str():
+                lease = self._lease_of(lease_id, owner, leases)
+                _settle(lease, head, int(number))
+                if name == "stop":
+                    return await self._stop(lease, int(number))
+                return await self._operate(lease, int(number), name, head.headers, receive)
+            case _:
+                raise unknown_path()
+
+    async def _begin(self, lease_id: str, owner: Principal, leases: Leases, nursery: trio.Nursery) -> Reply:
+        start = partial(self._start_lease, nursery)
+        lease = leases.begin(lease_id, owner, start, trio.current_time())
+        leases.last_used_at = trio.current_time()
+        await lease.is_ready.wait()
+        if lease.sandbox is None or lease.failure:
+            refuse_call("server_full", "no workspace can be made")
+        return Reply(body=encode_answer(facts_of(lease.sandbox), None), content_type=JSON)
+
+    async def _end(self, lease_id: str, owner: Principal, leases: Leases) -> Reply:
+        lease = leases.by_id.get(lease_id)
+        if lease is not None and lease.owner == owner:
+            lease.scope.cancel(reason="its client closed it")
+            with trio.move_on_after(_WAIT_GONE_SECONDS):
+                await lease.is_gone.wait()
+        return _nothing()
+
+    def _lease_of(self, lease_id: str, owner: Principal, leases: Leases) -> Lease:
+        lease = leases.find(lease_id, owner, trio.current_time())
+        if lease.sandbox is None or lease.nursery is None or lease.failure:
+            raise refuse_unknown()
+        leases.last_used_at = trio.current_time()
+        return lease
+
+    async def _stop(self, lease: Lease, number: int) -> Reply:
+        operation = lease.stop(number)
+        with trio.move_on_after(_WAIT_GONE_SECONDS):
+            await operation.is_over.wait()
+        is_gone = operation.is_over.is_set()
+        return Reply(body=_encode(Stopped(is_gone=is_gone)), content_type=JSON)
+
+    async def _operate(
+        self,
+        lease: Lease,
+        number: int,
+        name: str,
+        headers: Any,
+        receive: AsgiReceive,
+    ) -> Reply | ErrorAnswer:
+        kind = OPERATIONS.get(name)
+        if kind is None:
+            raise unknown_path()
+        body = await self._bodies.read(receive, headers, MAX_BODY_BYTES, caller=lease.owner)
+        asked = await read_asked(name, headers.get("content-type", ""), body)
+        del body
+        if lease.scope.cancel_called or lease.nursery is None:
+            raise refuse_unknown()
+        if not kind.changes:
+            return await _until_left(receive, partial(self._look, lease, asked))
+        operation, is_new = lease.arrive(number, asked.digest)
+        if is_new:
+            lease.nursery.start_soon(self._run, lease, operation, asked)
+        await _until_left(receive, operation.is_over.wait)
+        if operation.reply is None:
+            raise CallRefused(ErrorAnswer(status=409, code="operation_refused", message="it was stopped"))
+        return operation.reply
+
+    async def _look(self, lease: Lease, asked: Asked) -> Reply | ErrorAnswer:
+        """Carry out what changes nothing, as long as somebody waits for it and the lease lasts."""
+        is_over = trio.Event()
+        operation = OpenOperation(asked.digest, is_over=is_over)
+        lease.reading += 1
+        try:
+            if lease.nursery is None or lease.scope.cancel_called:
+                raise refuse_unknown()
+            lease.nursery.start_soon(self._run, lease, operation, asked)
+            try:
+                await is_over.wait()
+            finally:
+                operation.scope.cancel(reason="nobody waits for it")
+        finally:
+            lease.reading -= 1
+        if operation.reply is None:
+            raise refuse_unknown()
+        return operation.reply
+
+    async def _run(self, lease: Lease, operation: OpenOperation, asked: Asked) -> None:
+        """Carry out an operation, apart from the connection that brought it: what comes of it stays with it."""
+        try:
+            with operation.scope:
+                if lease.sandbox is not None:
+                    operation.reply = await carry_out(lease.sandbox, asked)
+        except CallRefused as refused:
+            operation.reply = refused.answer
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a sandbox; what travels is asked
+            raise_what_travels(raised)
+            log_crash(f"the sandbox crashed in {asked.name}", raised, keep)
+            operation.reply = _CRASHED
+        finally:
+            operation.is_over.set()
+
+
+async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) -> T:
+    """Do what somebody waits for, until they have left.
+
+    Raises:
+        CallerLeft: They have.
+        CallRefused: As the work raises it, and not in a group.
+    """
+    results: list[T] = []
+    refusals: list[CallRefused] = []
+
+    async def watch(scope: trio.CancelScope) -> None:
+        await wait_left(receive)
+        scope.cancel(reason="the caller has left")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch, nursery.cancel_scope)
+        try:
+            results.append(await work())
+        except CallRefused as refused:
+            refusals.append(refused)
+        nursery.cancel_scope.cancel(reason="it is answered")
+    if refusals:
+        raise refusals[0]
+    if not results:
+        raise CallerLeft
+    return results[0]
+
+
+def _settle(lease: Lease, head: CallHead, number: int) -> None:
+    """Take what a client says of its operations: which of them it has heard the end of."""
+    settled = head.headers.get(SETTLED_HEADER, "0")
+    if not _SETTLED.fullmatch(settled) or number > MAX_NUMBER:
+        refuse_call("bad_json", f"{SETTLED_HEADER}, or the operation, is no number")
+    lease.settle(int(settled))
+
+
+def _nothing() -> Reply:
+    return Reply(body=b"{}", content_type=JSON)
+
+
+def _encode(stopped: Stopped) -> bytes:
+    return b'{"is_gone":true}' if stopped.is_gone else b'{"is_gone":false}'
+
+
+def unknown_path() -> CallRefused:
+    """Make the answer to a path that there is not, or not for this method."""
+    message = "there is no such path here: this is a sandbox, for the client of agentrail"
+    return CallRefused(ErrorAnswer(status=405, code="route_unknown", message=message))

@@ -1,0 +1,204 @@
+"""One operation: read from the bytes that ask for it, carried out on a sandbox, and written as the bytes that answer.
+
+Which paths may be opened and which commands may run the sandbox judges, as it does for tools beside it. No connection enters here.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.abc import FileBytes, Sandbox, Transfer
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
+from agentrail.gateway.sandboxes.leases import Reply
+from agentrail.sandboxes.remote.parts import (
+    boundary_of,
+    content_type_of,
+    decode_parts,
+    encode_parts,
+    size_of_part,
+)
+from agentrail.sandboxes.remote.wire import (
+    JSON,
+    MAX_BODY_BYTES,
+    MAX_FILES,
+    OPERATIONS,
+    DownloadRequest,
+    EditRequest,
+    ExecuteRequest,
+    Facts,
+    FileHead,
+    GlobRequest,
+    GrepRequest,
+    PathRequest,
+    ReadRequest,
+    Request,
+    RestoreRequest,
+    SnapshotRequest,
+    Unreadable,
+    UploadRequest,
+    WriteRequest,
+    decode_as,
+    encode_answer,
+)
+from agentrail.wire.sandbox_address import CAPABILITIES
+
+READ_HERE_BYTES: Final = 64 << 10
+"""What is read while all others wait."""
+
+_ROOM_FOR_HEADS: Final = 4 << 20
+_HEAD_BYTES: Final = 16 << 10  # of one file that is refused, at most: a path in its message, escaped
+
+
+@frozen(kw_only=True)
+class Asked:
+    """What a client asks for.
+
+    Attributes:
+        name: Of the operation.
+        request: What.
+        contents: Of an upload, each file.
+        digest: Of all of it: two with one digest are the same.
+    """
+
+    name: str
+    request: Request
+    contents: tuple[bytes, ...] = ()
+    digest: bytes = b""
+
+
+async def read_asked(name: str, content_type: str, body: bytes) -> Asked:
+    """Read what a client asks for.
+
+    Raises:
+        CallRefused: 400: it is something else.
+
+    Cancellation: A checkpoint where it is large.
+    """
+    try:
+        if len(body) > READ_HERE_BYTES:
+            return await outside.offload(decode_asked, name, content_type, body)
+        return decode_asked(name, content_type, body)
+    except Unreadable as error:
+        refuse_call("bad_json", f"the body is not what {name} takes: {error}")
+
+
+def decode_asked(name: str, content_type: str, body: bytes) -> Asked:
+    """Read what a client asks for, from all of its bytes.
+
+    Raises:
+        Unreadable: It is something else.
+    """
+    kind, head = OPERATIONS[name].request, body
+    contents: list[bytes] = []
+    boundary = boundary_of(content_type)
+    if boundary is not None:
+        head, contents = decode_parts(body, boundary, max_parts=MAX_FILES)
+    elif content_type != JSON:
+        message = f"expected {JSON}, or files as multipart"
+        raise Unreadable(message)
+    request: Request = decode_as(kind, head)
+    wanted = len(request.paths) if isinstance(request, UploadRequest) else 0
+    if len(contents) != wanted or (isinstance(request, DownloadRequest) and len(request.paths) > MAX_FILES):
+        message = f"expected {wanted} files, and at most {MAX_FILES:,}"
+        raise Unreadable(message)
+    # Not the boundary, which is another one each time.
+    digest = hashlib.sha256(f"{name} {len(head)}\n".encode() + head)
+    for content in contents:
+        digest.update(content)
+    return Asked(name=name, request=request, contents=tuple(contents), digest=digest.digest())
+
+
+def facts_of(sandbox: Sandbox) -> Facts:
+    """Say of a sandbox what its clients have to know."""
+    return Facts(
+        can=tuple(sorted(sandbox.capabilities & CAPABILITIES)),
+        is_unconfined=getattr(sandbox, "is_unconfined", False) is True,
+    )
+
+
+async def carry_out(sandbox: Sandbox, asked: Asked) -> Reply:
+    """Carry an operation out, and write its answer.
+
+    Raises:
+        CallRefused: The sandbox cannot do that at all, 400; or the answer is larger than any may be, 413.
+
+    Cancellation: As of the operation.
+    """
+    request = asked.request
+    if isinstance(request, DownloadRequest):
+        return await _download(sandbox, request.paths)
+    if isinstance(request, UploadRequest):
+        files = [
+            FileBytes(path=path, content=content)
+            for path, content in zip(request.paths, asked.contents, strict=True)
+        ]
+        result: object = [_head_of(one) for one in await sandbox.upload(files)]
+    else:
+        result = await _result_of(sandbox, asked.name, request)
+    body = encode_answer(facts_of(sandbox), result)
+    if len(body) > MAX_BODY_BYTES:
+        message = f"the answer has more than {MAX_BODY_BYTES:,} bytes: ask for less of it at a time"
+        raise CallRefused(ErrorAnswer(status=413, code="too_large", message=message))
+    return Reply(body=body, content_type=JSON)
+
+
+async def _result_of(sandbox: Sandbox, name: str, request: Request) -> object:
+    match request:
+        case PathRequest(path=path) if name == "exists":
+            return await sandbox.exists(path)
+        case PathRequest(path=path) if name == "list_dir":
+            return await sandbox.list_dir(path)
+        case PathRequest(path=path):
+            leads_to = getattr(sandbox, "leads_to", None)  # one that has no links says nothing of them
+            return None if leads_to is None else await leads_to(path)
+        case ReadRequest():
+            return await sandbox.read(request.path, offset=request.offset, limit=request.limit)
+        case WriteRequest():
+            return await sandbox.write(request.path, request.content)
+        case EditRequest():
+            return await sandbox.edit(request.path, request.old, request.new, replace_all=request.replace_all)
+        case GrepRequest():
+            return await sandbox.grep(request.pattern, request.path, request.options)
+        case GlobRequest():
+            return await sandbox.glob(request.pattern, request.path)
+        case ExecuteRequest():
+            return await sandbox.execute(request.command, request.options)
+        case SnapshotRequest() | RestoreRequest():
+            return await _keep(sandbox, request)
+        case _:  # what moves bytes is carried out elsewhere
+            raise AssertionError(name)
+
+
+async def _keep(sandbox: Sandbox, request: SnapshotRequest | RestoreRequest) -> object:
+    keeping: object = sandbox
+    snapshot, restore = (getattr(keeping, one, None) for one in ("snapshot", "restore"))
+    if "snapshot" not in sandbox.capabilities or snapshot is None or restore is None:
+        refuse_call("bad_json", "this sandbox keeps no snapshots")
+    if isinstance(request, SnapshotRequest):
+        return await snapshot()
+    return await restore(request.snapshot_id)
+
+
+def _head_of(moved: Transfer) -> FileHead:
+    return FileHead(size_bytes=moved.size_bytes, has_content=moved.content is not None, error=moved.error)
+
+
+async def _download(sandbox: Sandbox, paths: Sequence[str]) -> Reply:
+    """Read files until no more fit into one answer; the client asks for the rest."""
+    heads: list[FileHead] = []
+    contents: list[bytes] = []
+    size = _ROOM_FOR_HEADS
+    for path in paths:
+        (moved,) = await sandbox.download([path])
+        size += _HEAD_BYTES if moved.content is None else size_of_part(len(moved.content))
+        if size > MAX_BODY_BYTES and heads:
+            break
+        heads.append(_head_of(moved))
+        if moved.content is not None:
+            contents.append(moved.content)
+    boundary = outside.ids(16)
+    body = encode_parts(encode_answer(facts_of(sandbox), heads), contents, boundary)
+    return Reply(body=body, content_type=content_type_of(boundary))

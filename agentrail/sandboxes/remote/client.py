@@ -1,0 +1,673 @@
+"""`RemoteSandbox`: the files and commands of another place, as a `Sandbox` of this one.
+
+Paths are judged where the files are, by the same guard as there; what is decided here is only what cannot be said in UTF-8. The server keeps a
+workspace for as long as it hears of us: each request says that we are there, and where none is to be made, a beat.
+"""
+
+import contextvars
+import ssl
+import weakref
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import Final, TypeVar, cast
+
+import trio
+
+from agentrail import outside
+from agentrail.abc import (
+    EditResult,
+    ExecuteOptions,
+    ExecuteResult,
+    FileBytes,
+    GlobResult,
+    GrepOptions,
+    GrepResult,
+    ListResult,
+    ProcessOptions,
+    ReadResult,
+    Refusal,
+    Secret,
+    ToolProcess,
+    Transfer,
+    WriteResult,
+)
+from agentrail.errors import OptionError, ProcessRefused
+from agentrail.processes import note_left_elsewhere
+from agentrail.sandboxes.commands import check_command
+from agentrail.sandboxes.locks import KeyedLocks
+from agentrail.sandboxes.paths import decide_names, escape
+from agentrail.sandboxes.refusals import PathRefused, encode_text
+from agentrail.sandboxes.remote.connection import Connection, NoAnswer, Reply, refuse_connection
+from agentrail.sandboxes.remote.parts import (
+    boundary_of,
+    content_type_of,
+    decode_parts,
+    encode_parts,
+    size_of_part,
+)
+from agentrail.sandboxes.remote.process import RemoteProcess, begin_process, dialed, holding
+from agentrail.sandboxes.remote.wire import (
+    ANSWER_SECONDS,
+    BEAT_SECONDS,
+    JSON,
+    MAX_BODY_BYTES,
+    MAX_FILES,
+    MAX_NUMBER,
+    OPERATIONS,
+    SETTLED_HEADER,
+    SPARE_SECONDS,
+    STOP_SECONDS,
+    TOKEN,
+    TOKEN_VARIABLE,
+    TOKEN_WORDS,
+    Answer,
+    DownloadRequest,
+    EditRequest,
+    ExecuteRequest,
+    Facts,
+    FileHead,
+    GlobRequest,
+    GrepRequest,
+    OpenRequest,
+    PathRequest,
+    ProcessRefusal,
+    ReadRequest,
+    Request,
+    RestoreRequest,
+    SnapshotRequest,
+    Stopped,
+    Unreadable,
+    UploadRequest,
+    WriteRequest,
+    decode_as,
+    encode_request,
+)
+from agentrail.wire.sandbox_address import NoAddress, RemoteAddress, read_address
+
+T = TypeVar("T")
+
+_DECODED_HERE_BYTES: Final = 1 << 20
+_ROOM_FOR_HEADS: Final = 1 << 20
+_CLOSE_SECONDS: Final = 3.0
+_ASSUMED: Final = frozenset({"execute"})
+
+
+class RemoteSandbox:
+    """A workspace on another machine, or in a container, that `agentrail sandbox serve` keeps for this object alone.
+
+    It is new and empty, comes with the first call, and is gone when this is closed, or thirty seconds after the server has heard the last
+    of us. Where the server cannot be reached, or knows us no more, results have an error with the code `io_error` that names its address.
+    It has no `versions`: a session cannot go back with its files.
+
+    Use it in one Trio run.
+    """
+
+    def __init__(
+        self, address: str | RemoteAddress, *, token: str | Secret, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            address: `http://host:port` or `https://host:port`; behind a question mark `can=execute,snapshot`, what the server is able to,
+                and `insecure=true`, for another machine without TLS. Without `can` it is taken for able to execute until it has answered.
+            token: That of the server. It is in no address, path or log.
+            tls: Which certificates are believed; None for those of this machine, and of `SSL_CERT_FILE`.
+
+        Raises:
+            OptionError: Your move: an address that is none, or a token that can be none.
+        """
+        self._token = token if isinstance(token, Secret) else Secret(token)
+        if not TOKEN.fullmatch(self._token.reveal()):
+            message = f"a sandbox elsewhere needs the token of its server, {TOKEN_WORDS}: set {TOKEN_VARIABLE}, or give token="
+            raise OptionError([message])
+        try:
+            self._address = address if isinstance(address, RemoteAddress) else read_address(address)
+        except NoAddress as error:
+            raise OptionError([f"the address of a sandbox cannot be used: {error}"]) from None
+        self._tls = tls
+        self._connection = Connection(self._address, self._token, tls)
+        self._lease = outside.ids(16)
+        self._opening = trio.Lock()
+        self._facts: Facts | None = None
+        self._was_asked = False
+        self._gone: NoAnswer | None = None
+        self._beating: trio.CancelScope | None = None
+        self._last_number = 0
+        self._open_numbers: set[int] = set()
+        self._locks = KeyedLocks()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._address.shown!r})"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no record may show: the token."""
+        return (self._token.reveal(),)
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the address says, and else what the server has said; `execute` before it has said anything."""
+        if self._address.can is not None:
+            return self._address.can
+        return _ASSUMED if self._facts is None else frozenset(self._facts.can)
+
+    @property
+    def is_unconfined(self) -> bool:
+        """Whether it is known by now that commands run with the rights of the server's user."""
+        return self._facts is not None and self._facts.is_unconfined
+
+    async def connect(self) -> Refusal | None:
+        """Let the server make the workspace now, and not with the first call: `capabilities` and `is_unconfined` are what it says then.
+
+        Returns:
+            None; or why there is none.
+
+        Cancellation: A checkpoint. The workspace may have been made; closing this ends it.
+        """
+        await trio.lowlevel.checkpoint()
+        try:
+            await self._open()
+        except NoAnswer as none:
+            return none.refusal
+        return None
+
+    async def aclose(self) -> None:
+        """Let the server remove the workspace; again if you like. Where it cannot be reached, it does so when the lease is over.
+
+        Cancellation: The connection is closed all the same; the lease ends by itself.
+        """
+        if self._beating is not None:
+            self._beating.cancel(reason="the sandbox is closed")
+        try:
+            if self._was_asked and self._gone is None:
+                self._gone = refuse_connection(self._address, "it was closed here")
+                await self._tell_closing()
+        finally:
+            self._gone = self._gone or refuse_connection(self._address, "it was closed here")
+            with trio.CancelScope(shield=True):  # it waits for nobody
+                await self._connection.aclose()
+        await trio.lowlevel.checkpoint()
+
+    async def _tell_closing(self) -> None:
+        with suppress(NoAnswer):  # it forgets us by itself
+            await self._connection.send(
+                "DELETE", f"/leases/{self._lease}", within_seconds=_CLOSE_SECONDS, again=False
+            )
+
+    # --- files
+
+    async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
+        """Read a text file; as of the port.
+
+        Cancellation: At once; nothing has changed.
+        """
+        bound = None if limit is None else min(limit, MAX_NUMBER)
+        request = ReadRequest(path=path, offset=min(offset, MAX_NUMBER), limit=bound)
+        found = await self._ask("read", request, ReadResult, lambda: _fault_of_path(path))
+        return ReadResult(error=found) if isinstance(found, Refusal) else found
+
+    async def write(self, path: str, content: str) -> WriteResult:
+        """Replace a file or make it; as of the port. Writes of one file are made in the order in which they are called.
+
+        Cancellation: When the server has said that it is over, three seconds later at most: the file is the old one or the new one.
+        """
+        request = WriteRequest(path=path, content=content)
+        async with self._in_order(path):
+            found = await self._ask("write", request, WriteResult, lambda: _fault_of_text(path, content))
+        return WriteResult(error=found) if isinstance(found, Refusal) else found
+
+    async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
+        """Replace a text in a file; as of the port.
+
+        Cancellation: As of `write`.
+        """
+        request = EditRequest(path=path, old=old, new=new, replace_all=replace_all)
+        async with self._in_order(path):
+            found = await self._ask("edit", request, EditResult, lambda: _fault_of_text(path, new, old))
+        return EditResult(error=found) if isinstance(found, Refusal) else found
+
+    async def exists(self, path: str) -> bool:
+        """Tell whether there is a file or directory; False too where the server cannot be asked."""
+        found = await self._ask("exists", PathRequest(path=path), bool, lambda: _fault_of_path(path))
+        return found is True
+
+    async def leads_to(self, path: str) -> str | None:
+        """Say where a path leads by links, as the server sees it; None where there are none on it, or it is refused."""
+        request = PathRequest(path=path)
+        found = await self._ask(
+            "leads_to", request, cast("type[str]", str | None), lambda: _fault_of_path(path)
+        )
+        return found if isinstance(found, str) else None
+
+    async def list_dir(self, path: str) -> ListResult:
+        """List a directory; as of the port."""
+        found = await self._ask("list_dir", PathRequest(path=path), ListResult, lambda: _fault_of_path(path))
+        return ListResult(error=found) if isinstance(found, Refusal) else found
+
+    # --- searching
+
+    async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
+        """Search text files; as of the port.
+
+        Cancellation: The connection is closed, and the server ends the search.
+        """
+        request = GrepRequest(pattern=pattern, path=path, options=options)
+        found = await self._ask("grep", request, GrepResult, lambda: _fault_of_pattern(path))
+        return GrepResult(error=found) if isinstance(found, Refusal) else found
+
+    async def glob(self, pattern: str, path: str) -> GlobResult:
+        """Find files and directories; as of the port."""
+        request = GlobRequest(pattern=pattern, path=path)
+        found = await self._ask("glob", request, GlobResult, lambda: _fault_of_pattern(path))
+        return GlobResult(error=found) if isinstance(found, Refusal) else found
+
+    # --- bytes
+
+    async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
+        """Write files as bytes, in requests of at most 64 MiB; each has its own answer, in order.
+
+        Cancellation: What is done is done; the rest is not. The server has said so, or three seconds are over.
+        """
+        await trio.lowlevel.checkpoint()
+        moved: dict[int, Transfer] = {}
+        waiting: list[tuple[int, FileBytes]] = []
+        for number, file in enumerate(files):
+            fault = _fault_of_upload(file)
+            if fault is None:
+                waiting.append((number, file))
+            else:
+                moved[number] = Transfer(path=file.path, error=fault)
+        async with AsyncExitStack() as stack:
+            for path in sorted({file.path for _, file in waiting}):
+                await stack.enter_async_context(self._locks.hold(path))
+            for batch in _batches(waiting):
+                moved.update(await self._upload(batch))
+        return tuple([moved[number] for number in range(len(files))])
+
+    async def _upload(self, batch: Sequence[tuple[int, FileBytes]]) -> dict[int, Transfer]:
+        files = [file for _, file in batch]
+        head = encode_request(UploadRequest(paths=tuple([file.path for file in files])))
+        boundary = outside.ids(16)
+        body = encode_parts(head, [file.content for file in files], boundary)
+        try:
+            reply = await self._operate("upload", body, ANSWER_SECONDS, content_type_of(boundary))
+            heads = (await self._decode(Answer[tuple[FileHead, ...]], reply.body)).result
+            if len(heads) != len(files):
+                raise refuse_connection(self._address, "it answered for other files than were sent")
+        except NoAnswer as none:
+            return {number: Transfer(path=file.path, error=none.refusal) for number, file in batch}
+        return {
+            number: Transfer(
+                path=file.path, size_bytes=0 if head.error else len(file.content), error=head.error
+            )
+            for (number, file), head in zip(batch, heads, strict=True)
+        }
+
+    async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
+        """Read files as bytes, in as many requests as it takes; each has its own answer, in order.
+
+        Cancellation: At once; nothing has changed.
+        """
+        await trio.lowlevel.checkpoint()
+        moved: dict[int, Transfer] = {}
+        waiting: list[int] = []
+        for number, path in enumerate(paths):
+            fault = None if _is_unicode(path) else _fault_of_path(path)
+            if fault is None:
+                waiting.append(number)
+            else:
+                moved[number] = Transfer(path=path, error=fault)
+        while waiting:
+            batch = waiting[:MAX_FILES]
+            try:
+                came = await self._download([paths[number] for number in batch])
+            except NoAnswer as none:
+                came = [Transfer(path=paths[number], error=none.refusal) for number in waiting]
+                batch = waiting
+            moved.update(zip(batch, came, strict=False))
+            waiting = waiting[len(came) :]
+        return tuple([moved[number] for number in range(len(paths))])
+
+    async def _download(self, paths: Sequence[str]) -> list[Transfer]:
+        """Give as many of the files, from the first on, as come in one answer; at least one."""
+        body = encode_request(DownloadRequest(paths=tuple(paths)))
+        reply = await self._operate("download", body, ANSWER_SECONDS)
+        boundary = boundary_of(reply.content_type)
+        try:
+            if boundary is None:
+                raise Unreadable  # noqa: TRY301 - one answer to all that is wrong with it
+            head, contents = decode_parts(reply.body, boundary, max_parts=len(paths))
+            heads = (await self._decode(Answer[tuple[FileHead, ...]], head)).result
+            if not 0 < len(heads) <= len(paths) or sum(one.has_content for one in heads) != len(contents):
+                raise Unreadable  # noqa: TRY301 - as above
+        except Unreadable:
+            raise refuse_connection(
+                self._address, "it answered with other files than were asked for"
+            ) from None
+        left = iter(contents)
+        given = [next(left) if one.has_content else None for one in heads]
+        return [
+            Transfer(path=path, content=content, size_bytes=len(content or b""), error=head.error)
+            for path, head, content in zip(paths, heads, given, strict=False)
+        ]
+
+    # --- commands, and states
+
+    async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
+        """Run a command there; as of the port. Its time is measured there, and the answer waited for five seconds longer.
+
+        Cancellation: The server ends the command and all that it started, and says when they are gone; three seconds later at most it travels
+            on. What is left then ends with the lease, and the receipt of the abort names it, with the address.
+        """
+        request = ExecuteRequest(command=command, options=options)
+        within = min(options.timeout_seconds, float(MAX_NUMBER)) + SPARE_SECONDS
+        found = await self._ask(
+            "execute",
+            request,
+            ExecuteResult,
+            lambda: check_command(command) or _fault_of_path(options.workdir),
+            within_seconds=within,
+        )
+        return ExecuteResult(error=found) if isinstance(found, Refusal) else found
+
+    @asynccontextmanager
+    async def open_process(self, argv: Sequence[str], options: ProcessOptions) -> AsyncIterator[ToolProcess]:
+        """Open a process there that is talked to while it runs, over a WebSocket of its own; leaving the block stops it.
+
+        Raises:
+            ProcessRefused: Its server does not start it, or cannot be asked: then with the code `io_error`, and the address.
+
+        Cancellation: As of `execute`.
+        """
+        request = OpenRequest(
+            argv=tuple(argv),
+            workdir=options.workdir,
+            env=dict(options.env),
+            errors=options.errors,
+            timeout_seconds=options.timeout_seconds,
+        )
+        number = 0
+        try:
+            await self._open()
+            number = self._begin_number()
+            path = f"/leases/{self._lease}/operations/{number}"
+            async with dialed(
+                self._address, f"{path}/open_process", self._headers(), self._tls
+            ) as connection:
+                said = await begin_process(self._address, connection, request)
+                if isinstance(said, ProcessRefusal):
+                    raise ProcessRefused(said.message, code=said.code)
+                process = RemoteProcess(connection, said.pid, partial(self._stop, path))
+                async with holding(process):
+                    yield process
+        except NoAnswer as none:
+            self._note_loss(none)
+            raise ProcessRefused(none.refusal.message, code=none.refusal.code) from None
+        finally:
+            self._open_numbers.discard(number)
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        settled = min(self._open_numbers, default=0)
+        return [
+            (b"authorization", f"Bearer {self._token.reveal()}".encode()),
+            (SETTLED_HEADER.encode(), str(settled).encode()),
+        ]
+
+    async def snapshot(self) -> str:
+        """Keep all files as they are now, where the server can.
+
+        Returns:
+            What to call that state; empty where the server gave no answer, and no state is called that.
+        """
+        found = await self._ask("snapshot", SnapshotRequest(), str, _no_fault)
+        return "" if isinstance(found, Refusal) else found
+
+    async def restore(self, snapshot_id: str) -> Refusal | None:
+        """Make all files what they were; as of the port."""
+        request = RestoreRequest(snapshot_id=snapshot_id)
+        return await self._ask("restore", request, cast("type[Refusal]", Refusal | None), _no_fault)
+
+    # --- operations
+
+    @asynccontextmanager
+    async def _in_order(self, path: str) -> AsyncIterator[None]:
+        """Let one write of a file be over before the next is sent: two requests may overtake each other on their way."""
+        async with self._locks.hold(path):
+            yield
+
+    async def _ask(
+        self,
+        name: str,
+        request: Request,
+        kind: type[T],
+        fault: Callable[[], Refusal | None],
+        *,
+        within_seconds: float = ANSWER_SECONDS,
+    ) -> T | Refusal:
+        """Ask for one operation, and give its result; a refusal where there is none."""
+        await trio.lowlevel.checkpoint()
+        try:
+            body = encode_request(request)
+        except UnicodeEncodeError:
+            return fault() or Refusal(
+                code="not_text", message="The text has half of a character in it, which no text can have."
+            )
+        if len(body) > MAX_BODY_BYTES:
+            return refuse_size(len(body))
+        try:
+            reply = await self._operate(name, body, within_seconds)
+            return (await self._decode(Answer[kind], reply.body)).result  # type: ignore[valid-type]
+        except NoAnswer as none:
+            return none.refusal
+
+    async def _operate(
+        self, name: str, body: bytes, within_seconds: float, content_type: str = JSON
+    ) -> Reply:
+        """Send an operation under a number of its own, and see it end, whatever becomes of us.
+
+        Raises:
+            NoAnswer: There is none.
+        """
+        await self._open()
+        number = self._begin_number()
+        path = f"/leases/{self._lease}/operations/{number}"
+        is_over = not OPERATIONS[name].changes
+        try:
+            reply = await self._connection.send(
+                "POST",
+                f"{path}/{name}",
+                body=body,
+                content_type=content_type,
+                headers={SETTLED_HEADER: str(min(self._open_numbers))},
+                within_seconds=within_seconds,
+            )
+            is_over = True
+            return reply
+        except NoAnswer as none:
+            self._note_loss(none)
+            is_over = is_over or none.is_lost
+            raise
+        finally:
+            if not is_over:
+                with trio.CancelScope(shield=True):
+                    await self._stop(path)
+            self._open_numbers.discard(number)
+
+    def _begin_number(self) -> int:
+        self._last_number += 1
+        self._open_numbers.add(self._last_number)
+        return self._last_number
+
+    async def _stop(self, path: str) -> None:
+        """See an operation end that is not waited for any more, or that it never begins.
+
+        Cancellation: Shielded by who calls, and bounded.
+        """
+        headers = {SETTLED_HEADER: str(min(self._open_numbers, default=0))}
+        is_gone = False
+        try:
+            reply = await self._connection.send(
+                "POST", f"{path}/stop", headers=headers, within_seconds=STOP_SECONDS
+            )
+            is_gone = decode_as(Stopped, reply.body).is_gone
+        except (NoAnswer, Unreadable) as none:
+            is_gone = isinstance(none, NoAnswer) and none.is_lost
+        if not is_gone:
+            note_left_elsewhere(self._address.shown)
+
+    # --- the lease
+
+    async def _open(self) -> None:
+        """Have the workspace made, once.
+
+        Raises:
+            NoAnswer: There is none, or it is another one than the address says.
+        """
+        if self._gone is not None:
+            raise self._gone
+        if self._is_open():
+            return
+        async with self._opening:
+            if self._is_open():
+                return
+            await self._prepare()
+            self._was_asked = True
+            reply = await self._connection.send(
+                "PUT", f"/leases/{self._lease}", within_seconds=ANSWER_SECONDS
+            )
+            facts = (await self._decode(Answer[None], reply.body)).facts
+            can = frozenset(facts.can)
+            if self._address.can is not None and can != self._address.can:
+                raise NoAnswer(_refuse_difference(self._address, can))
+            self._facts = facts
+            self._beating = trio.CancelScope()
+            # A task of the run: a sandbox is made by code that has no nursery, and may be idle for as long as a model thinks.
+            trio.lowlevel.spawn_system_task(
+                _beat,
+                weakref.ref(self),
+                self._beating,
+                name=f"beat of {self!r}",
+                context=contextvars.copy_context(),
+            )
+
+    def _is_open(self) -> bool:
+        return self._facts is not None
+
+    async def _prepare(self) -> None:
+        """Have a server; here it is there already.
+
+        Raises:
+            NoAnswer: There is none.
+        """
+
+    async def beat(self) -> None:
+        """Say that we are there; what is asked says so too. Where the server knows us no more, the next call says so."""
+        try:
+            await self._connection.send(
+                "POST", f"/leases/{self._lease}/beat", within_seconds=BEAT_SECONDS, again=False
+            )
+        except NoAnswer as none:
+            self._note_loss(none)
+
+    def _note_loss(self, none: NoAnswer) -> None:
+        if none.is_lost:
+            self._gone = none
+
+    async def _decode(self, kind: type[Answer[T]], body: bytes) -> Answer[T]:
+        try:
+            answer: Answer[T]
+            if len(body) > _DECODED_HERE_BYTES:
+                answer = await outside.offload(decode_as, kind, body)
+            else:
+                answer = decode_as(kind, body)
+        except Unreadable as error:
+            raise refuse_connection(self._address, f"its answer cannot be read, {error}") from None
+        if self._facts is not None:
+            self._facts = answer.facts
+        return answer
+
+
+async def _beat(reference: "weakref.ref[RemoteSandbox]", scope: trio.CancelScope) -> None:
+    """Beat until the sandbox is closed, or nobody has it any more."""
+    with scope:
+        while True:
+            await trio.sleep(BEAT_SECONDS)
+            sandbox = reference()
+            if sandbox is None:
+                return
+            await sandbox.beat()
+            del sandbox
+
+
+def refuse_size(size_bytes: int) -> Refusal:
+    """Refuse what is more than fits into one request."""
+    message = f"It is {size_bytes:,} bytes, and at most {MAX_BODY_BYTES:,} go to a sandbox elsewhere at a time. Send less."
+    return Refusal(code="too_large", message=message)
+
+
+def _refuse_difference(address: RemoteAddress, can: frozenset[str]) -> Refusal:
+    said, is_so = (", ".join(sorted(one)) or "nothing" for one in (address.can or frozenset(), can))
+    message = (
+        f"The sandbox at {address.shown} is configured with can={said}, and its server says {escape(is_so)}: "
+        "correct the address, or the server."
+    )
+    return Refusal(code="unsupported", message=message)
+
+
+def _no_fault() -> None:
+    """Find nothing to refuse."""
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _fault_of_path(path: str) -> Refusal | None:
+    """Say of a path what its server would have said, could it have been sent."""
+    decided = None if _is_unicode(path) else decide_names(path, ())
+    return decided if isinstance(decided, Refusal) else None
+
+
+def _fault_of_text(path: str, content: str, looked_for: str = "") -> Refusal | None:
+    fault = _fault_of_path(path)
+    if fault is not None:
+        return fault
+    try:
+        encode_text(content, escape(path))
+    except PathRefused as refused:
+        return refused.refusal
+    if not _is_unicode(looked_for):
+        return Refusal(code="old_not_found", message=f"The old text is not in {escape(path)}: it is no text.")
+    return None
+
+
+def _fault_of_pattern(path: str) -> Refusal:
+    message = "The pattern has half of a character in it, which is in no text."
+    return _fault_of_path(path) or Refusal(code="invalid_pattern", message=message)
+
+
+def _fault_of_upload(file: FileBytes) -> Refusal | None:
+    if not _is_unicode(file.path):
+        return _fault_of_path(file.path)
+    size = len(file.content)
+    return refuse_size(size) if size_of_part(size) > MAX_BODY_BYTES - _ROOM_FOR_HEADS else None
+
+
+def _batches(files: Sequence[tuple[int, FileBytes]]) -> list[list[tuple[int, FileBytes]]]:
+    """Split files into requests: as many as fit into each."""
+    batches: list[list[tuple[int, FileBytes]]] = []
+    size = 0
+    for number, file in files:
+        # A path may be written with six bytes for one of its characters.
+        own = size_of_part(len(file.content)) + 6 * len(file.path) + 3
+        if not batches or size + own > MAX_BODY_BYTES - _ROOM_FOR_HEADS or len(batches[-1]) == MAX_FILES:
+            batches.append([])
+            size = 0
+        batches[-1].append((number, file))
+        size += own
+    return batches

@@ -1,0 +1,273 @@
+"""`container:IMAGE`: a server of sandboxes in a container of its own, started by the `docker` or `podman` of this machine.
+
+The container has no network: the server listens on a Unix socket in a directory that both sides see. It ends with its one workspace, so a
+program that was killed here leaves a container for as long as a lease lasts.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import IO, Final
+
+import trio
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.abc import Secret
+from agentrail.errors import OptionError, SandboxError
+from agentrail.logs import Logger
+from agentrail.sandboxes.remote.client import RemoteSandbox
+from agentrail.sandboxes.remote.connection import refuse_connection
+from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
+from agentrail.wire.sandbox_address import CONTAINER, NoAddress, RemoteAddress, image_of
+
+LOGGER: Final = Logger("agentrail.sandboxes")
+
+PROGRAMS: Final = ("docker", "podman")
+"""What starts containers; the first that is there does."""
+
+START_SECONDS: Final = 120.0
+"""How long a container may take to be there, its image fetched."""
+
+END_SECONDS: Final = 1.5
+"""How long it may take to end by itself, before it is removed."""
+
+REMOVE_SECONDS: Final = 10.0
+
+SOCKET_NAME: Final = "sandbox.sock"
+
+_INSIDE: Final = "/run/agentrail"
+_MAX_SAID: Final = 300
+_UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]+")
+
+
+@frozen(kw_only=True)
+class ContainerLimits:
+    """What a container may use up.
+
+    Attributes:
+        memory_bytes: Of all its processes, and none of it in swap.
+        cpus: How many processors' worth of time.
+        processes: At a time.
+        idle_seconds: How long nothing is asked of it until it ends.
+    """
+
+    memory_bytes: int = 1 << 30
+    cpus: float = 1.0
+    processes: int = 512
+    idle_seconds: int = 1_800
+
+
+USUAL_LIMITS: Final = ContainerLimits()
+
+
+class ContainerSandbox(RemoteSandbox):
+    """A workspace in a container of its own, which is started with the first call and gone when this is closed, or idle for 30 minutes.
+
+    One GiB of memory, one processor, no network, no capability of Linux; of this machine it sees the skills, read-only, at `/skills`. Commands
+    are not confined in it a second time: the container is what confines them. Its image has `agentrail[gateway]` on its `PATH`.
+    """
+
+    def __init__(
+        self,
+        image: str,
+        *,
+        skills: str | os.PathLike[str] | None = None,
+        program: str | None = None,
+        limits: ContainerLimits = USUAL_LIMITS,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            image: Of the container, such as `ghcr.io/acme/tools:1`.
+            skills: A directory that it sees at `/skills`, and may not write; None for none.
+            program: What starts it; None for the first of `docker` and `podman` that is there.
+            limits: What it may use up.
+
+        Raises:
+            OptionError: Your move: no image is called that.
+            SandboxError: Your move: there is no program that starts containers, or the directory of skills cannot be mounted.
+        """
+        try:
+            self._image = image_of(f"{CONTAINER}{image}")
+        except NoAddress as error:
+            raise OptionError([f"sandbox is {CONTAINER}{image!r:.200}: {error}"]) from None
+        self._program = program or _find_program()
+        self._skills = None if skills is None else _check_skills(Path(skills).absolute())
+        self._limits = limits
+        self._name = f"agentrail-{outside.ids(8)}"
+        # Short, because the name of a socket has a hundred bytes; and its owner's alone, because who may open it may ask.
+        self._directory = Path(tempfile.gettempdir(), self._name)
+        self._process: trio.Process | None = None
+        self._said: IO[bytes] | None = None
+        address = RemoteAddress(
+            url="http://sandbox",
+            name=f"{CONTAINER}{self._image}",
+            socket=str(self._directory / SOCKET_NAME),
+        )
+        super().__init__(address, token=Secret(outside.ids(32)))
+
+    async def _prepare(self) -> None:
+        """Start the container, once, and wait until its server listens.
+
+        Cancellation: It is removed.
+        """
+        if self._process is not None:
+            return
+        is_ready, why = False, ""
+        try:
+            self._directory.mkdir(mode=0o700)
+            self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the sandbox
+            self._process = await outside.processes().open(
+                decide_command(
+                    self._program,
+                    self._image,
+                    name=self._name,
+                    directory=self._directory,
+                    skills=self._skills,
+                    limits=self._limits,
+                ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+                # By name in the arguments and by value here: arguments can be read by every user of the machine.
+                env={**os.environ, TOKEN_VARIABLE: self._token.reveal()},
+                start_new_session=True,  # a Ctrl-C at our terminal is ours
+            )
+            with trio.move_on_after(START_SECONDS):
+                is_ready = await _reads_line(self._process)
+        except OSError as error:
+            raise refuse_connection(self._address, f"{self._program}: {error.strerror}") from None
+        finally:
+            if not is_ready:
+                why = self._words()
+                await self._remove()  # noqa: ASYNC102 - shielded and bounded inside
+        if not is_ready:
+            raise refuse_connection(
+                self._address, f"the container did not start. {self._program} says: {why}"
+            )
+
+    async def aclose(self) -> None:
+        """Let the container end, and remove it if it does not; again if you like.
+
+        Cancellation: It is removed all the same, shielded, for ten seconds at most.
+        """
+        try:
+            await super().aclose()
+            if self._process is not None:
+                with trio.move_on_after(END_SECONDS):
+                    await self._process.wait()
+        finally:
+            await self._remove()  # noqa: ASYNC102 - shielded and bounded inside
+
+    async def _remove(self) -> None:
+        """See that nothing of it is left. Shielded and bounded."""
+        with trio.CancelScope(shield=True):
+            process, self._process = self._process, None
+            if process is not None:
+                if process.poll() is None:
+                    with trio.move_on_after(REMOVE_SECONDS) as scope:
+                        await self._force()
+                    if scope.cancelled_caught:
+                        LOGGER.warning(
+                            "container %s could not be removed within %g s", self._name, REMOVE_SECONDS
+                        )
+                    process.kill()
+                if process.stdout is not None:
+                    await process.stdout.aclose()
+                with trio.move_on_after(1.0):
+                    await process.wait()
+            if self._said is not None:
+                self._said.close()
+                self._said = None
+            await outside.offload(shutil.rmtree, self._directory, True)  # noqa: FBT003 - errors are passed over
+
+    async def _force(self) -> None:
+        try:
+            await outside.processes().run(
+                [self._program, "rm", "--force", self._name],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+        except OSError as error:
+            LOGGER.warning("container %s could not be removed: %s", self._name, error)
+
+    def _words(self) -> str:
+        if self._said is None:
+            return "nothing"
+        self._said.seek(0, os.SEEK_END)
+        self._said.seek(max(self._said.tell() - _MAX_SAID, 0))
+        words = _UNPRINTABLE.sub(" ", self._said.read(_MAX_SAID).decode("ascii", "replace")).strip()
+        return words.rstrip(".") or "nothing"
+
+
+def decide_command(  # noqa: PLR0913 - what a container is made of
+    program: str, image: str, *, name: str, directory: Path, skills: Path | None, limits: ContainerLimits
+) -> tuple[str, ...]:
+    """Write the command that runs a container with a server in it.
+
+    Args:
+        program: That runs it.
+        image: Of what.
+        name: By which it is removed.
+        directory: Where the socket of the server will be.
+        skills: What it sees at `/skills`; None for nothing.
+        limits: What it may use up.
+    """
+    options = [
+        *("--rm", "--init", "--name", name),
+        *("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+        *("--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)),
+        *("--cpus", f"{limits.cpus:g}", "--pids-limit", str(limits.processes)),
+        # As who started it: the socket is made inside, and opened here.
+        *("--user", f"{os.getuid()}:{os.getgid()}", "--env", TOKEN_VARIABLE),
+        *("--mount", f"type=bind,source={directory},target={_INSIDE}"),
+    ]
+    if Path(program).name == "podman":  # else that user is another one inside
+        options += ["--userns", "keep-id"]
+    if skills is not None:
+        options += ["--mount", f"type=bind,source={skills},target=/skills,readonly"]
+    serving = [
+        *("sandbox", "serve", "--socket", f"{_INSIDE}/{SOCKET_NAME}", "--shell-fallback", "unconfined"),
+        *("--once", "--idle-seconds", str(limits.idle_seconds)),
+    ]
+    return (program, "run", *options, "--entrypoint", "agentrail", image, *serving)
+
+
+def skills_below(working_dir: Path) -> Path | None:
+    """Find the skills that stand in a project, for its containers: of the working directory; None where there are none."""
+    directory = working_dir / ".agentrail" / "skills"
+    return directory if directory.is_dir() and not directory.is_symlink() else None
+
+
+def _find_program() -> str:
+    for name in PROGRAMS:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    message = f"none of {' and '.join(PROGRAMS)} is installed, and one of them starts containers: install one, or take another sandbox"
+    raise SandboxError(message)
+
+
+def _check_skills(directory: Path) -> Path:
+    # A comma would begin another option of the mount.
+    if "," in str(directory) or not directory.is_dir():
+        message = f"the skills {str(directory)!r} cannot be mounted: expected a directory without a comma in its name"
+        raise SandboxError(message)
+    return directory
+
+
+async def _reads_line(process: trio.Process) -> bool:
+    """Wait for a whole line of what a process prints; False when it ended before."""
+    assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+    said = b""
+    while b"\n" not in said:
+        piece = await process.stdout.receive_some(4_096)
+        if not piece:
+            return False
+        said = (said + piece)[-4_096:]
+    return True

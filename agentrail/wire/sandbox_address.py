@@ -1,0 +1,149 @@
+"""Where a remote sandbox is, and what is said of it before it is asked: `http://host:port?can=execute`, `container:IMAGE`. Plain functions.
+
+What stands in an address is in configurations, messages and logs, so no token is taken there. Nothing is connected here. It stands in this
+room because options are looked at by one side of the ports, and sandboxes made at the other.
+"""
+
+import ipaddress
+import re
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from attrs import frozen
+
+CAPABILITIES: Final = frozenset({"execute", "snapshot"})
+"""What of a sandbox can be had over the wire. Not `versions`: who keeps them is told before each write, and sits at the other end."""
+
+CONTAINER: Final = "container:"
+
+SCHEMES: Final = ("http://", "https://")
+
+FORMS: Final = "'local', 'local:/path', 'memory', 'http://host:port' or 'container:IMAGE'"
+"""How a sandbox is named."""
+
+_SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
+_MAX_LENGTH: Final = 1_000
+_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
+
+
+class NoAddress(ValueError):
+    """A text is no address of a sandbox; the message says what was expected."""
+
+
+@frozen(kw_only=True)
+class RemoteAddress:
+    """Where a server is.
+
+    Attributes:
+        url: Scheme, host and port.
+        name: What messages call it; empty for the url.
+        can: What it is said to be able to, of `CAPABILITIES`; None where nothing is said, and `execute` is assumed until it has answered.
+        socket: The path of a Unix socket that it is reached by; None for TCP.
+    """
+
+    url: str
+    name: str = ""
+    can: frozenset[str] | None = None
+    socket: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.name or self.url
+
+
+def is_remote(name: str) -> bool:
+    """Say whether the name of a sandbox is that of one elsewhere, by its beginning alone."""
+    return name.startswith((*SCHEMES, CONTAINER))
+
+
+def is_alone(name: str) -> bool:
+    """Say whether each session that names this sandbox has files of its own in it."""
+    return name == "memory" or is_remote(name)
+
+
+def fault_of_remote(name: str) -> str | None:
+    """Say why the name of a sandbox elsewhere can be none; None for one that can."""
+    try:
+        if name.startswith(CONTAINER):
+            image_of(name)
+        else:
+            read_address(name)
+    except NoAddress as error:
+        return str(error)
+    return None
+
+
+def image_of(name: str) -> str:
+    """Take the image out of `container:IMAGE`.
+
+    Raises:
+        NoAddress: It is none that could be: an option of the program that runs it, say.
+    """
+    image = name.removeprefix(CONTAINER)
+    if not _IMAGE.fullmatch(image):
+        message = "expected the name of an image behind 'container:', such as container:ghcr.io/acme/tools:1"
+        raise NoAddress(message)
+    return image
+
+
+def read_address(text: str) -> RemoteAddress:
+    """Read `http://host:port` or `https://…`, with `?can=execute,snapshot` and `insecure=true` behind it.
+
+    Raises:
+        NoAddress: It is none; or it leads to another machine without TLS, and does not say that this is meant.
+    """
+    if len(text) > _MAX_LENGTH or not text.isprintable():
+        message = f"expected an address of at most {_MAX_LENGTH} printable characters"
+        raise NoAddress(message)
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+        query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        message = f"expected http://host:port: {error}"
+        raise NoAddress(message) from None
+    if parts.username is not None or parts.password is not None:
+        message = "a user name or a token in an address is read by everyone who sees it: leave it out"
+        raise NoAddress(message)
+    if parts.scheme not in {"http", "https"} or not host or parts.path not in {"", "/"} or parts.fragment:
+        message = "expected http://host:port or https://host:port, and no path"
+        raise NoAddress(message)
+    can, is_insecure = _read_query(query)
+    if parts.scheme == "http" and not is_insecure and not is_loopback(host):
+        message = (
+            f"{host} is another machine, and http:// would send it the token and all files for everyone to read: "
+            "take https://, or add ?insecure=true where the network between is yours alone"
+        )
+        raise NoAddress(message)
+    shown = f"[{host}]" if ":" in host else host
+    at = "" if port is None else f":{port}"
+    return RemoteAddress(url=f"{parts.scheme}://{shown}{at}", can=can)
+
+
+def _read_query(query: list[tuple[str, str]]) -> tuple[frozenset[str] | None, bool]:
+    known = dict(query)
+    if len(known) < len(query) or not known.keys() <= {"can", "insecure"}:
+        message = "expected ?can=… and insecure=…, each once, and nothing else behind the question mark"
+        raise NoAddress(message)
+    can = frozenset(filter(None, known["can"].split(","))) if "can" in known else None
+    if can is not None and not can <= CAPABILITIES:
+        message = (
+            f"can={known['can']}: expected some of {', '.join(sorted(CAPABILITIES))}, with commas between"
+        )
+        raise NoAddress(message)
+    is_insecure = _SWITCH.get(known.get("insecure", "false"))
+    if is_insecure is None:
+        message = "insecure: expected true or false"
+        raise NoAddress(message)
+    return can, is_insecure
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a host is this machine, whatever it is looked up with: a number of its own network, or `localhost`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,160 @@
+"""A container for one session: the command that starts it, its life and its end, with a `docker` that starts the server on this machine.
+
+Neither docker nor podman runs on the machines of these tests. What stands in for them is a script of that name, which notes its arguments
+and runs what was to run inside, outside; so what the container itself keeps out is docker's word, and not tried here.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from agentrail.abc import ExecuteOptions
+from agentrail.app import make_sandbox
+from agentrail.errors import OptionError, SandboxError
+from agentrail.sandboxes.remote.container import ContainerLimits, ContainerSandbox, decide_command
+from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
+from agentrail.testing.orphans import no_orphans
+
+DOCKER = """#!{python}
+import json, os, subprocess, sys
+arguments = sys.argv[1:]
+with open({notes!r}, "a") as notes:
+    notes.write(json.dumps({{"arguments": arguments, "has_token": bool(os.environ.get({variable!r}))}}) + chr(10))
+if arguments[0] != "run":
+    sys.exit(0)
+if {fails!r}:
+    sys.exit("docker: no such image: nothing/here:1.\\nSee 'docker run --help'.")
+(mounted,) = [one for one in arguments if one.startswith("type=bind") and one.endswith("target=/run/agentrail")]
+source = mounted.split("source=")[1].split(",")[0]
+inside = arguments[arguments.index("--entrypoint") + 3:]
+command = [one.replace("/run/agentrail", source) for one in inside]
+os.execv(sys.executable, [sys.executable, "-m", "agentrail", *command])
+"""
+
+
+@pytest.fixture
+def docker(tmp_path, monkeypatch):
+    """Puts the script on the path; gives where it notes, and what makes it fail."""
+    notes = tmp_path / "notes"
+
+    def put(*, fails=False):
+        script = tmp_path / "docker"
+        script.write_text(
+            DOCKER.format(python=sys.executable, notes=str(notes), variable=TOKEN_VARIABLE, fails=fails)
+        )
+        script.chmod(0o755)
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        return notes
+
+    return put
+
+
+def noted(notes):
+    """What it was called with."""
+    return [json.loads(line) for line in notes.read_text().splitlines()]
+
+
+def test_a_container_has_bounds_no_network_and_no_token_among_its_arguments(tmp_path):
+    """One GiB, one processor, nothing to reach, the skills read-only; and what comes behind the image is the server's."""
+    command = decide_command(
+        "/usr/bin/podman",
+        "acme/tools:1",
+        name="agentrail-1",
+        directory=Path("/tmp/agentrail-1"),  # noqa: S108 - it is not made
+        skills=Path("/srv/skills"),
+        limits=ContainerLimits(),
+    )
+    text = " ".join(command)
+    for wanted in (
+        *(
+            "--rm",
+            "--network none",
+            "--memory 1073741824",
+            "--memory-swap 1073741824",
+            "--cpus 1",
+            "--cap-drop ALL",
+        ),
+        *("--security-opt no-new-privileges", f"--env {TOKEN_VARIABLE} ", "--userns keep-id"),
+        "type=bind,source=/srv/skills,target=/skills,readonly",
+        "--entrypoint agentrail acme/tools:1 sandbox serve --socket /run/agentrail/sandbox.sock",
+        "--once --idle-seconds 1800",
+    ):
+        assert wanted in text, wanted
+    plain = decide_command(
+        "docker", "x", name="n", directory=Path("/d"), skills=None, limits=ContainerLimits(cpus=0.5)
+    )
+    assert not any("skills" in one or one == "--userns" for one in plain)
+    assert plain[plain.index("--cpus") + 1] == "0.5"
+
+
+@pytest.mark.parametrize("image", ["", "--privileged", "-v/:/host", "a b", "a\n", "a,b", "x" * 300])
+def test_an_image_that_would_be_an_option_is_none(image):
+    """Nor one with a blank or a comma in it; nothing is started."""
+    with pytest.raises(OptionError, match="expected the name of an image"):
+        ContainerSandbox(image, program="docker")
+
+
+def test_without_a_program_there_is_no_container(tmp_path, monkeypatch):
+    """Which is said with what to install; and skills that cannot be mounted are refused before anything starts."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxError, match="none of docker and podman is installed"):
+        make_sandbox("container:acme/tools", tmp_path)
+    with pytest.raises(SandboxError, match="cannot be mounted"):
+        ContainerSandbox("x", skills=tmp_path / "a,b", program="docker")
+
+
+@pytest.mark.check
+async def test_a_container_lives_as_long_as_its_sandbox(docker, tmp_path):
+    """It starts with the first call, keeps files and runs commands, and is gone with it; its token is in its environment alone."""
+    notes = docker()
+    (tmp_path / ".agentrail" / "skills").mkdir(parents=True)
+    async with no_orphans():
+        sandbox = make_sandbox("container:acme/tools:1", tmp_path)
+        assert repr(sandbox) == "ContainerSandbox('container:acme/tools:1')"
+        assert not notes.exists()
+        with trio.fail_after(30):
+            assert (await sandbox.write("a", "words")).error is None
+            assert (await sandbox.execute("cat a", ExecuteOptions())).output == "words"
+            directory = sandbox._directory  # noqa: SLF001 - to see that it goes
+            assert directory.stat().st_mode & 0o777 == 0o700
+            await sandbox.aclose()
+            await sandbox.aclose()
+        assert not directory.exists()
+        assert (await sandbox.read("a")).error.code == "io_error"
+    (run,) = noted(notes)  # it ended by itself, so nothing had to be removed
+    assert run["has_token"]
+    token = sandbox.secrets[0]
+    assert token not in json.dumps(run)
+    assert f"type=bind,source={tmp_path}/.agentrail/skills,target=/skills,readonly" in run["arguments"]
+
+
+@pytest.mark.check
+async def test_a_container_that_does_not_start_is_a_refusal_with_its_words(docker):
+    """Of docker, and what was tried is removed; a session goes on and may try again."""
+    notes = docker(fails=True)
+    async with no_orphans():
+        sandbox = ContainerSandbox("nothing/here:1")
+        with trio.fail_after(30):
+            refused = (await sandbox.read("a")).error
+            await sandbox.aclose()
+    assert refused.code == "io_error"
+    assert "container:nothing/here:1" in refused.message
+    assert "no such image: nothing/here:1" in refused.message
+    assert refused.message.isprintable()
+    assert noted(notes)[0]["arguments"][0] == "run"
+
+
+@pytest.mark.check
+async def test_a_container_whose_start_is_cancelled_is_removed(docker):
+    """Also where it hangs: what was started is gone before the cancellation travels on."""
+    notes = docker()
+    async with no_orphans():
+        sandbox = ContainerSandbox("acme/tools")
+        with trio.move_on_after(0.05):
+            await sandbox.read("a")
+        await sandbox.aclose()
+    assert [one["arguments"][0] for one in noted(notes)][-1] == "rm"
