@@ -5,7 +5,7 @@ The only file that knows both the runtime and the adapters, and the only one tha
 
 import difflib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import frozen
 
-from agentrail.abc import KnowledgeStore, Provider, RecallStore, ResolveProvider, Secret
+from agentrail.abc import KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
@@ -51,7 +51,9 @@ from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_s
 from agentrail.stores.named_memories import (
     faults_of_knowledge,
     faults_of_memories,
+    faults_of_notes,
     opened_knowledge,
+    opened_notes,
     opened_recall,
 )
 
@@ -116,6 +118,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     scripts: Mapping[str, Provider] | None = None,
     deps_for: DepsFor | None = None,
     memories: str | RecallStore | None = None,
+    notes: str | NoteStore | None = None,
     knowledge: str | KnowledgeStore | None = None,
     store: str | Store | None = None,
     data_dir: str | os.PathLike[str] | None = None,
@@ -135,6 +138,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`, for tests; sessions that name one share it.
         deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
         memories: Where sessions remember, each user apart: `sqlite:DIRECTORY`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
+        notes: Where each session has its working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, one that stays open; None: beside `memories` that are named.
         knowledge: Where sessions look things up that their user may read: `sqlite:DIRECTORY`, `sqlite:`, one that stays open, or None.
         store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
         data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
@@ -169,8 +173,9 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         keep=keep_limits_of(keep_days, keep_bytes),
         hibernate_after=hibernate_after,
     )
-    _check_options(known, store, options, memories, knowledge)
-    stores = _opened_shared(memories, knowledge, data_dir, environment)
+    others = [*faults_of_memories(memories), *faults_of_notes(notes), *faults_of_knowledge(knowledge)]
+    _check_options(known, store, options, others)
+    stores = _opened_shared(memories, notes, knowledge, data_dir, environment)
     async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
@@ -213,6 +218,7 @@ async def open_session(
 @asynccontextmanager
 async def _opened_shared(
     memories: str | RecallStore | None,
+    notes: str | NoteStore | None,
     knowledge: str | KnowledgeStore | None,
     data_dir: str | os.PathLike[str] | None,
     environ: Environment,
@@ -222,18 +228,19 @@ async def _opened_shared(
         opened_recall(memories, data_dir, environ) as recall,
         opened_knowledge(knowledge, data_dir, environ) as bases,
     ):
-        home = Path(environ["HOME"]) if environ.get("HOME") else None
-        yield SharedStores(recall=recall, knowledge=bases, instructions=partial(FilesAbove, home=home))
+        with opened_notes(notes, memories, data_dir, environ) as noted:
+            home = Path(environ["HOME"]) if environ.get("HOME") else None
+            find = partial(FilesAbove, home=home)
+            yield SharedStores(recall=recall, notes=noted, knowledge=bases, instructions=find)
 
 
 def _check_options(
     scripts: Mapping[str, Provider],
     store: str | Store | None,
     options: StoreOptions,
-    memories: object,
-    knowledge: object,
+    others: Sequence[str],
 ) -> None:
-    """Refuse what cannot be, all faults at once."""
+    """Refuse what cannot be, all faults at once; `others` are what is wrong with the stores beside the journals."""
     limits = options.keep or KeepLimits()
     faults = [
         *_faults_of_scripts(scripts),
@@ -241,8 +248,7 @@ def _check_options(
             store, options.patience, options.resume, options.on_drift, options.hibernate_after
         ),
         *faults_of_limits(store, limits.days, limits.size_bytes),
-        *faults_of_memories(memories),
-        *faults_of_knowledge(knowledge),
+        *others,
     ]
     if faults:
         raise OptionError(faults)

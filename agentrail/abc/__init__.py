@@ -32,6 +32,10 @@ from agentrail.abc.knowledge import (
     KnowledgeStore as KnowledgeStore,
     Passage as Passage,
 )
+from agentrail.abc.notes import (
+    Notes as Notes,
+    NoteStore as NoteStore,
+)
 from agentrail.abc.process import (
     ProcessOptions as ProcessOptions,
     ProcessSandbox as ProcessSandbox,

@@ -246,6 +246,17 @@ class WebForm:
 
 
 @frozen(kw_only=True)
+class MemoryForm:
+    """How agents with the capability `memory` remember.
+
+    Attributes:
+        auto: Whether what is remembered about a prompt is shown unasked.
+    """
+
+    auto: bool | None = None
+
+
+@frozen(kw_only=True)
 class FileForm:
     """A whole file.
 
@@ -260,6 +271,7 @@ class FileForm:
         import_: Which files of other programs count besides; written `import`.
         models: Models by the names that files of other programs have for them.
         web: What may be fetched.
+        memory: How agents remember.
     """
 
     version: int | None = None
@@ -272,3 +284,4 @@ class FileForm:
     models: Mapping[str, str] = {}
     permissions: PermissionsForm = PermissionsForm()
     web: WebForm = WebForm()
+    memory: MemoryForm = MemoryForm()

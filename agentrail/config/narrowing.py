@@ -68,6 +68,7 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
         narrowing.refuse(said, f"models.{name}")
     policies = tuple(narrowing.policy(one) for one in project.policies)
     web = narrowing.web()
+    memory = narrowing.memory()
     left = Settings(
         default_agent=narrowing.default_agent(agents),
         defaults=defaults,
@@ -76,6 +77,7 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
         skills=narrowing.skills(),
         imports=project.imports,
         web=web,
+        memory=memory,
     )
     return left, tuple(narrowing.refused)
 
@@ -135,6 +137,16 @@ class _Narrowing:
                 left[name] = said
             else:
                 self.refuse(said, describe_grant(f"web.{name}", said))
+        return left
+
+    def memory(self) -> dict[str, Sourced]:
+        """Leave that nothing is shown unasked: what is remembered of a user is none of a directory's business."""
+        left: dict[str, Sourced] = {}
+        for name, said in self._project.memory.items():
+            if name == "auto" and said.value is False:
+                left[name] = said
+            else:
+                self.refuse(said, describe_grant(f"memory.{name}", said))
         return left
 
     def policy(self, policy: PolicySettings) -> PolicySettings:

@@ -95,6 +95,7 @@ class Settings:
         imports: Which files of other programs count besides, by kind; as of `skills`.
         models: Models by the names that files of other programs have for them.
         web: What may be fetched of the web, by name; what any file blocks is blocked.
+        memory: How agents remember, by name.
     """
 
     default_agent: Sourced | None = None
@@ -106,6 +107,7 @@ class Settings:
     imports: Mapping[str, Sourced] = field(default=_NOTHING)
     models: Mapping[str, Sourced] = field(default=_NOTHING)
     web: Mapping[str, Sourced] = field(default=_NOTHING)
+    memory: Mapping[str, Sourced] = field(default=_NOTHING)
 
 
 NO_SETTINGS: Final = Settings()
@@ -153,6 +155,7 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
         imports=_both(first.imports, second.imports),
         models={**second.models, **first.models},
         web=_joined_web(first.web, second.web),
+        memory={**second.memory, **first.memory},
     )
 
 
@@ -243,6 +246,7 @@ def _rest_of(read: ConfigFile) -> Settings:
         imports=_values_of(read, form.import_, "import"),
         models={name: _sourced(read, model, "models", name) for name, model in form.models.items()},
         web=_values_of(read, form.web, "web"),
+        memory=_values_of(read, form.memory, "memory"),
     )
 
 

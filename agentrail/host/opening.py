@@ -156,6 +156,7 @@ class _Keeper:
             shell_fallback=options.shell_fallback,
             deps_for=options.deps_for,
             memories=options.memories,
+            notes=options.notes,
             knowledge=options.knowledge,
             store=options.store,
             data_dir=options.data_dir,

@@ -90,16 +90,24 @@ class MemoryDesk:
 class OwnMemories(Memories):
     """What one session may do with the memories of its owner."""
 
-    __slots__ = ("_desk", "_owner", "_session")
+    __slots__ = ("_desk", "_owner", "_session", "_tell")
 
-    def __init__(self, desk: MemoryDesk, owner: MemoryOwner, session: str = "") -> None:
+    def __init__(
+        self,
+        desk: MemoryDesk,
+        owner: MemoryOwner,
+        session: str = "",
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
         """Take whose they are.
 
         Args:
             desk: Where they are.
             owner: Whose they are.
             session: What is put comes from this session.
+            tell: Is told why a search compares no meanings, though there is an embedder; None for nobody.
         """
+        self._tell = tell
         self._desk = desk
         self._owner = owner
         self._session = session
@@ -108,6 +116,10 @@ class OwnMemories(Memories):
     def owner(self) -> MemoryOwner:
         """Whose they are."""
         return self._owner
+
+    def telling(self, tell: Callable[[str], None]) -> "OwnMemories":
+        """Let somebody hear of it when meanings cannot be compared; see `Memories.telling`."""
+        return OwnMemories(self._desk, self._owner, self._session, tell)
 
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:
         """Remember something; see `Memories.put`."""

@@ -5,11 +5,13 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from agentrail.abc import FindInstructions, Knowledge, KnowledgeStore, Memories, RecallStore
+from agentrail.abc import FindInstructions, Knowledge, KnowledgeStore, Memories, Notes, NoteStore, RecallStore
 from agentrail.messages import SessionId
 from agentrail.outside import Outside
 from agentrail.runtime.knowledge import KnowledgeShelf
 from agentrail.runtime.memories import MemoryDesk, decide_owner
+from agentrail.runtime.notes import NoteDesk
+from agentrail.runtime.scopes import key_of
 
 
 @frozen(kw_only=True)
@@ -18,11 +20,13 @@ class SharedStores:
 
     Attributes:
         recall: Where sessions remember; None for nowhere.
+        notes: Where each session has its working notes; None for nowhere.
         knowledge: Where sessions look things up; None for nowhere.
         instructions: Gives what reads the files for agents above a working directory; None where none of them is read.
     """
 
     recall: RecallStore | None = None
+    notes: NoteStore | None = None
     knowledge: KnowledgeStore | None = None
     instructions: FindInstructions | None = None
 
@@ -37,10 +41,12 @@ class OwnStores:
 
     Attributes:
         memories: What its owner has remembered; None where nothing is remembered.
+        notes: Its working notes; None where it has none.
         knowledge: What its owner may read; None where there is none.
     """
 
     memories: Memories | None = None
+    notes: Notes | None = None
     knowledge: Knowledge | None = None
 
 
@@ -59,6 +65,7 @@ class StoreDesks:
             outside: Where functions that block are run.
         """
         self._memories = None if shared.recall is None else MemoryDesk(shared.recall, outside)
+        self._notes = None if shared.notes is None else NoteDesk(shared.notes, outside)
         self._knowledge = None if shared.knowledge is None else KnowledgeShelf(shared.knowledge, outside)
 
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
@@ -67,10 +74,18 @@ class StoreDesks:
         Raises:
             OptionError: As of `decide_owner`, where there is anything to have.
         """
-        if self._memories is None and self._knowledge is None:
+        if self._memories is None and self._notes is None and self._knowledge is None:
             return NOTHING_OWN
         owner = decide_owner(scope, user_data)
         return OwnStores(
             memories=None if self._memories is None else self._memories.of(owner, session_id),
+            notes=None
+            if self._notes is None
+            else self._notes.of(owner, _name_of(scope, owner.tenant, session_id)),
             knowledge=None if self._knowledge is None else self._knowledge.of(owner),
         )
+
+
+def _name_of(scope: str, tenant: str, session_id: SessionId) -> str:
+    """Name a session among those of its tenant: by its id alone where that says enough, since a person looks for it."""
+    return session_id if scope == tenant and "/" not in session_id else key_of(scope, session_id)

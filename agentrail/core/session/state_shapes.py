@@ -537,6 +537,7 @@ LATER_FIELDS: Final = frozenset(
         ("QueuedSteer", "via"),
         ("Resolved", "at_ms"),
         ("Rule", "at_ms"),
+        ("Search", "tags"),
         ("SessionConfig", "host_hooks"),
         ("SessionConfig", "rules"),
         ("SessionConfig", "scope"),
