@@ -63,6 +63,8 @@ class Alone:
         assert not failed, failed
         self.states = outcome.states
         self.asked += outcome.plugin_requests
+        if outcome.waiting is not None:  # a hook that is held until the answer comes
+            self.asked.append(outcome.waiting.plugin_request)
         return outcome
 
 

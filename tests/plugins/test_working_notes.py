@@ -111,7 +111,7 @@ def test_what_is_remembered_about_a_prompt_stands_behind_it():
     plugin.hears(PROMPT)
     assert behind(plugin) is None
     (event,) = plugin.gets(p.Found(entries=(), words_only="too slow")).events
-    assert (event.name, event.payload) == ("memory_words_only", {"reason": "too slow"})
+    assert (event.name, event.payload["reason"]) == ("memory_words_only", "too slow")
     plugin.hears(PROMPT, prompt_mode="task")
     plugin.hears(p.BeforePrompt(text=" "))
     assert plugin.wanted == []

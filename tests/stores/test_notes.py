@@ -105,7 +105,7 @@ def test_a_write_that_dies_in_between_leaves_the_old_notes(tmp_path, monkeypatch
         (lambda path: path.write_bytes(b"\xff"), "it is no UTF-8"),
         (lambda path: path.write_bytes(b"x" * (5 * MAX_NOTES_BYTES)), "it has more than 262,144 bytes"),
         (lambda path: path.symlink_to("/etc/hostname"), "it is a link"),
-        (lambda path: os.mkfifo(path), "it is no file"),
+        (os.mkfifo, "it is no file"),
     ],
 )
 def test_what_can_be_no_notes_is_left_alone(tmp_path, spoil, said):
