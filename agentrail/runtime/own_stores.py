@@ -11,7 +11,6 @@ from agentrail.outside import Outside
 from agentrail.runtime.knowledge import KnowledgeShelf
 from agentrail.runtime.memories import MemoryDesk, decide_owner
 from agentrail.runtime.notes import NoteDesk
-from agentrail.runtime.scopes import key_of
 
 
 @frozen(kw_only=True)
@@ -87,5 +86,8 @@ class StoreDesks:
 
 
 def _name_of(scope: str, tenant: str, session_id: SessionId) -> str:
-    """Name a session among those of its tenant: by its id alone where that says enough, since a person looks for it."""
-    return session_id if scope == tenant and "/" not in session_id else key_of(scope, session_id)
+    """Name a session among those of its tenant: by its id alone where that says enough, since a person looks for it.
+
+    No scope has a slash, so that no two sessions have one name.
+    """
+    return session_id if scope == tenant and "/" not in session_id else f"{scope}/{session_id}"

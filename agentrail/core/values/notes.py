@@ -115,6 +115,12 @@ def notes_about(text: str, topic: str) -> str | None:
     return "\n\n".join(filter(None, bodies)) if bodies else None
 
 
+def facts_in(answer: str, max_facts: int) -> tuple[str, ...]:
+    """Read the lines of a model's answer that are items of a list: models like to say something before and after it."""
+    found = (_BULLET.fullmatch(line) for line in answer.splitlines())
+    return tuple(" ".join(item[1].split()) for item in found if item is not None)[:max_facts]
+
+
 def new_notes(text: str, notes: Iterable[str]) -> tuple[str, ...]:
     """Leave out what stands in the file already, under whatever topic; capitals, white space and the last full stop do not count."""
     seen = {_fact_key(line) for line in text.splitlines()}
