@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import frozen
 
-from agentrail.abc import KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
+from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
@@ -49,6 +49,7 @@ from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
 from agentrail.stores.named_memories import (
+    faults_of_embedder,
     faults_of_knowledge,
     faults_of_memories,
     faults_of_notes,
@@ -120,6 +121,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     memories: str | RecallStore | None = None,
     notes: str | NoteStore | None = None,
     knowledge: str | KnowledgeStore | None = None,
+    embedder: Embedder | None = None,
     store: str | Store | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
@@ -140,6 +142,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         memories: Where sessions remember, each user apart: `sqlite:DIRECTORY`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
         notes: Where each session has its working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, one that stays open; None: beside `memories` that are named.
         knowledge: Where sessions look things up that their user may read: `sqlite:DIRECTORY`, `sqlite:`, one that stays open, or None.
+        embedder: Gives vectors, so that both are found by meaning too; needs the extra `embeddings`. None: by words alone.
         store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
         data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
@@ -173,9 +176,14 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         keep=keep_limits_of(keep_days, keep_bytes),
         hibernate_after=hibernate_after,
     )
-    others = [*faults_of_memories(memories), *faults_of_notes(notes), *faults_of_knowledge(knowledge)]
+    others = [
+        *faults_of_memories(memories),
+        *faults_of_notes(notes),
+        *faults_of_knowledge(knowledge),
+        *faults_of_embedder(embedder),
+    ]
     _check_options(known, store, options, others)
-    stores = _opened_shared(memories, notes, knowledge, data_dir, environment)
+    stores = _opened_shared(SharedNames(memories, notes, knowledge, embedder), data_dir, environment)
     async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
@@ -215,23 +223,33 @@ async def open_session(
         yield await supervisor.start_session(model=model, **given)
 
 
+@frozen
+class SharedNames:
+    """What sessions have beside their journals, as `open_supervisor` is given it."""
+
+    memories: str | RecallStore | None
+    notes: str | NoteStore | None
+    knowledge: str | KnowledgeStore | None
+    embedder: Embedder | None
+
+
 @asynccontextmanager
 async def _opened_shared(
-    memories: str | RecallStore | None,
-    notes: str | NoteStore | None,
-    knowledge: str | KnowledgeStore | None,
+    named: SharedNames,
     data_dir: str | os.PathLike[str] | None,
     environ: Environment,
 ) -> AsyncIterator[SharedStores]:
     """Open what sessions have beside their journals, for a block."""
     async with (
-        opened_recall(memories, data_dir, environ) as recall,
-        opened_knowledge(knowledge, data_dir, environ) as bases,
+        opened_recall(named.memories, data_dir, environ) as recall,
+        opened_knowledge(named.knowledge, data_dir, environ) as bases,
     ):
-        with opened_notes(notes, memories, data_dir, environ) as noted:
+        with opened_notes(named.notes, named.memories, data_dir, environ) as noted:
             home = Path(environ["HOME"]) if environ.get("HOME") else None
             find = partial(FilesAbove, home=home)
-            yield SharedStores(recall=recall, notes=noted, knowledge=bases, instructions=find)
+            yield SharedStores(
+                recall=recall, notes=noted, knowledge=bases, embedder=named.embedder, instructions=find
+            )
 
 
 def _check_options(

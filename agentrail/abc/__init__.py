@@ -11,6 +11,13 @@ from agentrail.abc.context import (
     ProviderContext as ProviderContext,
     TimedProvider as TimedProvider,
 )
+from agentrail.abc.embeddings import (
+    MAX_EMBEDDED as MAX_EMBEDDED,
+    Embedder as Embedder,
+    VectorKeeper as VectorKeeper,
+    VectorKnowledge as VectorKnowledge,
+    VectorRecall as VectorRecall,
+)
 from agentrail.abc.host import (
     NO_HOST as NO_HOST,
     AfterToolHook as AfterToolHook,

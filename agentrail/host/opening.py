@@ -158,6 +158,7 @@ class _Keeper:
             memories=options.memories,
             notes=options.notes,
             knowledge=options.knowledge,
+            embedder=options.embedder,
             store=options.store,
             data_dir=options.data_dir,
             hibernate_after=None if options.store is None else options.idle_after,

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 from attrs import field, fields, frozen
 
-from agentrail.abc import ContextProvider, KnowledgeStore, NoteStore, RecallStore
+from agentrail.abc import ContextProvider, Embedder, KnowledgeStore, NoteStore, RecallStore
 from agentrail.abc.store import Store
 from agentrail.commands import CommandRegistry
 from agentrail.core.stack.loading import PluginEntry
@@ -26,7 +26,12 @@ from agentrail.host.webhooks import Webhooks
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback
-from agentrail.stores.named_memories import faults_of_knowledge, faults_of_memories, faults_of_notes
+from agentrail.stores.named_memories import (
+    faults_of_embedder,
+    faults_of_knowledge,
+    faults_of_memories,
+    faults_of_notes,
+)
 
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[object]]
 """Raises when what it looks at is not ready."""
@@ -56,6 +61,7 @@ class HostOptions:
         memories: Where sessions remember, as of `open_supervisor`: each user of each tenant has their own.
         notes: Where each session has its working notes, as of `open_supervisor`.
         knowledge: Where sessions look things up, as of `open_supervisor`: each user sees the bases that they may read.
+        embedder: Gives vectors, as of `open_supervisor`.
         idle_after: How many seconds a session is idle before it leaves memory; None for never. Without a store it stays.
         limits: How much is taken of one caller, and of all of them.
         webhooks: How receivers are told that requests have ended; None for none.
@@ -87,6 +93,7 @@ class HostOptions:
     memories: str | RecallStore | None = None
     notes: str | NoteStore | None = None
     knowledge: str | KnowledgeStore | None = None
+    embedder: Embedder | None = None
     idle_after: float | None = 600.0
     limits: Limits = field(factory=Limits)
     webhooks: Webhooks | None = None
@@ -151,9 +158,10 @@ def _faults_of(options: HostOptions) -> Iterator[str]:
     yield from faults_of_memories(given.memories)
     yield from faults_of_notes(given.notes)
     yield from faults_of_knowledge(given.knowledge)
-    shared = (given.memories, given.notes, given.knowledge)
+    yield from faults_of_embedder(given.embedder)
+    shared = (given.memories, given.notes, given.knowledge, given.embedder)
     if given.supervisor is not None and any(one is not None for one in shared):
-        yield "memories, notes or knowledge are given, and so is supervisor, which has its own: give them to open_supervisor"
+        yield "memories, notes, knowledge or an embedder are given, and so is supervisor, which has its own: give them to open_supervisor"
     if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
         yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
     if given.commands is not None and not isinstance(given.commands, CommandRegistry):

@@ -5,10 +5,20 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from agentrail.abc import FindInstructions, Knowledge, KnowledgeStore, Memories, Notes, NoteStore, RecallStore
+from agentrail.abc import (
+    Embedder,
+    FindInstructions,
+    Knowledge,
+    KnowledgeStore,
+    Memories,
+    Notes,
+    NoteStore,
+    RecallStore,
+)
 from agentrail.messages import SessionId
 from agentrail.outside import Outside
 from agentrail.runtime.knowledge import KnowledgeShelf
+from agentrail.runtime.meanings import Meanings, StartTask
 from agentrail.runtime.memories import MemoryDesk, decide_owner
 from agentrail.runtime.notes import NoteDesk
 
@@ -21,12 +31,14 @@ class SharedStores:
         recall: Where sessions remember; None for nowhere.
         notes: Where each session has its working notes; None for nowhere.
         knowledge: Where sessions look things up; None for nowhere.
+        embedder: Gives vectors of texts, so that memories and knowledge are found by meaning too; None: by words alone.
         instructions: Gives what reads the files for agents above a working directory; None where none of them is read.
     """
 
     recall: RecallStore | None = None
     notes: NoteStore | None = None
     knowledge: KnowledgeStore | None = None
+    embedder: Embedder | None = None
     instructions: FindInstructions | None = None
 
 
@@ -56,16 +68,20 @@ NOTHING_OWN: Final = OwnStores()
 class StoreDesks:
     """Gives each session what its owner has. One of it for each supervisor."""
 
-    def __init__(self, shared: SharedStores, outside: Outside) -> None:
+    def __init__(self, shared: SharedStores, outside: Outside, start: StartTask) -> None:
         """Take the stores.
 
         Args:
             shared: Of all sessions.
             outside: Where functions that block are run.
+            start: Starts what goes on in the background; as of a nursery.
         """
-        self._memories = None if shared.recall is None else MemoryDesk(shared.recall, outside)
+        meanings = None if shared.embedder is None else Meanings(shared.embedder, start)
+        self._memories = None if shared.recall is None else MemoryDesk(shared.recall, outside, meanings)
         self._notes = None if shared.notes is None else NoteDesk(shared.notes, outside)
-        self._knowledge = None if shared.knowledge is None else KnowledgeShelf(shared.knowledge, outside)
+        self._knowledge = (
+            None if shared.knowledge is None else KnowledgeShelf(shared.knowledge, outside, meanings)
+        )
 
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
         """Give a session what its owner has.

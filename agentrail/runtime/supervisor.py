@@ -158,7 +158,7 @@ class SessionSupervisor(
             run_agent=self._run_agent,
             resume_child=self._resume_child,
             deps_for=deps_for,
-            desks=None if shared is NO_STORES else StoreDesks(shared, current()),
+            desks=None if shared is NO_STORES else StoreDesks(shared, current(), nursery.start_soon),
             instructions=shared.instructions,
         )
         self._keeping = keeping

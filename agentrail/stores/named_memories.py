@@ -18,6 +18,7 @@ from agentrail.stores.named import find_data_directory
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.notes_memory import InMemoryNotes
 from agentrail.stores.recall_memory import InMemoryRecall
+from agentrail.stores.vectors import NO_NUMPY, has_numpy
 
 MEMORIES_DIRECTORY: Final = "memories"
 """The directory of `sqlite:` in the data directory: a file for each tenant."""
@@ -90,6 +91,21 @@ def faults_of_notes(notes: object) -> list[str]:
     if notes is not None and not (hasattr(notes, "change") and hasattr(notes, "forget")):
         return [f"notes is {notes!r:.80}: expected {NOTES_NAMES}, or a NoteStore"]
     return []
+
+
+def faults_of_embedder(embedder: object) -> list[str]:
+    """Say what is wrong with what is to make vectors.
+
+    Args:
+        embedder: An embedder, or None.
+    """
+    if embedder is None:
+        return []
+    name, dimension = getattr(embedder, "name", None), getattr(embedder, "dimension", None)
+    is_one = callable(getattr(embedder, "embed", None)) and isinstance(name, str) and bool(name)
+    if not is_one or type(dimension) is not int or dimension < 1:
+        return [f"embedder is {embedder!r:.80}: expected an Embedder, with a name, a dimension and embed()"]
+    return [] if has_numpy() else [NO_NUMPY]
 
 
 @contextmanager

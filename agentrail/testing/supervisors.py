@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from agentrail.abc import NO_HOST, HostHooks, KnowledgeStore, NoteStore, RecallStore
+from agentrail.abc import NO_HOST, Embedder, HostHooks, KnowledgeStore, NoteStore, RecallStore
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.keeper import open_sessions
@@ -26,6 +26,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     recall: RecallStore | None = None,
     notes: NoteStore | None = None,
     knowledge: KnowledgeStore | None = None,
+    embedder: Embedder | None = None,
     store: Store | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
@@ -43,6 +44,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         recall: As of `SharedStores`.
         notes: As of `SharedStores`.
         knowledge: As of `SharedStores`.
+        embedder: As of `SharedStores`.
         store: As of `open_sessions`.
         store_patience: As of `StoreOptions`.
         resume: As of `StoreOptions`.
@@ -55,7 +57,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         _refuse_names,
         make_sandbox or _make_sandbox,
         host=host,
-        shared=SharedStores(recall=recall, notes=notes, knowledge=knowledge),
+        shared=SharedStores(recall=recall, notes=notes, knowledge=knowledge, embedder=embedder),
         store=store,
         options=StoreOptions(
             patience=store_patience,

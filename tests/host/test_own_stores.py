@@ -27,5 +27,7 @@ def test_names_that_stand_for_nothing_are_refused():
 async def test_a_supervisor_that_is_open_has_its_own():
     """What would be ignored is refused."""
     async with open_nameless() as supervisor:
-        with pytest.raises(OptionError, match="memories, notes or knowledge are given, and so is supervisor"):
+        with pytest.raises(
+            OptionError, match="memories, notes, knowledge or an embedder are given, and so is supervisor"
+        ):
             HostOptions(profiles=[PROFILE], supervisor=supervisor, memories=InMemoryRecall())

@@ -71,7 +71,9 @@ def answering(systems):
     reviews = itertools.count()
 
     def answer(request):
-        system, last = request.system or "", request.messages[-1]
+        system = request.system or ""
+        # Behind it stand notes of plugins: the index of the working notes, what is remembered.
+        last = [one for one in request.messages if getattr(one, "origin", "") != "note"][-1]
         systems.append(system)
         if system.startswith("You judge"):
             return says("It is about Initech." if "sell" in str(last) else "OK")
