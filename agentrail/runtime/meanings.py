@@ -5,12 +5,9 @@ from typing import Final, Protocol, TypeVar
 
 import trio
 
-from agentrail.abc.embeddings import MAX_EMBEDDED, Embedder, VectorKeeper, kind_of
-from agentrail.core.values.ranking import pack_vector
-from agentrail.errors import AgentrailError, ErrorInfo
+from agentrail.abc.embeddings import MAX_EMBEDDED, VectorKeeper
+from agentrail.errors import AgentrailError
 from agentrail.logs import Logger
-from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.crashes import PortCrashed, crash_edge
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -49,18 +46,40 @@ class NoMeaning(Exception):
     """There is no vector of a query now; the message says why."""
 
 
+class VectorSource(Protocol):
+    """Gives packed vectors; see `EmbedderEdge`."""
+
+    @property
+    def name(self) -> str:
+        """What it is called, for messages."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Of which kind its vectors are."""
+        ...
+
+    async def vectors_of(self, texts: Sequence[str]) -> list[bytes]:
+        """Give the packed vector of each text, in their order.
+
+        Raises:
+            NoMeaning: Whatever went wrong, as a sentence.
+        """
+        ...
+
+
 class Meanings:
     """Asks one embedder for all sessions of a supervisor."""
 
-    def __init__(self, embedder: Embedder, start: StartTask) -> None:
+    def __init__(self, source: VectorSource, start: StartTask) -> None:
         """Take the embedder.
 
         Args:
-            embedder: It stays its caller's.
+            source: What stands around it.
             start: Starts what goes on in the background, and ends with the supervisor.
         """
-        self.kind: str = kind_of(embedder)
-        self._embedder = embedder
+        self.kind: str = source.kind
+        self._source = source
         self._start = start
         self._rests_until = 0.0
         self._why = ""
@@ -82,7 +101,7 @@ class Meanings:
         with trio.move_on_after(QUERY_SECONDS):
             (vector,) = await self._vectors_of([query[:_MAX_QUERY]])
             return vector
-        message = f"the embedder {self._embedder.name} gave no answer within {QUERY_SECONDS:g} s"
+        message = f"the embedder {self._source.name} gave no answer within {QUERY_SECONDS:g} s"
         self._rest(message)
         raise NoMeaning(message)
 
@@ -124,28 +143,16 @@ class Meanings:
             pairs = [(number, vector) for (number, _), vector in zip(rows, vectors, strict=True)]
             await carry(lambda: keeper.put_vectors(tenant, self.kind, pairs))
             return True
-        message = f"the embedder {self._embedder.name} gave no answer within {_BATCH_SECONDS:g} s"
+        message = f"the embedder {self._source.name} gave no answer within {_BATCH_SECONDS:g} s"
         raise NoMeaning(message)
 
     async def _vectors_of(self, texts: Sequence[str]) -> list[bytes]:
         try:
-            with crash_edge(self._decide_crash, AgentrailError):
-                given = await self._embedder.embed(texts)
-                if len(given) != len(texts):
-                    message = f"{len(given)} vectors for {len(texts)} texts"
-                    raise ValueError(message)
-                return [pack_vector(one, self._embedder.dimension) for one in given]
-        except PortCrashed as crashed:
-            message = crashed.error.message
-        except AgentrailError as error:
-            message = f"the embedder {self._embedder.name} failed: {error}"
-        self._rest(message)
-        raise NoMeaning(message)
+            return await self._source.vectors_of(texts)
+        except NoMeaning as error:
+            self._rest(str(error))
+            raise
 
     def _rest(self, why: str) -> None:
         self._why = why
         self._rests_until = trio.current_time() + REST_SECONDS
-
-    def _decide_crash(self, error: BaseException) -> ErrorInfo:
-        message = f"the embedder {self._embedder.name} crashed ({describe_bug(error)}): this is a bug in it"
-        return ErrorInfo(code="embedder_crashed", message=message)

@@ -18,7 +18,7 @@ from agentrail.abc import (
 from agentrail.messages import SessionId
 from agentrail.outside import Outside
 from agentrail.runtime.knowledge import KnowledgeShelf
-from agentrail.runtime.meanings import Meanings, StartTask
+from agentrail.runtime.meanings import Meanings
 from agentrail.runtime.memories import MemoryDesk, decide_owner
 from agentrail.runtime.notes import NoteDesk
 
@@ -68,15 +68,14 @@ NOTHING_OWN: Final = OwnStores()
 class StoreDesks:
     """Gives each session what its owner has. One of it for each supervisor."""
 
-    def __init__(self, shared: SharedStores, outside: Outside, start: StartTask) -> None:
+    def __init__(self, shared: SharedStores, outside: Outside, meanings: Meanings | None = None) -> None:
         """Take the stores.
 
         Args:
             shared: Of all sessions.
             outside: Where functions that block are run.
-            start: Starts what goes on in the background; as of a nursery.
+            meanings: Gives vectors; None: words are all that is compared.
         """
-        meanings = None if shared.embedder is None else Meanings(shared.embedder, start)
         self._memories = None if shared.recall is None else MemoryDesk(shared.recall, outside, meanings)
         self._notes = None if shared.notes is None else NoteDesk(shared.notes, outside)
         self._knowledge = (
