@@ -72,7 +72,9 @@ def _by_meaning(ours: SqliteKnowledge, bare: apsw.Connection, asked: Sequence[st
     matrix = numpy.frombuffer(b"".join(kept), dtype="<f4").reshape(-1, _NUMBERS)
 
     def ask_bare(query: str) -> list[str]:
-        near = numpy.argsort(-(matrix @ numpy.frombuffer(vectors[query], dtype="<f4")))[:FUSED_FROM_EACH]
+        near = numpy.argsort(-numpy.vecdot(matrix, numpy.frombuffer(vectors[query], dtype="<f4")))[
+            :FUSED_FROM_EACH
+        ]
         return [*_ask_bare(bare, query), *map(str, near)]
 
     def ask(query: str) -> list[str]:

@@ -71,6 +71,11 @@ SELECT {_COLUMNS} FROM (
 ORDER BY found.score, p.number
 """  # noqa: S608 - constants
 
+_NUMBERED: Final = f"""
+SELECT {_COLUMNS} FROM json_each(?) AS wanted JOIN passage AS p ON p.number = wanted.value
+JOIN document AS d ON d.number = p.document ORDER BY wanted.key
+"""  # noqa: S608 - constants
+
 _COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
 _NO_BOUND: Final = -1
 _MAX_BASES: Final = 16
@@ -243,9 +248,8 @@ class SqliteKnowledge:
                 part = (reader.tenant, one.name, kind)
                 near += self._vectors.nearest(connection, part, vector, rows, limit=limit)
             near.sort(key=lambda pair: (-pair[0], pair[1]))
-            statement = f"SELECT {_COLUMNS} FROM passage AS p JOIN document AS d ON d.number = p.document WHERE p.number = ?"  # noqa: S608 - constants
-            found = [connection.execute(statement, (number,)).fetchone() for _, number in near[:limit]]
-        return tuple([_passage_of(row) for row in found if row is not None])
+            numbers = json.dumps([number for _, number in near[:limit]])
+            return tuple(map(_passage_of, connection.execute(_NUMBERED, (numbers,))))
 
     def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
         """Give the passages that have no vector; see `VectorKeeper.without_vectors`."""
@@ -253,7 +257,7 @@ class SqliteKnowledge:
         if not file.path.exists():
             return ()
         with file.writing() as connection:  # which also makes an older file a newer one
-            rows = connection.execute(
+            rows: list[Any] = connection.execute(
                 """SELECT p.number, p.trail, p.text FROM passage AS p LEFT JOIN vector AS v ON v.number = p.number
                 WHERE v.kind IS NOT ? LIMIT ?""",
                 (kind, limit),
@@ -332,7 +336,8 @@ def _asked_for(bases: Sequence[KnowledgeBase], base: str) -> Sequence[KnowledgeB
 def _vectors_of(connection: apsw.Connection, base: str, kind: str) -> Sequence[tuple[int, bytes]]:
     statement = """SELECT v.number, v.data FROM document AS d JOIN passage AS p ON p.document = d.number
         JOIN vector AS v ON v.number = p.number WHERE d.base = ? AND v.kind = ?"""
-    return connection.execute(statement, (base, kind)).fetchall()
+    rows: list[Any] = connection.execute(statement, (base, kind)).fetchall()
+    return rows
 
 
 def _note(connection: apsw.Connection, base: str, document: KnowledgeDocument) -> int:

@@ -71,6 +71,10 @@ SELECT {_COLUMNS} FROM (
 ORDER BY found.score, m.number DESC
 """  # noqa: S608 - constants
 
+_NUMBERED: Final = f"""
+SELECT {_COLUMNS} FROM json_each(?) AS wanted JOIN memory AS m ON m.number = wanted.value WHERE m.own = ? ORDER BY wanted.key
+"""  # noqa: S608 - constants
+
 _COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
 
 _NO_BOUND: Final = -1
@@ -167,9 +171,8 @@ class SqliteRecall:
                 allowed = [int(number) for (number,) in wanted]
             part = (owner.tenant, own, kind)
             near = self._vectors.nearest(connection, part, vector, rows, limit=limit, allowed=allowed)
-            statement = f"SELECT {_COLUMNS} FROM memory AS m WHERE m.number = ? AND m.own = ?"  # noqa: S608 - constants
-            found = [connection.execute(statement, (number, own)).fetchone() for _, number in near]
-        return tuple([_entry_of(row) for row in found if row is not None])
+            numbers = json.dumps([number for _, number in near])
+            return tuple(map(_entry_of, connection.execute(_NUMBERED, (numbers, own))))
 
     def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
         """Give what has no vector; see `VectorKeeper.without_vectors`."""
@@ -177,7 +180,7 @@ class SqliteRecall:
         if not file.path.exists():
             return ()
         with file.writing() as connection:  # which also makes an older file a newer one
-            rows = connection.execute(
+            rows: list[Any] = connection.execute(
                 """SELECT m.number, m.text, m.tags FROM memory AS m LEFT JOIN vector AS v ON v.number = m.number
                 WHERE v.kind IS NOT ? LIMIT ?""",
                 (kind, limit),
@@ -269,7 +272,8 @@ def key_of_owner(owner: MemoryOwner) -> str:
 
 def _vectors_of(connection: apsw.Connection, own: str, kind: str) -> Sequence[tuple[int, bytes]]:
     statement = "SELECT v.number, v.data FROM memory AS m JOIN vector AS v ON v.number = m.number WHERE m.own = ? AND v.kind = ?"
-    return connection.execute(statement, (own, kind)).fetchall()
+    rows: list[Any] = connection.execute(statement, (own, kind)).fetchall()
+    return rows
 
 
 def _matches_of(own: str, tags: TagFilter) -> list[str]:

@@ -86,7 +86,8 @@ class VectorCache:
         if found is None:
             return []
         numpy = importlib.import_module("numpy")
-        scores = found.matrix @ numpy.frombuffer(vector, dtype="<f4")
+        # Not `@`, for which a library starts threads of its own: beside other work they wait for each other [20 ms for 0.35].
+        scores = numpy.vecdot(found.matrix, numpy.frombuffer(vector, dtype="<f4"))
         if allowed is not None:
             scores = numpy.where(numpy.isin(found.numbers, numpy.array(allowed, dtype="i8")), scores, 0.0)
         # Partitioned first: to sort ten thousand takes as long as all the rest.
