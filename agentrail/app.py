@@ -5,7 +5,7 @@ The only file that knows both the runtime and the adapters, and the only one tha
 
 import difflib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -168,22 +168,11 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     known = MappingProxyType(dict(scripts or {}))
-    options = StoreOptions(
-        patience=store_patience,
-        resume=resume,
-        revive=revive,
-        on_drift=on_drift,
-        keep=keep_limits_of(keep_days, keep_bytes),
-        hibernate_after=hibernate_after,
-    )
-    others = [
-        *faults_of_memories(memories),
-        *faults_of_notes(notes),
-        *faults_of_knowledge(knowledge),
-        *faults_of_embedder(embedder),
-    ]
-    _check_options(known, store, options, others)
-    stores = _opened_shared(SharedNames(memories, notes, knowledge, embedder), data_dir, environment)
+    keep = keep_limits_of(keep_days, keep_bytes)
+    options = _store_options(store_patience, resume, revive, on_drift, keep, hibernate_after)
+    named = SharedNames(memories, notes, knowledge, embedder)
+    _check_options(known, store, options, named)
+    stores = _opened_shared(named, data_dir, environment)
     async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
@@ -232,6 +221,31 @@ class SharedNames:
     knowledge: str | KnowledgeStore | None
     embedder: Embedder | None
 
+    def faults(self) -> Iterator[str]:
+        """Say what is wrong with them."""
+        yield from faults_of_memories(self.memories)
+        yield from faults_of_notes(self.notes)
+        yield from faults_of_knowledge(self.knowledge)
+        yield from faults_of_embedder(self.embedder)
+
+
+def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order
+    patience: float,
+    resume: Resume,
+    revive: Revive | None,
+    on_drift: OnDrift,
+    keep: KeepLimits | None,
+    hibernate_after: float | None,
+) -> StoreOptions:
+    return StoreOptions(
+        patience=patience,
+        resume=resume,
+        revive=revive,
+        on_drift=on_drift,
+        keep=keep,
+        hibernate_after=hibernate_after,
+    )
+
 
 @asynccontextmanager
 async def _opened_shared(
@@ -256,9 +270,9 @@ def _check_options(
     scripts: Mapping[str, Provider],
     store: str | Store | None,
     options: StoreOptions,
-    others: Sequence[str],
+    named: SharedNames,
 ) -> None:
-    """Refuse what cannot be, all faults at once; `others` are what is wrong with the stores beside the journals."""
+    """Refuse what cannot be, all faults at once."""
     limits = options.keep or KeepLimits()
     faults = [
         *_faults_of_scripts(scripts),
@@ -266,7 +280,7 @@ def _check_options(
             store, options.patience, options.resume, options.on_drift, options.hibernate_after
         ),
         *faults_of_limits(store, limits.days, limits.size_bytes),
-        *others,
+        *named.faults(),
     ]
     if faults:
         raise OptionError(faults)

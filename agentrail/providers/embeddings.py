@@ -40,13 +40,7 @@ class OpenAIEmbedder:
         Raises:
             OptionError: Your move: no name, no number, or an address that is none.
         """
-        faults = []
-        if not isinstance(model, str) or not model:
-            faults.append(f"model is {model!r:.80}: expected the name of a model of embeddings")
-        if type(dimension) is not int or dimension < 1:
-            faults.append(f"dimension is {dimension!r:.80}: expected a whole number from 1")
-        if not isinstance(base_url, str) or not base_url.startswith(("https://", "http://")):
-            faults.append(f"base_url is {base_url!r:.80}: expected https://host/path, without /embeddings")
+        faults = _faults_of_embedder(model, dimension, base_url)
         if faults:
             raise OptionError(faults)
         self._model = model
@@ -128,3 +122,14 @@ def _vectors_in(text: str, count: int, dimension: int) -> list[list[float]]:
         )
         raise ProtocolError(message)
     return [found[number] for number in range(count)]
+
+
+def _faults_of_embedder(model: Any, dimension: Any, base_url: Any) -> list[str]:
+    faults = []
+    if not isinstance(model, str) or not model:
+        faults.append(f"model is {model!r:.80}: expected the name of a model of embeddings")
+    if type(dimension) is not int or dimension < 1:
+        faults.append(f"dimension is {dimension!r:.80}: expected a whole number from 1")
+    if not isinstance(base_url, str) or not base_url.startswith(("https://", "http://")):
+        faults.append(f"base_url is {base_url!r:.80}: expected https://host/path, without /embeddings")
+    return faults

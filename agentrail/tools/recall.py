@@ -72,5 +72,5 @@ async def _read_notes(topic: str, ctx: ToolContext) -> Ok | Error:
         return Ok(text=fenced_notes(topic, found), details={"topic": topic})
     listed = ", ".join(map(printable, topics)) or "none yet"
     if topic == "*":
-        return Ok(text=f"Topics of your working notes: {listed}.", details={"topics": topics})
+        return Ok(text=f"Topics of your working notes: {listed}.", details={"topics": [*topics]})
     return Error(text=f"There is no topic {printable(topic[:80])!r} in your working notes. Topics: {listed}.")
