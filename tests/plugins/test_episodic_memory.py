@@ -119,6 +119,8 @@ def test_what_cannot_be_done_is_reported():
     plugin.hears(p.BeforePrompt(text="deploy"))
     (event,) = plugin.gets(p.Found(entries=(), words_only="too slow")).events
     assert (event.name, event.payload["reason"]) == ("memory_words_only", "too slow")
+    plugin.hears(p.BeforePrompt(text="deploy"))
+    assert plugin.gets(p.FileText(path="x", text="of nobody")).events == ()
 
 
 def test_it_keeps_the_contract_of_plugins():

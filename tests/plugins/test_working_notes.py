@@ -1,7 +1,7 @@
 """`WorkingNotes` and `AutoRecall`: what is noted, and what is remembered, stands behind the conversation and in no system prompt."""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
@@ -82,6 +82,7 @@ def test_what_cannot_be_read_is_said_once(plugin, name):
     assert behind(plugin) is None
 
 
+@example([("a", at_ms) for at_ms in range(MAX_SHOWN_TOPICS + 3)])
 @given(st.lists(st.tuples(st.text(min_size=1), st.none() | st.integers(0, 9)), max_size=2 * MAX_SHOWN_TOPICS))
 def test_no_name_ends_the_fence_and_the_newest_are_shown(given_topics):
     """At most so many lines, in the order of the file; none of those left out is newer than one that is shown."""
