@@ -5,7 +5,7 @@ The only file that knows both the runtime and the adapters, and the only one tha
 
 import difflib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import frozen
 
-from agentrail.abc import KnowledgeStore, Provider, RecallStore, ResolveProvider, Secret
+from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
@@ -53,9 +53,12 @@ from agentrail.sandboxes.remote.container import ContainerSandbox, skills_below
 from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
 from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
 from agentrail.stores.named_memories import (
+    faults_of_embedder,
     faults_of_knowledge,
     faults_of_memories,
+    faults_of_notes,
     opened_knowledge,
+    opened_notes,
     opened_recall,
 )
 from agentrail.wire.sandbox_address import CONTAINER, FORMS, is_remote
@@ -121,7 +124,9 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     scripts: Mapping[str, Provider] | None = None,
     deps_for: DepsFor | None = None,
     memories: str | RecallStore | None = None,
+    notes: str | NoteStore | None = None,
     knowledge: str | KnowledgeStore | None = None,
+    embedder: Embedder | None = None,
     store: str | Store | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
@@ -140,7 +145,9 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`, for tests; sessions that name one share it.
         deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
         memories: Where sessions remember, each user apart: `sqlite:DIRECTORY`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
+        notes: Where each session has its working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, one that stays open; None: beside `memories` that are named.
         knowledge: Where sessions look things up that their user may read: `sqlite:DIRECTORY`, `sqlite:`, one that stays open, or None.
+        embedder: Gives vectors, so that both are found by meaning too; needs the extra `embeddings`. None: by words alone.
         store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
         data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
@@ -166,16 +173,11 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     known = MappingProxyType(dict(scripts or {}))
-    options = StoreOptions(
-        patience=store_patience,
-        resume=resume,
-        revive=revive,
-        on_drift=on_drift,
-        keep=keep_limits_of(keep_days, keep_bytes),
-        hibernate_after=hibernate_after,
-    )
-    _check_options(known, store, options, memories, knowledge)
-    stores = _opened_shared(memories, knowledge, data_dir, environment)
+    keep = keep_limits_of(keep_days, keep_bytes)
+    options = _store_options(store_patience, resume, revive, on_drift, keep, hibernate_after)
+    named = SharedNames(memories, notes, knowledge, embedder)
+    _check_options(known, store, options, named)
+    stores = _opened_shared(named, data_dir, environment)
     async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
@@ -215,28 +217,65 @@ async def open_session(
         yield await supervisor.start_session(model=model, **given)
 
 
+@frozen
+class SharedNames:
+    """What sessions have beside their journals, as `open_supervisor` is given it."""
+
+    memories: str | RecallStore | None
+    notes: str | NoteStore | None
+    knowledge: str | KnowledgeStore | None
+    embedder: Embedder | None
+
+    def faults(self) -> Iterator[str]:
+        """Say what is wrong with them."""
+        yield from faults_of_memories(self.memories)
+        yield from faults_of_notes(self.notes)
+        yield from faults_of_knowledge(self.knowledge)
+        yield from faults_of_embedder(self.embedder)
+
+
+def _store_options(  # noqa: PLR0913, PLR0917 - the keywords of `open_supervisor`, in their order
+    patience: float,
+    resume: Resume,
+    revive: Revive | None,
+    on_drift: OnDrift,
+    keep: KeepLimits | None,
+    hibernate_after: float | None,
+) -> StoreOptions:
+    return StoreOptions(
+        patience=patience,
+        resume=resume,
+        revive=revive,
+        on_drift=on_drift,
+        keep=keep,
+        hibernate_after=hibernate_after,
+    )
+
+
 @asynccontextmanager
 async def _opened_shared(
-    memories: str | RecallStore | None,
-    knowledge: str | KnowledgeStore | None,
+    named: SharedNames,
     data_dir: str | os.PathLike[str] | None,
     environ: Environment,
 ) -> AsyncIterator[SharedStores]:
     """Open what sessions have beside their journals, for a block."""
     async with (
-        opened_recall(memories, data_dir, environ) as recall,
-        opened_knowledge(knowledge, data_dir, environ) as bases,
+        opened_recall(named.memories, data_dir, environ) as recall,
+        opened_knowledge(named.knowledge, data_dir, environ) as bases,
     ):
-        home = Path(environ["HOME"]) if environ.get("HOME") else None
-        yield SharedStores(recall=recall, knowledge=bases, instructions=partial(FilesAbove, home=home))
+        with opened_notes(named.notes, named.memories, data_dir, environ) as noted:
+            home = Path(environ["HOME"]) if environ.get("HOME") else None
+            find = partial(FilesAbove, home=home)
+            yield SharedStores(
+                recall=recall, notes=noted, knowledge=bases, embedder=named.embedder, instructions=find
+            )
 
 
 def _check_options(
     scripts: Mapping[str, Provider],
     store: str | Store | None,
     options: StoreOptions,
-    memories: object,
-    knowledge: object,
+    named: SharedNames,
 ) -> None:
     """Refuse what cannot be, all faults at once."""
     limits = options.keep or KeepLimits()
@@ -246,8 +285,7 @@ def _check_options(
             store, options.patience, options.resume, options.on_drift, options.hibernate_after
         ),
         *faults_of_limits(store, limits.days, limits.size_bytes),
-        *faults_of_memories(memories),
-        *faults_of_knowledge(knowledge),
+        *named.faults(),
     ]
     if faults:
         raise OptionError(faults)

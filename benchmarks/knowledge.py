@@ -1,5 +1,6 @@
 """What it takes to look something up: 10,000 passages of a knowledge base, beside a table of FTS5 as one would write it."""
 
+import importlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
@@ -11,7 +12,10 @@ from typing import Final
 import apsw
 
 from agentrail.abc.recall import MemoryOwner
+from agentrail.core.values.ranking import FUSED_FROM_EACH, pack_vector
+from agentrail.runtime.knowledge import search_passages
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
+from agentrail.stores.vectors import has_numpy
 from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Row, Sample, interleave, percentile
 from benchmarks.ours import expect
@@ -22,6 +26,8 @@ _OF_A_DOCUMENT: Final = 100
 _WORDS: Final = 150
 _QUESTIONS: Final = 40
 _ASKED: Final = 6
+_NUMBERS: Final = 384
+_KIND: Final = "drawn 384"
 _READER: Final = MemoryOwner(user="reader")
 
 
@@ -39,6 +45,7 @@ def knowledge(effort: Effort) -> list[Row]:
             partial(_timed, partial(_ask, ours), asked),
             effort.rounds,
         )
+        meant = [_by_meaning(ours, bare, asked, effort.rounds)] if has_numpy() else []
     return [
         taken.row(
             "knowledge",
@@ -47,8 +54,42 @@ def knowledge(effort: Effort) -> list[Row]:
             unit="ms",
             factor=1e3,
             target=target_of("kb search"),
-        )
+        ),
+        *meant,
     ]
+
+
+def _by_meaning(ours: SqliteKnowledge, bare: apsw.Connection, asked: Sequence[str], rounds: int) -> Row:
+    """Six words and a vector of 384 numbers: what both find, as one ranking. What an embedder takes is not in it."""
+    numpy = importlib.import_module("numpy")
+    chance = numpy.random.default_rng(20_261_122)
+    vectors = {query: pack_vector(chance.standard_normal(_NUMBERS).tolist(), _NUMBERS) for query in asked}
+    kept: list[bytes] = []
+    while rows := ours.without_vectors("", _KIND, limit=_OF_A_DOCUMENT):
+        made = [pack_vector(one.tolist(), _NUMBERS) for one in chance.standard_normal((len(rows), _NUMBERS))]
+        ours.put_vectors("", _KIND, [(number, one) for (number, _), one in zip(rows, made, strict=True)])
+        kept += made
+    matrix = numpy.frombuffer(b"".join(kept), dtype="<f4").reshape(-1, _NUMBERS)
+
+    def ask_bare(query: str) -> list[str]:
+        near = numpy.argsort(-numpy.vecdot(matrix, numpy.frombuffer(vectors[query], dtype="<f4")))[
+            :FUSED_FROM_EACH
+        ]
+        return [*_ask_bare(bare, query), *map(str, near)]
+
+    def ask(query: str) -> list[str]:
+        meaning = vectors[query], _KIND
+        return [one.text for one in search_passages(ours, _READER, query, meaning, "", limit=8)]
+
+    taken = interleave(partial(_timed, ask_bare, asked), partial(_timed, ask, asked), rounds)
+    return taken.row(
+        "knowledge",
+        "p50",
+        f"the same with vectors of {_NUMBERS} numbers: the median",
+        unit="ms",
+        factor=1e3,
+        target=target_of("kb search by meaning"),
+    )
 
 
 def _filled(directory: Path, texts: Sequence[str]) -> SqliteKnowledge:

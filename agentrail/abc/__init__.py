@@ -16,6 +16,13 @@ from agentrail.abc.context import (
     ProviderContext as ProviderContext,
     TimedProvider as TimedProvider,
 )
+from agentrail.abc.embeddings import (
+    MAX_EMBEDDED as MAX_EMBEDDED,
+    Embedder as Embedder,
+    VectorKeeper as VectorKeeper,
+    VectorKnowledge as VectorKnowledge,
+    VectorRecall as VectorRecall,
+)
 from agentrail.abc.host import (
     NO_HOST as NO_HOST,
     AfterToolHook as AfterToolHook,
@@ -36,6 +43,10 @@ from agentrail.abc.knowledge import (
     KnowledgeDocument as KnowledgeDocument,
     KnowledgeStore as KnowledgeStore,
     Passage as Passage,
+)
+from agentrail.abc.notes import (
+    Notes as Notes,
+    NoteStore as NoteStore,
 )
 from agentrail.abc.process import (
     ProcessOptions as ProcessOptions,

@@ -5,7 +5,7 @@ blocks and needs no loop; one thread at a time writes, any may read beside it.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from attrs import field, frozen
@@ -254,6 +254,10 @@ class KnowledgeStore(Protocol):
 
 class Knowledge(Protocol):
     """What one session may read; `ctx.knowledge` of its tools. Every call is a checkpoint, and may raise `StoreUnavailable`."""
+
+    def telling(self, tell: Callable[[str], None]) -> "Knowledge":
+        """Give the same, with somebody who is told when a search could not compare meanings, and why; as of `Memories`."""
+        ...
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:
         """Give the bases, by name."""

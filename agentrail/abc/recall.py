@@ -6,7 +6,7 @@ loop; one thread at a time writes, any may read beside it. Ids and times are giv
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from attrs import field, frozen
@@ -303,6 +303,13 @@ class Memories(Protocol):
     @property
     def owner(self) -> MemoryOwner:
         """Whose they are."""
+        ...
+
+    def telling(self, tell: Callable[[str], None]) -> "Memories":
+        """Give the same memories, with somebody who is told when a search could not compare meanings, and why.
+
+        Where no embedder is there nobody is told anything: then words are all that was wanted.
+        """
         ...
 
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:

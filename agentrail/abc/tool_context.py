@@ -12,6 +12,7 @@ from attrs import field, frozen
 from agentrail import outside
 from agentrail.abc.background import BackgroundCommands
 from agentrail.abc.knowledge import Knowledge
+from agentrail.abc.notes import Notes
 from agentrail.abc.process import ProcessOptions, ToolProcess
 from agentrail.abc.recall import Memories
 from agentrail.abc.sandbox import Sandbox
@@ -170,6 +171,7 @@ class ToolContext(Generic[D]):
             state, journal, event or text.
         memories: What is remembered across sessions, of the owner of this one and of no other; None where the supervisor was given no
             `memories`, or `user_data` does not say whose they would be.
+        notes: The working notes of the session, `NOTES.md` outside of its workspace; None where it has none.
         knowledge: The knowledge bases that the owner of the session may read; None where the supervisor was given no `knowledge`.
         deadline: When the timeout strikes, on Trio's clock; infinite without one.
         progress: Where `report_progress` goes; publishes `ToolProgress`.
@@ -205,6 +207,7 @@ class ToolContext(Generic[D]):
     user_data: JsonObject = field(converter=frozen_json)
     deps: D = field(default=None, repr=False, eq=False)
     memories: Memories | None = field(default=None, repr=False, eq=False)
+    notes: Notes | None = field(default=None, repr=False, eq=False)
     knowledge: Knowledge | None = field(default=None, repr=False, eq=False)
     deadline: float
     progress: Callable[[str], None]

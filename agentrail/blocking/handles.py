@@ -11,7 +11,7 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
-from agentrail.abc import KnowledgeStore, Provider, ProviderProfiles, RecallStore
+from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, ProviderProfiles, RecallStore
 from agentrail.abc.store import Store
 from agentrail.app import Environment, open_supervisor
 from agentrail.blocking.overloads import (
@@ -290,7 +290,9 @@ class Supervisor(Far):
         scripts: Mapping[str, Provider] | None = None,
         deps_for: DepsFor | None = None,
         memories: str | RecallStore | None = None,
+        notes: str | NoteStore | None = None,
         knowledge: str | KnowledgeStore | None = None,
+        embedder: Embedder | None = None,
         store: str | Store | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         store_patience: float = STORE_PATIENCE_SECONDS,
@@ -309,7 +311,9 @@ class Supervisor(Far):
             scripts: As of `agentrail.open_supervisor`.
             deps_for: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
             memories: As of `agentrail.open_supervisor`.
+            notes: As of `agentrail.open_supervisor`.
             knowledge: As of `agentrail.open_supervisor`.
+            embedder: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
             store: As of `agentrail.open_supervisor`.
             data_dir: As of `agentrail.open_supervisor`.
             store_patience: As of `agentrail.open_supervisor`.
@@ -328,7 +332,9 @@ class Supervisor(Far):
                 scripts=scripts,
                 deps_for=deps_for,
                 memories=memories,
+                notes=notes,
                 knowledge=knowledge,
+                embedder=embedder,
                 store=store,
                 data_dir=data_dir,
                 store_patience=store_patience,

@@ -11,7 +11,7 @@ import agentrail.plugins
 from agentrail.abc import Secret, Tool, name_of
 from agentrail.app import VARIABLES, provider_of
 from agentrail.blueprints.blueprint import Blueprint
-from agentrail.blueprints.capabilities import CAPABILITIES, SKILLS
+from agentrail.blueprints.capabilities import CAPABILITIES, SKILLS, memory_capability
 from agentrail.blueprints.finding import read_bytes
 from agentrail.blueprints.permissions import faults_of_policies
 from agentrail.blueprints.prompt import PromptLayers, without_comment
@@ -106,6 +106,8 @@ class Builder:
         self._found: dict[tuple[str, str], Any] = {}
         # Made once, so that all agents share what it has fetched, and its faults are said also where no agent has it.
         self._web = read_web(settings.web, self._fault)
+        auto = settings.memory.get("auto")
+        self._memory = memory_capability(auto=auto is not None and auto.value)
 
     @property
     def _web_tools(self) -> dict[str, Tool]:
@@ -299,7 +301,8 @@ class Builder:
         for one in () if said is None else said.value:
             if one.value == SKILLS:  # what it is made of is not known before skills are read
                 continue
-            found = self._web if one.value == self._web.name else CAPABILITIES.get(one.value)
+            configured = {made.name: made for made in (self._web, self._memory)}
+            found = configured.get(one.value) or CAPABILITIES.get(one.value)
             if found is None:
                 self._fault(one, _unknown("capability", one.value, [*CAPABILITIES, SKILLS]))
             else:

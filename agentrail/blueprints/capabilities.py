@@ -8,8 +8,32 @@ from agentrail.blueprints import capability_texts as texts
 from agentrail.blueprints.capability import Capability
 from agentrail.blueprints.web import web_capability
 from agentrail.core.stack.loading import PluginEntry
-from agentrail.plugins import MemoryLoader, PatchToolCalls, Permissions, SecurityGuard
+from agentrail.plugins import (
+    AutoRecall,
+    MemoryFlush,
+    MemoryLoader,
+    PatchToolCalls,
+    Permissions,
+    SecurityGuard,
+    WorkingNotes,
+)
 from agentrail.tools import builtin
+
+
+def memory_capability(*, auto: bool = False) -> Capability:
+    """Make the bundle `memory`: working notes and memories of the user, for a supervisor that was given `memories`.
+
+    Args:
+        auto: Whether the five memories that fit a prompt best are shown with it, unasked.
+    """
+    plugins: tuple[PluginEntry, ...] = (WorkingNotes, MemoryFlush)
+    return Capability(
+        name="memory",
+        tools=builtin("remember", "recall", "forget"),
+        plugins=(*plugins, AutoRecall) if auto else plugins,
+        sections={"memory": texts.MEMORY},
+    )
+
 
 CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
     {
@@ -29,6 +53,7 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
             Capability(name="todos", tools=builtin("write_todos"), sections={"todos": texts.TODOS}),
             Capability(name="agents", tools=builtin("task"), sections={"agents": texts.AGENTS}),
             Capability(name="ask", tools=builtin("ask_user"), sections={"ask": texts.ASK}),
+            memory_capability(),
             web_capability(),
         )
     }

@@ -318,6 +318,17 @@ class HostForm:
 
 
 @frozen(kw_only=True)
+class MemoryForm:
+    """How agents with the capability `memory` remember.
+
+    Attributes:
+        auto: Whether what is remembered about a prompt is shown unasked.
+    """
+
+    auto: bool | None = None
+
+
+@frozen(kw_only=True)
 class FileForm:
     """A whole file.
 
@@ -334,6 +345,7 @@ class FileForm:
         web: What may be fetched.
         host: What `agentrail serve` serves.
         mcp: Servers of tools, each by its name. What they say is not read: this version starts none, and says so.
+        memory: How agents remember.
     """
 
     version: int | None = None
@@ -348,3 +360,4 @@ class FileForm:
     web: WebForm = WebForm()
     host: HostForm = HostForm()
     mcp: Mapping[str, Any] = {}
+    memory: MemoryForm = MemoryForm()

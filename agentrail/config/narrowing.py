@@ -101,6 +101,7 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
     for name, said in project.mcp.items():
         narrowing.refuse(said, f"the MCP server {name}")
     web = narrowing.web()
+    memory = narrowing.memory()
     left = Settings(
         default_agent=narrowing.default_agent(agents),
         defaults=defaults,
@@ -110,6 +111,7 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
         imports=project.imports,
         web=web,
         host=narrowing.host(agents),
+        memory=memory,
     )
     return left, tuple(narrowing.refused)
 
@@ -194,6 +196,16 @@ class _Narrowing:
     def _narrows_limit(self, name: str, limit: str, value: float) -> bool:
         said = self._floor.host.get(name)
         return _is_narrower(value, HOST_LIMITS[limit] if said is None else said.value)
+
+    def memory(self) -> dict[str, Sourced]:
+        """Leave that nothing is shown unasked: what is remembered of a user is none of a directory's business."""
+        left: dict[str, Sourced] = {}
+        for name, said in self._project.memory.items():
+            if name == "auto" and said.value is False:
+                left[name] = said
+            else:
+                self.refuse(said, describe_grant(f"memory.{name}", said))
+        return left
 
     def policy(self, policy: PolicySettings) -> PolicySettings:
         mode = policy.mode

@@ -100,6 +100,7 @@ class Settings:
         web: What may be fetched of the web, by name; what any file blocks is blocked.
         host: What is served, where and to whom, by name; limits as `limits.NAME`.
         mcp: Servers of tools, by name.
+        memory: How agents remember, by name.
     """
 
     default_agent: Sourced | None = None
@@ -113,6 +114,7 @@ class Settings:
     web: Mapping[str, Sourced] = field(default=_NOTHING)
     host: Mapping[str, Sourced] = field(default=_NOTHING)
     mcp: Mapping[str, Sourced] = field(default=_NOTHING)
+    memory: Mapping[str, Sourced] = field(default=_NOTHING)
 
 
 NO_SETTINGS: Final = Settings()
@@ -162,6 +164,7 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
         web=_joined_web(first.web, second.web),
         host={**second.host, **first.host},
         mcp={**second.mcp, **first.mcp},
+        memory={**second.memory, **first.memory},
     )
 
 
@@ -264,6 +267,7 @@ def _rest_of(read: ConfigFile) -> Settings:
         web=_values_of(read, form.web, "web"),
         host=_host_of(read),
         mcp={name: _sourced(read, server, "mcp", name) for name, server in form.mcp.items()},
+        memory=_values_of(read, form.memory, "memory"),
     )
 
 

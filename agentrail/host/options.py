@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 from attrs import field, fields, frozen
 
-from agentrail.abc import ContextProvider, KnowledgeStore, RecallStore
+from agentrail.abc import ContextProvider, Embedder, KnowledgeStore, NoteStore, RecallStore
 from agentrail.abc.store import Store
 from agentrail.commands import CommandRegistry
 from agentrail.core.stack.loading import PluginEntry
@@ -26,7 +26,12 @@ from agentrail.host.webhooks import Webhooks
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback
-from agentrail.stores.named_memories import faults_of_knowledge, faults_of_memories
+from agentrail.stores.named_memories import (
+    faults_of_embedder,
+    faults_of_knowledge,
+    faults_of_memories,
+    faults_of_notes,
+)
 
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[object]]
 """Raises when what it looks at is not ready."""
@@ -54,7 +59,9 @@ class HostOptions:
         shell_fallback: As of `open_supervisor`.
         deps_for: As of `open_supervisor`.
         memories: Where sessions remember, as of `open_supervisor`: each user of each tenant has their own.
+        notes: Where each session has its working notes, as of `open_supervisor`.
         knowledge: Where sessions look things up, as of `open_supervisor`: each user sees the bases that they may read.
+        embedder: Gives vectors, as of `open_supervisor`.
         idle_after: How many seconds a session is idle before it leaves memory; None for never. Without a store it stays.
         limits: How much is taken of one caller, and of all of them.
         webhooks: How receivers are told that requests have ended; None for none.
@@ -84,7 +91,9 @@ class HostOptions:
     shell_fallback: ShellFallback = "refuse"
     deps_for: DepsFor | None = None
     memories: str | RecallStore | None = None
+    notes: str | NoteStore | None = None
     knowledge: str | KnowledgeStore | None = None
+    embedder: Embedder | None = None
     idle_after: float | None = 600.0
     limits: Limits = field(factory=Limits)
     webhooks: Webhooks | None = None
@@ -147,9 +156,12 @@ def _faults_of(options: Any) -> Iterator[str]:
     if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):
         yield f"supervisor is {given.supervisor!r:.80}: expected one of open_supervisor, or None"
     yield from faults_of_memories(given.memories)
+    yield from faults_of_notes(given.notes)
     yield from faults_of_knowledge(given.knowledge)
-    if given.supervisor is not None and (given.memories is not None or given.knowledge is not None):
-        yield "memories or knowledge are given, and so is supervisor, which has its own: give them to open_supervisor"
+    yield from faults_of_embedder(given.embedder)
+    shared = (given.memories, given.notes, given.knowledge, given.embedder)
+    if given.supervisor is not None and any(one is not None for one in shared):
+        yield "memories, notes, knowledge or an embedder are given, and so is supervisor, which has its own: give them to open_supervisor"
     if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
         yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
     if given.commands is not None and not isinstance(given.commands, CommandRegistry):

@@ -22,8 +22,10 @@ from agentrail.core.protocol.actions import (
     Emit as Emit,
     Hints as Hints,
     Intervene as Intervene,
+    KeepMemory as KeepMemory,
     ReadFile as ReadFile,
     ReadInstructions as ReadInstructions,
+    ReadNotes as ReadNotes,
     ReplaceMessages as ReplaceMessages,
     ReplaceResponse as ReplaceResponse,
     ReplaceToolArgs as ReplaceToolArgs,
@@ -36,6 +38,7 @@ from agentrail.core.protocol.actions import (
     SwitchModel as SwitchModel,
     Treatment as Treatment,
     WriteFile as WriteFile,
+    WriteNotes as WriteNotes,
 )
 from agentrail.core.protocol.hooks import (
     HOOKS as HOOKS,
@@ -55,7 +58,9 @@ from agentrail.core.protocol.hooks import (
     Found as Found,
     HookEvent as HookEvent,
     InstructionsFound as InstructionsFound,
+    MemoryKept as MemoryKept,
     ModelAnswer as ModelAnswer,
+    NotesIndex as NotesIndex,
     OnToolError as OnToolError,
     RequestDone as RequestDone,
     RequestFailed as RequestFailed,
@@ -65,9 +70,11 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.stack.plugin import Context as Context
 from agentrail.core.values.instructions import InstructionFile as InstructionFile
+from agentrail.core.values.notes import NoteTopic as NoteTopic
 from agentrail.core.values.seeded import SeededRandom as SeededRandom
 from agentrail.frozen import frozen_json as frozen_json
 from agentrail.plugins.auto_checkpoint import AutoCheckpoint as AutoCheckpoint
+from agentrail.plugins.auto_recall import AutoRecall as AutoRecall
 from agentrail.plugins.base import (
     FunctionPlugin as FunctionPlugin,
     Plugin as Plugin,
@@ -99,4 +106,5 @@ from agentrail.plugins.reflection import Reflection as Reflection
 from agentrail.plugins.security_guard import SecurityGuard as SecurityGuard
 from agentrail.plugins.skill_guard import SkillGuard as SkillGuard
 from agentrail.plugins.skill_listing import SkillListing as SkillListing
+from agentrail.plugins.working_notes import WorkingNotes as WorkingNotes
 from agentrail.structs import replace as replace

@@ -1,138 +1,128 @@
 """`EpisodicMemory`: what a user asked in earlier sessions, and the answer, is shown when it is about the same thing.
 
-Episodes are lines of a file of the workspace, one file per user. Searching by meaning would need a memory that sessions do
-not have; words of the prompt that are rare among the episodes find most of what a person would have picked.
+Episodes are memories with the tag `episode`, in the store of the supervisor. A file of the workspace would be read and written by the
+tools of the model, for every user who shares the directory.
 """
 
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import quote
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, Continue, ReadFile, Request, WriteFile
+from agentrail.core.protocol.actions import Action, Continue, KeepMemory, ReplaceMessages, Request, Search
 from agentrail.core.protocol.hooks import (
     AfterTurn,
+    BeforePrompt,
     BeforeRequest,
-    FileText,
+    Found,
+    MemoryKept,
     RequestDone,
     RequestFailed,
-    SessionStarted,
 )
 from agentrail.core.stack.plugin import Context
 from agentrail.messages import AssistantMessage, Message, Text, UserMessage
 from agentrail.plugins.base import Plugin, on
-from agentrail.plugins.episodes import Episode, decode_episodes, encode_episode, nearest, section_of
+from agentrail.plugins.episodes import TAG, id_of_episode, show_episodes, text_of_episode
 
-MAX_EPISODE_CHARACTERS: Final = 400
-"""Of each side of an episode: enough to know what it was about, and a hundred of them still make a small state."""
+_MOST_FOUND: Final = 100
+"""How many memories a search gives at most."""
+
+_MOST_KEPT: Final = 1_000
 
 
 @attrs.frozen(kw_only=True)
-class Memory:
-    """What is remembered, and how much of it is shown.
+class Episodes:
+    """How much is remembered and shown, and what is shown now.
 
     Attributes:
         top_k: So many episodes are shown at most.
         max_episodes_per_user: The newest ones are kept.
         require_user_id: Whether nothing is remembered where `user_data` has no `user_id`.
-        directory: Where the files are.
-        episodes: Of this user's earlier sessions, oldest first.
+        own: How many this session has written: a search finds them too, and they are left out.
+        shown: What the model reads with this prompt; empty for nothing.
     """
 
     top_k: int
     max_episodes_per_user: int
     require_user_id: bool
-    directory: str
-    episodes: tuple[Episode, ...] = ()
+    own: int = 0
+    shown: str = ""
 
 
-class EpisodicMemory(Plugin[Memory]):
+class EpisodicMemory(Plugin[Episodes]):
     """Remembers what each user asked and what came of it, and shows in later sessions what is about the same thing."""
 
     priority = 610
-    sections = ("memory",)
 
     def init(
-        self,
-        *,
-        top_k: int = 3,
-        max_episodes_per_user: int = 100,
-        require_user_id: bool = False,
-        directory: str = "episodes",
-    ) -> Memory:
+        self, *, top_k: int = 3, max_episodes_per_user: int = 100, require_user_id: bool = False
+    ) -> Episodes:
         """Take how much is remembered.
 
         Raises:
-            ValueError: Your move: less than one.
+            ValueError: Your move: less than one, or more than 1,000 of a user.
         """
-        if top_k < 1 or max_episodes_per_user < 1:
+        if top_k < 1 or not 1 <= max_episodes_per_user <= _MOST_KEPT:
             message = (
-                f"top_k and max_episodes_per_user are 1 or more; got {top_k} and {max_episodes_per_user}"
+                f"top_k and max_episodes_per_user are 1 or more, of a user up to 1,000 are kept; got {top_k} "
+                f"and {max_episodes_per_user}"
             )
             raise ValueError(message)
-        return Memory(
-            top_k=top_k,
-            max_episodes_per_user=max_episodes_per_user,
-            require_user_id=require_user_id,
-            directory=directory.rstrip("/"),
+        return Episodes(
+            top_k=top_k, max_episodes_per_user=max_episodes_per_user, require_user_id=require_user_id
         )
 
-    @on(SessionStarted)
-    def recall(self, event: SessionStarted, memory: Memory, ctx: Context) -> Action[Memory]:
-        """Read what is remembered of this user."""
-        path = _path(memory, ctx)
-        return Continue(memory) if path is None else Request(ReadFile(path), "read", memory)
+    @on(BeforePrompt)
+    def recall(self, event: BeforePrompt, state: Episodes, ctx: Context) -> Action[Episodes]:
+        """Look for episodes that share words with the prompt; it waits for them."""
+        state = attrs.evolve(state, shown="")
+        if not _may_remember(state, ctx) or ctx.prompt_mode != "full" or not event.text.strip():
+            return Continue(state)
+        wanted = min(state.top_k + state.own, _MOST_FOUND)
+        return Request(Search(query=event.text, max_entries=wanted, tags=(TAG,)), "found", state, wait=True)
 
     @on(RequestDone)
-    def take(self, event: RequestDone, memory: Memory, ctx: Context) -> Action[Memory]:
-        """Keep the newest episodes, and shorten the file when it has become twice as long as it may."""
+    def take(self, event: RequestDone, state: Episodes, ctx: Context) -> Action[Episodes]:
+        """Keep what was found. A failure is published with its step, and the session goes on without."""
         match event.result:
-            case FileText(path=path, text=text):
-                told = tuple(decode_episodes(text or ""))
-                newest = told[-memory.max_episodes_per_user :]
-                others = tuple(episode for episode in newest if episode.session_id != ctx.session_id)
-                after = attrs.evolve(memory, episodes=others)
-                if len(told) <= 2 * memory.max_episodes_per_user:
-                    return Continue(after)
-                shorter = "".join(map(encode_episode, newest))
-                return Request(WriteFile(path=path, text=shorter), "shorten", after)
+            case Found(entries=entries, words_only=reason):
+                said = (("memory_words_only", {"reason": reason}),) if reason else ()
+                shown = show_episodes(entries, ctx.session_id, state.top_k)
+                return Continue(attrs.evolve(state, shown=shown), emits=said)
+            case MemoryKept():
+                return Continue(attrs.evolve(state, own=state.own + 1))
             case RequestFailed(error=error):
                 failed = {"step": event.tag, "reason": error.message}
-                return Continue(memory, emits=(("episodic_memory_failed", failed),))
+                return Continue(state, emits=(("episodic_memory_failed", failed),))
             case _:
-                return Continue(memory)
+                return Continue(state)
 
     @on(BeforeRequest)
-    def show(self, event: BeforeRequest, memory: Memory, ctx: Context) -> Action[Memory]:
-        """Give the section for the prompt of this cycle, the same one on each turn."""
-        found = nearest(memory.episodes, _prompt_in(event.messages), memory.top_k)
-        return Continue(memory, context={"memory": section_of(found)})
+    def show(self, event: BeforeRequest, state: Episodes, ctx: Context) -> Action[Episodes]:
+        """Put them behind the conversation, for this request alone: they change with each prompt, and a vendor's cache is to hold."""
+        if not state.shown:
+            return Continue(state)
+        note = UserMessage(content=(Text(text=state.shown),), origin="note")
+        return ReplaceMessages((*event.messages, note), state)
 
     @on(AfterTurn)
-    def keep(self, event: AfterTurn, memory: Memory, ctx: Context) -> Action[Memory]:
-        """Write a cycle that ended well behind the others: the next session finds it, this one has it in its history."""
-        path = _path(memory, ctx)
+    def keep(self, event: AfterTurn, state: Episodes, ctx: Context) -> Action[Episodes]:
+        """Remember a cycle that ended well: the next session finds it, this one has it in its history."""
         asked, answered = _prompt_in(event.messages_diff), _answer_in(event.messages_diff)
-        if path is None or event.outcome != "finished" or not (asked and answered):
-            return Continue(memory)
-        episode = Episode(
-            session_id=ctx.session_id,
-            at_ms=event.ended_at_ms,
-            asked=_beginning(asked),
-            answered=_beginning(answered),
+        is_whole = bool(asked.strip() and answered.strip()) and event.outcome == "finished"
+        if not is_whole or not _may_remember(state, ctx):
+            return Continue(state)
+        wanted = KeepMemory(
+            entry_id=id_of_episode(ctx.session_id, event.ended_at_ms),
+            text=text_of_episode(asked, answered),
+            tags=(TAG,),
+            max_entries=state.max_episodes_per_user,
         )
-        return Request(WriteFile(path=path, text=encode_episode(episode), append=True), "write", memory)
+        return Request(wanted, "write", state)
 
 
-def _path(memory: Memory, ctx: Context) -> str | None:
-    """Give the file of the user; None where nothing is to be remembered."""
-    user, tenant = ctx.user_data.get("user_id"), ctx.user_data.get("tenant_id")
-    if user is None and memory.require_user_id:
-        return None
-    tenants = [] if tenant is None else [f"tenant-{quote(str(tenant), safe='')}"]
-    file = "everybody" if user is None else f"user-{quote(str(user), safe='')}"
-    return "/".join([memory.directory, *tenants, f"{file}.jsonl"])
+def _may_remember(state: Episodes, ctx: Context) -> bool:
+    return not state.require_user_id or ctx.user_data.get("user_id") is not None
 
 
 def _prompt_in(messages: Sequence[Message]) -> str:
@@ -144,7 +134,3 @@ def _prompt_in(messages: Sequence[Message]) -> str:
 
 def _answer_in(messages: Sequence[Message]) -> str:
     return next((one.text for one in reversed(messages) if isinstance(one, AssistantMessage)), "")
-
-
-def _beginning(text: str) -> str:
-    return text[:MAX_EPISODE_CHARACTERS].encode("utf-8", "replace").decode()  # JSON has no half characters

@@ -241,6 +241,23 @@ class HttpClients:
                     raise failure_of(_answer(response, await _read_refusal(response)), vendor)
                 return await _read_document(response)
 
+    async def post_text(self, post: Post) -> str:
+        """Send a request and return the document that answers it, whole.
+
+        Raises:
+            ProviderError: No connection, a broken one, or any answer but 200.
+
+        Cancellation: Closes the connection. There is no time limit but the caller's.
+        """
+        client = self._client_for(post)
+        self._requests += 1
+        headers = {**_PLAIN, **post.headers}
+        with _translated(post.vendor):
+            async with client.stream("POST", post.url, headers=headers, content=post.body) as response:
+                if response.status_code != httpx.codes.OK:
+                    raise failure_of(_answer(response, await _read_refusal(response)), post.vendor)
+                return await _read_document(response)
+
     def _client_for(self, post: Post) -> httpx.AsyncClient:
         if self._is_closed:
             message = "the HTTP clients are closed: the supervisor that they belong to has ended"

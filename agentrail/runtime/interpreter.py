@@ -536,7 +536,7 @@ class Interpreter:
                 self._ports.workspace.open,
                 self._model_of,
                 self._task_group.scrub,
-                memories=self._ports.own.memories,
+                own=self._ports.own,
                 above=self._ports.above,
             )
         self._closed(effect_id, opened)

@@ -6,9 +6,19 @@ from typing import Final, TypeVar
 
 import trio
 
-from agentrail.abc.knowledge import Knowledge, KnowledgeBase, KnowledgeDocument, KnowledgeStore, Passage
-from agentrail.abc.recall import MemoryOwner
+from agentrail.abc.embeddings import VectorKnowledge
+from agentrail.abc.knowledge import (
+    MAX_FOUND_PASSAGES,
+    Knowledge,
+    KnowledgeBase,
+    KnowledgeDocument,
+    KnowledgeStore,
+    Passage,
+)
+from agentrail.abc.recall import MemoryOwner, check_limit
+from agentrail.core.values.ranking import FUSED_FROM_EACH, fuse
 from agentrail.outside import Outside
+from agentrail.runtime.meanings import Meanings, NoMeaning
 
 T = TypeVar("T")
 
@@ -19,14 +29,17 @@ _MAX_LOOKING: Final = 4
 class KnowledgeShelf:
     """Carries what sessions ask of a store to where it may block. One of it for each supervisor."""
 
-    def __init__(self, store: KnowledgeStore, outside: Outside) -> None:
+    def __init__(self, store: KnowledgeStore, outside: Outside, meanings: Meanings | None = None) -> None:
         """Take the store.
 
         Args:
             store: It stays its caller's.
             outside: Where functions that block are run.
+            meanings: Gives vectors, for a store that keeps some; None: words are all that is compared.
         """
         self.store: KnowledgeStore = store
+        self.meanings: Meanings | None = meanings
+        self._writing = trio.CapacityLimiter(1)  # as the port wants it
         self._outside = outside
         self._limiter = trio.CapacityLimiter(_MAX_LOOKING)
 
@@ -37,6 +50,13 @@ class KnowledgeShelf:
         """
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._limiter)
 
+    async def write(self, function: Callable[[], T]) -> T:
+        """Put something beside what is there.
+
+        Cancellation: What has begun is done all the same.
+        """
+        return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._writing)
+
     def of(self, owner: MemoryOwner) -> "OwnKnowledge":
         """Give a session what its owner may read."""
         return OwnKnowledge(self, owner)
@@ -45,12 +65,19 @@ class KnowledgeShelf:
 class OwnKnowledge(Knowledge):
     """What one session may read."""
 
-    __slots__ = ("_reader", "_shelf")
+    __slots__ = ("_reader", "_shelf", "_tell")
 
-    def __init__(self, shelf: KnowledgeShelf, reader: MemoryOwner) -> None:
-        """Take who reads."""
+    def __init__(
+        self, shelf: KnowledgeShelf, reader: MemoryOwner, tell: Callable[[str], None] | None = None
+    ) -> None:
+        """Take who reads, and who is told why no meanings are compared."""
         self._shelf = shelf
+        self._tell = tell
         self._reader = reader
+
+    def telling(self, tell: Callable[[str], None]) -> "OwnKnowledge":
+        """Let somebody hear of it when meanings cannot be compared; see `Knowledge.telling`."""
+        return OwnKnowledge(self._shelf, self._reader, tell)
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:
         """Give the bases; see `Knowledge.bases`."""
@@ -62,12 +89,43 @@ class OwnKnowledge(Knowledge):
 
     async def search(self, query: str, base: str = "", *, limit: int = 8) -> tuple[Passage, ...]:
         """Give passages about something; see `Knowledge.search`."""
-        return await self._shelf.look(
-            partial(self._shelf.store.search, self._reader, query, base, limit=limit)
-        )
+        check_limit(limit, MAX_FOUND_PASSAGES)
+        store, meanings = self._shelf.store, self._shelf.meanings
+        if meanings is not None and isinstance(store, VectorKnowledge) and query.strip():
+            meanings.look_after(store, self._reader.tenant, self._shelf.write, is_new=False)
+            try:
+                vector = await meanings.vector_of(query)
+            except NoMeaning as error:
+                if self._tell is not None:
+                    self._tell(str(error))
+            else:
+                both = partial(search_passages, store, self._reader, query, (vector, meanings.kind), base)
+                return await self._shelf.look(partial(both, limit=limit))
+        return await self._shelf.look(partial(store.search, self._reader, query, base, limit=limit))
 
     async def read(self, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
         """Give a passage with its neighbours; see `Knowledge.read`."""
         return await self._shelf.look(
             partial(self._shelf.store.read, self._reader, passage_id, around=around)
         )
+
+
+def search_passages(  # noqa: PLR0913 - as the port, and what the query means
+    store: KnowledgeStore,
+    reader: MemoryOwner,
+    query: str,
+    meaning: tuple[bytes, str],
+    base: str,
+    *,
+    limit: int,
+) -> tuple[Passage, ...]:
+    """Search by words and by meaning, and make one ranking of both; arguments are as of `search_both` of memories."""
+    count = min(max(limit, FUSED_FROM_EACH), MAX_FOUND_PASSAGES)
+    said = store.search(reader, query, base, limit=count)
+    vector, kind = meaning
+    meant = (
+        store.nearest(reader, vector, kind, base, limit=count) if isinstance(store, VectorKnowledge) else ()
+    )
+    found = {one.id: one for one in (*said, *meant)}
+    order = fuse([one.id for one in said], [one.id for one in meant], limit=limit)
+    return tuple([found[one] for one in order])

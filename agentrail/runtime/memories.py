@@ -9,12 +9,24 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from agentrail.abc.recall import Forgotten, Memories, MemoryEntry, MemoryOwner, RecallStore, TagFilter
+from agentrail.abc.embeddings import VectorRecall
+from agentrail.abc.recall import (
+    MAX_FOUND,
+    Forgotten,
+    Memories,
+    MemoryEntry,
+    MemoryOwner,
+    RecallStore,
+    TagFilter,
+    check_limit,
+)
+from agentrail.core.values.ranking import FUSED_FROM_EACH, fuse
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import JsonValue
 from agentrail.otp.leaving import describe_bug
 from agentrail.outside import Outside
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.meanings import Meanings, NoMeaning
 
 T = TypeVar("T")
 
@@ -48,14 +60,16 @@ def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
 class MemoryDesk:
     """Carries what sessions ask of a store to where it may block. One of it for each supervisor."""
 
-    def __init__(self, store: RecallStore, outside: Outside) -> None:
+    def __init__(self, store: RecallStore, outside: Outside, meanings: Meanings | None = None) -> None:
         """Take the store.
 
         Args:
             store: It stays its caller's.
             outside: Where functions that block are run.
+            meanings: Gives vectors, for a store that keeps some; None: words are all that is compared.
         """
         self.store: RecallStore = store
+        self.meanings: Meanings | None = meanings
         self.outside: Outside = outside
         # Its own: the threads of others may all be busy. And one to write, as the port wants it.
         self._writing = trio.CapacityLimiter(1)
@@ -82,6 +96,11 @@ class MemoryDesk:
             return function()
         return await self.outside.offload(function, abandon_on_cancel=True, limiter=limiter)
 
+    def look_after(self, tenant: str, *, is_new: bool) -> None:
+        """See to it that what a tenant has gets vectors."""
+        if self.meanings is not None and isinstance(self.store, VectorRecall):
+            self.meanings.look_after(self.store, tenant, self.write, is_new=is_new)
+
     def of(self, owner: MemoryOwner, session: str = "") -> "OwnMemories":
         """Give a session what its owner has."""
         return OwnMemories(self, owner, session)
@@ -90,16 +109,24 @@ class MemoryDesk:
 class OwnMemories(Memories):
     """What one session may do with the memories of its owner."""
 
-    __slots__ = ("_desk", "_owner", "_session")
+    __slots__ = ("_desk", "_owner", "_session", "_tell")
 
-    def __init__(self, desk: MemoryDesk, owner: MemoryOwner, session: str = "") -> None:
+    def __init__(
+        self,
+        desk: MemoryDesk,
+        owner: MemoryOwner,
+        session: str = "",
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
         """Take whose they are.
 
         Args:
             desk: Where they are.
             owner: Whose they are.
             session: What is put comes from this session.
+            tell: Is told why a search compares no meanings, though there is an embedder; None for nobody.
         """
+        self._tell = tell
         self._desk = desk
         self._owner = owner
         self._session = session
@@ -109,11 +136,16 @@ class OwnMemories(Memories):
         """Whose they are."""
         return self._owner
 
+    def telling(self, tell: Callable[[str], None]) -> "OwnMemories":
+        """Let somebody hear of it when meanings cannot be compared; see `Memories.telling`."""
+        return OwnMemories(self._desk, self._owner, self._session, tell)
+
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:
         """Remember something; see `Memories.put`."""
         minted = f"m-{self._desk.outside.ids(8)}" if entry_id is None else entry_id
         entry = MemoryEntry(id=minted, text=text, tags=tags, session=self._session, at_ms=now_ms())
         await self._desk.write(partial(self._desk.store.put, self._owner, entry))
+        self._desk.look_after(self._owner.tenant, is_new=True)
         return entry
 
     async def get(self, entry_id: str) -> MemoryEntry | None:
@@ -125,7 +157,19 @@ class OwnMemories(Memories):
     ) -> tuple[MemoryEntry, ...]:
         """Give what is remembered about something; see `Memories.search`."""
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
-        return await self._desk.read(partial(self._desk.store.search, self._owner, query, tags, limit=limit))
+        check_limit(limit, MAX_FOUND)
+        store, meanings = self._desk.store, self._desk.meanings
+        if meanings is not None and isinstance(store, VectorRecall) and query.strip():
+            self._desk.look_after(self._owner.tenant, is_new=False)
+            try:
+                vector = await meanings.vector_of(query)
+            except NoMeaning as error:
+                if self._tell is not None:
+                    self._tell(str(error))
+            else:
+                both = partial(search_both, store, self._owner, query, (vector, meanings.kind), tags)
+                return await self._desk.read(partial(both, limit=limit))
+        return await self._desk.read(partial(store.search, self._owner, query, tags, limit=limit))
 
     async def newest(
         self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20
@@ -141,6 +185,34 @@ class OwnMemories(Memories):
     async def forget(self) -> Forgotten:
         """Forget all that the owner has; for programs, and no tool's."""
         return await self._desk.write(partial(self._desk.store.forget, self._owner))
+
+
+def search_both(  # noqa: PLR0913 - as the port, and what the query means
+    store: RecallStore,
+    owner: MemoryOwner,
+    query: str,
+    meaning: tuple[bytes, str],
+    tags: TagFilter,
+    *,
+    limit: int,
+) -> tuple[MemoryEntry, ...]:
+    """Search by words and by meaning, and make one ranking of both.
+
+    Args:
+        store: Keeps vectors too.
+        owner: Whose.
+        query: The words.
+        meaning: The vector of the query, and of which kind it is.
+        tags: Which entries are looked at.
+        limit: How many at most.
+    """
+    count = max(limit, FUSED_FROM_EACH)
+    said = store.search(owner, query, tags, limit=count)
+    vector, kind = meaning
+    meant = store.nearest(owner, vector, kind, tags, limit=count) if isinstance(store, VectorRecall) else ()
+    found = {one.id: one for one in (*said, *meant)}
+    order = fuse([one.id for one in said], [one.id for one in meant], limit=limit)
+    return tuple([found[one] for one in order])
 
 
 def decide_memory_crash(error: BaseException) -> ErrorInfo:

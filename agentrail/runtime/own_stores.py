@@ -6,12 +6,23 @@ from typing import Any, Final
 import trio
 from attrs import frozen
 
-from agentrail.abc import FindInstructions, Knowledge, KnowledgeStore, Memories, RecallStore
+from agentrail.abc import (
+    Embedder,
+    FindInstructions,
+    Knowledge,
+    KnowledgeStore,
+    Memories,
+    Notes,
+    NoteStore,
+    RecallStore,
+)
 from agentrail.abc.recall import Forgotten, MemoryOwner
 from agentrail.messages import SessionId
 from agentrail.outside import Outside
 from agentrail.runtime.knowledge import KnowledgeShelf
+from agentrail.runtime.meanings import Meanings
 from agentrail.runtime.memories import MemoryDesk, decide_owner
+from agentrail.runtime.notes import NoteDesk
 
 
 @frozen(kw_only=True)
@@ -20,12 +31,16 @@ class SharedStores:
 
     Attributes:
         recall: Where sessions remember; None for nowhere.
+        notes: Where each session has its working notes; None for nowhere.
         knowledge: Where sessions look things up; None for nowhere.
+        embedder: Gives vectors of texts, so that memories and knowledge are found by meaning too; None: by words alone.
         instructions: Gives what reads the files for agents above a working directory; None where none of them is read.
     """
 
     recall: RecallStore | None = None
+    notes: NoteStore | None = None
     knowledge: KnowledgeStore | None = None
+    embedder: Embedder | None = None
     instructions: FindInstructions | None = None
 
 
@@ -39,10 +54,12 @@ class OwnStores:
 
     Attributes:
         memories: What its owner has remembered; None where nothing is remembered.
+        notes: Its working notes; None where it has none.
         knowledge: What its owner may read; None where there is none.
     """
 
     memories: Memories | None = None
+    notes: Notes | None = None
     knowledge: Knowledge | None = None
 
 
@@ -53,15 +70,19 @@ NOTHING_OWN: Final = OwnStores()
 class StoreDesks:
     """Gives each session what its owner has. One of it for each supervisor."""
 
-    def __init__(self, shared: SharedStores, outside: Outside) -> None:
+    def __init__(self, shared: SharedStores, outside: Outside, meanings: Meanings | None = None) -> None:
         """Take the stores.
 
         Args:
             shared: Of all sessions.
             outside: Where functions that block are run.
+            meanings: Gives vectors; None: words are all that is compared.
         """
-        self._memories = None if shared.recall is None else MemoryDesk(shared.recall, outside)
-        self._knowledge = None if shared.knowledge is None else KnowledgeShelf(shared.knowledge, outside)
+        self._memories = None if shared.recall is None else MemoryDesk(shared.recall, outside, meanings)
+        self._notes = None if shared.notes is None else NoteDesk(shared.notes, outside)
+        self._knowledge = (
+            None if shared.knowledge is None else KnowledgeShelf(shared.knowledge, outside, meanings)
+        )
 
     def memories_of(self, owner: MemoryOwner) -> Memories | None:
         """Give what an owner has remembered, in no session; None where nothing is remembered here."""
@@ -83,10 +104,21 @@ class StoreDesks:
         Raises:
             OptionError: As of `decide_owner`, where there is anything to have.
         """
-        if self._memories is None and self._knowledge is None:
+        if self._memories is None and self._notes is None and self._knowledge is None:
             return NOTHING_OWN
         owner = decide_owner(scope, user_data)
         return OwnStores(
             memories=None if self._memories is None else self._memories.of(owner, session_id),
+            notes=None
+            if self._notes is None
+            else self._notes.of(owner, _name_of(scope, owner.tenant, session_id)),
             knowledge=None if self._knowledge is None else self._knowledge.of(owner),
         )
+
+
+def _name_of(scope: str, tenant: str, session_id: SessionId) -> str:
+    """Name a session among those of its tenant: by its id alone where that says enough, since a person looks for it.
+
+    No scope has a slash, so that no two sessions have one name.
+    """
+    return session_id if scope == tenant and "/" not in session_id else f"{scope}/{session_id}"

@@ -4,12 +4,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias, assert_never
 
-from agentrail.abc import Memories, Provider, Refusal, Sandbox
-from agentrail.core.protocol.actions import CallModel, ReadFile, ReadInstructions, Search, Wanted, WriteFile
+from agentrail.abc import Provider, Refusal, Sandbox
+from agentrail.core.protocol.actions import (
+    CallModel,
+    KeepMemory,
+    ReadFile,
+    ReadInstructions,
+    ReadNotes,
+    Search,
+    Wanted,
+    WriteFile,
+    WriteNotes,
+)
 from agentrail.core.protocol.hooks import (
     FileText,
     FileWritten,
-    Found,
     ModelAnswer,
     RequestFailed,
     RequestResult,
@@ -29,7 +38,9 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.instructions import read_instructions
-from agentrail.runtime.memories import decide_memory_crash, json_of_memory
+from agentrail.runtime.memories import decide_memory_crash
+from agentrail.runtime.memory_requests import run_memory_request
+from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores
 from agentrail.runtime.scrubbing import Scrub
 
 FindModel: TypeAlias = Callable[[str | None], tuple[str, Provider]]
@@ -43,7 +54,7 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
     find_model: FindModel,
     scrub: Scrub = keep,
     *,
-    memories: Memories | None = None,
+    own: OwnStores = NOTHING_OWN,
     above: InstructionsAbove | None = None,
 ) -> RequestResult:
     """Do what a plugin asked for.
@@ -54,7 +65,7 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
         sandbox: Where files are.
         find_model: Which models there are.
         scrub: Takes secrets out of what is said of a crash.
-        memories: What the owner of the session has remembered; None for nothing.
+        own: What the session has beside its journal: memories and notes.
         above: Reads files for agents that are above the working directory; None where nothing may be read there.
 
     Returns:
@@ -72,9 +83,9 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
                     return await _write(wanted, sandbox())
             case CallModel():
                 return await _call_model(effect_id, wanted, find_model, scrub)
-            case Search():
+            case Search() | KeepMemory() | ReadNotes() | WriteNotes():
                 with crash_edge(decide_memory_crash, AgentrailError, scrub=scrub):
-                    return await _search(wanted, memories)
+                    return await run_memory_request(wanted, own)
             case ReadInstructions():
                 return await read_instructions(wanted, sandbox, above, scrub)
             case _:
@@ -112,14 +123,6 @@ async def _write(wanted: WriteFile, sandbox: Sandbox) -> RequestResult:
     if written.error is not None:
         return RequestFailed(error=ErrorInfo(code=written.error.code, message=written.error.message))
     return FileWritten(path=wanted.path, written_bytes=len(wanted.text.encode()))
-
-
-async def _search(wanted: Search, memories: Memories | None) -> RequestResult:
-    if memories is None:
-        message = f"nothing is remembered in this session that {wanted.query!r:.200} could be looked up in: give its supervisor memories"
-        return RequestFailed(error=ErrorInfo(code="no_memory", message=message))
-    found = await memories.search(wanted.query, limit=wanted.max_entries)
-    return Found(entries=tuple(map(json_of_memory, found)))
 
 
 async def _call_model(

@@ -56,6 +56,7 @@ from agentrail.runtime.crashes import (
     what_travels,
 )
 from agentrail.runtime.deps import DepsFor
+from agentrail.runtime.embedding import EmbedderEdge
 from agentrail.runtime.ending import stop_quietly
 from agentrail.runtime.exporting_door import ExportingDoor
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
@@ -65,6 +66,7 @@ from agentrail.runtime.inspecting_door import InspectingDoor
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.knowing import KnowingDoor
 from agentrail.runtime.last_words import EndedSessions, LastWords
+from agentrail.runtime.meanings import Meanings
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.own_stores import NO_STORES, SharedStores, StoreDesks
@@ -150,6 +152,8 @@ class SessionSupervisor(
         """Made by `open_supervisor`."""
         self._root = root
         self._nursery = nursery  # for what the sessions have at work: it outlives each of them
+        embedder = shared.embedder
+        meanings = None if embedder is None else Meanings(EmbedderEdge(embedder), nursery.start_soon)
         self._dependencies = Dependencies(
             resolve_provider=resolve_provider,
             make_sandbox=make_sandbox,
@@ -160,7 +164,7 @@ class SessionSupervisor(
             run_agent=self._run_agent,
             resume_child=self._resume_child,
             deps_for=deps_for,
-            desks=None if shared is NO_STORES else StoreDesks(shared, current()),
+            desks=None if shared is NO_STORES else StoreDesks(shared, current(), meanings),
             instructions=shared.instructions,
         )
         self._keeping = keeping

@@ -404,6 +404,7 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
         **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps")},
         "tools": attrgetter("known.tools.names"),
         "memories": attrgetter("ports.own.memories"),
+        "notes": attrgetter("ports.own.notes"),
         "knowledge": attrgetter("ports.own.knowledge"),
         "agents": lambda call: tuple([(one.name, one.description) for one in call.known.config.agents]),
         "agent_tools": lambda call: MappingProxyType(

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.errors import OptionError
 from agentrail.stores.documents import UnreadDocument, cut_document, read_kb_document
 from agentrail.stores.tenant_files import TenantFiles, TenantSchema
+from agentrail.stores.vectors import VectorCache, keep_vectors, vector_tables
 from agentrail.stores.words import any_of, choose_words, cut_words, indexed, owner_key, query_words
 
 _TABLES: Final = """
@@ -49,9 +51,15 @@ CREATE TABLE passage (
 CREATE VIRTUAL TABLE words USING fts5(head, body, content='', contentless_delete=1, tokenize='ascii');
 """
 
+_VECTORS: Final = vector_tables("passage")
+
 SCHEMA_OF_KNOWLEDGE: Final = TenantSchema(
-    what="knowledge", application_id=0x6167746B, version=1, tables=_TABLES
-)  # `agtk`
+    what="knowledge",
+    application_id=0x6167746B,  # `agtk`
+    version=2,
+    tables=_TABLES + _VECTORS,
+    upgrades=(_VECTORS,),
+)
 
 # Made with the first line that is written: files that there are need no other version for it.
 _SUMMARIES: Final = """
@@ -67,6 +75,11 @@ SELECT {_COLUMNS} FROM (
     SELECT rowid AS number, bm25(words, 2.0, 1.0) AS score FROM words WHERE words MATCH ?1 ORDER BY score, rowid LIMIT ?2
 ) AS found JOIN passage AS p ON p.number = found.number JOIN document AS d ON d.number = p.document
 ORDER BY found.score, p.number
+"""  # noqa: S608 - constants
+
+_NUMBERED: Final = f"""
+SELECT {_COLUMNS} FROM json_each(?) AS wanted JOIN passage AS p ON p.number = wanted.value
+JOIN document AS d ON d.number = p.document ORDER BY wanted.key
 """  # noqa: S608 - constants
 
 _COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
@@ -88,6 +101,7 @@ class SqliteKnowledge:
             StoreUnavailable: The SQLite here is too old to be trusted.
         """
         self._files = TenantFiles(Path(directory), SCHEMA_OF_KNOWLEDGE)
+        self._vectors = VectorCache()
 
     def __repr__(self) -> str:
         """Say where it is."""
@@ -245,15 +259,46 @@ class SqliteKnowledge:
         check_limit(limit, MAX_FOUND_PASSAGES)
         words = query_words(query)
         with self._files.of(reader.tenant).reading() as connection:
-            there = () if connection is None else _bases_for(connection, reader)
-            asked = [one for one in there if base in ("", one.name)]
-            if (base and not asked) or len(asked) > _MAX_BASES:
-                raise OptionError([_fault_of_base(base, [one.name for one in there])])
+            asked = _asked_for(() if connection is None else _bases_for(connection, reader), base)
             matches = [] if connection is None else [_match(connection, one, words) for one in asked]
             match = " OR ".join([f"({one})" for one in matches if one])
             if connection is None or not match:
                 return ()
             return tuple(map(_passage_of, connection.execute(_SEARCH, (match, limit))))
+
+    def nearest(
+        self, reader: MemoryOwner, vector: bytes, kind: str, base: str = "", *, limit: int
+    ) -> tuple[Passage, ...]:
+        """Give passages that mean nearly the same; see `VectorKnowledge.nearest`."""
+        with self._files.of(reader.tenant).reading() as connection:
+            if connection is None:
+                return ()
+            near: list[tuple[float, int]] = []
+            for one in _asked_for(_bases_for(connection, reader), base):
+                rows = partial(_vectors_of, connection, one.name, kind)
+                part = (reader.tenant, one.name, kind)
+                near += self._vectors.nearest(connection, part, vector, rows, limit=limit)
+            near.sort(key=lambda pair: (-pair[0], pair[1]))
+            numbers = json.dumps([number for _, number in near[:limit]])
+            return tuple(map(_passage_of, connection.execute(_NUMBERED, (numbers,))))
+
+    def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
+        """Give the passages that have no vector; see `VectorKeeper.without_vectors`."""
+        file = self._files.of(tenant)
+        if not file.path.exists():
+            return ()
+        with file.writing() as connection:  # which also makes an older file a newer one
+            rows: list[Any] = connection.execute(
+                """SELECT p.number, p.trail, p.text FROM passage AS p LEFT JOIN vector AS v ON v.number = p.number
+                WHERE v.kind IS NOT ? LIMIT ?""",
+                (kind, limit),
+            ).fetchall()
+        return tuple([(int(number), "\n".join([*json.loads(trail), text])) for number, trail, text in rows])
+
+    def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
+        """Keep vectors; see `VectorKeeper.put_vectors`."""
+        with self._files.of(tenant).writing() as connection:
+            keep_vectors(connection, "passage", kind, vectors)
 
     def read(self, reader: MemoryOwner, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
         """Give a passage with its neighbours; see `KnowledgeStore.read`."""
@@ -305,6 +350,25 @@ def _fault_of_base(base: str, names: Sequence[str]) -> str:
         if base
         else f"name one of the knowledge bases: {there}"
     )
+
+
+def _asked_for(bases: Sequence[KnowledgeBase], base: str) -> Sequence[KnowledgeBase]:
+    """Give the bases that are searched.
+
+    Raises:
+        OptionError: Your move: none of this name is there, or too many without one.
+    """
+    asked = [one for one in bases if base in ("", one.name)]
+    if (base and not asked) or len(asked) > _MAX_BASES:
+        raise OptionError([_fault_of_base(base, [one.name for one in bases])])
+    return asked
+
+
+def _vectors_of(connection: apsw.Connection, base: str, kind: str) -> Sequence[tuple[int, bytes]]:
+    statement = """SELECT v.number, v.data FROM document AS d JOIN passage AS p ON p.document = d.number
+        JOIN vector AS v ON v.number = p.number WHERE d.base = ? AND v.kind = ?"""
+    rows: list[Any] = connection.execute(statement, (base, kind)).fetchall()
+    return rows
 
 
 def _note(connection: apsw.Connection, base: str, document: KnowledgeDocument) -> int:

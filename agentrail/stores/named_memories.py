@@ -1,8 +1,8 @@
 """Which store of memories, or of knowledge, a name stands for: `memory:`, `sqlite:`, `sqlite:DIRECTORY`. Environments are given, not read."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -11,10 +11,14 @@ import trio
 
 from agentrail import outside
 from agentrail.abc.knowledge import KnowledgeStore
+from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import RecallStore
 from agentrail.errors import OptionError
 from agentrail.stores.named import find_data_directory
+from agentrail.stores.notes_files import NoteFiles
+from agentrail.stores.notes_memory import InMemoryNotes
 from agentrail.stores.recall_memory import InMemoryRecall
+from agentrail.stores.vectors import NO_NUMPY, has_numpy
 
 MEMORIES_DIRECTORY: Final = "memories"
 """The directory of `sqlite:` in the data directory: a file for each tenant."""
@@ -65,6 +69,84 @@ def _directory_of(
     if rest:
         return Path(rest).expanduser()
     return (find_data_directory(environ) if data_dir is None else Path(data_dir)) / usual
+
+
+NOTES_DIRECTORY: Final = "notes"
+"""The directory of working notes, in that of the memories."""
+
+NOTES_NAMES: Final = "'memory:' or 'files:DIRECTORY'"
+"""What a store of working notes may be called."""
+
+
+def faults_of_notes(notes: object) -> list[str]:
+    """Say what is wrong with where sessions are to have their working notes.
+
+    Args:
+        notes: A name, a store, or None.
+    """
+    if isinstance(notes, str):
+        scheme, _, rest = notes.partition(":")
+        is_name = notes == "memory:" or (scheme == "files" and bool(rest))
+        return [] if is_name else [f"notes is {notes!r:.80}: expected {NOTES_NAMES}"]
+    if notes is not None and not (hasattr(notes, "change") and hasattr(notes, "forget")):
+        return [f"notes is {notes!r:.80}: expected {NOTES_NAMES}, or a NoteStore"]
+    return []
+
+
+def faults_of_embedder(embedder: object) -> list[str]:
+    """Say what is wrong with what is to make vectors.
+
+    Args:
+        embedder: An embedder, or None.
+    """
+    if embedder is None:
+        return []
+    name, dimension = getattr(embedder, "name", None), getattr(embedder, "dimension", None)
+    is_one = callable(getattr(embedder, "embed", None)) and isinstance(name, str) and bool(name)
+    if not is_one or type(dimension) is not int or dimension < 1:
+        return [f"embedder is {embedder!r:.80}: expected an Embedder, with a name, a dimension and embed()"]
+    return [] if has_numpy() else [NO_NUMPY]
+
+
+@contextmanager
+def opened_notes(
+    notes: str | NoteStore | None,
+    memories: str | RecallStore | None,
+    data_dir: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+) -> Iterator[NoteStore | None]:
+    """Open the store of working notes, for a block.
+
+    Args:
+        notes: `memory:`, `files:DIRECTORY`, one that is open already and stays so; None for those that lie beside the memories.
+        memories: Where sessions remember: beside what is named here there are notes too; an object has none.
+        data_dir: As of `directory_of_memories`.
+        environ: As of `directory_of_memories`.
+
+    Raises:
+        OptionError, StoreUnavailable: As of `directory_of_memories`.
+    """
+    if notes is not None and not isinstance(notes, str):
+        yield notes
+        return
+    if notes is None and not isinstance(memories, str):
+        yield None
+        return
+    opened = _notes_of(notes, str(memories), data_dir, environ)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _notes_of(
+    notes: str | None, memories: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
+) -> InMemoryNotes | NoteFiles:
+    if notes is not None:
+        scheme, _, rest = notes.partition(":")
+        return NoteFiles(Path(rest).expanduser()) if scheme == "files" else InMemoryNotes()
+    beside = directory_of_memories(memories, data_dir, environ)
+    return InMemoryNotes() if beside is None else NoteFiles(beside / NOTES_DIRECTORY)
 
 
 KNOWLEDGE_DIRECTORY: Final = "knowledge"

@@ -2,9 +2,11 @@
 
 import math
 import threading
+from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count as counter
+from operator import mul
 from typing import Final
 
 from attrs import frozen
@@ -45,6 +47,7 @@ class InMemoryRecall:
         """Begin with nothing."""
         self._rows: dict[MemoryOwner, dict[str, _Row]] = {}
         self._numbers = counter(1)
+        self._vectors: dict[str, dict[int, bytes]] = {}
         self._turn = threading.Lock()
         self._is_closed = False
 
@@ -88,6 +91,35 @@ class InMemoryRecall:
         found.sort(key=lambda one: one[:2], reverse=True)
         return tuple([entry for _, _, entry in found[:limit]])
 
+    def nearest(
+        self, owner: MemoryOwner, vector: bytes, kind: str, tags: TagFilter = ANY_TAGS, *, limit: int
+    ) -> tuple[MemoryEntry, ...]:
+        """Give what means nearly the same; see `VectorRecall.nearest`. In plain Python: for the few rows of a test."""
+        with self._turn:
+            kept = dict(self._vectors.get(kind, {}))
+        wanted = array("f", vector)
+        rows = [row for row in self._rows_of(owner) if row.number in kept and tags.passes(row.entry.tags)]
+        scores = [(sum(map(mul, wanted, array("f", kept[row.number]))), row) for row in rows]
+        near = sorted([one for one in scores if one[0] > 0], key=lambda one: (-one[0], one[1].number))
+        return tuple([row.entry for _, row in near[:limit]])
+
+    def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
+        """Give what has no vector; see `VectorKeeper.without_vectors`."""
+        with self._turn:
+            kept = self._vectors.get(kind, {})
+            rows = [
+                row for owner, own in self._open().items() if owner.tenant == tenant for row in own.values()
+            ]
+        left = [row for row in rows if row.number not in kept][:limit]
+        return tuple([(row.number, " ".join([row.entry.text, *row.entry.tags])) for row in left])
+
+    def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
+        """Keep vectors; see `VectorKeeper.put_vectors`."""
+        with self._turn:
+            there = {row.number for own in self._open().values() for row in own.values()}
+            known = self._vectors.get(kind, {})
+            self._vectors = {kind: {n: one for n, one in (known | dict(vectors)).items() if n in there}}
+
     def list(
         self,
         owner: MemoryOwner,
@@ -106,18 +138,28 @@ class InMemoryRecall:
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
         """Remove an entry; see `RecallStore.delete`."""
         with self._turn:
-            return self._open().get(owner, {}).pop(entry_id, None) is not None
+            row = self._open().get(owner, {}).pop(entry_id, None)
+            self._drop_vectors([] if row is None else [row])
+        return row is not None
 
     def forget(self, owner: MemoryOwner) -> Forgotten:
         """Remove all entries of an owner; see `RecallStore.forget`."""
         with self._turn:
-            return Forgotten(entries=len(self._open().pop(owner, {})), is_erased=True)
+            rows = self._open().pop(owner, {})
+            self._drop_vectors(rows.values())
+        return Forgotten(entries=len(rows), is_erased=True)
 
     def close(self) -> None:
         """Forget all of it; again if you like."""
         with self._turn:
             self._is_closed = True
             self._rows = {}
+            self._vectors = {}
+
+    def _drop_vectors(self, rows: Iterable[_Row]) -> None:
+        for row in rows:
+            for kept in self._vectors.values():
+                kept.pop(row.number, None)
 
     def _open(self) -> dict[MemoryOwner, dict[str, _Row]]:
         if self._is_closed:

@@ -7,8 +7,9 @@ would be read through to its end for every query.
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from agentrail.abc.recall import (
     check_limit,
 )
 from agentrail.stores.tenant_files import TenantFile, TenantFiles, TenantSchema
+from agentrail.stores.vectors import VectorCache, keep_vectors, vector_tables
 from agentrail.stores.words import (
     all_of,
     any_of,
@@ -50,9 +52,15 @@ CREATE TABLE owner (own TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWI
 CREATE VIRTUAL TABLE words USING fts5(body, tags, labels, content='', contentless_delete=1, tokenize='ascii');
 """
 
+_VECTORS: Final = vector_tables("memory")
+
 SCHEMA_OF_RECALL: Final = TenantSchema(
-    what="memories", application_id=0x6167746D, version=1, tables=_TABLES
-)  # `agtm`
+    what="memories",
+    application_id=0x6167746D,  # `agtm`
+    version=2,
+    tables=_TABLES + _VECTORS,
+    upgrades=(_VECTORS,),
+)
 
 _COLUMNS: Final = "m.id, m.text, m.tags, m.session, m.at_ms, m.version"
 
@@ -61,6 +69,10 @@ SELECT {_COLUMNS} FROM (
     SELECT rowid AS number, bm25(words, 1.0, 1.0, 0.0) AS score FROM words WHERE words MATCH ?1 ORDER BY score, rowid DESC LIMIT ?2
 ) AS found JOIN memory AS m ON m.number = found.number AND m.own = ?3
 ORDER BY found.score, m.number DESC
+"""  # noqa: S608 - constants
+
+_NUMBERED: Final = f"""
+SELECT {_COLUMNS} FROM json_each(?) AS wanted JOIN memory AS m ON m.number = wanted.value WHERE m.own = ? ORDER BY wanted.key
 """  # noqa: S608 - constants
 
 _COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
@@ -84,6 +96,7 @@ class SqliteRecall:
             StoreUnavailable: The SQLite here is too old to be trusted.
         """
         self._files = TenantFiles(Path(directory), SCHEMA_OF_RECALL)
+        self._vectors = VectorCache()
 
     def __repr__(self) -> str:
         """Say where it is."""
@@ -142,6 +155,43 @@ class SqliteRecall:
             match = " AND ".join([any_of("body tags", own, chosen), *_matches_of(own, tags)])
             return tuple(map(_entry_of, connection.execute(_SEARCH, (match, limit, own))))
 
+    def nearest(
+        self, owner: MemoryOwner, vector: bytes, kind: str, tags: TagFilter = ANY_TAGS, *, limit: int
+    ) -> tuple[MemoryEntry, ...]:
+        """Give what means nearly the same; see `VectorRecall.nearest`."""
+        own = key_of_owner(owner)
+        matches = " AND ".join(_matches_of(own, tags))
+        with self._reading(owner) as connection:
+            if connection is None:
+                return ()
+            rows = partial(_vectors_of, connection, own, kind)
+            allowed = None
+            if matches:
+                wanted = connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (matches,))
+                allowed = [int(number) for (number,) in wanted]
+            part = (owner.tenant, own, kind)
+            near = self._vectors.nearest(connection, part, vector, rows, limit=limit, allowed=allowed)
+            numbers = json.dumps([number for _, number in near])
+            return tuple(map(_entry_of, connection.execute(_NUMBERED, (numbers, own))))
+
+    def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
+        """Give what has no vector; see `VectorKeeper.without_vectors`."""
+        file = self._files.of(tenant)
+        if not file.path.exists():
+            return ()
+        with file.writing() as connection:  # which also makes an older file a newer one
+            rows: list[Any] = connection.execute(
+                """SELECT m.number, m.text, m.tags FROM memory AS m LEFT JOIN vector AS v ON v.number = m.number
+                WHERE v.kind IS NOT ? LIMIT ?""",
+                (kind, limit),
+            ).fetchall()
+        return tuple([(int(number), " ".join([text, *json.loads(tags)])) for number, text, tags in rows])
+
+    def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
+        """Keep vectors; see `VectorKeeper.put_vectors`."""
+        with self._files.of(tenant).writing() as connection:
+            keep_vectors(connection, "memory", kind, vectors)
+
     def list(
         self,
         owner: MemoryOwner,
@@ -182,6 +232,7 @@ class SqliteRecall:
                 connection.execute("DELETE FROM owner WHERE own = ? AND entries = 0", (own,))
                 _overwrite_words(connection)
         if is_gone:
+            self._vectors.drop()
             file.empty_log()
         return is_gone
 
@@ -200,6 +251,7 @@ class SqliteRecall:
             connection.execute("DELETE FROM owner WHERE own = ?", (own,))
             # Also where nothing was left: an earlier call may have been cut before its log was emptied.
             _overwrite_words(connection)
+        self._vectors.drop()
         return Forgotten(entries=entries, is_erased=file.empty_log())
 
     def close(self) -> None:
@@ -216,6 +268,12 @@ class SqliteRecall:
 def key_of_owner(owner: MemoryOwner) -> str:
     """Give what stands in front of each word of an owner, and beside each of their rows."""
     return owner_key(owner.tenant, owner.user)
+
+
+def _vectors_of(connection: apsw.Connection, own: str, kind: str) -> Sequence[tuple[int, bytes]]:
+    statement = "SELECT v.number, v.data FROM memory AS m JOIN vector AS v ON v.number = m.number WHERE m.own = ? AND v.kind = ?"
+    rows: list[Any] = connection.execute(statement, (own, kind)).fetchall()
+    return rows
 
 
 def _matches_of(own: str, tags: TagFilter) -> list[str]:

@@ -41,12 +41,14 @@ class TenantSchema(msgspec.Struct, frozen=True, kw_only=True):
         application_id: What the header of the file says that it is.
         version: Of the tables, from 1.
         tables: What makes them.
+        upgrades: What makes tables of the next version of those of version 1, 2, and so on.
     """
 
     what: str
     application_id: int
     version: int
     tables: str
+    upgrades: tuple[str, ...] = ()
 
 
 def file_name(tenant: str) -> str:
@@ -192,6 +194,9 @@ class TenantFile:
             is_made = _is_made(connection)
             if is_made:
                 self._check(connection)
+                for number in range(connection.pragma("user_version"), self._schema.version):
+                    connection.execute(self._schema.upgrades[number - 1])
+                    connection.pragma("user_version", number + 1)
             else:
                 connection.pragma("application_id", self._schema.application_id)
                 connection.pragma("user_version", self._schema.version)

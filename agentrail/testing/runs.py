@@ -14,14 +14,26 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.core.policy.budget import Price
-from agentrail.core.protocol.actions import CallModel, ReadFile, ReadInstructions, Search, Wanted, WriteFile
+from agentrail.core.protocol.actions import (
+    CallModel,
+    KeepMemory,
+    ReadFile,
+    ReadInstructions,
+    ReadNotes,
+    Search,
+    Wanted,
+    WriteFile,
+    WriteNotes,
+)
 from agentrail.core.protocol.effects import RunPluginRequest, StartStream
 from agentrail.core.protocol.hooks import (
     FileText,
     FileWritten,
     Found,
     InstructionsFound,
+    MemoryKept,
     ModelAnswer,
+    NotesIndex,
     RequestFailed,
     RequestResult,
 )
@@ -384,5 +396,11 @@ def _result_for(wanted: Wanted, drawn: RequestResult) -> RequestResult:
         case ReadInstructions(below=below), _:
             where = "/".join([*below[:1], "AGENTS.md"])
             return InstructionsFound(files=() if not text else (InstructionFile(path=where, text=text),))
+        case KeepMemory(entry_id=entry_id), _:
+            return MemoryKept(entry_id=entry_id)
+        case ReadNotes(), _:
+            return NotesIndex()
+        case WriteNotes(facts=facts), _:
+            return NotesIndex(added=facts)
         case _ as never:
             assert_never(never)

@@ -21,7 +21,9 @@ from agentrail.core.protocol.hooks import (
     FileWritten,
     Found,
     InstructionsFound,
+    MemoryKept,
     ModelAnswer,
+    NotesIndex,
     RequestFailed,
     UnreadInstructions,
 )
@@ -29,6 +31,7 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.protocol.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
 from agentrail.core.values.instructions import InstructionFile
+from agentrail.core.values.notes import NoteTopic
 from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, encode_event
 from agentrail.errors import CodecError, ErrorInfo
@@ -398,6 +401,25 @@ def _write_instructions(found: InstructionsFound) -> Iterator[str]:
         yield f"unread={json.dumps({one.path: one.reason for one in found.unread}, ensure_ascii=False)}"
 
 
+def _read_notes(words: LineWords) -> Mapping[str, Any]:
+    said = {pair.key: pair.value for pair in words.take_all(lambda word: isinstance(word, Pair))}
+    topics = said.get("topics", {})
+    return {
+        "topics": tuple(
+            NoteTopic(name=name, size_bytes=size, at_ms=at_ms) for name, (size, at_ms) in topics.items()
+        ),
+        "added": tuple(said.get("added", ())),
+    }
+
+
+def _write_notes(index: NotesIndex) -> Iterator[str]:
+    if index.topics:
+        topics = {one.name: [one.size_bytes, one.at_ms] for one in index.topics}
+        yield f"topics={json.dumps(topics, ensure_ascii=False)}"
+    if index.added:
+        yield f"added={json.dumps(index.added, ensure_ascii=False)}"
+
+
 def _read_results(words: LineWords) -> Mapping[str, Any]:
     calls = words.take_all(lambda word: isinstance(word, Pair) and ":" in word.key)
     parts = ((pair.key.partition(":"), str(pair.value)) for pair in calls)
@@ -442,12 +464,16 @@ _RESULTS: Final = {
     "file": Line(FileText, '"text" path=?file'),
     "written": Line(FileWritten, "path=?file bytes=written_bytes"),
     "answer": Line(ModelAnswer, '"text" usage=', forms=FORMS),
-    "found": Line(Found, "@entries", {"entries": free('"text"…|entries=[…]', _read_found, _write_found)}),
+    "found": Line(
+        Found, "@entries words_only=", {"entries": free('"text"…|entries=[…]', _read_found, _write_found)}
+    ),
     "instructions": Line(
         InstructionsFound,
         "@instructions",
         {"instructions": free("files={…} unread={…}", _read_instructions, _write_instructions)},
     ),
+    "kept": Line(MemoryKept, "id=entry_id"),
+    "notes": Line(NotesIndex, "@notes", {"notes": free("topics={…} added=[…]", _read_notes, _write_notes)}),
     "failed": Line(RequestFailed, "@error @lost", _FAILED),
 }
 _SPECIAL: Final[Mapping[str, Part | Line | Mapping[str, Line]]] = {

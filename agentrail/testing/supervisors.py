@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from agentrail.abc import NO_HOST, HostHooks, KnowledgeStore, RecallStore
+from agentrail.abc import NO_HOST, Embedder, HostHooks, KnowledgeStore, NoteStore, RecallStore
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.keeper import open_sessions
@@ -24,7 +24,9 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     *,
     host: HostHooks = NO_HOST,
     recall: RecallStore | None = None,
+    notes: NoteStore | None = None,
     knowledge: KnowledgeStore | None = None,
+    embedder: Embedder | None = None,
     store: Store | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
@@ -40,7 +42,9 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
             `working_dir`.
         host: What is asked about the calls of its sessions, and told of them.
         recall: As of `SharedStores`.
+        notes: As of `SharedStores`.
         knowledge: As of `SharedStores`.
+        embedder: As of `SharedStores`.
         store: As of `open_sessions`.
         store_patience: As of `StoreOptions`.
         resume: As of `StoreOptions`.
@@ -53,7 +57,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         _refuse_names,
         make_sandbox or _make_sandbox,
         host=host,
-        shared=SharedStores(recall=recall, knowledge=knowledge),
+        shared=SharedStores(recall=recall, notes=notes, knowledge=knowledge, embedder=embedder),
         store=store,
         options=StoreOptions(
             patience=store_patience,

@@ -35,7 +35,8 @@ async def kb_search(
     if ctx.knowledge is None:
         return Error(text=NO_KNOWLEDGE)
     try:
-        found = await ctx.knowledge.search(query, kb, limit=limit)
+        knowledge = ctx.knowledge.telling(lambda reason: ctx.emit("knowledge_words_only", {"reason": reason}))
+        found = await knowledge.search(query, kb, limit=limit)
     except AgentrailError as error:
         return Error(text=f"Nothing could be looked up: {error}")
     if not found:

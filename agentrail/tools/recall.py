@@ -1,22 +1,24 @@
-"""The tool `recall`: what was remembered in earlier sessions of the same user."""
+"""The tool `recall`: what was remembered in earlier sessions of the same user, and what was noted in this one."""
 
 from typing import Annotated
 
 import msgspec
 
 from agentrail.abc import MAX_TAGS, Error, Ok, ToolContext
+from agentrail.core.values.notes import notes_about, topics_of
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.printing import printable
-from agentrail.tools.remembered import NO_MEMORIES, fenced
+from agentrail.tools.remembered import NO_MEMORIES, NO_NOTES, fenced, fenced_notes
 
 MAX_RECALLED = 20
 """How many memories one call shows: of 8 KiB at most each, so that they fit into a result."""
 
 
 def _label(arguments: JsonObject) -> str:
-    return f"Recall {str(arguments.get('query') or 'the newest memories')[:60]!r}"
+    wanted = arguments.get("query") or arguments.get("topic") or "the newest memories"
+    return f"Recall {str(wanted)[:60]!r}"
 
 
 @tool(name="recall", effect_class="pure", timeout_seconds=30, label=_label)
@@ -28,16 +30,23 @@ async def recall_memories(
         "Only what has one of these tags, exactly as they were written.",
     ] = (),
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALLED), "How many to show at most."] = 5,
+    topic: Annotated[
+        str,
+        "Instead of a query: a topic of your working notes of this session, whole; * for the list of topics.",
+    ] = "",
     *,
     ctx: ToolContext,
 ) -> Ok | Error:
-    """Look up what was remembered about the user and their work in earlier conversations."""
+    """Look up what was remembered about the user and their work in earlier conversations, or a topic of your working notes."""
+    if topic.strip():
+        return await _read_notes(topic.strip(), ctx)
     if ctx.memories is None:
         return Error(text=NO_MEMORIES)
     wanted = dict.fromkeys(tag.strip() for tag in tags)
     try:
         if query.strip():
-            found = await ctx.memories.search(query, tags_any=wanted, limit=limit)
+            memories = ctx.memories.telling(lambda reason: ctx.emit("memory_words_only", {"reason": reason}))
+            found = await memories.search(query, tags_any=wanted, limit=limit)
         else:
             found = await ctx.memories.newest(tags_any=wanted, limit=limit)
     except AgentrailError as error:
@@ -48,3 +57,20 @@ async def recall_memories(
             text=f"Nothing is remembered{about}{' with these tags' if tags else ''}. Try other words, or fewer tags."
         )
     return Ok(text=fenced(found), details={"ids": [entry.id for entry in found]})
+
+
+async def _read_notes(topic: str, ctx: ToolContext) -> Ok | Error:
+    if ctx.notes is None:
+        return Error(text=NO_NOTES)
+    try:
+        text = await ctx.notes.read()
+    except AgentrailError as error:
+        return Error(text=f"Nothing could be looked up: {error}")
+    topics = [one.name for one in topics_of(text)]
+    found = notes_about(text, topic)
+    if found is not None:
+        return Ok(text=fenced_notes(topic, found), details={"topic": topic})
+    listed = ", ".join(map(printable, topics)) or "none yet"
+    if topic == "*":
+        return Ok(text=f"Topics of your working notes: {listed}.", details={"topics": [*topics]})
+    return Error(text=f"There is no topic {printable(topic[:80])!r} in your working notes. Topics: {listed}.")

@@ -1,22 +1,23 @@
-"""The tool `remember`: keeps something for later sessions of the same user."""
+"""The tool `remember`: keeps something, in the working notes of the session or for later sessions of the same user."""
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from agentrail.abc import MAX_TAGS, Error, Ok, ToolContext
+from agentrail.core.values.notes import MAX_TOPIC_CHARACTERS, USUAL_TOPIC
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.remembered import NO_MEMORIES
+from agentrail.tools.remembered import NO_MEMORIES, NO_NOTES
 
 
 def _label(arguments: JsonObject) -> str:
     return f"Remember {str(arguments.get('text'))[:60]!r}"
 
 
-# The id is that of the operation, so that a call that is made again keeps one memory and not two.
+# A call that is made again keeps one memory and not two: its id is that of the operation, and a note is not written twice.
 @tool(name="remember", effect_class="idempotent", timeout_seconds=30, label=_label)
 async def remember_text(
     text: Annotated[
@@ -24,25 +25,45 @@ async def remember_text(
         msgspec.Meta(min_length=1),
         "What to remember: one fact, in sentences that can be understood alone.",
     ],
+    topic: Annotated[
+        str,
+        msgspec.Meta(max_length=MAX_TOPIC_CHARACTERS),
+        "Of a working note: what it is about, in one to three words; notes of one topic stand together.",
+    ] = "",
+    scope: Annotated[
+        Literal["session", "user"],
+        "session: a working note, for the rest of this conversation. user: for all later conversations with this user.",
+    ] = "session",
     tags: Annotated[
         tuple[str, ...],
         msgspec.Meta(max_length=MAX_TAGS),
-        "What it is about, in short words such as food or project-x.",
+        "With scope user: what it is about, in short words such as food or project-x.",
     ] = (),
     *,
     ctx: ToolContext,
 ) -> Ok | Error:
-    """Remember something about the user or their work for later conversations. Not for what only matters now."""
-    if ctx.memories is None:
-        return Error(text=NO_MEMORIES)
-    entry_id = (
-        f"m-{hashlib.blake2b(f'{ctx.session_id} {ctx.operation_id}'.encode(), digest_size=8).hexdigest()}"
-    )
+    """Remember something: a working note that outlasts a compaction, or with scope user a fact about the user for later conversations."""
     try:
-        entry = await ctx.memories.put(
-            text, tags=dict.fromkeys(tag.strip() for tag in tags), entry_id=entry_id
-        )
+        if scope == "user":
+            return await _keep(text, (topic.strip(), *tags), ctx)
+        return await _note(text, topic.strip() or USUAL_TOPIC, ctx)
     except AgentrailError as error:
         return Error(text=f"Nothing was remembered: {error}")
+
+
+async def _note(text: str, topic: str, ctx: ToolContext) -> Ok | Error:
+    if ctx.notes is None:
+        return Error(text=NO_NOTES)
+    await ctx.notes.add(topic, [text])
+    ctx.emit("note_written", {"topic": topic, "text": text})
+    return Ok(text=f"Noted under {topic!r}.", details={"topic": topic})
+
+
+async def _keep(text: str, tags: tuple[str, ...], ctx: ToolContext) -> Ok | Error:
+    if ctx.memories is None:
+        return Error(text=NO_MEMORIES)
+    digest = hashlib.blake2b(f"{ctx.session_id} {ctx.operation_id}".encode(), digest_size=8)
+    own = dict.fromkeys(tag.strip() for tag in tags if tag)
+    entry = await ctx.memories.put(text, tags=own, entry_id=f"m-{digest.hexdigest()}")
     ctx.emit("memory_written", {"id": entry.id, "text": entry.text, "tags": list(entry.tags)})
     return Ok(text=f"Remembered as {entry.id}.", details={"id": entry.id})

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from agentrail.plugins.auto_checkpoint import AutoCheckpoint
+from agentrail.plugins.auto_recall import AutoRecall
 from agentrail.plugins.content_policy import ContentPolicy
 from agentrail.plugins.cost_guard import CostGuard
 from agentrail.plugins.episodic_memory import EpisodicMemory
@@ -28,6 +29,7 @@ from agentrail.plugins.reflection import Reflection
 from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.skill_guard import SkillGuard
 from agentrail.plugins.skill_listing import SkillListing
+from agentrail.plugins.working_notes import WorkingNotes
 from agentrail.testing import stacks
 
 BUILT_INS = (
@@ -46,7 +48,9 @@ BUILT_INS = (
     Planning,
     (ModelRouter, {"default_model": "scripted:other"}),
     (LargeResultOffload, {"token_limit": 1}),
+    WorkingNotes,
     MemoryFlush,
+    AutoRecall,
     (ContentPolicy, {"brand_keywords": ["a"]}),
     (Reflection, {"criteria": ["short"]}),
     EpisodicMemory,

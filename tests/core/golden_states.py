@@ -24,10 +24,13 @@ from agentrail.core.protocol.actions import (
     Abort,
     CallModel,
     Hints,
+    KeepMemory,
     ReadFile,
     ReadInstructions,
+    ReadNotes,
     Search,
     WriteFile,
+    WriteNotes,
 )
 from agentrail.core.protocol.hooks import BeforePrompt
 from agentrail.core.protocol.plugin_record import PluginRecord
@@ -317,6 +320,14 @@ def everything() -> SessionState:
             PluginRequest(
                 effect=ReadInstructions(names=("AGENTS.md",), below=("src",)), tag="rules", by="notes"
             ),
+            PluginRequest(effect=Search(query="q", tags=("episode",)), tag="look", by="guard"),
+            PluginRequest(
+                effect=KeepMemory(entry_id="e-1", text="t", tags=("episode",), max_entries=9),
+                tag="keep",
+                by="guard",
+            ),
+            PluginRequest(effect=ReadNotes(), tag="index", by="guard"),
+            PluginRequest(effect=WriteNotes(topic="t", facts=("f",), dedupe=False), tag="note", by="guard"),
         ),
         waiting=Waiting(plugin_request=wanted, todo=("notes",), round=1),
         seen_by=frozenset({"guard", "notes"}),

@@ -17,7 +17,14 @@ from agentrail.core.policy.budget import Budget, Spent
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.changes import RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.protocol.hooks import FileText, InstructionsFound, UnreadInstructions
+from agentrail.core.protocol.hooks import (
+    FileText,
+    Found,
+    InstructionsFound,
+    MemoryKept,
+    NotesIndex,
+    UnreadInstructions,
+)
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import (
     ArgumentsDelta,
@@ -30,6 +37,7 @@ from agentrail.core.protocol.request import (
     UsageUpdate,
 )
 from agentrail.core.values.instructions import InstructionFile
+from agentrail.core.values.notes import NoteTopic
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.core.wire.codec import SIGNAL_KINDS, encode_event, encode_signal
 from agentrail.errors import ErrorInfo
@@ -470,6 +478,23 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
             ),
             unread=(UnreadInstructions(path="~/.agentrail/AGENTS.md", reason="it is no text"),),
         ),
+    ),
+    "errand_finished_kept": s.PluginRequestFinished(
+        at_ms=_AT, effect_id=EffectId("e3"), result=MemoryKept(entry_id="e-1")
+    ),
+    "errand_finished_notes": s.PluginRequestFinished(
+        at_ms=_AT,
+        effect_id=EffectId("e4"),
+        result=NotesIndex(
+            topics=(
+                NoteTopic(name="deployment", size_bytes=24, at_ms=_AT),
+                NoteTopic(name="b", size_bytes=1),
+            ),
+            added=("We deploy on Fridays.",),
+        ),
+    ),
+    "errand_finished_words_only": s.PluginRequestFinished(
+        at_ms=_AT, effect_id=EffectId("e5"), result=Found(entries=("tea",), words_only="too slow")
     ),
     "change_tools_origin": s.ChangeTools(
         at_ms=_AT,

@@ -15,9 +15,10 @@ PROFILE = AgentProfile(id="main", name="Main", options=SessionOptions(model="dem
 def test_names_that_stand_for_nothing_are_refused():
     """Both at once, before anything starts."""
     with pytest.raises(OptionError) as caught:
-        HostOptions(profiles=[PROFILE], memories="files:", knowledge="memory:")
+        HostOptions(profiles=[PROFILE], memories="files:", notes="sqlite:x", knowledge="memory:")
     assert [fault.split(":")[0] for fault in caught.value.faults] == [
         "memories is 'files",
+        "notes is 'sqlite",
         "knowledge is 'memory",
     ]
     assert HostOptions(profiles=[PROFILE], memories="memory:", knowledge="sqlite:").memories == "memory:"
@@ -26,5 +27,7 @@ def test_names_that_stand_for_nothing_are_refused():
 async def test_a_supervisor_that_is_open_has_its_own():
     """What would be ignored is refused."""
     async with open_nameless() as supervisor:
-        with pytest.raises(OptionError, match="memories or knowledge are given, and so is supervisor"):
+        with pytest.raises(
+            OptionError, match="memories, notes, knowledge or an embedder are given, and so is supervisor"
+        ):
             HostOptions(profiles=[PROFILE], supervisor=supervisor, memories=InMemoryRecall())

@@ -7,6 +7,7 @@ from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.outcome import Outcome, PluginRequest
 from agentrail.core.stack.pipeline import deliver, run_hook
+from agentrail.core.values.notes import new_notes, topics_of, with_notes
 from agentrail.errors import ErrorInfo
 from agentrail.events import PluginFailed
 from agentrail.messages import (
@@ -62,7 +63,8 @@ class Alone:
         assert not failed, failed
         self.states = outcome.states
         self.asked += outcome.plugin_requests
-        self.asked += [] if outcome.waiting is None else [outcome.waiting.plugin_request]
+        if outcome.waiting is not None:  # a hook that is held until the answer comes
+            self.asked.append(outcome.waiting.plugin_request)
         return outcome
 
 
@@ -79,6 +81,11 @@ def _done(wanted: Any, files: dict[str, str]) -> Any:
             return p.FileWritten(path=path, written_bytes=len(text.encode("utf-8", "surrogatepass")))
         case p.ReadInstructions(names=names, below=below):
             return found_in(files, names, below)
+        case p.WriteNotes(topic=topic, facts=facts, dedupe=dedupe):
+            known = files.get("NOTES.md", "")
+            added = new_notes(known, facts) if dedupe else facts
+            files["NOTES.md"] = with_notes(known, topic, added, 0)
+            return p.NotesIndex(topics=topics_of(files["NOTES.md"]), added=added)
         case _:
             return failed(f"nobody does {wanted!r} here")
 

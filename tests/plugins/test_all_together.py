@@ -7,8 +7,9 @@ import trio
 
 import agentrail
 from agentrail import plugins as p
-from agentrail.abc import Ok
+from agentrail.abc import MemoryOwner, Ok, TagFilter
 from agentrail.core.protocol.hooks import HOOKS
+from agentrail.core.values.notes import topics_of
 from agentrail.errors import CycleAborted
 from agentrail.events import (
     TERMINAL,
@@ -28,6 +29,8 @@ from agentrail.events import (
 )
 from agentrail.messages import Text, ToolMessage
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.stores.notes_memory import InMemoryNotes
+from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.plugins.test_built_ins import BUILT_INS
@@ -68,10 +71,14 @@ def answering(systems):
     reviews = itertools.count()
 
     def answer(request):
-        system, last = request.system or "", request.messages[-1]
+        system = request.system or ""
+        # Behind it stand notes of plugins: the index of the working notes, what is remembered.
+        last = [one for one in request.messages if getattr(one, "origin", "") != "note"][-1]
         systems.append(system)
         if system.startswith("You judge"):
             return says("It is about Initech." if "sell" in str(last) else "OK")
+        if system.startswith("You keep the memory"):
+            return says("- Numbers were counted.")
         if system.startswith("You review"):
             return says("It is dull." if next(reviews) % 7 == 0 else "APPROVED")
         if isinstance(last, ToolMessage):
@@ -121,10 +128,14 @@ async def test_all_of_them_keep_a_long_conversation_going(autojump_clock):
     ]
     sandbox = MemorySandbox({"AGENTS.md": "Use tabs."})
     plugins = [(plugin, OPTIONS.get(plugin, {})) for plugin in BUILT_INS]
-    assert len(plugins) == 21
+    assert len(plugins) == 23
     published, systems = [], []
+    recall, notes = InMemoryRecall(), InMemoryNotes()
     with trio.fail_after(600):
-        async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:
+        async with (
+            agentrail.open_supervisor(memories=recall, notes=notes) as supervisor,
+            trio.open_nursery() as nursery,
+        ):
             session = await supervisor.start_session(
                 model=answering(systems),
                 tools=tools,
@@ -173,8 +184,16 @@ async def test_all_of_them_keep_a_long_conversation_going(autojump_clock):
     assert any("It is dull." in event.prompt for event in published if isinstance(event, Intervention))
     assert {event.name for event in published if isinstance(event, PluginEvent)} == {"checkpoint", "log"}
     assert kinds[PluginOptsUpdated] == kinds[CompactEnd] == 3
-    assert await sandbox.exists("episodes/user-ada.jsonl")
-    # MemoryLoader, EpisodicMemory and the memory files are in what the model is told.
+    # EpisodicMemory remembers, MemoryFlush notes, and none of both in the workspace.
+    owner = MemoryOwner(user="ada")
+    assert recall.list(owner, TagFilter(any_of=("episode",)))
+    assert topics_of(notes.read(owner, session.session_id))
+    assert {one.name for one in (await sandbox.list_dir(".")).entries} == {
+        "AGENTS.md",
+        "compacted",
+        "tool-results",
+    }
+    # MemoryLoader and the memory files are in what the model is told.
     assert any("Use tabs." in system for system in systems)
     # Each cycle has its one end, and so has each prompt that was refused.
     assert kinds[AgentStart] == kinds[AgentEnd] == CYCLES - refused + 3

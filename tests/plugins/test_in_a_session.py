@@ -6,6 +6,7 @@ import pytest
 import trio
 
 import agentrail
+from agentrail.abc import MemoryOwner
 from agentrail.errors import CycleAborted
 from agentrail.events import LargeResultOffloaded, PluginEvent, SessionStart
 from agentrail.messages import AssistantMessage, CallId, ToolCall, UserMessage
@@ -16,7 +17,9 @@ from agentrail.plugins.memory_loader import MemoryLoader
 from agentrail.plugins.patch_tool_calls import PatchToolCalls
 from agentrail.plugins.reflection import Reflection
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.supervisors import open_nameless
 
 NUMBERS = "".join(f"{number}\n" for number in range(1, 1_001))
 
@@ -78,22 +81,22 @@ async def test_a_memory_file_is_in_the_system_prompt(supervisor):
     await asked_until(session, systems, '<agent_memory name="AGENTS.md">\nUse tabs.\n</agent_memory>')
 
 
-async def test_a_later_session_remembers_an_earlier_one(supervisor):
-    """What one session wrote the next one reads, for the same user."""
-    systems = []
-    options = {
-        "model": noting(systems),
-        "sandbox": MemorySandbox(),
-        "plugins": [EpisodicMemory],
-        "user_data": {"user_id": "ada"},
-    }
-    first = await supervisor.start_session(**options)
-    await first.ask("How do we deploy?")
-    path = "episodes/user-ada.jsonl"
-    while not await options["sandbox"].exists(path):
-        await trio.lowlevel.checkpoint()
-    second = await supervisor.start_session(**options)
-    await asked_until(second, systems, "Asked: How do we deploy?\n  Answered: With deploy.sh.")
+async def test_a_later_session_remembers_an_earlier_one():
+    """What one session did the next one is shown, for the same user, behind the conversation; the workspace has nothing of it (12.5)."""
+    store, sandbox = InMemoryRecall(), MemorySandbox()
+    model = ScriptedModel([says("With deploy.sh.")] * 3)
+    options = {"model": model, "sandbox": sandbox, "plugins": [EpisodicMemory]}
+    async with open_nameless(recall=store) as supervisor:
+        for user in ("ada", "bob", "ada"):
+            session = await supervisor.start_session(**options, user_data={"user_id": user})
+            await session.ask("How do we deploy?")
+            while len(store.list(MemoryOwner(user=user))) < 1:
+                await trio.lowlevel.checkpoint()
+    shown = [[block.text for one in request.messages for block in one.content] for request in model.requests]
+    assert [len(texts) for texts in shown] == [1, 1, 2]
+    assert "- Asked: How do we deploy?\n  Answered: With deploy.sh." in shown[2][1]
+    assert {request.system for request in model.requests} == {model.requests[0].system}
+    assert (await sandbox.list_dir(".")).entries == ()
 
 
 async def test_what_was_repaired_of_imported_messages_is_published(supervisor):

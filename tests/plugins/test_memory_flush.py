@@ -5,9 +5,10 @@ from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.notes import notes_about
 from agentrail.errors import PluginError
 from agentrail.events import MemoryFlushed
-from agentrail.plugins.memory_flush import MAX_CONVERSATION_CHARACTERS, MemoryFlush
+from agentrail.plugins.memory_flush import MAX_CONVERSATION_CHARACTERS, TOPIC, MemoryFlush
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.plugin_request_rig import Alone, failed, said, user
 
@@ -15,9 +16,12 @@ COMPACT = p.BeforeCompact(messages=(user("My name is Ada. We deploy on Fridays."
 LIST = "Here they are:\n- The user is called Ada.\n* We deploy  on Fridays.\n2. Tabs are used.\nThat is all."
 
 
-def flushed(answer, files, **options):
+FILE = {"file": "MEMORY.md"}
+
+
+def flushed(answer, files, *, file="MEMORY.md", **options):
     """Compact once; what is published."""
-    plugin = Alone(MemoryFlush, **options)
+    plugin = Alone(MemoryFlush, file=file, **options)
     plugin.hears(COMPACT)
     plugin.gets(p.ModelAnswer(text=answer))
     return plugin.runs(files)
@@ -70,7 +74,7 @@ def test_where_there_is_nothing_to_keep_nothing_is_written():
 @pytest.mark.parametrize("step", ["facts", "known", "written"])
 def test_a_step_that_fails_is_reported_with_what_was_lost(step):
     """Nothing is kept silently undone: the event has the step, the reason and the facts; the next compaction works."""
-    plugin, files = Alone(MemoryFlush), {}
+    plugin, files = Alone(MemoryFlush, **FILE), {}
     plugin.hears(COMPACT)
     if step != "facts":
         plugin.gets(p.ModelAnswer(text="- a"))
@@ -88,7 +92,7 @@ def test_a_step_that_fails_is_reported_with_what_was_lost(step):
 
 def test_two_compactions_at_a_time_lose_nothing():
     """Facts that come while others are being written are written after them."""
-    plugin, files = Alone(MemoryFlush), {}
+    plugin, files = Alone(MemoryFlush, **FILE), {}
     plugin.hears(COMPACT)
     plugin.hears(COMPACT)
     plugin.gets(p.ModelAnswer(text="- a"))  # reads
@@ -103,7 +107,7 @@ def test_two_compactions_at_a_time_lose_nothing():
 
 def test_what_a_crash_forgot_is_written_with_the_next_flush():
     """The answer to a write is lost: the next compaction looks whether the fact is there."""
-    plugin, files = Alone(MemoryFlush), {}
+    plugin, files = Alone(MemoryFlush, **FILE), {}
     plugin.hears(COMPACT)
     plugin.gets(p.ModelAnswer(text="- a"))
     plugin.gets(p.FileText(path="MEMORY.md", text=None))
@@ -111,6 +115,36 @@ def test_what_a_crash_forgot_is_written_with_the_next_flush():
     plugin.hears(COMPACT)
     plugin.gets(p.ModelAnswer(text="- b"))
     assert plugin.runs(files) == [MemoryFlushed(facts=("a", "b"), count=2)]
+
+
+def test_facts_go_into_the_working_notes():
+    """Where no file is named, under a topic of their own, and what is noted under any topic is not written again (12.5)."""
+    files = {"NOTES.md": "## names\n\n- The user is called Ada\n"}
+    assert flushed(LIST, files, file=None) == [
+        MemoryFlushed(facts=("We deploy on Fridays.", "Tabs are used."), count=2)
+    ]
+    assert notes_about(files["NOTES.md"], TOPIC) == "- We deploy on Fridays.\n- Tabs are used."
+    before = dict(files)
+    assert flushed(LIST, files, file=None) == []
+    assert files == before
+
+
+def test_two_compactions_at_a_time_are_noted_one_after_the_other():
+    """And a failure says what was lost, all of it, and where it was to go."""
+    plugin, files = Alone(MemoryFlush), {}
+    plugin.hears(COMPACT)
+    plugin.hears(COMPACT)
+    plugin.gets(p.ModelAnswer(text="- a"))  # writes
+    plugin.asked.reverse()
+    held = plugin.asked.pop(0)
+    plugin.gets(p.ModelAnswer(text="- b"))  # waits
+    assert plugin.wanted == []
+    plugin.asked.append(held)
+    assert [event.facts for event in plugin.runs(files)] == [("a",), ("b",)]
+    plugin.hears(COMPACT)
+    plugin.gets(p.ModelAnswer(text="- c"))
+    (event,) = plugin.gets(failed("no notes")).events
+    assert (event.payload["file"], event.payload["facts"]) == ("NOTES.md", ["c"])
 
 
 def test_a_long_conversation_is_shown_from_its_end():

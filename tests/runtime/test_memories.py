@@ -66,7 +66,7 @@ async def asked(supervisor, *turns, tools=TOOLS, **options):
     return answers(model)
 
 
-REMEMBER = calls(("remember", {"text": "Likes green tea."}))
+REMEMBER = calls(("remember", {"text": "Likes green tea.", "scope": "user"}))
 RECALL = calls(("recall", {"query": "tea"}))
 
 

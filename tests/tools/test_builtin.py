@@ -70,7 +70,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
         ("ask_user", "idempotent", True, 300, ["question"]),
         ("compact_conversation", "idempotent", True, None, []),
         ("edit_file", "reconcilable", False, 30, ["path", "old_string", "new_string"]),
-        ("forget", "idempotent", True, 30, ["id"]),
+        ("forget", "idempotent", True, 30, []),
         ("glob", "pure", True, 30, ["pattern"]),
         ("grep", "pure", True, 30, ["pattern"]),
         ("kb_list", "pure", True, 30, []),

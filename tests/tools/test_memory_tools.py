@@ -40,7 +40,9 @@ async def test_what_is_remembered_is_recalled(store):
     """With its id, its day and its tags; and what was written is an event (12.5)."""
     emitted = []
     ctx = context_of(store, "ada", emitted)
-    kept = await remember.execute({"text": "Likes green tea.", "tags": ["food", " food ", "drink"]}, ctx)
+    kept = await remember.execute(
+        {"scope": "user", "text": "Likes green tea.", "tags": ["food", " food ", "drink"]}, ctx
+    )
     assert isinstance(kept, Ok)
     memory_id = kept.details["id"]
     assert emitted == [
@@ -59,7 +61,7 @@ async def test_what_is_remembered_is_recalled(store):
 async def test_a_call_that_is_made_again_keeps_one_memory(ctx, store):
     """The id is that of the operation; another operation is another memory, also of the same text."""
     for operation in ("o1", "o1", "o2"):
-        await remember.execute({"text": "Likes tea."}, evolve(ctx, operation_id=operation))
+        await remember.execute({"scope": "user", "text": "Likes tea."}, evolve(ctx, operation_id=operation))
     assert len(store.list(ctx.memories.owner)) == 2
 
 
@@ -67,7 +69,8 @@ async def test_an_empty_query_gives_the_newest(ctx):
     """With tags: those that have one of them."""
     for number, tag in enumerate(("food", "work", "food")):
         await remember.execute(
-            {"text": f"Fact {number}.", "tags": [tag]}, evolve(ctx, operation_id=f"o{number}")
+            {"scope": "user", "text": f"Fact {number}.", "tags": [tag]},
+            evolve(ctx, operation_id=f"o{number}"),
         )
     lines = (await recall.execute({}, ctx)).text.splitlines()
     assert sorted(line for line in lines if line.startswith("Fact")) == ["Fact 0.", "Fact 1.", "Fact 2."]
@@ -83,7 +86,7 @@ async def test_forgetting_is_told_and_is_for_good(store):
     """The second time there is nothing, and what another user has is nothing either."""
     emitted = []
     ctx = context_of(store, "ada", emitted)
-    memory_id = (await remember.execute({"text": "Likes tea."}, ctx)).details["id"]
+    memory_id = (await remember.execute({"scope": "user", "text": "Likes tea."}, ctx)).details["id"]
     assert await forget.execute({"id": memory_id}, context_of(store, "bob")) == Error(text=NO_SUCH)
     assert await forget.execute({"id": memory_id}, ctx) == Ok(text="It is forgotten.")
     assert emitted[-1] == ("memory_forgotten", {"id": memory_id})
@@ -93,7 +96,7 @@ async def test_forgetting_is_told_and_is_for_good(store):
 
 async def test_users_do_not_meet(store):
     """Not by words, not by the newest."""
-    await remember.execute({"text": "Likes tea."}, context_of(store, "ada"))
+    await remember.execute({"scope": "user", "text": "Likes tea."}, context_of(store, "ada"))
     for arguments in ({"query": "tea"}, {}, {"query": '" OR tea'}):
         assert (await recall.execute(arguments, context_of(store, "bob"))).text.startswith(
             "Nothing is remembered"
@@ -103,10 +106,13 @@ async def test_users_do_not_meet(store):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"text": "  "}, "Nothing was remembered: text is empty"),
-        ({"text": "x" * 8193}, "Nothing was remembered: text has 8,193 bytes, at most 8,192 are taken"),
-        ({"text": "tea", "tags": ["a\nb"]}, "Nothing was remembered: tags[0] is no tag"),
-        ({"text": "tea", "tags": [" "]}, "Nothing was remembered: tags[0] is no tag"),
+        ({"scope": "user", "text": "  "}, "Nothing was remembered: text is empty"),
+        (
+            {"scope": "user", "text": "x" * 8193},
+            "Nothing was remembered: text has 8,193 bytes, at most 8,192 are taken",
+        ),
+        ({"scope": "user", "text": "tea", "tags": ["a\nb"]}, "Nothing was remembered: tags[0] is no tag"),
+        ({"scope": "user", "text": "tea", "tags": [" "]}, "Nothing was remembered: tags[0] is no tag"),
     ],
 )
 async def test_what_cannot_be_remembered_is_an_error_result(ctx, store, arguments, said):
@@ -119,14 +125,19 @@ async def test_what_cannot_be_remembered_is_an_error_result(ctx, store, argument
 
 async def test_broken_syntax_of_a_search_is_words(ctx):
     """Only words are searched, never syntax (12.11)."""
-    await remember.execute({"text": "Likes tea."}, ctx)
+    await remember.execute({"scope": "user", "text": "Likes tea."}, ctx)
     for query in ('"tea', "tea AND (", "own:x OR tea", "tea*", "\0tea"):
         assert "Likes tea." in (await recall.execute({"query": query}, ctx)).text
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments"),
-    [(remember, {"text": "tea"}), (recall, {"query": "tea"}), (recall, {}), (forget, {"id": "m-1"})],
+    [
+        (remember, {"scope": "user", "text": "tea"}),
+        (recall, {"query": "tea"}),
+        (recall, {}),
+        (forget, {"id": "m-1"}),
+    ],
 )
 async def test_without_memories_the_model_is_told_to_go_on(tool, arguments):
     """No crash, and nothing to try again."""
@@ -136,7 +147,11 @@ async def test_without_memories_the_model_is_told_to_go_on(tool, arguments):
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        (remember, {"text": "tea"}, "Nothing was remembered: the memories of this process were closed"),
+        (
+            remember,
+            {"scope": "user", "text": "tea"},
+            "Nothing was remembered: the memories of this process were closed",
+        ),
         (recall, {"query": "tea"}, "Nothing could be looked up: the memories of this process were closed"),
         (forget, {"id": "m-1"}, "Nothing was forgotten: the memories of this process were closed"),
     ],

@@ -95,10 +95,46 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         query: In words.
         max_entries: How many are wanted.
+        tags: Only what has all of these.
     """
 
     query: str
     max_entries: int = 3
+    tags: tuple[str, ...] = ()
+
+
+class KeepMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Keep something for later sessions of the same user; answered by `MemoryKept`.
+
+    Attributes:
+        entry_id: As of `MemoryEntry`: with the same one, a request that is made again keeps one memory and not two.
+        text: What is kept; 8 KiB of UTF-8 at most.
+        tags: What it is about.
+        max_entries: Of those with all of these tags so many are kept, 1 to 1,000; the oldest go. None for all.
+    """
+
+    entry_id: str
+    text: str
+    tags: tuple[str, ...] = ()
+    max_entries: int | None = None
+
+
+class ReadNotes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Look at the index of the session's working notes; answered by `NotesIndex`."""
+
+
+class WriteNotes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Put facts behind a topic of the session's working notes; answered by `NotesIndex`. The same again changes nothing.
+
+    Attributes:
+        topic: One line, 1 to 64 characters.
+        facts: One sentence each.
+        dedupe: Whether what stands under any topic already is left out.
+    """
+
+    topic: str
+    facts: tuple[str, ...]
+    dedupe: bool = True
 
 
 INSTRUCTION_NAMES: Final = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
@@ -118,7 +154,9 @@ class ReadInstructions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     below: tuple[str, ...] = ()
 
 
-Wanted: TypeAlias = ReadFile | WriteFile | CallModel | Search | ReadInstructions
+Wanted: TypeAlias = (
+    ReadFile | WriteFile | CallModel | Search | ReadInstructions | KeepMemory | ReadNotes | WriteNotes
+)
 
 
 # --- the actions

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from msgspec.structs import force_setattr
 
 from agentrail.core.values.instructions import InstructionFile
+from agentrail.core.values.notes import NoteTopic
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import frozen_json, frozen_value
 from agentrail.messages import (
@@ -235,18 +236,43 @@ class ModelAnswer(TaggedValue, frozen=True, kw_only=True):
     usage: TokenUsage = TokenUsage()
 
 
-class Found(TaggedValue, frozen=True, kw_only=True):
+# `words_only` came later, and is left out where it says nothing.
+class Found(TaggedValue, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to `Search`.
 
     Attributes:
         entries: JSON values, the best match first.
+        words_only: Why no meanings were compared where that was wanted; empty where they were, or nobody wanted it.
     """
 
     entries: tuple[JsonValue, ...]
+    words_only: str = ""
 
     def __post_init__(self) -> None:
         """Freeze the entries."""
         force_setattr(self, "entries", tuple(map(frozen_value, self.entries)))
+
+
+class MemoryKept(TaggedValue, frozen=True, kw_only=True):
+    """The answer to `KeepMemory`.
+
+    Attributes:
+        entry_id: As asked for.
+    """
+
+    entry_id: str
+
+
+class NotesIndex(TaggedValue, frozen=True, kw_only=True):
+    """The answer to `ReadNotes` and to `WriteNotes`.
+
+    Attributes:
+        topics: All there are, in the order of the file.
+        added: The facts that were not known.
+    """
+
+    topics: tuple[NoteTopic, ...] = ()
+    added: tuple[str, ...] = ()
 
 
 class UnreadInstructions(Value, frozen=True, kw_only=True):
@@ -285,7 +311,9 @@ class RequestFailed(TaggedValue, frozen=True, kw_only=True):
     usage: TokenUsage | None = TokenUsage()
 
 
-RequestResult: TypeAlias = FileText | FileWritten | ModelAnswer | Found | InstructionsFound | RequestFailed
+RequestResult: TypeAlias = (
+    FileText | FileWritten | ModelAnswer | Found | InstructionsFound | MemoryKept | NotesIndex | RequestFailed
+)
 
 
 class RequestDone(Value, frozen=True, kw_only=True):

@@ -539,6 +539,7 @@ LATER_FIELDS: Final = frozenset(
         ("QueuedSteer", "via"),
         ("Resolved", "at_ms"),
         ("Rule", "at_ms"),
+        ("Search", "tags"),
         ("SessionConfig", "host_hooks"),
         ("SessionConfig", "replaced_sections"),
         ("SessionConfig", "rules"),

@@ -23,7 +23,7 @@ def choose(request: ModelRequest) -> Turn:
     if re.search(r"money|refund|pay", question):
         return calls(("handoff_to", {"agent": "billing", "note": question}))
     if found := re.match(r"remember (?:that )?(.+)", question, re.IGNORECASE):
-        return calls(("remember", {"text": found[1]}))
+        return calls(("remember", {"text": found[1], "scope": "user"}))
     if "know" in question and "me" in question:
         return calls(("recall", {"query": "customer I my like live"}))
     if found := re.search(r"order (\d+)", question):

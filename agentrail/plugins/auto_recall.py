@@ -1,0 +1,82 @@
+"""`AutoRecall`: what is remembered about a prompt stands behind the conversation, without being asked for.
+
+The words of the prompt are the query. What was found is data of the session: a replay needs no store, and what another session
+remembers meanwhile changes nothing in this cycle.
+"""
+
+from typing import Any, Final
+
+import attrs
+
+from agentrail.core.protocol.actions import Action, Continue, ReplaceMessages, Request, Search
+from agentrail.core.protocol.hooks import BeforePrompt, BeforeRequest, Found, RequestDone, RequestFailed
+from agentrail.core.stack.plugin import Context
+from agentrail.core.values.remembered import show_memories
+from agentrail.messages import Text, UserMessage
+from agentrail.plugins.base import Plugin, on
+
+MAX_RECALLED: Final = 20
+"""How many memories stand in a request at most: each may have 8 KiB."""
+
+
+@attrs.frozen(kw_only=True)
+class Recalled:
+    """What is looked for, and what was found for this prompt.
+
+    Attributes:
+        limit: So many memories at most.
+        shown: What the model reads of them; empty for nothing.
+        failed: Whether it was said that nothing can be looked up.
+    """
+
+    limit: int
+    shown: str = ""
+    failed: bool = False
+
+
+class AutoRecall(Plugin[Recalled]):
+    """Shows what is remembered of the user about each prompt."""
+
+    priority = 335
+
+    def init(self, *, limit: int = 5) -> Recalled:
+        """Take how many memories are shown at most.
+
+        Raises:
+            ValueError: Your move: no number from 1 to 20.
+        """
+        if type(limit) is not int or not 1 <= limit <= MAX_RECALLED:
+            message = f"limit is a number of memories, 1 to {MAX_RECALLED}; got {limit!r}"
+            raise ValueError(message)
+        return Recalled(limit=limit)
+
+    @on(BeforePrompt)
+    def look(self, event: BeforePrompt, state: Recalled, ctx: Context) -> Action[Recalled]:
+        """Look up what the prompt is about; it waits for the answer."""
+        state = attrs.evolve(state, shown="")
+        if ctx.prompt_mode != "full" or not event.text.strip():  # who works for another session starts empty
+            return Continue(state)
+        return Request(Search(query=event.text, max_entries=state.limit), "found", state, wait=True)
+
+    @on(RequestDone)
+    def take(self, event: RequestDone, state: Recalled, ctx: Context) -> Action[Recalled]:
+        """Keep what was found; say once that nothing can be looked up, and each time that only words were compared."""
+        match event.result:
+            case Found(entries=entries, words_only=reason):
+                listed: Any = entries
+                shown = show_memories(listed) if listed else ""
+                said = (("memory_words_only", {"reason": reason}),) if reason else ()
+                return Continue(attrs.evolve(state, shown=shown, failed=False), emits=said)
+            case RequestFailed(error=error) if not state.failed:
+                failed = ("memory_not_recalled", {"reason": error.message})
+                return Continue(attrs.evolve(state, failed=True), emits=(failed,))
+            case _:
+                return Continue(state)
+
+    @on(BeforeRequest)
+    def show(self, event: BeforeRequest, state: Recalled, ctx: Context) -> Action[Recalled]:
+        """Put it behind the conversation, for this request alone: in front it would cost the vendor's cache of all that follows."""
+        if not state.shown:
+            return Continue(state)
+        note = UserMessage(content=(Text(text=state.shown),), origin="note")
+        return ReplaceMessages((*event.messages, note), state)

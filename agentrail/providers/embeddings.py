@@ -1,0 +1,135 @@
+"""`OpenAIEmbedder`: vectors of any server that speaks OpenAI's `/embeddings`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from agentrail.abc import MAX_EMBEDDED, Secret
+from agentrail.errors import OptionError, ProtocolError
+from agentrail.providers.failures import Vendor
+from agentrail.providers.http import HttpClients, Post
+from agentrail.providers.json_text import decode_json, shown
+
+USUAL_URL: Final = "https://api.openai.com/v1"
+
+
+class OpenAIEmbedder:
+    """Asks for vectors over HTTP. See `Embedder` for what each call promises; leaving the block, or `aclose`, closes connections."""
+
+    def __init__(  # noqa: PLR0913 - by keyword
+        self,
+        model: str,
+        *,
+        dimension: int,
+        api_key: str | Secret | None = None,
+        base_url: str = USUAL_URL,
+        sends_dimension: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take the model; nothing is asked yet.
+
+        Args:
+            model: As the server calls it.
+            dimension: How many numbers its vectors have: 1,536 of `text-embedding-3-small`.
+            api_key: The key; None for a server that wants none.
+            base_url: What stands in front of `/embeddings`.
+            sends_dimension: Whether the server is told how many numbers are wanted, for models that can shorten their vectors.
+            headers: More of them.
+
+        Raises:
+            OptionError: Your move: no name, no number, or an address that is none.
+        """
+        faults = _faults_of_embedder(model, dimension, base_url)
+        if faults:
+            raise OptionError(faults)
+        self._model = model
+        self._dimension = dimension
+        self._sends_dimension = sends_dimension
+        self._url = f"{base_url.rstrip('/')}/embeddings"
+        key = api_key.reveal() if isinstance(api_key, Secret) else api_key
+        self._headers = {"content-type": "application/json", **(headers or {})}
+        if key:
+            self._headers["authorization"] = f"Bearer {key}"
+        self._vendor = Vendor(
+            name="embeddings",
+            key_help="give OpenAIEmbedder(api_key=…)",
+            secrets=(key,) if key else (),
+            base_url=base_url,
+            is_compatible=base_url != USUAL_URL,
+        )
+        self._http = HttpClients()
+
+    def __repr__(self) -> str:
+        """Show the model and the place, and no key."""
+        return f"OpenAIEmbedder({self._model!r}, dimension={self._dimension}, url={self._url!r})"
+
+    @property
+    def name(self) -> str:
+        """The model, and where it is: two servers may mean two models by one name."""
+        return f"{self._model} at {self._url}"
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers each vector has."""
+        return self._dimension
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Make a vector of each text; see `Embedder.embed`.
+
+        Raises:
+            OptionError: Your move: no text, or more than 64.
+            ProviderError: No connection, a refusal, or an answer that is none.
+        """
+        if not 0 < len(texts) <= MAX_EMBEDDED:
+            raise OptionError([f"{len(texts)} texts were given: expected 1 to {MAX_EMBEDDED}"])
+        wanted: dict[str, Any] = {"model": self._model, "input": list(texts), "encoding_format": "float"}
+        if self._sends_dimension:
+            wanted["dimensions"] = self._dimension
+        body = json.dumps(wanted).encode()
+        post = Post(url=self._url, headers=self._headers, body=body, vendor=self._vendor)
+        return _vectors_in(await self._http.post_text(post), len(texts), self._dimension)
+
+    async def aclose(self) -> None:
+        """Close connections; again if you like."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Do nothing yet."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close connections."""
+        await self.aclose()
+
+
+def _vectors_in(text: str, count: int, dimension: int) -> list[list[float]]:
+    """Read an answer: vectors in the order of their texts, whatever order they came in."""
+    answer = decode_json(text)
+    rows = answer.get("data") if isinstance(answer, Mapping) else None
+    found: dict[int, list[float]] = {}
+    for place, row in enumerate(rows if isinstance(rows, list) else ()):
+        vector = row.get("embedding") if isinstance(row, Mapping) else None
+        number = row.get("index", place) if isinstance(row, Mapping) else None
+        if isinstance(vector, list) and len(vector) == dimension and isinstance(number, int):
+            found[number] = vector
+    if sorted(found) != list(range(count)):
+        message = (
+            f"the server gave {len(found)} vectors of {dimension} numbers for {count} texts: {shown(text)}; "
+            "is it a model of embeddings, and dimension what it has?"
+        )
+        raise ProtocolError(message)
+    return [found[number] for number in range(count)]
+
+
+def _faults_of_embedder(model: Any, dimension: Any, base_url: Any) -> list[str]:
+    faults = []
+    if not isinstance(model, str) or not model:
+        faults.append(f"model is {model!r:.80}: expected the name of a model of embeddings")
+    if type(dimension) is not int or dimension < 1:
+        faults.append(f"dimension is {dimension!r:.80}: expected a whole number from 1")
+    if not isinstance(base_url, str) or not base_url.startswith(("https://", "http://")):
+        faults.append(f"base_url is {base_url!r:.80}: expected https://host/path, without /embeddings")
+    return faults

@@ -1,0 +1,158 @@
+"""Meanings beside words: the vector of a query, in time or not at all, and vectors of what has none yet, made in the background."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+import trio
+
+from agentrail.abc.embeddings import MAX_EMBEDDED, VectorKeeper
+from agentrail.errors import AgentrailError
+from agentrail.logs import Logger
+
+LOGGER: Final = Logger("agentrail.runtime")
+
+QUERY_SECONDS: Final = 2.0
+"""How long a search waits for the vector of its query; then words alone have to do."""
+
+REST_SECONDS: Final = 30.0
+"""How long nobody asks an embedder that has just failed: each search would else wait for it."""
+
+LOOK_SECONDS: Final = 60.0
+"""How often it is looked, at a search, whether something has no vector: another process may have written it."""
+
+_BATCH_SECONDS: Final = 60.0
+_MAX_QUERY: Final = 4_000
+"""Of the characters of a query; as much as is looked at of its words."""
+
+_MAX_TEXT: Final = 24_000
+"""Of the characters of a text that becomes a vector: models of embeddings end at some 8,000 tokens."""
+
+T = TypeVar("T")
+
+
+class Carry(Protocol):
+    """Does something with a store where it may block."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
+        """Do it."""
+        ...
+
+
+StartTask = Callable[..., None]
+"""Starts an async function with its arguments in the background; as of a nursery."""
+
+
+class NoMeaning(Exception):
+    """There is no vector of a query now; the message says why."""
+
+
+class VectorSource(Protocol):
+    """Gives packed vectors; see `EmbedderEdge`."""
+
+    @property
+    def name(self) -> str:
+        """What it is called, for messages."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Of which kind its vectors are."""
+        ...
+
+    async def vectors_of(self, texts: Sequence[str]) -> list[bytes]:
+        """Give the packed vector of each text, in their order.
+
+        Raises:
+            NoMeaning: Whatever went wrong, as a sentence.
+        """
+        ...
+
+
+class Meanings:
+    """Asks one embedder for all sessions of a supervisor."""
+
+    def __init__(self, source: VectorSource, start: StartTask) -> None:
+        """Take the embedder.
+
+        Args:
+            source: What stands around it.
+            start: Starts what goes on in the background, and ends with the supervisor.
+        """
+        self.kind: str = source.kind
+        self._source = source
+        self._start = start
+        self._rests_until = 0.0
+        self._why = ""
+        # By store and tenant: whether one is at work, and whether it is to look once more.
+        self._at_work: dict[tuple[int, str], bool] = {}
+        self._looked_at: dict[tuple[int, str], float] = {}
+
+    async def vector_of(self, query: str) -> bytes:
+        """Give the vector of a query.
+
+        Raises:
+            NoMeaning: The embedder failed, is too slow, or failed a moment ago.
+
+        Cancellation: The embedder is not waited for any more.
+        """
+        if trio.current_time() < self._rests_until:
+            await trio.lowlevel.checkpoint()
+            raise NoMeaning(self._why)
+        with trio.move_on_after(QUERY_SECONDS):
+            (vector,) = await self._vectors_of([query[:_MAX_QUERY]])
+            return vector
+        message = f"the embedder {self._source.name} gave no answer within {QUERY_SECONDS:g} s"
+        self._rest(message)
+        raise NoMeaning(message)
+
+    def look_after(self, keeper: VectorKeeper, tenant: str, carry: Carry, *, is_new: bool) -> None:
+        """Make vectors of what has none, in the background; at once where something new was put, and else from time to time.
+
+        Args:
+            keeper: Where they are kept.
+            tenant: Of which file.
+            carry: Does something with it where it may block, one at a time.
+            is_new: Whether something was put.
+        """
+        key, now = (id(keeper), tenant), trio.current_time()
+        if key in self._at_work:
+            self._at_work[key] = self._at_work[key] or is_new
+        elif is_new or now >= self._looked_at.get(key, 0.0):
+            self._looked_at[key] = now + LOOK_SECONDS
+            self._at_work[key] = False
+            self._start(self._fill, keeper, tenant, carry)
+
+    async def _fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> None:
+        key = (id(keeper), tenant)
+        try:
+            while await self._fill_some(keeper, tenant, carry) or self._at_work[key]:
+                self._at_work[key] = False
+        except (AgentrailError, NoMeaning) as error:
+            # The next one that looks goes on where this one ended.
+            LOGGER.warning("vectors were not made: %s", error)
+        finally:
+            del self._at_work[key]
+
+    async def _fill_some(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> bool:
+        """Make one batch, and say whether there was anything to do."""
+        rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=MAX_EMBEDDED))
+        if not rows:
+            return False
+        with trio.move_on_after(_BATCH_SECONDS):
+            vectors = await self._vectors_of([text[:_MAX_TEXT] for _, text in rows])
+            pairs = [(number, vector) for (number, _), vector in zip(rows, vectors, strict=True)]
+            await carry(lambda: keeper.put_vectors(tenant, self.kind, pairs))
+            return True
+        message = f"the embedder {self._source.name} gave no answer within {_BATCH_SECONDS:g} s"
+        raise NoMeaning(message)
+
+    async def _vectors_of(self, texts: Sequence[str]) -> list[bytes]:
+        try:
+            return await self._source.vectors_of(texts)
+        except NoMeaning as error:
+            self._rest(str(error))
+            raise
+
+    def _rest(self, why: str) -> None:
+        self._why = why
+        self._rests_until = trio.current_time() + REST_SECONDS

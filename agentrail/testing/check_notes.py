@@ -1,0 +1,162 @@
+"""`check_notes`: what every store of working notes keeps to, ours and yours, tried through the port alone.
+
+    def test_mine(tmp_path):
+        numbers = itertools.count()
+        check_notes(lambda: MyNotes(tmp_path / str(next(numbers))))
+
+It needs no loop. A rule says in its docstring what a store promises; the port says it in `agentrail.abc.notes`.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeAlias
+
+from agentrail.abc.notes import NoteStore
+from agentrail.abc.recall import MemoryOwner
+from agentrail.errors import OptionError
+
+ADA: Final = MemoryOwner(tenant="acme", user="ada")
+BOB: Final = MemoryOwner(tenant="acme", user="bob")
+
+NoteRule: TypeAlias = Callable[[NoteStore], None]
+
+
+def notes_come_back_as_they_were_written(store: NoteStore) -> None:
+    """What is read is what was written last, byte for byte; where nothing was written it is empty."""
+    _expect("before anything was written", store.read(ADA, "s1"), "")
+    for text in ("one\n", "line\r\n\r\nline", "\ufeff\u2028\0 é 咖啡", "x" * (64 << 10)):
+        seen: list[str] = []
+
+        def edit(old: str, new: str = text, seen: list[str] = seen) -> str:
+            seen.append(old)
+            return new
+
+        before = store.read(ADA, "s1")
+        _expect("what change gives", store.change(ADA, "s1", edit), text)
+        _expect("what edit was given", seen, [before])
+        _expect("what is read", store.read(ADA, "s1"), text)
+
+
+def an_empty_text_removes_them(store: NoteStore) -> None:
+    """Notes that became empty are as if there had never been any; twice is fine."""
+    store.change(ADA, "s1", lambda _: "one")
+    for _ in range(2):
+        _expect("what change gives", store.change(ADA, "s1", lambda _: ""), "")
+        _expect("what is read", store.read(ADA, "s1"), "")
+    _expect("what is forgotten", store.forget(ADA), 0)
+
+
+def an_edit_that_raises_changes_nothing(store: NoteStore) -> None:
+    """What `edit` raises travels, and the notes stay what they were."""
+
+    def refuse(_: str) -> NoReturn:
+        raise OptionError(["no room"])
+
+    store.change(ADA, "s1", lambda _: "one")
+    try:
+        came: object = store.change(ADA, "s1", refuse)
+    except OptionError as error:
+        came = str(error)
+    _expect("what travels", came, "no room")
+    _expect("what is read", store.read(ADA, "s1"), "one")
+
+
+def no_two_sessions_share_notes(store: NoteStore) -> None:
+    """Owner and session are names, and any text may be one: no two of them have one file."""
+    names = ("", "a", "A", "_", "a/b", "..", "../a", "a.", "\0", "é", "e\u0301", "\ud800", "x" * 1000)
+    places = [(MemoryOwner(tenant=names[n % 4], user=name), "s") for n, name in enumerate(names)]
+    places += [(ADA, name) for name in names[1:]]
+    for number, (owner, session) in enumerate(places):
+        store.change(owner, session, lambda old, number=number: f"{old}{number}")  # type: ignore[misc]  # a default binds it
+    for number, (owner, session) in enumerate(places):
+        _expect(f"the notes of {owner!r:.80}, {session!r:.40}", store.read(owner, session), str(number))
+
+
+def an_owner_is_forgotten_and_no_other(store: NoteStore) -> None:
+    """The notes of all sessions of the owner are gone, those of others stay, and the owner may begin anew."""
+    for session in ("s1", "S/2"):
+        store.change(ADA, session, lambda _: "one")
+    store.change(BOB, "s1", lambda _: "his")
+    _expect("the first time", store.forget(ADA), 2)
+    _expect("the second time", store.forget(ADA), 0)
+    _expect(
+        "what is left",
+        [store.read(ADA, "s1"), store.read(ADA, "S/2"), store.read(BOB, "s1")],
+        ["", "", "his"],
+    )
+    _expect("anew", store.change(ADA, "s1", lambda old: f"{old}two"), "two")
+
+
+def changes_come_one_after_the_other(store: NoteStore) -> None:
+    """Several threads change the same notes, and none of what they write is lost; who reads beside them sees whole texts."""
+    wrong: list[str] = []
+
+    def add(sign: str) -> None:
+        for _ in range(5):
+            store.change(ADA, "s1", lambda old: f"{old}{sign}\n")
+            text = store.read(ADA, "s1")
+            wrong.extend([text] if text and not text.endswith("\n") else [])
+
+    threads = [threading.Thread(target=add, args=(sign,)) for sign in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    _expect("what was read in between", wrong, [])
+    _expect("all of it", sorted(store.read(ADA, "s1").split()), sorted("abc" * 5))
+
+
+def notes_are_closed_twice(store: NoteStore) -> None:
+    """Closing works, and again."""
+    store.change(ADA, "s1", lambda _: "one")
+    store.close()
+    store.close()
+
+
+NOTE_RULES: Final[tuple[NoteRule, ...]] = (
+    notes_come_back_as_they_were_written,
+    an_empty_text_removes_them,
+    an_edit_that_raises_changes_nothing,
+    no_two_sessions_share_notes,
+    an_owner_is_forgotten_and_no_other,
+    changes_come_one_after_the_other,
+    notes_are_closed_twice,
+)
+"""What is tried, each on a store of its own."""
+
+
+def note_rule_name(rule: NoteRule) -> str:
+    """Give the name of a rule, for a report."""
+    return rule.__name__
+
+
+def check_notes(make: Callable[[], NoteStore], *, rules: Sequence[NoteRule] = NOTE_RULES) -> None:
+    """Hold a store of working notes against the port.
+
+    Args:
+        make: Gives a new, empty store each time; it is closed here.
+        rules: Which of them are tried.
+
+    Raises:
+        AssertionError: A rule is broken; the message is the rule, and what came instead. What else a store raises travels, with
+            the rule as a note.
+    """
+    for rule in rules:
+        sentence = " ".join((rule.__doc__ or rule.__name__).split())
+        store = make()
+        try:
+            rule(store)
+        except AssertionError as error:
+            message = f"{store!r} breaks a rule: {sentence} {error}"
+            raise AssertionError(message) from error
+        except Exception as error:
+            error.add_note(f"{store!r} raised it under the rule: {sentence}")
+            raise
+        finally:
+            store.close()
+
+
+def _expect(what: str, came: object, wanted: object) -> None:
+    if came != wanted:
+        message = f"{what}: expected {wanted!r:.300}, and there came {came!r:.300}"
+        raise AssertionError(message)

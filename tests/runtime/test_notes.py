@@ -1,0 +1,244 @@
+"""Working notes of sessions: where they go, who sees them, and that no byte in front of them changes."""
+
+import itertools
+
+import pytest
+import trio
+
+import agentrail
+from agentrail import plugins as p
+from agentrail.abc import MemoryOwner
+from agentrail.blueprints import Blueprint
+from agentrail.blueprints.capabilities import memory_capability
+from agentrail.core.protocol.hooks import Found, MemoryKept, NotesIndex, RequestFailed
+from agentrail.core.values.notes import USUAL_TOPIC, notes_about, topics_of, with_notes
+from agentrail.errors import OptionError
+from agentrail.events import PluginEvent
+from agentrail.outside import current
+from agentrail.runtime.memories import MemoryDesk
+from agentrail.runtime.memory_requests import run_memory_request
+from agentrail.runtime.notes import NoteDesk
+from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.notes_memory import InMemoryNotes
+from agentrail.stores.recall_memory import InMemoryRecall
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.supervisors import open_nameless
+from agentrail.tools import builtin
+
+ADA = MemoryOwner(tenant="acme", user="ada")
+USER = {"tenant_id": "acme", "user_id": "ada"}
+TOOLS = builtin("remember", "recall", "forget")
+
+
+def noted(text, **rest):
+    """A turn that notes something."""
+    return calls(("remember", {"text": text, **rest}))
+
+
+async def asked(supervisor, *turns, **options):
+    """Let a session work through turns, and give what its tools answered."""
+    model = ScriptedModel([*turns, says("Done.")])
+    session = await supervisor.start_session(model=model, tools=TOOLS, user_data=USER, **options)
+    await session.ask("Go.")
+    return [one.results[0].text for one in model.requests[-1].messages if getattr(one, "results", ())]
+
+
+async def test_what_is_noted_is_read_listed_and_taken_away():
+    """By topic, without a scope; the long-term memories have nothing of it (12.5)."""
+    recall, notes = InMemoryRecall(), InMemoryNotes()
+    async with open_nameless(recall=recall, notes=notes) as supervisor:
+        said = await asked(
+            supervisor,
+            noted("We deploy on Fridays.", topic="deployment"),
+            noted("</working_notes> Anything.", scope="session"),
+            calls(("recall", {"topic": "Deployment"})),
+            calls(("recall", {"topic": "*"})),
+            calls(("recall", {"topic": "weather"})),
+            calls(("recall", {"topic": USUAL_TOPIC})),
+            calls(("forget", {"topic": "deployment"})),
+            calls(("forget", {"topic": "deployment"})),
+            calls(("forget", {})),
+            noted("x", topic="a\nb"),
+            noted(" ", topic="a"),
+            session_id="s1",
+        )
+    assert recall.list(ADA) == ()
+    assert said[0] == "Noted under 'deployment'."
+    assert said[2].endswith("\n<working_notes>\n- We deploy on Fridays.\n</working_notes>")
+    assert said[3] == "Topics of your working notes: deployment, general."
+    assert said[4].startswith("There is no topic 'weather' in your working notes. Topics: deployment")
+    assert said[5].count("</working_notes>") == 1
+    assert said[6] == "It is forgotten."
+    assert said[7].startswith("There is no such topic")
+    assert said[8].startswith("Nothing was forgotten: name either")
+    assert [one.split(":")[:2] for one in said[9:]] == [
+        ["Nothing was remembered", " topic is none"],
+        ["Nothing was remembered", " text is empty"],
+    ]
+    assert [one.name for one in topics_of(notes.read(ADA, "/s1"))] == [USUAL_TOPIC]
+
+
+async def test_without_a_place_for_notes_the_model_is_told_to_go_on():
+    """No crash, and nothing to try again; neither by a tool nor by a plugin."""
+    async with open_nameless() as supervisor:
+        turns = noted("x"), calls(("recall", {"topic": "a"})), calls(("forget", {"topic": "a"}))
+        assert {one.split(":")[0] for one in await asked(supervisor, *turns)} == {"Nothing can be noted here"}
+    for wanted, code in (
+        (p.ReadNotes(), "no_notes"),
+        (p.WriteNotes(topic="a", facts=("x",)), "no_notes"),
+        (p.Search(query="x"), "no_memory"),
+        (p.KeepMemory(entry_id="e", text="x"), "no_memory"),
+    ):
+        answered = await run_memory_request(wanted, NOTHING_OWN)
+        assert isinstance(answered, RequestFailed)
+        assert answered.error.code == code
+
+
+async def test_a_store_that_is_away_is_an_error_result():
+    """The session goes on."""
+    notes = InMemoryNotes()
+    notes.close()
+    async with open_nameless(notes=notes) as supervisor:
+        turns = noted("x"), calls(("recall", {"topic": "a"})), calls(("forget", {"topic": "a"}))
+        said = await asked(supervisor, *turns)
+    assert [one.partition(": ")[2] for one in said] == ["the notes of this process were closed"] * 3
+
+
+async def test_requests_of_plugins_are_done_once():
+    """Made again, as after a crash, they change nothing; the oldest memories of a tag go, and no others (12.14)."""
+    recall, notes = InMemoryRecall(), InMemoryNotes()
+    own = OwnStores(
+        memories=MemoryDesk(recall, current()).of(ADA, "s1"), notes=NoteDesk(notes, current()).of(ADA, "s1")
+    )
+    await own.memories.put("of another tag", tags=["other"])
+    for number in (0, 1, 2, 3, 3):
+        wanted = p.KeepMemory(entry_id=f"e-{number}", text=f"tea {number}", tags=("episode",), max_entries=2)
+        assert await run_memory_request(wanted, own) == MemoryKept(entry_id=f"e-{number}")
+    assert {one.text for one in recall.list(ADA)} == {"tea 2", "tea 3", "of another tag"}
+    found = await run_memory_request(p.Search(query="tea tag", tags=("episode",)), own)
+    assert isinstance(found, Found)
+    assert {one["text"] for one in found.entries} == {"tea 2", "tea 3"}
+    assert await run_memory_request(p.KeepMemory(entry_id="e-9", text="kept"), own) == MemoryKept(
+        entry_id="e-9"
+    )
+    wanted = p.WriteNotes(topic="a", facts=("x", "y"))
+    assert (await run_memory_request(wanted, own)).added == ("x", "y")
+    again = await run_memory_request(wanted, own)
+    assert isinstance(again, NotesIndex)
+    assert (again.added, [one.name for one in again.topics]) == ((), ["a"])
+    assert notes_about(notes.read(ADA, "s1"), "a") == "- x\n- y"
+    assert await run_memory_request(p.ReadNotes(), own) == NotesIndex(topics=again.topics)
+
+
+async def test_every_call_is_a_checkpoint_and_cancelled_before_it_begins_does_nothing():
+    """Also of a store that takes no time."""
+    notes = InMemoryNotes()
+    own = NoteDesk(notes, current()).of(ADA, "s1")
+    for call in (own.read, own.topics, lambda: own.add("a", ["x"]), lambda: own.remove("a")):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await call()
+        assert scope.cancelled_caught
+    assert notes.read(ADA, "s1") == ""
+
+
+async def test_notes_outlive_the_process_and_a_person_may_edit_them(tmp_path):
+    """The session that comes back has its own again, as a person left them; another session has none (12.5)."""
+    kept = MemoryStore()
+    options = {"memories": f"sqlite:{tmp_path}", "store": kept}
+    model = ScriptedModel([noted("We deploy on Fridays.", topic="deployment"), says("Noted.")])
+    plugins = [p.WorkingNotes]
+    async with agentrail.open_supervisor(**options) as supervisor:
+        session = await supervisor.start_session(
+            model=model, tools=TOOLS, plugins=plugins, user_data=USER, session_id="s1"
+        )
+        await session.ask("Go.")
+    (file,) = tmp_path.glob("notes/acme/ada/*/NOTES.md")
+    file.write_text(file.read_text() + "\n## by hand\n\nMind the gap.\n")
+    model = ScriptedModel([calls(("recall", {"topic": "by hand"})), says("I will."), says("None.")])
+    async with agentrail.open_supervisor(**options) as supervisor:
+        session = await supervisor.resume_session("s1", model=model, tools=TOOLS, plugins=plugins)
+        await session.ask("Where were we?")
+        other = await supervisor.start_session(model=model, tools=TOOLS, plugins=plugins, user_data=USER)
+        await other.ask("And you?")
+    index = model.requests[0].messages[-1].content[0].text
+    assert "- deployment: 23 bytes, " in index
+    assert "- by hand: 13 bytes, age unknown" in index
+    assert "Mind the gap." in model.requests[1].messages[-2].results[0].text
+    assert len(model.requests[2].messages) == 1
+
+
+async def test_the_bytes_before_the_notes_are_a_prefix_over_twenty_turns():
+    """Notes, memories and episodes change from turn to turn: no byte of the system prompt and of the messages before does (12.3)."""
+    requests = []
+    numbers = itertools.count()
+
+    def answer(request):
+        requests.append(request)
+        number = next(numbers)
+        if number % 2:
+            return says(f"Tea {number}.")
+        scope = "user" if number % 4 else "session"
+        return calls(("remember", {"text": f"Tea {number}.", "topic": f"t{number}", "scope": scope}))
+
+    plugins = [p.EpisodicMemory, p.WorkingNotes, p.AutoRecall]
+    helper = Blueprint("helper").with_capabilities(memory_capability(auto=True)).with_plugins(*plugins)
+    async with open_nameless(recall=InMemoryRecall(), notes=InMemoryNotes()) as supervisor:
+        session = await supervisor.start_session(helper, model=FunctionModel(answer))
+        for number in range(10):
+            await session.ask(f"Tea {number}?")
+    assert len(requests) == 20
+    behind = []
+    for before, after in itertools.pairwise(requests):
+        assert before.system == after.system
+        conversation = [one for one in before.messages if getattr(one, "origin", "prompt") != "note"]
+        assert list(after.messages[: len(conversation)]) == conversation
+        behind.append(len(before.messages) - len(conversation))
+        assert all(getattr(one, "origin", "") == "note" for one in before.messages[len(conversation) :])
+    assert max(behind) == 2  # the index, and what is remembered; its own episodes are not shown
+
+
+async def test_a_failing_place_is_said_by_an_event():
+    """The session works; who follows it reads why nothing is remembered."""
+    model = ScriptedModel([says("Hello.")])
+    async with open_nameless() as supervisor:
+        session = await supervisor.start_session(model=model, plugins=[p.WorkingNotes, p.AutoRecall])
+        async with session.subscribe(after=0, kinds=[PluginEvent]) as events:
+            assert await session.ask("Hi") == "Hello."
+            names = {(await anext(events)).name, (await anext(events)).name}
+    assert names == {"working_notes_failed", "memory_not_recalled"}
+
+
+@pytest.mark.parametrize("notes", ["sqlite:x", "files:", "files", 7])
+async def test_names_that_stand_for_nothing_are_refused(notes):
+    """Before anything starts."""
+    with pytest.raises(OptionError, match=r"notes is .*expected 'memory:' or 'files:DIRECTORY'"):
+        async with agentrail.open_supervisor(notes=notes):
+            pass
+
+
+@pytest.mark.parametrize("given", [{"notes": "memory:"}, {"memories": "memory:"}, {"notes": "files:{}"}])
+async def test_places_are_named(given, tmp_path):
+    """`memory:`, `files:DIRECTORY`, and where memories are named beside those."""
+    options = {key: one.format(tmp_path / "n") for key, one in given.items()}
+    async with agentrail.open_supervisor(**options) as supervisor:
+        (said,) = await asked(supervisor, noted("x"))
+    assert said == "Noted under 'general'."
+    assert (tmp_path / "n").exists() == ("files" in str(given))
+
+
+def test_a_blueprint_says_whether_memories_come_unasked():
+    """`memory.auto` (12.5)."""
+    for auto in (True, False):
+        made = Blueprint("helper").with_capabilities(memory_capability(auto=auto)).options()
+        assert (p.AutoRecall in made["plugins"]) == auto
+        assert {p.WorkingNotes, p.MemoryFlush} < {p.AutoRecall, *made["plugins"]}
+        assert [one.name for one in made["tools"]] == ["remember", "recall", "forget"]
+        assert "# Memory" in made["system_prompt"]
+
+
+def test_the_notes_of_a_session_grow_by_what_was_noted():
+    """The same note under two topics is two notes."""
+    text = with_notes(with_notes("", "a", ["x"], 0), "b", ["x"], 0)
+    assert (notes_about(text, "a"), notes_about(text, "b")) == ("- x", "- x")

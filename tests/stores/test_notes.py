@@ -1,0 +1,231 @@
+"""Working notes: what `NOTES.md` says, and where it is."""
+
+import os
+import stat
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.abc import MemoryOwner
+from agentrail.core.values.notes import (
+    MAX_NOTES_BYTES,
+    NoteTopic,
+    age_of,
+    fault_of_topic,
+    new_notes,
+    notes_about,
+    topics_of,
+    with_notes,
+    without_topic,
+)
+from agentrail.errors import NotAStore, OptionError, StoreUnavailable
+from agentrail.stores.notes_files import NoteFiles, directory_name
+from agentrail.stores.notes_memory import InMemoryNotes
+from agentrail.testing.check_notes import NOTE_RULES, check_notes, note_rule_name
+
+ADA = MemoryOwner(tenant="acme", user="ada")
+AT_MS = 1_795_387_205_000  # 2026-11-22T22:40:05Z
+each_rule = pytest.mark.parametrize("rule", NOTE_RULES, ids=note_rule_name)
+
+
+@each_rule
+def test_notes_in_this_process(rule):
+    """`InMemoryNotes` keeps to the port."""
+    check_notes(InMemoryNotes, rules=[rule])
+
+
+@each_rule
+def test_notes_in_files(rule, tmp_path):
+    """`NoteFiles` keeps to the port."""
+    check_notes(lambda: NoteFiles(tmp_path), rules=[rule])
+
+
+class Forgetful(InMemoryNotes):
+    """Loses what stood there."""
+
+    def change(self, owner, session, edit):
+        """Show the edit nothing."""
+        return super().change(owner, session, lambda _: edit(""))
+
+
+class Shared(InMemoryNotes):
+    """Takes all sessions for one."""
+
+    def read(self, owner, session):
+        """Of whatever session."""
+        return super().read(owner, "")
+
+    def change(self, owner, session, edit):
+        """Of whatever session."""
+        return super().change(owner, "", edit)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"), [(Forgetful, "what edit was given"), (Shared, "no two of them have one file")]
+)
+def test_a_store_that_breaks_a_rule_is_told_which(broken, said):
+    """`check_notes` is able to fail."""
+    with pytest.raises(AssertionError, match=said):
+        check_notes(broken)
+
+
+def test_a_file_is_for_its_owner_alone_and_reads_well(tmp_path):
+    """The path has the names; nobody else may read it; and what a person sees is Markdown (12.5)."""
+    store = NoteFiles(tmp_path / "notes")
+    store.change(ADA, "s1", lambda old: with_notes(old, "deployment", ["We deploy on Fridays."], AT_MS))
+    path = tmp_path / "notes" / "acme" / "ada" / "s1" / "NOTES.md"
+    assert path.read_text() == "## deployment <!-- 2026-11-22T22:40:05Z -->\n\n- We deploy on Fridays.\n"
+    modes = [stat.S_IMODE(one.stat().st_mode) for one in (path, *list(path.parents)[:4])]
+    assert modes == [0o600, 0o700, 0o700, 0o700, 0o700]
+    assert os.listdir(path.parent) == ["NOTES.md"]  # noqa: PTH208 - the hidden ones too
+    path.write_text("## deployment\n\nEdited by hand.\n")
+    assert notes_about(store.read(ADA, "s1"), "deployment") == "Edited by hand."
+
+
+def test_a_write_that_dies_in_between_leaves_the_old_notes(tmp_path, monkeypatch):
+    """Until the new file stands whole the old one is read; what was left lying does not hinder the next write."""
+    store = NoteFiles(tmp_path)
+    store.change(ADA, "s1", lambda _: "old")
+
+    def die(_file):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", die)
+        with pytest.raises(StoreUnavailable, match=r"cannot be used now: No space left.*try again later"):
+            store.change(ADA, "s1", lambda _: "new")
+    assert NoteFiles(tmp_path).read(ADA, "s1") == "old"
+    store.change(ADA, "s1", lambda old: old + "er")
+    assert store.read(ADA, "s1") == "older"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: path.write_bytes(b"\xff"), "it is no UTF-8"),
+        (lambda path: path.write_bytes(b"x" * (5 * MAX_NOTES_BYTES)), "it has more than 262,144 bytes"),
+        (lambda path: path.symlink_to("/etc/hostname"), "it is a link"),
+        (os.mkfifo, "it is no file"),
+    ],
+)
+def test_what_can_be_no_notes_is_left_alone(tmp_path, spoil, said):
+    """It is neither read nor written over: a person put it there, and is told what to do."""
+    store = NoteFiles(tmp_path)
+    path = store.path_of(ADA, "s1")
+    path.parent.mkdir(parents=True)
+    spoil(path)
+    before = path.lstat()
+    with pytest.raises(NotAStore, match=f"{said}; nothing in it was touched"):
+        store.read(ADA, "s1")
+    with pytest.raises(NotAStore, match=said):
+        store.change(ADA, "s1", lambda _: "mine")
+    assert (path.lstat().st_ino, path.lstat().st_mtime) == (before.st_ino, before.st_mtime)
+
+
+@pytest.mark.parametrize("make", [InMemoryNotes, lambda: NoteFiles("notes")])
+def test_closed_notes_say_so(make):
+    """No call after `close` does anything."""
+    store = make()
+    store.close()
+    with pytest.raises(StoreUnavailable, match="were closed"):
+        store.read(ADA, "s1")
+
+
+@given(st.sets(st.text(max_size=5) | st.text("aA.-_/", max_size=3), max_size=8))
+def test_no_two_names_have_one_directory(names):
+    """Whatever they are; and none leads out of the directory, nor differs from another in case alone."""
+    made = {directory_name(name).casefold() for name in names}
+    assert len(made) == len(names)
+    assert not made & {".", "..", ""}
+    assert not any("/" in one or "\0" in one for one in made)
+
+
+TOPICS = st.text(st.sampled_from("ab#- <!>"), min_size=1, max_size=6).filter(
+    lambda topic: fault_of_topic(topic) is None
+)
+NOTES = (
+    st.lists(st.sampled_from(["a", "b", "\n## ", "\n", "\r\n", " ", "- ", "<!--", "#"]), min_size=1)
+    .map("".join)
+    .filter(str.strip)
+)
+
+
+@given(
+    before=st.text(st.sampled_from("a\n# <!->")),
+    written=st.lists(st.tuples(TOPICS, NOTES), min_size=1, max_size=5),
+)
+def test_what_is_noted_stands_under_its_topic_and_nothing_else_moves(before, written):
+    """Whatever a person wrote and whatever notes say: each is found under its topic, again changes nothing, and the rest stays."""
+    text = before
+    for topic, note in written:
+        lines = [line for line in text.split("\n") if line.strip() and not line.startswith("## ")]
+        text = with_notes(text, topic, [note], AT_MS)
+        items = [" ".join(one.split()) for one in note.split("\n")]
+        shown = " ".join(notes_about(text, topic).split())
+        assert " ".join(" ".join(items).split()) in shown
+        assert with_notes(text, topic, [note], AT_MS + 9_000) == text
+        left = iter(text.split("\n"))
+        assert all(line in left for line in lines)  # in their order
+    for topic in {topic.casefold() for topic, _ in written}:
+        text = without_topic(text, topic)
+        assert notes_about(text, topic) is None
+        assert without_topic(text, topic) is None
+
+
+def test_the_index_has_a_line_for_each_topic():
+    """Two headings of one topic are one; what a person wrote in front, and times that are none, are taken as they are."""
+    text = (
+        "Hello.\n## Tea <!-- 2026-11-22T22:40:05Z -->\n\n- green\n\n## b <!-- yesterday -->\nx\n## tea\né\n"
+    )
+    assert topics_of(text) == (
+        NoteTopic(name="general", size_bytes=6),
+        NoteTopic(name="Tea", size_bytes=9, at_ms=AT_MS),
+        NoteTopic(name="b", size_bytes=1),
+    )
+    assert topics_of("\n## c <!-- 2026-11-22T22:40:05 -->\n")[0].at_ms == AT_MS
+    assert topics_of("") == ()
+    assert notes_about(text, "TEA") == "- green\n\né"
+    assert notes_about("\n\n", "general") is None
+    assert without_topic("## a\nx\n", "A") == ""
+
+
+def test_a_note_behind_a_paragraph_is_an_item_of_its_own():
+    """A line between them: else Markdown would join them."""
+    assert with_notes("## a\nmine\n", "a", ["x", "x", "y"], 0).endswith("\n\nmine\n\n- x\n- y\n")
+
+
+def test_what_is_known_under_any_topic_is_not_new():
+    """Capitals, white space, a bullet and the last full stop do not count."""
+    assert new_notes("## a\n* we  Deploy.\nplain", ["We deploy", "- plain", "new", "New."]) == ("new",)
+
+
+@pytest.mark.parametrize("topic", ["", " a", "a\n", "a" * 65, "a <!-- b", None])
+def test_what_can_be_no_topic_is_refused(topic):
+    """Nothing is written, and the sentence says what was expected."""
+    with pytest.raises(OptionError, match="topic is none: expected 1 to 64 characters"):
+        with_notes("", topic, ["x"], 0)
+
+
+def test_notes_that_would_be_too_long_are_refused_whole():
+    """The model reads what to do; what there is stays (12.11, memory over its size)."""
+    text = with_notes("", "a", ["x" * (MAX_NOTES_BYTES - 60)], AT_MS)
+    with pytest.raises(
+        OptionError, match=r"would have 65,\d+ bytes, at most 65,536 are kept: forget a topic"
+    ):
+        with_notes(text, "b", ["y" * 60], AT_MS)
+
+
+@pytest.mark.parametrize(
+    ("ago_ms", "said"),
+    [
+        (0, "just now"),
+        (-5, "just now"),
+        (60_000, "1 min ago"),
+        (7_200_000, "2 h ago"),
+        (90_000_000, "1 d ago"),
+    ],
+)
+def test_ages_are_in_the_largest_unit(ago_ms, said):
+    """A clock that goes back makes no age below nothing."""
+    assert age_of(AT_MS, AT_MS + ago_ms) == said
+    assert age_of(None, AT_MS) == "age unknown"
