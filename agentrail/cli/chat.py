@@ -1,7 +1,6 @@
 """`agentrail chat`: talk with a model, and type while it works."""
 
 import contextlib
-import importlib.util
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -30,7 +29,7 @@ from agentrail.cli.configuring import (
 )
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
-from agentrail.cli.lines import KeyPress, Lines, PlainLines, open_edited_lines
+from agentrail.cli.lines import KeyPress, Lines, PlainLines
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.options import ApproveOption, Choices, choose_for, decide_session, with_approvals
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
@@ -46,8 +45,10 @@ from agentrail.cli.resuming import (
     keeping_from,
     kept_store,
 )
-from agentrail.cli.screen import DirectScreen, Screen, look_of_process
-from agentrail.cli.stored import KeptIn
+from agentrail.cli.screen import DirectScreen, look_of_process
+from agentrail.cli.stored import KeptIn, directory_of
+from agentrail.cli.terminal.keys import Chosen, Sent, decide_ctrl_c
+from agentrail.cli.views import ChatView, LineView
 from agentrail.commands import (
     CommandAnswer,
     CommandDesk,
@@ -64,6 +65,7 @@ from agentrail.events import (
     AgentError,
     AgentResumed,
     AgentStart,
+    Approval,
     ApprovalRequired,
     AskUser,
     Event,
@@ -153,35 +155,44 @@ class Desk:
 
     Attributes:
         lines: What is typed.
-        screen: What is written.
-        prompts: Whether `> ` is written when the next line is wanted; an editor does that itself.
+        view: What is seen.
         in_order: Whether a line waits until the cycle before it has ended: they come from a pipe.
+        asks_twice: Whether Ctrl-C leaves a chat that rests when it comes twice; else the first one does.
     """
 
     lines: Lines
-    screen: Screen
-    prompts: bool
+    view: ChatView
     in_order: bool
+    asks_twice: bool = False
 
 
 @asynccontextmanager
-async def open_desk() -> AsyncIterator[Desk]:
-    """Open what there is: an editor in a terminal, else plain lines."""
+async def open_desk(order: "ChatOrder", commands: CommandRegistry, session: Session) -> AsyncIterator[Desk]:
+    """Open what there is: a screen in a terminal that can have one, else plain lines."""
     is_terminal = os.isatty(0)
-    has_editor = importlib.util.find_spec("prompt_toolkit") is not None
-    if decide_editor(
-        is_terminal=is_terminal and os.isatty(1), term=os.environ.get("TERM", ""), has_editor=has_editor
-    ):
-        async with open_edited_lines() as lines:
-            yield Desk(lines=lines, screen=lines, prompts=False, in_order=False)
+    if decide_editor(is_terminal=is_terminal and os.isatty(1), term=os.environ.get("TERM", "")):
+        # Imported here: a fifth of a second that neither pipes nor `--help` have to wait for.
+        from agentrail.cli.terminal.chat_view import open_chat_view
+
+        history = None if order.keeping.store == "memory:" else _history_file(order)
+        async with open_chat_view(session, commands, history, order.choices.cwd) as view:
+            yield Desk(lines=view, view=view, in_order=False, asks_twice=True)
     else:
         prompts = is_terminal and os.isatty(1)
-        yield Desk(lines=PlainLines(), screen=DirectScreen(), prompts=prompts, in_order=not is_terminal)
+        view = LineView(transcript=Transcript(look_of_process()), screen=DirectScreen(), prompts=prompts)
+        yield Desk(lines=PlainLines(), view=view, in_order=not is_terminal)
 
 
-def decide_editor(*, is_terminal: bool, term: str, has_editor: bool) -> bool:
-    """Say whether lines are edited at the bottom of the screen: in a terminal that can, with `prompt_toolkit`."""
-    return is_terminal and has_editor and term not in {"", "dumb"}
+def decide_editor(*, is_terminal: bool, term: str) -> bool:
+    """Say whether there is a screen with lines that are edited: in a terminal that knows escape sequences."""
+    return is_terminal and term not in {"", "dumb"}
+
+
+def _history_file(order: "ChatOrder") -> Path | None:
+    """Where what was typed is kept; None where the user has no place for it."""
+    with contextlib.suppress(OptionError):
+        return directory_of(order.keeping.data_dir) / "chat-history"
+    return None
 
 
 # --- the conversation
@@ -268,7 +279,6 @@ class Chat:
         session: With whom.
         supervisor: Whose session that is.
         desk: Where one types and reads.
-        transcript: How events are written.
         nursery: For what a key starts.
         work: What is cancelled to leave.
         ledger: What was asked and is not answered.
@@ -283,7 +293,6 @@ class Chat:
     session: Session
     supervisor: SessionSupervisor
     desk: Desk
-    transcript: Transcript
     nursery: trio.Nursery
     work: trio.CancelScope = field(factory=trio.CancelScope)
     ledger: ChatLedger = field(factory=ChatLedger)
@@ -294,6 +303,7 @@ class Chat:
     was_used: bool = False
     code: Exit = Exit.DONE
     _is_stopping: bool = False
+    _warned_at: float | None = None
 
     async def talk(self) -> None:
         """Talk until the user leaves or the session ends, and stop what runs then.
@@ -325,19 +335,39 @@ class Chat:
         else:
             self.nursery.start_soon(self._abort, "interrupted")
 
+    def hang_up(self) -> None:
+        """Leave what runs as it is: the terminal is gone, and the session can be gone on with."""
+        self.code = Exit.INTERRUPTED
+        self.work.cancel(reason="the terminal was closed")
+
+    async def _ctrl_c(self) -> None:
+        """Do what the key means; the editor has cleared a line that was half typed already."""
+        since = None if self._warned_at is None else trio.current_time() - self._warned_at
+        does = decide_ctrl_c(
+            has_text=False,
+            is_idle=self.ledger.is_idle,
+            is_stopping=self._is_stopping,
+            since_warned=since if self.desk.asks_twice else 0.0,
+        )
+        if does == "warn":
+            self._warned_at = trio.current_time()
+            await self._say("Ctrl-C again leaves")
+        else:
+            self.interrupt()
+
     async def _show_again(self, back: ComeBack) -> None:
         """Show what was said before the session came back, and what it waits for."""
         self.was_used = True
         self.ledger.come_back(back.running, back.queued)
-        await self.desk.screen.write(back.shown)
+        await self.desk.view.show_past(back.shown)
         for asked in asked_again(await self.session.status()):
-            await self.desk.screen.write(self.transcript.feed(asked))
+            await self.desk.view.show(asked)
             self.ledger.note(asked)
 
     async def _show(self, events: Subscription) -> None:
         """Show what the session publishes, until it ends."""
         async for event in events:
-            await self.desk.screen.write(self.transcript.feed(event))
+            await self.desk.view.show(event)
             self.ledger.note(event)
             if isinstance(event, AgentEnd | AgentError | AbortSettled):
                 await self._invite()
@@ -350,8 +380,11 @@ class Chat:
         while True:
             typed = await self.desk.lines.next_line()
             if typed is KeyPress.CTRL_C:
-                self.interrupt()
-            elif not isinstance(typed, str) or not await self._take(typed):
+                await self._ctrl_c()
+            elif typed is KeyPress.HANG_UP:
+                self.hang_up()
+                return
+            elif isinstance(typed, KeyPress) or not await self._take(typed):
                 return
             elif self.desk.in_order:
                 await self.ledger.wait_for_line()
@@ -362,12 +395,15 @@ class Chat:
             await self._abort("leaving", clear_queue=True)
             await self.ledger.wait_idle()
 
-    async def _take(self, line: str) -> bool:
-        """Do what a line says; False when it says to leave."""
-        if self.desk.prompts:
-            self.transcript.line_typed()
-        text = line.strip()
-        typed = read_typed(text)
+    async def _take(self, line: str | Sent | Chosen) -> bool:
+        """Do what a line says, or a choice; False when it says to leave."""
+        if isinstance(line, Chosen):
+            await self._choose(line)
+            return True
+        self.desk.view.line_typed()
+        text = (line.text if isinstance(line, Sent) else line).strip()
+        # What was pasted is said to the model, whatever it begins with: nobody pastes `/quit` to leave.
+        typed = None if isinstance(line, Sent) and line.is_pasted else read_typed(text)
         stays = True
         if typed is not None:
             stays = await self._command(typed)
@@ -395,6 +431,23 @@ class Chat:
             await self._look_who_waits()
         except YourMove as error:
             await self._say(f"error: {describe_error(error)}")
+
+    async def _choose(self, chosen: Chosen) -> None:
+        """Carry out what was chosen in a dialogue, as its command does."""
+        waiting = [one.id if isinstance(one, Approval) else "" for one in people.waiting_of(await self.session.status())]
+        if chosen.approval.id not in waiting:
+            await self._say(f"{chosen.approval.tool} was decided already")
+            return
+        place = f"#{waiting.index(chosen.approval.id) + 1}"
+        match chosen.choice:
+            case "approve":
+                await self._decide("/approve", place)
+            case "always":
+                await self._decide("/approve", f"{place} always")
+            case "reject":
+                await self._decide("/reject", f"{place} {chosen.words}")
+            case "edit":
+                await self._decide("/edit", f"{place} {chosen.words}")
 
     async def _look_who_waits(self) -> None:
         """Note whether a person decided what a cycle waited for; the event that says so may lie unread."""
@@ -424,8 +477,7 @@ class Chat:
         lines = [*answer.lines]
         if typed.name == "status":
             lines += people.show_waiting(await self.session.status())
-        for line in lines:
-            await self._say(line)
+        await self._say(*lines)
         if answer.prompt is not None:
             await self._prompt_of(answer)
         return not answer.leaves
@@ -455,16 +507,18 @@ class Chat:
 
     async def _abort(self, reason: str, *, clear_queue: bool = False) -> None:
         self._is_stopping = True
+        self.desk.view.stopping(is_so=True)
         with contextlib.suppress(SessionDown):  # it was faster
             await self.session.abort(reason, kill_tools="all", clear_queue=clear_queue)
         self._is_stopping = False
+        self.desk.view.stopping(is_so=False)
 
-    async def _say(self, text: str) -> None:
-        await self.desk.screen.write(self.transcript.note(text))
+    async def _say(self, *lines: str) -> None:
+        await self.desk.view.say(*lines)
 
     async def _invite(self) -> None:
-        if self.desk.prompts and self.ledger.is_idle and not self._is_stopping:
-            await self.desk.screen.write(self.transcript.invite())
+        if self.ledger.is_idle and not self._is_stopping:
+            await self.desk.view.invite()
 
 
 async def _race(wait: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
@@ -518,17 +572,16 @@ async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts
             )
             async with opened as supervisor:
                 session, back = await _session_for(order, supervisor, store, tell)
-                async with open_desk() as desk:
-                    commands = commands_for(order)
-                    for fault in commands.left_out:
-                        await tell(f"left out: {fault}")
+                commands = commands_for(order)
+                for fault in commands.left_out:
+                    await tell(f"left out: {fault}")
+                async with open_desk(order, commands, session) as desk:
                     chat = Chat(
                         commands=commands,
                         agent=None if order.setup is None else order.setup.agent,
                         session=session,
                         supervisor=supervisor,
                         desk=desk,
-                        transcript=transcript,
                         nursery=nursery,
                         back=back,
                         keep=partial(keep_rules, order.config, order.choices.cwd),
