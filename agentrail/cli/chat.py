@@ -190,7 +190,7 @@ def decide_editor(*, is_terminal: bool, term: str) -> bool:
 
 def _history_file(order: "ChatOrder") -> Path | None:
     """Where what was typed is kept; None where the user has no place for it."""
-    with contextlib.suppress(OptionError):
+    with contextlib.suppress(AgentrailError):
         return directory_of(order.keeping.data_dir) / "chat-history"
     return None
 

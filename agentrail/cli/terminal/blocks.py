@@ -91,6 +91,9 @@ class MarkdownBlocks:
             self._partial, self._partial_length = [], 0
             self._take(whole)
         if rest:
+            begins = not self._partial and rest[0] not in " \t"
+            if begins and self._is_after_blank and self._lines and self._fence is None:
+                self._cut()  # whatever this line becomes, it is another block: no need to wait for its end
             self._partial.append(rest)
             self._partial_length += len(rest)
             if self._partial_length > MAX_BLOCK and self._fence is None:  # a line without an end

@@ -69,7 +69,8 @@ def complete(before: str, known: Known) -> tuple[Candidate, ...]:
     directory, slash, start = path.rpartition("/")
     names = known.files(directory + slash)
     shown = (one for one in sorted(names) if start.startswith(".") or not one.startswith("."))
-    return _matching(start, ((one, one, "") for one in shown), len(start))
+    found = _matching(start, ((one, one, "") for one in shown), len(start))
+    return tuple(one for one in found if not start.startswith(".") or one.text.startswith("."))
 
 
 def _path_in(before: str) -> str | None:
