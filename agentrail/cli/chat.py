@@ -3,7 +3,7 @@
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -533,8 +533,8 @@ async def serve_chat(order: ChatOrder) -> Exit:
     """Chat until the user leaves, and say how it ended."""
     code = Exit.FAILED
     try:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            code = await _serve(order, signals)
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, _hang_ups() as gone:
+            code = await _serve(order, signals, gone)
     except* OutputFailed as failed:
         write_error(f"{failed.exceptions[0]}.")
     except* OutputClosed:
@@ -544,18 +544,32 @@ async def serve_chat(order: ChatOrder) -> Exit:
     return code
 
 
-async def _serve(order: ChatOrder, signals: AsyncIterator[int]) -> Exit:
+@contextlib.contextmanager
+def _hang_ups() -> Iterator[AsyncIterator[int] | None]:
+    """Receive SIGHUP, which says that the terminal was closed; nothing where `nohup` says that this is not to matter."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        yield None
+        return
+    with trio.open_signal_receiver(signal.SIGHUP) as gone:
+        yield gone
+
+
+async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncIterator[int] | None) -> Exit:
     code = Exit.INTERRUPTED
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as starting:
-            interrupts = Interrupts(handle=starting.cancel)
+            interrupts, hang_ups = Interrupts(handle=starting.cancel), Interrupts(handle=starting.cancel)
             nursery.start_soon(interrupts.receive, signals)
-            code = await _start(order, nursery, interrupts)
+            if gone is not None:
+                nursery.start_soon(hang_ups.receive, gone)
+            code = await _start(order, nursery, interrupts, hang_ups)
         nursery.cancel_scope.cancel(reason="the chat is over")
     return code
 
 
-async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts) -> Exit:
+async def _start(
+    order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts, hang_ups: Interrupts
+) -> Exit:
     transcript = Transcript(look_of_process())
 
     async def tell(text: str) -> None:
@@ -586,7 +600,7 @@ async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts
                         back=back,
                         keep=partial(keep_rules, order.config, order.choices.cwd),
                     )
-                    interrupts.handle = chat.interrupt
+                    interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
                     await chat.talk()
             await _end(chat, store, tell)
     except AgentrailError as error:  # of the options; once it talks, errors come in groups

@@ -15,7 +15,7 @@ from attrs import define, field
 from tests.cli.rig import WARM
 from tests.forked import Forked, open_forked
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 8
 
 
 @define
@@ -33,6 +33,7 @@ class Watched:
     master: int
     screen: pyte.HistoryScreen
     raw: bytes = b""
+    _above: list[str] = field(factory=list, init=False)
     _stream: pyte.ByteStream = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -42,11 +43,11 @@ class Watched:
     @property
     def rows(self) -> list[str]:
         """All rows, what scrolled away first, without the empty ones at the end."""
-        above = [
-            "".join(row[column].data for column in range(self.screen.columns)).rstrip()
-            for row in self.screen.history.top
-        ]
-        rows = [*above, *(row.rstrip() for row in self.screen.display)]
+        scrolled = self.screen.history.top
+        for place in range(len(self._above), len(scrolled)):  # what scrolled away changes no more
+            row = scrolled[place]
+            self._above.append("".join(row[column].data for column in sorted(row)).rstrip())
+        rows = [*self._above, *(row.rstrip() for row in self.screen.display)]
         while rows and not rows[-1]:
             rows.pop()
         return rows
