@@ -18,6 +18,7 @@ from agentrail.abc.store import Store
 from agentrail.actors.tree import render_tree
 from agentrail.app import open_supervisor
 from agentrail.cli import people
+from agentrail.cli.attaching import pictures_in, reader_below, with_pictures
 from agentrail.cli.configuring import (
     AgentOption,
     CommandSetup,
@@ -47,6 +48,7 @@ from agentrail.cli.resuming import (
 )
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.stored import KeptIn, directory_of
+from agentrail.cli.switching import SWITCHING, GoTo, export_to, switch
 from agentrail.cli.terminal.keys import Chosen, Sent, decide_ctrl_c
 from agentrail.cli.views import ChatView, LineView
 from agentrail.commands import (
@@ -73,7 +75,7 @@ from agentrail.events import (
     PromptRejected,
     PromptTaken,
 )
-from agentrail.messages import PromptRef
+from agentrail.messages import Content, PromptRef
 from agentrail.runtime.glancing import names_for_commands
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
@@ -286,6 +288,9 @@ class Chat:
         commands: What a line that begins with a slash may be.
         agent: As which agent of the configuration the session was started; None for none.
         keep: Writes what is always allowed where the user keeps it, and says where.
+        store: Where other conversations are; None where nothing is kept.
+        directory: Relative to which files are named.
+        goes_to: The conversation that is gone on with when this one is left; None for none.
         was_used: Whether anything was said.
         code: How it ends.
     """
@@ -300,6 +305,9 @@ class Chat:
     commands: CommandRegistry = field(factory=CommandRegistry)
     agent: str | None = None
     keep: people.KeepRules | None = None
+    store: Store | None = None
+    directory: Path = field(factory=Path)
+    goes_to: GoTo | None = None
     was_used: bool = False
     code: Exit = Exit.DONE
     _is_stopping: bool = False
@@ -415,8 +423,9 @@ class Chat:
 
     async def _prompt(self, text: str) -> None:
         try:
-            receipt = await self.session.prompt(text)
-        except YourMove as error:
+            content = await self._content(text)
+            receipt = await self.session.prompt(content)
+        except (CommandError, YourMove) as error:
             await self._say(f"error: {describe_error(error)}")
             return
         self.was_used = True
@@ -424,6 +433,12 @@ class Chat:
         await self._look_who_waits()
         if receipt.queued:
             await self._say(f"queued at position {receipt.position}; 0 is next")
+
+    async def _content(self, text: str) -> Content:
+        """Give a prompt with the pictures that it names; from a pipe it is taken as it is."""
+        if self.desk.in_order or not pictures_in(text):
+            return text
+        return await outside.offload(with_pictures, text, reader_below(self.directory))
 
     async def _decide(self, command: str, rest: str) -> None:
         try:
@@ -434,7 +449,10 @@ class Chat:
 
     async def _choose(self, chosen: Chosen) -> None:
         """Carry out what was chosen in a dialogue, as its command does."""
-        waiting = [one.id if isinstance(one, Approval) else "" for one in people.waiting_of(await self.session.status())]
+        waiting = [
+            one.id if isinstance(one, Approval) else ""
+            for one in people.waiting_of(await self.session.status())
+        ]
         if chosen.approval.id not in waiting:
             await self._say(f"{chosen.approval.tool} was decided already")
             return
@@ -467,7 +485,13 @@ class Chat:
             else:
                 self.nursery.start_soon(self._abort, typed.text or "by the user")
             return True
+        if typed.name in SWITCHING and self.desk.asks_twice:
+            return await self._switch(typed)
         try:
+            if typed.name == "export" and typed.text:
+                file, messages = self.directory / typed.text, await self.session.messages()
+                await self._say(await outside.offload(export_to, file, messages))
+                return True
             answer = await self.commands.run(typed.name, typed.text, await self._desk_of_commands())
         except AgentrailError as error:
             await self._say(
@@ -481,6 +505,19 @@ class Chat:
         if answer.prompt is not None:
             await self._prompt_of(answer)
         return not answer.leaves
+
+    async def _switch(self, typed: TypedCommand) -> bool:
+        """Go to another conversation, or say which there are; False where this one is left."""
+        try:
+            found = await switch(typed.name, typed.text, self.store, self.session.session_id)
+        except AgentrailError as error:
+            await self._say(f"error: {describe_error(error)}")
+            return True
+        if isinstance(found, GoTo):
+            self.goes_to = found
+            return False
+        await self._say(*found)
+        return True
 
     async def _prompt_of(self, answer: CommandAnswer) -> None:
         """Say what a command wants said, with the model that it wants asked."""
@@ -562,14 +599,17 @@ async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncItera
             nursery.start_soon(interrupts.receive, signals)
             if gone is not None:
                 nursery.start_soon(hang_ups.receive, gone)
-            code = await _start(order, nursery, interrupts, hang_ups)
+            going: ChatOrder | None = order
+            while going is not None:
+                code, going = await _start(going, nursery, interrupts, hang_ups)
         nursery.cancel_scope.cancel(reason="the chat is over")
     return code
 
 
 async def _start(
     order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts, hang_ups: Interrupts
-) -> Exit:
+) -> tuple[Exit, ChatOrder | None]:
+    """Hold one conversation; gives how it ended, and what is gone on with."""
     transcript = Transcript(look_of_process())
 
     async def tell(text: str) -> None:
@@ -598,6 +638,8 @@ async def _start(
                         desk=desk,
                         nursery=nursery,
                         back=back,
+                        store=store,
+                        directory=order.choices.cwd,
                         keep=partial(keep_rules, order.config, order.choices.cwd),
                     )
                     interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
@@ -605,8 +647,16 @@ async def _start(
             await _end(chat, store, tell)
     except AgentrailError as error:  # of the options; once it talks, errors come in groups
         write_error(describe_error(error))
-        return Exit.USAGE
-    return chat.code
+        return Exit.USAGE, None
+    return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
+
+
+def following(order: ChatOrder, goes_to: GoTo) -> ChatOrder:
+    """Say what is asked for when a chat goes to another conversation: one that comes back has the model that it had."""
+    keeping = evolve(order.keeping, resume=goes_to.session)
+    if goes_to.session is None:
+        return evolve(order, keeping=keeping)
+    return evolve(order, keeping=keeping, choices=evolve(order.choices, model=None))
 
 
 def commands_for(order: ChatOrder) -> CommandRegistry:

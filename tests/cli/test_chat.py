@@ -127,7 +127,9 @@ async def test_control_c_stops_the_cycle_and_then_leaves(term):
         await typist.wait_for("You said: still there?")
         await typist.wait_for(">")
         press()
-        if term == "xterm":  # there a second one is needed, because the first may have been meant for the line
+        if (
+            term == "xterm"
+        ):  # there a second one is needed, because the first may have been meant for the line
             await typist.wait_for("Ctrl-C again leaves")
             press()
         assert await typist.wait_end() == 130

@@ -86,7 +86,9 @@ def draw_dialogue(dialogue: Dialogue, ink: Ink, height: int) -> Rows:
 
 def _argument_rows(arguments: JsonObject, ink: Ink) -> Rows:
     """Draw each argument on a row, in full where there is room: people say yes to what they read."""
-    return tuple(draw_line(((f"    {show_arguments({name: value})}", ""),), ink) for name, value in arguments.items())
+    return tuple(
+        draw_line(((f"    {show_arguments({name: value})}", ""),), ink) for name, value in arguments.items()
+    )
 
 
 def _choice_row(dialogue: Dialogue, place: int, choice: Choice, ink: Ink) -> str:
@@ -100,5 +102,10 @@ def _choice_row(dialogue: Dialogue, place: int, choice: Choice, ink: Ink) -> str
     is_marked = place == dialogue.chosen % len(dialogue.choices)
     key = next(key for key, one in _KEYS.items() if one == choice)
     return draw_line(
-        ((" ▸ " if is_marked else "   ", "asks"), (f"{place + 1} {words}", "bold" if is_marked else ""), (f"  {key}", "dim")), ink
+        (
+            (" ▸ " if is_marked else "   ", "asks"),
+            (f"{place + 1} {words}", "bold" if is_marked else ""),
+            (f"  {key}", "dim"),
+        ),
+        ink,
     )

@@ -68,5 +68,7 @@ async def open_chat_view(
         arguments={"model": partial(known_models, status.model), **arguments},
         files=files_below(directory),
     )
-    async with open_terminal_view(known, history, on_event=_hear_nothing if turns is None else turns.note) as view:
+    async with open_terminal_view(
+        known, history, on_event=_hear_nothing if turns is None else turns.note
+    ) as view:
         yield view

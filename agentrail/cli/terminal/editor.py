@@ -186,7 +186,9 @@ class TerminalView:
         """Hand over what is to be printed with what is below it, and wait until it stands there."""
         columns, rows = _size()
         self._picture.ink = evolve(self._picture.ink, width=columns)
-        below = self._picture.below(trio.current_time(), max(rows - 2 - self._typing.height(columns, rows), 1))
+        below = self._picture.below(
+            trio.current_time(), max(rows - 2 - self._typing.height(columns, rows), 1)
+        )
         above, self._above = self._above, []
         self._typing.dialogue_is(self._picture.dialogue)
         await self._typing.draw(above, below)
@@ -260,7 +262,9 @@ class Typing:
                 await drawn.wait()
 
     async def _write_directly(self, text: str) -> None:
-        await outside.offload(write_all, 1, text.encode(sys.stdout.encoding or "utf-8", "replace"), abandon_on_cancel=True)
+        await outside.offload(
+            write_all, 1, text.encode(sys.stdout.encoding or "utf-8", "replace"), abandon_on_cancel=True
+        )
 
     async def serve(self) -> None:
         """Read keys until cancelled; then the terminal is as it was."""
@@ -361,14 +365,14 @@ class Typing:
         return session
 
     def _completes(self) -> bool:
-        return self._reason_for is None and is_completed(self._session.default_buffer.document.text_before_cursor)
+        return self._reason_for is None and is_completed(
+            self._session.default_buffer.document.text_before_cursor
+        )
 
     def _asks(self) -> bool:
         """Whether keys choose in a dialogue: it is seen, and nothing is being typed."""
         return (
-            self._dialogue is not None
-            and self._reason_for is None
-            and not self._session.default_buffer.text
+            self._dialogue is not None and self._reason_for is None and not self._session.default_buffer.text
         )
 
     def _bindings(self) -> KeyBindings:
@@ -509,7 +513,9 @@ class Typing:
                 return None
             finally:
                 self._child = None
-            with contextlib.suppress(OSError, UnicodeDecodeError):  # an editor may write another file in its place
+            with contextlib.suppress(
+                OSError, UnicodeDecodeError
+            ):  # an editor may write another file in its place
                 return Path(file.name).read_text(encoding="utf-8")
         return None
 
@@ -559,7 +565,10 @@ def files_below(directory: Path) -> Callable[[str], Sequence[str]]:
     def names(inside: str) -> Sequence[str]:
         try:
             with os.scandir(directory / inside) as entries:
-                return [f"{one.name}/" if one.is_dir() else one.name for one, _ in zip(entries, range(5_000), strict=False)]
+                return [
+                    f"{one.name}/" if one.is_dir() else one.name
+                    for one, _ in zip(entries, range(5_000), strict=False)
+                ]
         except OSError:
             return ()
 

@@ -169,7 +169,10 @@ def _row(parts: Iterable[tuple[str, Style | None]], ink: Ink) -> str:
         pieces[-1] = (pieces[-1][0].rstrip(" "), pieces[-1][1])
     if ink.colors is None:
         return "".join(text for text, _ in pieces)
-    return "".join(text if style is None else style.render(text, color_system=_SYSTEMS[ink.colors]) for text, style in pieces)
+    return "".join(
+        text if style is None else style.render(text, color_system=_SYSTEMS[ink.colors])
+        for text, style in pieces
+    )
 
 
 def _harmless(text: str, ink: Ink) -> str:
@@ -183,5 +186,22 @@ _SYSTEMS: Final = {
     "truecolor": RichColors.TRUECOLOR,
 }
 _ASCII: Final = str.maketrans(
-    {"•": "*", "…": "~", "—": "-", "–": "-", "→": ">", "✓": "+", "✗": "x", "·": "-", "▌": "|", "─": "-", "“": '"', "”": '"', "’": "'", "↑": "^", "↓": "v", "▸": ">"}
+    {
+        "•": "*",
+        "…": "~",
+        "—": "-",
+        "–": "-",
+        "→": ">",
+        "✓": "+",
+        "✗": "x",
+        "·": "-",
+        "▌": "|",
+        "─": "-",
+        "“": '"',
+        "”": '"',
+        "’": "'",
+        "↑": "^",
+        "↓": "v",
+        "▸": ">",
+    }
 )

@@ -212,7 +212,9 @@ class Picture:
         shown = event.name if started is None else started.shown
         first, more = first_line(event.result.words)
         facts = [*([f"+{more} lines"] if more else [])]
-        facts += [show_seconds(now - started.since)] if started is not None and now - started.since >= 1 else []
+        facts += (
+            [show_seconds(now - started.since)] if started is not None and now - started.since >= 1 else []
+        )
         behind = f" ({', '.join(facts)})" if facts else ""
         mark, style = ("✗", "fault") if event.result.is_error else ("✓", "good")
         apart = () if self._is_apart else ("",)
@@ -259,7 +261,8 @@ class Picture:
             return {"in_progress": "asks", "completed": "dim", "cancelled": "dim"}.get(todo.status, "")
 
         return tuple(
-            draw_line(((f"  [{_TODO_MARKS[one.status]}] {one.content}", style(one)),), self.ink) for one in todos
+            draw_line(((f"  [{_TODO_MARKS[one.status]}] {one.content}", style(one)),), self.ink)
+            for one in todos
         )
 
     def _final_todos(self) -> Rows:

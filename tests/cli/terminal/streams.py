@@ -33,7 +33,9 @@ async def _answer(deltas: Iterable[str] | None, per_second: int, stream: trio.So
 
 
 @asynccontextmanager
-async def open_model(deltas: Iterable[str] | None, *, per_second: int = 2_000) -> AsyncIterator[tuple[str, ...]]:
+async def open_model(
+    deltas: Iterable[str] | None, *, per_second: int = 2_000
+) -> AsyncIterator[tuple[str, ...]]:
     """Serve one answer, or none and hang; gives the options of the command that ask it."""
     async with trio.open_nursery() as nursery:
         serve = partial(_answer, deltas, per_second)

@@ -6,7 +6,25 @@ from hypothesis import example, given, strategies as st
 from agentrail.cli.terminal.blocks import MAX_BLOCK, MarkdownBlocks
 
 LINES = st.sampled_from(
-    ["", "", "words", "# head", "- item", "  more", "    code", "1. one", "2. two", "```py", "```", "~~~", "| a | b |", "|---|---|", "> said", "***", "\ttab"]
+    [
+        "",
+        "",
+        "words",
+        "# head",
+        "- item",
+        "  more",
+        "    code",
+        "1. one",
+        "2. two",
+        "```py",
+        "```",
+        "~~~",
+        "| a | b |",
+        "|---|---|",
+        "> said",
+        "***",
+        "\ttab",
+    ]
 )
 
 
@@ -70,7 +88,9 @@ def test_what_never_ends_is_bounded():
         assert len(blocks.tail.text) <= MAX_BLOCK + 100
         assert all(block.goes_on for block in finished[1:])
         if opening:
-            assert all(block.text.startswith("```py\n") and block.text.endswith("```\n") for block in finished)
+            assert all(
+                block.text.startswith("```py\n") and block.text.endswith("```\n") for block in finished
+            )
 
 
 def test_an_unfinished_fence_is_drawn_as_code():

@@ -17,21 +17,35 @@ from agentrail.cli.terminal.inks import (
 )
 
 STYLED = re.compile(r"\x1b\[[0-9;]*m")
-HOSTILE = st.text(st.sampled_from(list("ab *_`#->|&;[]()<\n\t\x00\x07\x08\x0b\r\x1b\x7f\x9b\x9d\u202ehttp:%1b")), max_size=60)
+HOSTILE = st.text(
+    st.sampled_from(list("ab *_`#->|&;[]()<\n\t\x00\x07\x08\x0b\r\x1b\x7f\x9b\x9d\u202ehttp:%1b")),
+    max_size=60,
+)
 
 
 @given(text=HOSTILE, colors=st.sampled_from([None, "256"]))
 def test_what_a_model_writes_steers_no_terminal(text, colors):
     """No bell, no cursor, no title: of control characters only our own colours are left, and without colours none."""
     ink = Ink(width=20, colors=colors)
-    rows = [*draw_block(Block(kind="words", text=text), ink), *draw_text(text, ink), draw_line(((text, ""),), ink)]
+    rows = [
+        *draw_block(Block(kind="words", text=text), ink),
+        *draw_text(text, ink),
+        draw_line(((text, ""),), ink),
+    ]
     for row in rows:
         plain = STYLED.sub("", row) if colors else row
         assert not re.search(r"[\x00-\x1f\x7f-\x9f]", plain), repr(row)
 
 
 @pytest.mark.parametrize(
-    "attack", ["&#27;[31m", "<http://a/%1b]0;owned%07>", "[a](http://a/%1b[2J)", "`\x1b[2J`", "```\n\x1b]8;;http://a\x07\n```"]
+    "attack",
+    [
+        "&#27;[31m",
+        "<http://a/%1b]0;owned%07>",
+        "[a](http://a/%1b[2J)",
+        "`\x1b[2J`",
+        "```\n\x1b]8;;http://a\x07\n```",
+    ],
 )
 def test_what_markdown_decodes_is_made_harmless_behind_its_parser(attack):
     """Entities, addresses in angle brackets and code come out of a parser that decodes them."""
@@ -40,7 +54,10 @@ def test_what_markdown_decodes_is_made_harmless_behind_its_parser(attack):
         assert "\x07" not in row
 
 
-@given(text=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=80), width=st.integers(4, 30))
+@given(
+    text=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=80),
+    width=st.integers(4, 30),
+)
 def test_a_line_never_wraps(text, width):
     """What is drawn below is as many rows as it has lines: else it would be erased too little, and stand there twice."""
     assert cell_len(draw_line(((text, ""),), Ink(width=width))) < width

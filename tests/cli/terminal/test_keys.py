@@ -11,7 +11,9 @@ def test_what_control_c_does():
     """It clears what was typed, whatever runs; then stops the cycle; then, twice in a chat that rests, leaves."""
 
     def pressed(**given):
-        return decide_ctrl_c(**{"has_text": False, "is_idle": True, "is_stopping": False, "since_warned": None, **given})
+        return decide_ctrl_c(
+            **{"has_text": False, "is_idle": True, "is_stopping": False, "since_warned": None, **given}
+        )
 
     assert pressed(has_text=True, is_idle=False) == "clear"
     assert pressed(has_text=True, is_stopping=True) == "clear"
@@ -29,7 +31,9 @@ def test_a_paste_of_many_lines_is_one_prompt_and_no_command():
     pasted = "\r\n".join(["/quit", *map(str, range(39))])
     mark = pastes.take(pasted)
     assert mark == "[pasted text 1, 40 lines]"
-    assert pastes.send(f"look: {mark}!") == Sent(text=f"look: {pasted}!".replace("\r\n", "\n"), is_pasted=True)
+    assert pastes.send(f"look: {mark}!") == Sent(
+        text=f"look: {pasted}!".replace("\r\n", "\n"), is_pasted=True
+    )
     assert pastes.send(mark) == Sent(text=mark)  # the line is another one: nothing was pasted into it
 
 

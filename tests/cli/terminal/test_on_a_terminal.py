@@ -4,7 +4,6 @@ import re
 import signal
 
 import pytest
-import trio
 
 from tests.cli.rig import SLEEPER, alive, sleeping_below
 from tests.cli.terminal.screens import open_screen
@@ -49,8 +48,8 @@ async def test_forty_pasted_lines_are_one_prompt(has_brackets):
             await seen.wait_for("the end")
         seen.type("\r")
         await seen.wait_for(lambda text: "You said: /quit" in joined(text) and rests(text))
-        assert seen.text.count("You said") == 1
-        assert "line 37 the end" in joined(seen.text)
+        seen.type("/status\r")
+        await seen.wait_for("idle · model demo:fast · 2 messages")
         seen.type("\x04")
         assert await seen.wait_end() == 0
 
@@ -60,12 +59,14 @@ async def test_a_megabyte_that_is_pasted_is_one_prompt():
     """It stands in the line as a mark, keys are heard at once, and it is said as a whole."""
     async with open_screen(*TALK) as seen:
         await seen.wait_for(READY)
-        await seen.paste("word\n" * 200_000)
+        await seen.paste("word\n" * 199_000)
         await seen.wait_for("lines]")
         seen.type(" heard")
         await seen.wait_for("heard")
-        seen.type("\x03")  # what a model would do with it is not the question
-        await seen.wait_for(rests)
+        seen.type("\r")
+        await seen.wait_for(lambda text: "You said: word" in joined(text) and rests(text))
+        seen.type("/status\r")
+        await seen.wait_for("idle · model demo:fast · 2 messages")
         seen.type("\x04")
         assert await seen.wait_end() == 0
 
@@ -115,19 +116,21 @@ async def test_no_key_is_lost_while_two_thousand_deltas_a_second_stream(columns)
     deltas = [f"{word}{'. ' if number % 40 == 39 else ' '}" for number, word in enumerate(words)]
     deltas = [f"{delta}\n\n" if number % 120 == 119 else delta for number, delta in enumerate(deltas)]
     keys = "the quick brown fox jumps over the lazy dog 0123456789"
-    async with open_model(deltas) as model:
-        async with open_screen("chat", *model, *NOT_KEPT, columns=columns, **KEY) as seen:
-            await seen.wait_for(READY)
-            seen.type("go\r")
-            await seen.wait_for("w100")
-            for key in keys:
-                seen.type(key)
-                await seen.read_for(0.02)
-            end = f"w3999.>{keys}".replace(" ", "")
-            await seen.wait_for(lambda text: re.sub(r"\s", "", text[-1_000:]).endswith(end))
-            assert re.findall(r"\bw\d+", seen.text) == words
-            seen.type("\x03\x04")
-            assert await seen.wait_end() == 0
+    async with (
+        open_model(deltas) as model,
+        open_screen("chat", *model, *NOT_KEPT, columns=columns, **KEY) as seen,
+    ):
+        await seen.wait_for(READY)
+        seen.type("go\r")
+        await seen.wait_for("w100")
+        for key in keys:
+            seen.type(key)
+            await seen.read_for(0.02)
+        end = f"w3999.>{keys}".replace(" ", "")
+        await seen.wait_for(lambda text: re.sub(r"\s", "", text[-1_000:]).endswith(end))
+        assert re.findall(r"\bw\d+", seen.text) == words
+        seen.type("\x03\x04")
+        assert await seen.wait_end() == 0
 
 
 @pytest.mark.parametrize("columns", [10, 20, 80, 200])
@@ -173,19 +176,21 @@ async def test_a_resize_in_mid_stream_keeps_every_word():
     """The terminal becomes narrow and wide again while an answer streams."""
     words = [f"w{number}" for number in range(1_500)]
     deltas = [f"{word} \n\n" if number % 50 == 49 else f"{word} " for number, word in enumerate(words)]
-    async with open_model(deltas, per_second=1_000) as model:
-        async with open_screen("chat", *model, *NOT_KEPT, columns=100, **KEY) as seen:
-            await seen.wait_for(READY)
-            seen.type("go\r")
-            await seen.wait_for("w200")
-            seen.resize(40, 15)
-            await seen.wait_for("w700")
-            seen.resize(120, 30)
-            await seen.wait_for(lambda text: "w1499" in text and rests(text))
-            # What a terminal does with rows above when it becomes narrow is its own; that each word was sent whole is ours.
-            assert set(words) <= set(re.findall(r"\bw\d+", printed(seen.raw)))
-            seen.type("\x04")
-            assert await seen.wait_end() == 0
+    async with (
+        open_model(deltas, per_second=1_000) as model,
+        open_screen("chat", *model, *NOT_KEPT, columns=100, **KEY) as seen,
+    ):
+        await seen.wait_for(READY)
+        seen.type("go\r")
+        await seen.wait_for("w200")
+        seen.resize(40, 15)
+        await seen.wait_for("w700")
+        seen.resize(120, 30)
+        await seen.wait_for(lambda text: "w1499" in text and rests(text))
+        # What a terminal does with rows above when it becomes narrow is its own; that each word was sent whole is ours.
+        assert set(words) <= set(re.findall(r"\bw\d+", printed(seen.raw)))
+        seen.type("\x04")
+        assert await seen.wait_end() == 0
 
 
 async def test_a_model_cannot_ring_move_the_cursor_or_rename_the_window():
@@ -275,3 +280,34 @@ async def test_a_chat_that_was_killed_goes_on_and_asks_again(tmp_path):
         seen.type("\x04")
         assert await seen.wait_end() == 0
     assert (tmp_path / "ran").read_text() == "once\n"
+
+
+async def test_from_one_conversation_to_another(tmp_path):
+    """`/clear` begins anew, `/sessions` lists, `/resume` goes back; Esc Esc opens `/rewind` with the turns; `/export` writes."""
+    kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
+    arguments = ("chat", "--model", "demo:fast", "--tools", "none", "--cwd", str(tmp_path))
+    async with open_screen(*arguments, columns=100, rows=40, **kept) as seen:
+        await seen.wait_for(READY)
+        seen.type("apples\r")
+        await seen.wait_for(lambda text: "You said: apples" in joined(text) and rests(text))
+        seen.type("/export said.md\r")
+        await seen.wait_for("said.md: 2 messages")
+        assert "apples" in (tmp_path / "said.md").read_text()
+        seen.type("/export said.md\r")
+        await seen.wait_for("is there already")
+        seen.type("\x1b\x1b")
+        await seen.wait_for(lambda text: re.search(r"1 +This is a demo", text) is not None)
+        seen.type("\x03")
+        await seen.wait_for(rests)
+        seen.type("/clear\r")
+        await seen.wait_for(lambda text: text.count("model demo:fast (--model)") == 2 and rests(text))
+        seen.type("pears\r")
+        await seen.wait_for(lambda text: "You said: pears" in joined(text) and rests(text))
+        seen.type("/sessions\r")
+        await seen.wait_for(lambda text: "this one" in text and "/resume ID" in text)
+        seen.type("/resume s-no\r")
+        await seen.wait_for("error: there is no session 's-no'")
+        seen.type("/resume\r")
+        await seen.wait_for(lambda text: text.count("> apples") == 2 and rests(text))
+        seen.type("\x04")
+        assert await seen.wait_end() == 0

@@ -66,7 +66,9 @@ def fed(*events, width=80, now=0.0):
     return picture, printed
 
 
-@given(words=st.lists(st.sampled_from(["a ", "b\n", "\n", "- c\n", "# d\n", "`e`", "**f**\n\n"]), max_size=30))
+@given(
+    words=st.lists(st.sampled_from(["a ", "b\n", "\n", "- c\n", "# d\n", "`e`", "**f**\n\n"]), max_size=30)
+)
 def test_what_streams_is_printed_as_if_it_had_come_at_once(words):
     """The rows that were printed bit by bit are those of the whole answer, and nothing is left below."""
     bit_by_bit, first = fed(START, *(MessageDelta(delta=word) for word in words), COMPLETE, END)
@@ -87,7 +89,9 @@ def test_only_the_unfinished_tail_is_drawn_again():
 def test_the_working_line_says_what_is_done_since_when_and_for_how_much():
     """Spinner, what, seconds, tokens, cost, queue; a hanging server is seen to hang. X-009."""
     queued = PromptQueued(ref=PromptRef("q"), content=(), position=0)
-    picture, _ = fed(START, RequestStart(model="m", messages=1), COMPLETE, queued, RequestStart(model="m", messages=3))
+    picture, _ = fed(
+        START, RequestStart(model="m", messages=1), COMPLETE, queued, RequestStart(model="m", messages=3)
+    )
     (line,) = picture.below(72.35, 10)
     assert line == "⠸ asking m · 1 min 12 s · ↑1,200 ↓34 tokens · $0.0123 · 1 queued · Ctrl-C stops"
     (narrow,) = Picture(ink=Ink(width=10), working=picture.working).below(72.35, 10)
@@ -108,7 +112,9 @@ def test_what_is_drawn_below_has_room_in_every_terminal():
 def test_calls_that_run_side_by_side_are_a_group_with_names():
     """Each has its row with what it says, and what it came to when it is over; a sub-agent shows what it does."""
     task = SubagentStart(child_id=SessionId("s/1"), call_id=CallId("d"), description="look around")
-    inner = SubagentEvent(call_id=CallId("d"), child_id=SessionId("s/1"), depth=1, event=started("x", "grep", text="a"))
+    inner = SubagentEvent(
+        call_id=CallId("d"), child_id=SessionId("s/1"), depth=1, event=started("x", "grep", text="a")
+    )
     picture, printed = fed(
         START, started("c", "shell", command="make"), started("d", "task"), task, inner,
         ToolProgress(name="shell", call_id=CallId("c"), text="one\ntwo\n"),
