@@ -3,11 +3,11 @@
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -30,6 +30,7 @@ from agentrail.cli.configuring import (
 )
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
+from agentrail.cli.ledger import ChatLedger
 from agentrail.cli.lines import KeyPress, Lines, PlainLines
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.options import ApproveOption, Choices, choose_for, decide_session, with_approvals
@@ -61,21 +62,12 @@ from agentrail.commands import (
 )
 from agentrail.errors import AgentrailError, CommandError, OptionError, SessionDown, YourMove
 from agentrail.events import (
-    TERMINAL,
     AbortSettled,
     AgentEnd,
     AgentError,
-    AgentResumed,
-    AgentStart,
     Approval,
-    ApprovalRequired,
-    AskUser,
-    Event,
-    PromptDropped,
-    PromptRejected,
-    PromptTaken,
 )
-from agentrail.messages import Content, PromptRef
+from agentrail.messages import Content
 from agentrail.runtime.glancing import names_for_commands
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
@@ -90,6 +82,17 @@ ResumeOption: TypeAlias = Annotated[
     ),
 ]
 
+ConnectOption: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="Talk with a session on this server, with the token of AGENTRAIL_TOKEN; --agent names its profile, --resume ID one that is there.",
+        show_default=False,
+    ),
+]
+
+_ANSWER_SECONDS: Final = 10.0
+"""How long a command waits for a server."""
+
 _MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
 
@@ -101,6 +104,7 @@ def chat(  # noqa: PLR0913 - an option each
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     approve: ApproveOption = None,
     resume: ResumeOption = None,
+    connect: ConnectOption = None,
     kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
 ) -> Exit:
     """Talk with a model; see `commands.py` for the help."""
@@ -110,7 +114,7 @@ def chat(  # noqa: PLR0913 - an option each
             raise OptionError(
                 ["--agent is for a new session: one that comes back has what it had, leave --agent out"]
             )
-        setup = None if resume is not None else read_setup(files, agent, choices.cwd)
+        setup = None if resume is not None or connect is not None else read_setup(files, agent, choices.cwd)
     except AgentrailError as error:
         write_faults(error)
         return Exit.USAGE
@@ -122,6 +126,8 @@ def chat(  # noqa: PLR0913 - an option each
         setup=setup,
         trust_project=files.trust_project,
         config=files.config,
+        connect=connect,
+        agent=agent,
     )
     with many_sessions(collect=False):  # so far there was nothing but imports
         return trio.run(serve_chat, order)
@@ -138,6 +144,8 @@ class ChatOrder:
         setup: What configuration files say; None where there are none.
         trust_project: Whether the project's files count as trusted, this time.
         config: The file of configuration that was named; None where none was.
+        connect: The server on which the session lives; None for this process.
+        agent: The agent of the configuration, or the profile of the server; None for the usual one.
     """
 
     choices: Choices
@@ -146,6 +154,8 @@ class ChatOrder:
     setup: CommandSetup | None = None
     trust_project: bool = False
     config: Path | None = None
+    connect: str | None = None
+    agent: str | None = None
 
 
 # --- the terminal
@@ -200,86 +210,13 @@ def _history_file(order: "ChatOrder") -> Path | None:
 # --- the conversation
 
 
-class ChatLedger:
-    """Which prompts were accepted and have not come to their end."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._outstanding: set[PromptRef] = set()
-        self._ended: set[PromptRef] = set()  # before we heard that they were accepted
-        self._current: PromptRef | None = None
-        self._idle = trio.Event()
-        self._idle.set()
-        self._asked = trio.Event()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there are none."""
-        return self._idle.is_set()
-
-    def come_back(self, running: PromptRef | None, queued: Iterable[PromptRef]) -> None:
-        """Note what a session that came back had to do; before any of its events."""
-        self._current = running
-        for ref in (*(() if running is None else (running,)), *queued):
-            self.accept(ref)
-
-    def accept(self, ref: PromptRef) -> None:
-        """Note a prompt."""
-        if ref in self._ended:
-            self._ended.remove(ref)
-            return
-        self._outstanding.add(ref)
-        if self._idle.is_set():
-            self._idle = trio.Event()
-
-    def note(self, event: Event) -> None:
-        """Note an event."""
-        if isinstance(event, AgentStart):
-            self._current = event.ref
-        elif isinstance(event, PromptDropped | PromptRejected | PromptTaken):
-            self._end(event.ref)
-        elif isinstance(event, ApprovalRequired | AskUser):
-            self._asked.set()
-        elif isinstance(event, AgentResumed):
-            self.decided()
-        elif type(event) in TERMINAL and self._current is not None:
-            self._end(self._current)
-            self._current = None
-            self.decided()
-
-    def decided(self) -> None:
-        """Note that nothing waits for a person any more."""
-        if self._asked.is_set():  # else a task may be waiting for this very event
-            self._asked = trio.Event()
-
-    async def wait_for_line(self) -> None:
-        """Wait until there are none, or one of them cannot go on without a person."""
-        async with trio.open_nursery() as nursery:
-            for wait in (self.wait_idle, self._asked.wait):
-                nursery.start_soon(_race, wait, nursery.cancel_scope)
-
-    async def wait_idle(self) -> None:
-        """Wait until there are none."""
-        while not self._idle.is_set():
-            await self._idle.wait()
-        await trio.lowlevel.checkpoint()
-
-    def _end(self, ref: PromptRef) -> None:
-        if ref in self._outstanding:
-            self._outstanding.remove(ref)
-        else:
-            self._ended.add(ref)
-        if not self._outstanding:
-            self._idle.set()
-
-
 @define(eq=False, kw_only=True)
 class Chat:
     """A chat, as keys and lines see it.
 
     Attributes:
         session: With whom.
-        supervisor: Whose session that is.
+        supervisor: Whose session that is; None for one on a server, which goes on there when it is left.
         desk: Where one types and reads.
         nursery: For what a key starts.
         work: What is cancelled to leave.
@@ -296,7 +233,7 @@ class Chat:
     """
 
     session: Session
-    supervisor: SessionSupervisor
+    supervisor: SessionSupervisor | None
     desk: Desk
     nursery: trio.Nursery
     work: trio.CancelScope = field(factory=trio.CancelScope)
@@ -392,14 +329,25 @@ class Chat:
             elif typed is KeyPress.HANG_UP:
                 self.hang_up()
                 return
-            elif isinstance(typed, KeyPress) or not await self._take(typed):
+            elif isinstance(typed, KeyPress) or not await self._take_in_time(typed):
                 return
             elif self.desk.in_order:
                 await self.ledger.wait_for_line()
 
+    async def _take_in_time(self, line: str | Sent | Chosen) -> bool:
+        """Do what a line says; over a network not for ever, because the next line may be `/quit`."""
+        if self.supervisor is not None:
+            return await self._take(line)
+        with trio.move_on_after(_ANSWER_SECONDS):
+            return await self._take(line)
+        await self._say(
+            "the server did not answer in time: look whether it took this before you say it again"
+        )
+        return True
+
     async def _leave(self) -> None:
         """Stop what runs, and show that it did; the session itself ends with its supervisor."""
-        if not self.ledger.is_idle:
+        if not self.ledger.is_idle and self.supervisor is not None:
             await self._abort("leaving", clear_queue=True)
             await self.ledger.wait_idle()
 
@@ -530,8 +478,14 @@ class Chat:
         await self._prompt(answer.prompt or "")
 
     async def _desk_of_commands(self) -> CommandDesk:
+        supervisor = self.supervisor
+        if supervisor is None:
+            return CommandDesk(
+                session=self.session, at_terminal=True, agent=(await self.session.status()).agent
+            )
+
         async def tree() -> str:
-            return render_tree(await self.supervisor.tree())
+            return render_tree(await supervisor.tree())
 
         tools, agents, sections = names_for_commands(self.session)
         return CommandDesk(
@@ -556,11 +510,6 @@ class Chat:
     async def _invite(self) -> None:
         if self.ledger.is_idle and not self._is_stopping:
             await self.desk.view.invite()
-
-
-async def _race(wait: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
-    await wait()
-    scope.cancel(reason="the other came first")
 
 
 # --- running it
@@ -601,7 +550,8 @@ async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncItera
                 nursery.start_soon(hang_ups.receive, gone)
             going: ChatOrder | None = order
             while going is not None:
-                code, going = await _start(going, nursery, interrupts, hang_ups)
+                start = _start if going.connect is None else _start_far
+                code, going = await start(going, nursery, interrupts, hang_ups)
         nursery.cancel_scope.cancel(reason="the chat is over")
     return code
 
@@ -648,6 +598,41 @@ async def _start(
     except AgentrailError as error:  # of the options; once it talks, errors come in groups
         write_error(describe_error(error))
         return Exit.USAGE, None
+    return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
+
+
+async def _start_far(
+    order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts, hang_ups: Interrupts
+) -> tuple[Exit, ChatOrder | None]:
+    """Hold one conversation with a session on a server; as `_start`."""
+    # Imported here: what connects takes a while, and only who is far away needs it.
+    from agentrail.cli.far_session import find_far, open_far, watch_server
+
+    assert order.connect is not None  # noqa: S101 - said by who calls
+    transcript = Transcript(look_of_process())
+    try:
+        async with open_far(order.connect, order.keeping.resume, order.agent) as far:
+            session: Any = far  # its calls are those of `Session`
+            commands = CommandRegistry()
+            async with open_desk(order, commands, session) as desk, trio.open_nursery() as watching:
+                chat = Chat(
+                    session=session,
+                    supervisor=None,
+                    desk=desk,
+                    nursery=nursery,
+                    commands=commands,
+                    back=await find_far(far),
+                    directory=order.choices.cwd,
+                )
+                interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
+                watching.start_soon(watch_server, far, desk.view.say)
+                await chat.talk()
+                watching.cancel_scope.cancel(reason="the chat is over")
+            again = f"agentrail chat --connect {order.connect} --resume {far.session_id}"
+            await DirectScreen().write(transcript.note(f"session {far.session_id} is on the server: {again}"))
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE if isinstance(error, OptionError) else Exit.FAILED, None
     return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
 
 

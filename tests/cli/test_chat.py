@@ -6,7 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.cli.chat import ChatLedger, decide_editor
+from agentrail.cli.chat import decide_editor
+from agentrail.cli.ledger import ChatLedger
 from agentrail.commands.showing import show_status
 from agentrail.core.session.projection import RunningTool, Status
 from agentrail.events import (
