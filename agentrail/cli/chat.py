@@ -31,7 +31,7 @@ from agentrail.cli.configuring import (
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.ledger import ChatLedger
-from agentrail.cli.lines import KeyPress, Lines, PlainLines
+from agentrail.cli.lines import Lines, PlainLines
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.options import ApproveOption, Choices, choose_for, decide_session, with_approvals
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
@@ -50,7 +50,7 @@ from agentrail.cli.resuming import (
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.stored import KeptIn, directory_of
 from agentrail.cli.switching import SWITCHING, GoTo, export_to, switch
-from agentrail.cli.terminal.keys import Chosen, Sent, decide_ctrl_c
+from agentrail.cli.terminal.keys import Chosen, KeyPress, Sent, decide_ctrl_c
 from agentrail.cli.views import ChatView, LineView
 from agentrail.commands import (
     CommandAnswer,
@@ -191,8 +191,8 @@ async def open_desk(order: "ChatOrder", commands: CommandRegistry, session: Sess
             yield Desk(lines=view, view=view, in_order=False, asks_twice=True)
     else:
         prompts = is_terminal and os.isatty(1)
-        view = LineView(transcript=Transcript(look_of_process()), screen=DirectScreen(), prompts=prompts)
-        yield Desk(lines=PlainLines(), view=view, in_order=not is_terminal)
+        plain = LineView(transcript=Transcript(look_of_process()), screen=DirectScreen(), prompts=prompts)
+        yield Desk(lines=PlainLines(), view=plain, in_order=not is_terminal)
 
 
 def decide_editor(*, is_terminal: bool, term: str) -> bool:
@@ -433,7 +433,7 @@ class Chat:
             else:
                 self.nursery.start_soon(self._abort, typed.text or "by the user")
             return True
-        if typed.name in SWITCHING and self.desk.asks_twice:
+        if typed.name in SWITCHING:
             return await self._switch(typed)
         try:
             if typed.name == "export" and typed.text:
@@ -456,6 +456,9 @@ class Chat:
 
     async def _switch(self, typed: TypedCommand) -> bool:
         """Go to another conversation, or say which there are; False where this one is left."""
+        if self.desk.in_order:  # the lines behind it were meant for this conversation
+            await self._say(f"/{typed.name} is for a terminal, not for a pipe")
+            return True
         try:
             found = await switch(typed.name, typed.text, self.store, self.session.session_id)
         except AgentrailError as error:

@@ -1,21 +1,12 @@
 """What is typed: lines from a pipe or a terminal. Where lines are edited, `terminal.editor` gives them."""
 
-import enum
 import os
 from typing import Final, Protocol, TypeAlias
 
 from agentrail import outside
-from agentrail.cli.terminal.keys import Chosen, Sent
+from agentrail.cli.terminal.keys import Chosen, KeyPress, Sent
 
 _READ_BYTES: Final = 65_536
-
-
-class KeyPress(enum.Enum):
-    """What can come in place of a line."""
-
-    CTRL_C = "interrupt"
-    CTRL_D = "end"  # the end of a pipe too
-    HANG_UP = "hang up"  # the terminal is gone: what runs is left as it is, to be gone on with
 
 
 Typed: TypeAlias = str | KeyPress | Sent | Chosen

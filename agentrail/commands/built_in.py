@@ -63,8 +63,8 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
             **typed,
         ),
         one("decline", None, "give no answer to what was asked, as in /decline not your business", "[#2] [why]", **typed),
-        one("clear", None, "begin a new conversation; this one is kept where there is a store", **typed),
-        one("sessions", None, "list the conversations that are kept", **typed),
+        one("clear", None, "begin a new conversation; this one is kept where there is a store", "", **typed),
+        one("sessions", None, "list the conversations that are kept", "", **typed),
         one("resume", None, "go on with another conversation; without an id with the one before", "[id]", **typed),
         one("quit", _quit, "stop everything and leave, as Ctrl-D does", scope="terminal", needs_session=False),
     )  # fmt: skip

@@ -31,13 +31,12 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentrail import outside
-from agentrail.cli.lines import KeyPress
 from agentrail.cli.output import OutputClosed, write_all
 from agentrail.cli.rendering import Piece
 from agentrail.cli.terminal.asking import Dialogue
 from agentrail.cli.terminal.completing import Known, complete, is_completed
 from agentrail.cli.terminal.inks import Ink, Rows, decide_colors, decide_unicode
-from agentrail.cli.terminal.keys import Chosen, Pastes, Sent
+from agentrail.cli.terminal.keys import Chosen, KeyPress, Pastes, Sent
 from agentrail.cli.terminal.picture import Picture
 from agentrail.events import Approval, Event
 

@@ -88,7 +88,7 @@ def decide_unicode(*, encoding: str, locale: str) -> bool:
 class _Heading(Heading):
     """A heading where text begins: in the middle of a wide terminal nobody sees it."""
 
-    LEVEL_ALIGN = dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "left")  # type: ignore[assignment]  # all of them
+    LEVEL_ALIGN = dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "left")
 
 
 class _Code(CodeBlock):
@@ -107,13 +107,13 @@ class _Markdown(Markdown):
 class _Paper(io.StringIO):
     """What rich writes on; it asks for the encoding, and draws tables of ASCII where it is not UTF-8."""
 
-    def __init__(self, *, is_unicode: bool) -> None:
-        super().__init__()
-        self._named = "utf-8" if is_unicode else "ascii"
+    encoding = "utf-8"
 
-    @property
-    def encoding(self) -> str:
-        return self._named
+
+class _AsciiPaper(io.StringIO):
+    """The same for a terminal that shows nothing else."""
+
+    encoding = "ascii"
 
 
 def draw_block(block: Block, ink: Ink) -> Rows:
@@ -140,7 +140,7 @@ def draw_line(parts: Iterable[tuple[str, str]], ink: Ink) -> str:
 def draw(renderable: RenderableType, ink: Ink) -> Rows:
     """Draw something, row by row. What could steer a terminal is taken out behind all that rich and its parser make of it."""
     console = Console(
-        file=_Paper(is_unicode=ink.is_unicode),
+        file=_Paper() if ink.is_unicode else _AsciiPaper(),
         force_terminal=ink.colors is not None,
         color_system=ink.colors,
         no_color=ink.colors is None,

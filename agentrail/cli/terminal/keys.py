@@ -1,5 +1,6 @@
 """What keys mean in a chat: plain functions. What a key does to the text itself is prompt_toolkit's."""
 
+import enum
 import re
 from typing import Final, Literal, TypeAlias
 
@@ -35,6 +36,14 @@ def decide_ctrl_c(*, has_text: bool, is_idle: bool, is_stopping: bool, since_war
     if not is_idle:
         return "abort"
     return "leave" if since_warned is not None and since_warned <= AGAIN_SECONDS else "warn"
+
+
+class KeyPress(enum.Enum):
+    """What can come in place of a line."""
+
+    CTRL_C = "interrupt"
+    CTRL_D = "end"  # the end of a pipe too
+    HANG_UP = "hang up"  # the terminal is gone: what runs is left as it is, to be gone on with
 
 
 @frozen(kw_only=True)
