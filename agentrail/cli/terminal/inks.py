@@ -9,10 +9,8 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 from rich.color import ColorSystem as RichColors
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown
+from rich.console import Console, RenderableType
 from rich.style import Style
-from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
@@ -23,6 +21,8 @@ ColorSystem: TypeAlias = Literal["standard", "256", "truecolor"]
 Rows: TypeAlias = tuple[str, ...]
 
 MIN_WIDTH: Final = 4
+CODE_THEME: Final = "ansi_dark"
+"""The sixteen colours that a terminal has of its own, on no background."""
 _THEME: Final = Theme(
     {
         "markdown.h1": "bold underline",
@@ -85,25 +85,6 @@ def decide_unicode(*, encoding: str, locale: str) -> bool:
     return is_utf8(encoding) and (not dot or is_utf8(named))
 
 
-class _Heading(Heading):
-    """A heading where text begins: in the middle of a wide terminal nobody sees it."""
-
-    LEVEL_ALIGN = dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "left")
-
-
-class _Code(CodeBlock):
-    """Code without a background and without padding: it is copied out of terminals."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        del console, options
-        code = str(self.text).rstrip()
-        yield Syntax(code, self.lexer_name, theme="ansi_dark", word_wrap=True, background_color="default")
-
-
-class _Markdown(Markdown):
-    elements = {**Markdown.elements, "heading_open": _Heading, "fence": _Code, "code_block": _Code}  # noqa: RUF012 - as rich has it
-
-
 class _Paper(io.StringIO):
     """What rich writes on; it asks for the encoding, and draws tables of ASCII where it is not UTF-8."""
 
@@ -118,9 +99,12 @@ class _AsciiPaper(io.StringIO):
 
 def draw_block(block: Block, ink: Ink) -> Rows:
     """Draw a block of Markdown."""
+    # Imported here: its parser and the highlighter take a while, and nothing was said before the first prompt.
+    from agentrail.cli.terminal.markdown_looks import ChatMarkdown
+
     source = without_controls(block.text).strip("\n")
     # Where a link leads is shown: one that hides it is a way to lead people astray.
-    return _without_empty_ends(draw(_Markdown(source, code_theme="ansi_dark", hyperlinks=False), ink))
+    return _without_empty_ends(draw(ChatMarkdown(source, code_theme=CODE_THEME, hyperlinks=False), ink))
 
 
 def draw_text(text: str, ink: Ink, style: str = "") -> Rows:
