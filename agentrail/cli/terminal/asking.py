@@ -3,20 +3,20 @@
 The choices are exactly those that the call offers. What a choice does is what its command does: `/approve`, `/reject`, `/edit`.
 """
 
+import json
 from typing import Final
 
 from attrs import evolve, frozen
 
-from agentrail.cli.rendering import show_arguments
 from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
-from agentrail.cli.terminal.inks import Ink, Rows, draw_line
+from agentrail.cli.terminal.inks import MIN_WIDTH, Ink, Rows, draw_line, draw_text
 from agentrail.cli.terminal.keys import Choice
 from agentrail.events import Approval, PermissionOption
 from agentrail.messages import JsonObject
 
 _ORDER: Final[tuple[Choice, ...]] = ("approve", "always", "reject", "edit")
 _KEYS: Final[dict[str, Choice]] = {"y": "approve", "a": "always", "n": "reject", "e": "edit"}
-_MAX_ARGUMENT_ROWS: Final = 8
+_INDENT: Final = "    "
 
 
 @frozen(kw_only=True)
@@ -76,18 +76,23 @@ def draw_dialogue(dialogue: Dialogue, ink: Ink, height: int) -> Rows:
     hint = [draw_line(((f"  {approval.hint}", "dim"),), ink)] if approval.hint else []
     choices = [_choice_row(dialogue, place, choice, ink) for place, choice in enumerate(dialogue.choices)]
     room = max(height - 1 - len(hint) - len(choices), 1)
-    what = (
-        draw_diff(diff, ink, room)
-        if diff
-        else _argument_rows(approval.arguments, ink)[: min(room, _MAX_ARGUMENT_ROWS)]
-    )
+    what = draw_diff(diff, ink, room) if diff else _argument_rows(approval.arguments, ink, room)
     return (head, *what, *hint, *choices)
 
 
-def _argument_rows(arguments: JsonObject, ink: Ink) -> Rows:
-    """Draw each argument on a row, in full where there is room: people say yes to what they read."""
-    return tuple(
-        draw_line(((f"    {show_arguments({name: value})}", ""),), ink) for name, value in arguments.items()
+def _argument_rows(arguments: JsonObject, ink: Ink, room: int) -> Rows:
+    """Draw all arguments in full, wrapped: people say yes to what they read. Where there is no room it is said what is not shown."""
+    shown = (
+        f"{name}={json.dumps(value, ensure_ascii=False, default=dict)}" for name, value in arguments.items()
+    )
+    narrow = evolve(ink, width=max(ink.width - len(_INDENT) - 1, MIN_WIDTH))
+    rows = [f"{_INDENT}{row}" for one in shown for row in draw_text(one, narrow)]
+    if len(rows) <= room:
+        return tuple(rows)
+    hidden = len(rows) - room + 1
+    return (
+        *rows[: room - 1],
+        draw_line(((f"{_INDENT}… {hidden} more rows: e shows them all", "asks"),), ink),
     )
 
 

@@ -31,7 +31,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentrail import outside
-from agentrail.cli.output import OutputClosed, write_all
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all
 from agentrail.cli.rendering import Piece
 from agentrail.cli.terminal.asking import Dialogue
 from agentrail.cli.terminal.completing import Known, complete, is_completed
@@ -313,6 +313,7 @@ class Typing:
                 handle_sigint=False,
             )
         except (EOFError, OSError):  # the terminal was closed
+            _write_nowhere()
             self._give(KeyPress.HANG_UP)
 
     def _give(self, typed: FromTerminal | _Moved) -> None:
@@ -519,6 +520,13 @@ class Typing:
         return None
 
 
+def _write_nowhere() -> None:
+    """Let what is still in buffers go nowhere: the interpreter would fail when it flushes them to a terminal that is gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
 def _new_line(event: KeyPressEvent) -> None:
     event.current_buffer.insert_text("\n")
 
@@ -595,6 +603,6 @@ async def open_terminal_view(
         try:
             yield view
         finally:
-            with trio.move_on_after(1, shield=True), contextlib.suppress(OutputClosed):
+            with trio.move_on_after(1, shield=True), contextlib.suppress(OutputClosed, OutputFailed):
                 await view.finish()
             nursery.cancel_scope.cancel(reason="the chat is over")

@@ -1,5 +1,6 @@
 """The command in a terminal whose screen is looked at: pyte draws what a terminal would."""
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -138,4 +139,5 @@ async def open_screen(
             screen = pyte.HistoryScreen(columns, rows, history=20_000, ratio=0.5)
             yield Watched(process=process, master=master, screen=screen)
     finally:
-        os.close(master)
+        with contextlib.suppress(OSError):  # a test may have closed it already
+            os.close(master)

@@ -1,5 +1,6 @@
 """`agentrail chat` on a terminal, as its screen looks (pyte): 14.3 line by line, at 10, 20, 80 and 200 columns."""
 
+import os
 import re
 import signal
 
@@ -259,6 +260,17 @@ async def test_a_closed_terminal_parks_the_session(tmp_path):
         await seen.wait_for(rests)
         seen.type("\x04")
         assert await seen.wait_end() == 0
+
+
+async def test_a_terminal_that_is_gone_ends_the_chat(tmp_path):
+    """The other end closes without a signal: the chat leaves by itself, and the session is there to be gone on with."""
+    async with open_screen(*WORK, AGENTRAIL_DATA_DIR=str(tmp_path)) as seen:
+        await seen.wait_for(READY)
+        seen.type(f"{SLEEPER}\r")
+        below = await sleeping_below(seen.process)
+        os.close(seen.master)
+        assert await seen.process.wait() == 130
+        assert alive(below) == []
 
 
 @pytest.mark.experience("X-012")

@@ -189,3 +189,20 @@ def test_a_dialogue_offers_no_more_than_the_call_does():
     assert picture.dialogue.choices == ("approve", "reject")
     assert picture.dialogue.chosen_by("a") is None
     assert picture.dialogue.chosen_by("3") is None
+
+
+def test_a_dialogue_hides_nothing_of_what_would_run():
+    """A long command is shown to its end; where there is no room for it, that is said, and how to see it all."""
+    command = " ".join(f"word{number}" for number in range(60)) + " && rm -rf ~"
+    picture, _ = fed(
+        START,
+        ApprovalRequired(approval=msgspec.structs.replace(asks(1, command=command), tool="shell")),
+        width=40,
+    )
+    shown = " ".join("".join(picture.below(0.0, 60)).split())
+    assert all(f"word{number}" in shown for number in range(60))
+    assert "&& rm -rf ~" in shown
+    small = "\n".join(picture.below(0.0, 12))
+    assert "rm -rf" not in small
+    assert "more rows: e shows them all" in small
+    assert "1 yes, this once" in small
