@@ -92,7 +92,7 @@ class MarkdownBlocks:
             self._take(whole)
         if rest:
             begins = not self._partial and rest[0] not in " \t"
-            if begins and self._is_after_blank and self._lines and self._fence is None:
+            if begins and self._is_after_blank and self._lines:
                 self._cut()  # whatever this line becomes, it is another block: no need to wait for its end
             self._partial.append(rest)
             self._partial_length += len(rest)

@@ -56,7 +56,7 @@ def complete(before: str, known: Known) -> tuple[Candidate, ...]:
         before: What stands before the cursor.
         known: What there is.
     """
-    if "\n" not in before and before.startswith("/"):
+    if before.startswith("/"):
         name, space, rest = before[1:].partition(" ")
         if not space:
             return _matching(name, ((one, f"/{one}", why) for one, why in known.commands), len(before))

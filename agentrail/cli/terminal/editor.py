@@ -50,6 +50,7 @@ _ESCAPE_SECONDS: Final = 0.1
 _RESIZE_SECONDS: Final = 0.1
 _MAX_WAITING_ROWS: Final = 5_000
 """Rows that a slow terminal has not taken, after which who shows waits."""
+_SWITCH_SECONDS: Final = 0.0005
 _MAX_KEPT: Final = 65_536
 """Characters of an entry of the history; what is longer is sent, and not kept."""
 UNSEEN_SECONDS: Final = 0.4
@@ -593,6 +594,20 @@ async def open_terminal_view(
         history: The file of what was typed before; None keeps nothing.
         on_event: Hears of each event that is shown.
     """
+    # Two threads share the interpreter: the one that reads keys would else wait five milliseconds each time that it wants to go on.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        async with _open_view(known, history, on_event) as view:
+            yield view
+    finally:
+        sys.setswitchinterval(before)
+
+
+@asynccontextmanager
+async def _open_view(
+    known: Known, history: Path | None, on_event: Callable[[Event], None]
+) -> AsyncIterator[TerminalView]:
     ink = ink_of_process()
     typing = Typing(ink, known, history)
     view = TerminalView(Picture(ink=ink), typing, on_event)
