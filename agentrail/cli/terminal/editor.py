@@ -208,7 +208,8 @@ class Typing:
     def __init__(self, ink: Ink, known: Known, history: Path | None) -> None:
         """Read no key yet."""
         self._token = trio.lowlevel.current_trio_token()
-        self._send, self.receive = trio.open_memory_channel[FromTerminal | _Moved](math.inf)
+        self._send, receive = trio.open_memory_channel[FromTerminal | _Moved](math.inf)
+        self.receive: trio.MemoryReceiveChannel[FromTerminal | _Moved] = receive
         self._pastes = Pastes()
         self._prefix = "> "
         self._below: Rows = ()
@@ -216,8 +217,8 @@ class Typing:
         self._dialogue_since = 0.0
         self._reason_for: Approval | None = None
         self._child: subprocess.Popen[bytes] | None = None
-        self.is_over = False
-        self.ready = trio.Event()
+        self.is_over: bool = False
+        self.ready: trio.Event = trio.Event()
         self._session = self._make_session(ink, known, history)
 
     # --- called in Trio

@@ -1,7 +1,9 @@
 """How Markdown looks where rich would have it otherwise: headings at the left, code without a background. Imported with the first answer."""
 
+from typing import ClassVar
+
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.syntax import Syntax
 
 
@@ -23,4 +25,9 @@ class _Code(CodeBlock):
 class ChatMarkdown(Markdown):
     """Markdown of a model, as a chat shows it."""
 
-    elements = {**Markdown.elements, "heading_open": _Heading, "fence": _Code, "code_block": _Code}  # noqa: RUF012 - as rich has it
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _Code,
+        "code_block": _Code,
+    }

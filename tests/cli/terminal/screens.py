@@ -16,7 +16,7 @@ from attrs import define, field
 from tests.cli.rig import WARM
 from tests.forked import Forked, open_forked
 
-PATIENCE_SECONDS = 8
+PATIENCE_SECONDS = 20
 
 
 @define
