@@ -1,6 +1,7 @@
 """A model server of our own that streams fast, or hangs: what a chat has to be seen to stand."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,10 +18,18 @@ def chunk(text: str | None) -> bytes:
     return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 
 
+def _is_whole(request: bytes) -> bool:
+    head, end, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    return bool(end) and length is not None and len(body) >= int(length[1])
+
+
 async def _answer(deltas: Iterable[str] | None, per_second: int, stream: trio.SocketStream) -> None:
     async with stream:
         data = b""
-        while b"\r\n\r\n" not in data:
+        while not _is_whole(
+            data
+        ):  # what is left unread makes the kernel reset the connection when it is closed
             data += await stream.receive_some()
         if deltas is None:
             await trio.sleep_forever()

@@ -129,7 +129,9 @@ async def test_no_key_is_lost_while_two_thousand_deltas_a_second_stream(columns)
             await seen.read_for(0.02)
         end = f"w3999.>{keys}".replace(" ", "")
         await seen.wait_for(lambda text: re.sub(r"\s", "", text[-1_000:]).endswith(end))
-        assert "trying again" not in seen.text, "the model was asked twice, so there are two answers to look at"
+        assert "trying again" not in seen.text, (
+            "the model was asked twice, so there are two answers to look at"
+        )
         assert re.findall(r"\bw\d+", seen.text) == words
         seen.type("\x03\x04")
         assert await seen.wait_end() == 0
