@@ -201,7 +201,7 @@ $(SERVED): pyproject.toml | $(BIN)/python
 	@touch $(BASE) $@
 
 $(TEST): pyproject.toml | $(BIN)/python
-	$(INSTALL) -e ".[http2,prices,repl,test]"
+	$(INSTALL) -e ".[http2,prices,test]"
 	@touch $(BASE) $(SERVED) $@
 
 $(DEV): pyproject.toml | $(BIN)/python

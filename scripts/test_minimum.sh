@@ -8,5 +8,5 @@ venv=.venv/minimum
 "$venv/bin/python" scripts/lower_bounds.py > "$venv/constraints.txt"
 # Without the linters, which want newer versions of the same things; the tests of their contracts go with them.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    --constraint "$venv/constraints.txt" --editable '.[http2,prices,repl,test]'
+    --constraint "$venv/constraints.txt" --editable '.[http2,prices,test]'
 "$venv/bin/python" -m pytest -n auto -rs --ignore=tests/repo "$@"

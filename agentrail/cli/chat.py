@@ -1,14 +1,13 @@
 """`agentrail chat`: talk with a model, and type while it works."""
 
 import contextlib
-import importlib.util
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -19,6 +18,7 @@ from agentrail.abc.store import Store
 from agentrail.actors.tree import render_tree
 from agentrail.app import open_supervisor
 from agentrail.cli import people
+from agentrail.cli.attaching import pictures_in, reader_below, with_pictures
 from agentrail.cli.configuring import (
     AgentOption,
     CommandSetup,
@@ -30,7 +30,8 @@ from agentrail.cli.configuring import (
 )
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
-from agentrail.cli.lines import KeyPress, Lines, PlainLines, open_edited_lines
+from agentrail.cli.ledger import ChatLedger
+from agentrail.cli.lines import Lines, PlainLines
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.options import ApproveOption, Choices, choose_for, decide_session, with_approvals
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
@@ -46,8 +47,11 @@ from agentrail.cli.resuming import (
     keeping_from,
     kept_store,
 )
-from agentrail.cli.screen import DirectScreen, Screen, look_of_process
-from agentrail.cli.stored import KeptIn
+from agentrail.cli.screen import DirectScreen, look_of_process
+from agentrail.cli.stored import KeptIn, directory_of
+from agentrail.cli.switching import SWITCHING, GoTo, export_to, switch
+from agentrail.cli.terminal.keys import Chosen, KeyPress, Sent, decide_ctrl_c
+from agentrail.cli.views import ChatView, LineView
 from agentrail.commands import (
     CommandAnswer,
     CommandDesk,
@@ -58,20 +62,12 @@ from agentrail.commands import (
 )
 from agentrail.errors import AgentrailError, CommandError, OptionError, SessionDown, YourMove
 from agentrail.events import (
-    TERMINAL,
     AbortSettled,
     AgentEnd,
     AgentError,
-    AgentResumed,
-    AgentStart,
-    ApprovalRequired,
-    AskUser,
-    Event,
-    PromptDropped,
-    PromptRejected,
-    PromptTaken,
+    Approval,
 )
-from agentrail.messages import PromptRef
+from agentrail.messages import Content
 from agentrail.runtime.glancing import names_for_commands
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
@@ -86,6 +82,17 @@ ResumeOption: TypeAlias = Annotated[
     ),
 ]
 
+ConnectOption: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="Talk with a session on this server, with the token of AGENTRAIL_TOKEN; --agent names its profile, --resume ID one that is there.",
+        show_default=False,
+    ),
+]
+
+_ANSWER_SECONDS: Final = 10.0
+"""How long a command waits for a server."""
+
 _MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
 
@@ -97,6 +104,7 @@ def chat(  # noqa: PLR0913 - an option each
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     approve: ApproveOption = None,
     resume: ResumeOption = None,
+    connect: ConnectOption = None,
     kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
 ) -> Exit:
     """Talk with a model; see `commands.py` for the help."""
@@ -106,7 +114,7 @@ def chat(  # noqa: PLR0913 - an option each
             raise OptionError(
                 ["--agent is for a new session: one that comes back has what it had, leave --agent out"]
             )
-        setup = None if resume is not None else read_setup(files, agent, choices.cwd)
+        setup = None if resume is not None or connect is not None else read_setup(files, agent, choices.cwd)
     except AgentrailError as error:
         write_faults(error)
         return Exit.USAGE
@@ -118,6 +126,8 @@ def chat(  # noqa: PLR0913 - an option each
         setup=setup,
         trust_project=files.trust_project,
         config=files.config,
+        connect=connect,
+        agent=agent,
     )
     with many_sessions(collect=False):  # so far there was nothing but imports
         return trio.run(serve_chat, order)
@@ -134,6 +144,8 @@ class ChatOrder:
         setup: What configuration files say; None where there are none.
         trust_project: Whether the project's files count as trusted, this time.
         config: The file of configuration that was named; None where none was.
+        connect: The server on which the session lives; None for this process.
+        agent: The agent of the configuration, or the profile of the server; None for the usual one.
     """
 
     choices: Choices
@@ -142,6 +154,8 @@ class ChatOrder:
     setup: CommandSetup | None = None
     trust_project: bool = False
     config: Path | None = None
+    connect: str | None = None
+    agent: str | None = None
 
 
 # --- the terminal
@@ -153,111 +167,47 @@ class Desk:
 
     Attributes:
         lines: What is typed.
-        screen: What is written.
-        prompts: Whether `> ` is written when the next line is wanted; an editor does that itself.
+        view: What is seen.
         in_order: Whether a line waits until the cycle before it has ended: they come from a pipe.
+        asks_twice: Whether Ctrl-C leaves a chat that rests when it comes twice; else the first one does.
     """
 
     lines: Lines
-    screen: Screen
-    prompts: bool
+    view: ChatView
     in_order: bool
+    asks_twice: bool = False
 
 
 @asynccontextmanager
-async def open_desk() -> AsyncIterator[Desk]:
-    """Open what there is: an editor in a terminal, else plain lines."""
+async def open_desk(order: "ChatOrder", commands: CommandRegistry, session: Session) -> AsyncIterator[Desk]:
+    """Open what there is: a screen in a terminal that can have one, else plain lines."""
     is_terminal = os.isatty(0)
-    has_editor = importlib.util.find_spec("prompt_toolkit") is not None
-    if decide_editor(
-        is_terminal=is_terminal and os.isatty(1), term=os.environ.get("TERM", ""), has_editor=has_editor
-    ):
-        async with open_edited_lines() as lines:
-            yield Desk(lines=lines, screen=lines, prompts=False, in_order=False)
+    if decide_editor(is_terminal=is_terminal and os.isatty(1), term=os.environ.get("TERM", "")):
+        # Imported here: a fifth of a second that neither pipes nor `--help` have to wait for.
+        from agentrail.cli.terminal.chat_view import open_chat_view
+
+        history = None if order.keeping.store == "memory:" else _history_file(order)
+        async with open_chat_view(session, commands, history, order.choices.cwd) as view:
+            yield Desk(lines=view, view=view, in_order=False, asks_twice=True)
     else:
         prompts = is_terminal and os.isatty(1)
-        yield Desk(lines=PlainLines(), screen=DirectScreen(), prompts=prompts, in_order=not is_terminal)
+        plain = LineView(transcript=Transcript(look_of_process()), screen=DirectScreen(), prompts=prompts)
+        yield Desk(lines=PlainLines(), view=plain, in_order=not is_terminal)
 
 
-def decide_editor(*, is_terminal: bool, term: str, has_editor: bool) -> bool:
-    """Say whether lines are edited at the bottom of the screen: in a terminal that can, with `prompt_toolkit`."""
-    return is_terminal and has_editor and term not in {"", "dumb"}
+def decide_editor(*, is_terminal: bool, term: str) -> bool:
+    """Say whether there is a screen with lines that are edited: in a terminal that knows escape sequences."""
+    return is_terminal and term not in {"", "dumb"}
+
+
+def _history_file(order: "ChatOrder") -> Path | None:
+    """Where what was typed is kept; None where the user has no place for it."""
+    with contextlib.suppress(AgentrailError):
+        return directory_of(order.keeping.data_dir) / "chat-history"
+    return None
 
 
 # --- the conversation
-
-
-class ChatLedger:
-    """Which prompts were accepted and have not come to their end."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._outstanding: set[PromptRef] = set()
-        self._ended: set[PromptRef] = set()  # before we heard that they were accepted
-        self._current: PromptRef | None = None
-        self._idle = trio.Event()
-        self._idle.set()
-        self._asked = trio.Event()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there are none."""
-        return self._idle.is_set()
-
-    def come_back(self, running: PromptRef | None, queued: Iterable[PromptRef]) -> None:
-        """Note what a session that came back had to do; before any of its events."""
-        self._current = running
-        for ref in (*(() if running is None else (running,)), *queued):
-            self.accept(ref)
-
-    def accept(self, ref: PromptRef) -> None:
-        """Note a prompt."""
-        if ref in self._ended:
-            self._ended.remove(ref)
-            return
-        self._outstanding.add(ref)
-        if self._idle.is_set():
-            self._idle = trio.Event()
-
-    def note(self, event: Event) -> None:
-        """Note an event."""
-        if isinstance(event, AgentStart):
-            self._current = event.ref
-        elif isinstance(event, PromptDropped | PromptRejected | PromptTaken):
-            self._end(event.ref)
-        elif isinstance(event, ApprovalRequired | AskUser):
-            self._asked.set()
-        elif isinstance(event, AgentResumed):
-            self.decided()
-        elif type(event) in TERMINAL and self._current is not None:
-            self._end(self._current)
-            self._current = None
-            self.decided()
-
-    def decided(self) -> None:
-        """Note that nothing waits for a person any more."""
-        if self._asked.is_set():  # else a task may be waiting for this very event
-            self._asked = trio.Event()
-
-    async def wait_for_line(self) -> None:
-        """Wait until there are none, or one of them cannot go on without a person."""
-        async with trio.open_nursery() as nursery:
-            for wait in (self.wait_idle, self._asked.wait):
-                nursery.start_soon(_race, wait, nursery.cancel_scope)
-
-    async def wait_idle(self) -> None:
-        """Wait until there are none."""
-        while not self._idle.is_set():
-            await self._idle.wait()
-        await trio.lowlevel.checkpoint()
-
-    def _end(self, ref: PromptRef) -> None:
-        if ref in self._outstanding:
-            self._outstanding.remove(ref)
-        else:
-            self._ended.add(ref)
-        if not self._outstanding:
-            self._idle.set()
 
 
 @define(eq=False, kw_only=True)
@@ -266,9 +216,8 @@ class Chat:
 
     Attributes:
         session: With whom.
-        supervisor: Whose session that is.
+        supervisor: Whose session that is; None for one on a server, which goes on there when it is left.
         desk: Where one types and reads.
-        transcript: How events are written.
         nursery: For what a key starts.
         work: What is cancelled to leave.
         ledger: What was asked and is not answered.
@@ -276,14 +225,16 @@ class Chat:
         commands: What a line that begins with a slash may be.
         agent: As which agent of the configuration the session was started; None for none.
         keep: Writes what is always allowed where the user keeps it, and says where.
+        store: Where other conversations are; None where nothing is kept.
+        directory: Relative to which files are named.
+        goes_to: The conversation that is gone on with when this one is left; None for none.
         was_used: Whether anything was said.
         code: How it ends.
     """
 
     session: Session
-    supervisor: SessionSupervisor
+    supervisor: SessionSupervisor | None
     desk: Desk
-    transcript: Transcript
     nursery: trio.Nursery
     work: trio.CancelScope = field(factory=trio.CancelScope)
     ledger: ChatLedger = field(factory=ChatLedger)
@@ -291,9 +242,13 @@ class Chat:
     commands: CommandRegistry = field(factory=CommandRegistry)
     agent: str | None = None
     keep: people.KeepRules | None = None
+    store: Store | None = None
+    directory: Path = field(factory=Path)
+    goes_to: GoTo | None = None
     was_used: bool = False
     code: Exit = Exit.DONE
     _is_stopping: bool = False
+    _warned_at: float | None = None
 
     async def talk(self) -> None:
         """Talk until the user leaves or the session ends, and stop what runs then.
@@ -325,19 +280,39 @@ class Chat:
         else:
             self.nursery.start_soon(self._abort, "interrupted")
 
+    def hang_up(self) -> None:
+        """Leave what runs as it is: the terminal is gone, and the session can be gone on with."""
+        self.code = Exit.INTERRUPTED
+        self.work.cancel(reason="the terminal was closed")
+
+    async def _ctrl_c(self) -> None:
+        """Do what the key means; the editor has cleared a line that was half typed already."""
+        since = None if self._warned_at is None else trio.current_time() - self._warned_at
+        does = decide_ctrl_c(
+            has_text=False,
+            is_idle=self.ledger.is_idle,
+            is_stopping=self._is_stopping,
+            since_warned=since if self.desk.asks_twice else 0.0,
+        )
+        if does == "warn":
+            self._warned_at = trio.current_time()
+            await self._say("Ctrl-C again leaves")
+        else:
+            self.interrupt()
+
     async def _show_again(self, back: ComeBack) -> None:
         """Show what was said before the session came back, and what it waits for."""
         self.was_used = True
         self.ledger.come_back(back.running, back.queued)
-        await self.desk.screen.write(back.shown)
+        await self.desk.view.show_past(back.shown)
         for asked in asked_again(await self.session.status()):
-            await self.desk.screen.write(self.transcript.feed(asked))
+            await self.desk.view.show(asked)
             self.ledger.note(asked)
 
     async def _show(self, events: Subscription) -> None:
         """Show what the session publishes, until it ends."""
         async for event in events:
-            await self.desk.screen.write(self.transcript.feed(event))
+            await self.desk.view.show(event)
             self.ledger.note(event)
             if isinstance(event, AgentEnd | AgentError | AbortSettled):
                 await self._invite()
@@ -350,24 +325,41 @@ class Chat:
         while True:
             typed = await self.desk.lines.next_line()
             if typed is KeyPress.CTRL_C:
-                self.interrupt()
-            elif not isinstance(typed, str) or not await self._take(typed):
+                await self._ctrl_c()
+            elif typed is KeyPress.HANG_UP:
+                self.hang_up()
+                return
+            elif isinstance(typed, KeyPress) or not await self._take_in_time(typed):
                 return
             elif self.desk.in_order:
                 await self.ledger.wait_for_line()
 
+    async def _take_in_time(self, line: str | Sent | Chosen) -> bool:
+        """Do what a line says; over a network not for ever, because the next line may be `/quit`."""
+        if self.supervisor is not None:
+            return await self._take(line)
+        with trio.move_on_after(_ANSWER_SECONDS):
+            return await self._take(line)
+        await self._say(
+            "the server did not answer in time: look whether it took this before you say it again"
+        )
+        return True
+
     async def _leave(self) -> None:
         """Stop what runs, and show that it did; the session itself ends with its supervisor."""
-        if not self.ledger.is_idle:
+        if not self.ledger.is_idle and self.supervisor is not None:
             await self._abort("leaving", clear_queue=True)
             await self.ledger.wait_idle()
 
-    async def _take(self, line: str) -> bool:
-        """Do what a line says; False when it says to leave."""
-        if self.desk.prompts:
-            self.transcript.line_typed()
-        text = line.strip()
-        typed = read_typed(text)
+    async def _take(self, line: str | Sent | Chosen) -> bool:
+        """Do what a line says, or a choice; False when it says to leave."""
+        if isinstance(line, Chosen):
+            await self._choose(line)
+            return True
+        self.desk.view.line_typed()
+        text = (line.text if isinstance(line, Sent) else line).strip()
+        # What was pasted is said to the model, whatever it begins with: nobody pastes `/quit` to leave.
+        typed = None if isinstance(line, Sent) and line.is_pasted else read_typed(text)
         stays = True
         if typed is not None:
             stays = await self._command(typed)
@@ -379,8 +371,9 @@ class Chat:
 
     async def _prompt(self, text: str) -> None:
         try:
-            receipt = await self.session.prompt(text)
-        except YourMove as error:
+            content = await self._content(text)
+            receipt = await self.session.prompt(content)
+        except (CommandError, YourMove) as error:
             await self._say(f"error: {describe_error(error)}")
             return
         self.was_used = True
@@ -389,12 +382,38 @@ class Chat:
         if receipt.queued:
             await self._say(f"queued at position {receipt.position}; 0 is next")
 
+    async def _content(self, text: str) -> Content:
+        """Give a prompt with the pictures that it names; from a pipe it is taken as it is."""
+        if self.desk.in_order or not pictures_in(text):
+            return text
+        return await outside.offload(with_pictures, text, reader_below(self.directory))
+
     async def _decide(self, command: str, rest: str) -> None:
         try:
             await self._say(await people.decide(self.session, command, rest, self.keep))
             await self._look_who_waits()
         except YourMove as error:
             await self._say(f"error: {describe_error(error)}")
+
+    async def _choose(self, chosen: Chosen) -> None:
+        """Carry out what was chosen in a dialogue, as its command does."""
+        waiting = [
+            one.id if isinstance(one, Approval) else ""
+            for one in people.waiting_of(await self.session.status())
+        ]
+        if chosen.approval.id not in waiting:
+            await self._say(f"{chosen.approval.tool} was decided already")
+            return
+        place = f"#{waiting.index(chosen.approval.id) + 1}"
+        match chosen.choice:
+            case "approve":
+                await self._decide("/approve", place)
+            case "always":
+                await self._decide("/approve", f"{place} always")
+            case "reject":
+                await self._decide("/reject", f"{place} {chosen.words}")
+            case "edit":
+                await self._decide("/edit", f"{place} {chosen.words}")
 
     async def _look_who_waits(self) -> None:
         """Note whether a person decided what a cycle waited for; the event that says so may lie unread."""
@@ -414,7 +433,13 @@ class Chat:
             else:
                 self.nursery.start_soon(self._abort, typed.text or "by the user")
             return True
+        if typed.name in SWITCHING:
+            return await self._switch(typed)
         try:
+            if typed.name == "export" and typed.text:
+                file, messages = self.directory / typed.text, await self.session.messages()
+                await self._say(await outside.offload(export_to, file, messages))
+                return True
             answer = await self.commands.run(typed.name, typed.text, await self._desk_of_commands())
         except AgentrailError as error:
             await self._say(
@@ -424,11 +449,26 @@ class Chat:
         lines = [*answer.lines]
         if typed.name == "status":
             lines += people.show_waiting(await self.session.status())
-        for line in lines:
-            await self._say(line)
+        await self._say(*lines)
         if answer.prompt is not None:
             await self._prompt_of(answer)
         return not answer.leaves
+
+    async def _switch(self, typed: TypedCommand) -> bool:
+        """Go to another conversation, or say which there are; False where this one is left."""
+        if self.desk.in_order:  # the lines behind it were meant for this conversation
+            await self._say(f"/{typed.name} is for a terminal, not for a pipe")
+            return True
+        try:
+            found = await switch(typed.name, typed.text, self.store, self.session.session_id)
+        except AgentrailError as error:
+            await self._say(f"error: {describe_error(error)}")
+            return True
+        if isinstance(found, GoTo):
+            self.goes_to = found
+            return False
+        await self._say(*found)
+        return True
 
     async def _prompt_of(self, answer: CommandAnswer) -> None:
         """Say what a command wants said, with the model that it wants asked."""
@@ -441,8 +481,14 @@ class Chat:
         await self._prompt(answer.prompt or "")
 
     async def _desk_of_commands(self) -> CommandDesk:
+        supervisor = self.supervisor
+        if supervisor is None:
+            return CommandDesk(
+                session=self.session, at_terminal=True, agent=(await self.session.status()).agent
+            )
+
         async def tree() -> str:
-            return render_tree(await self.supervisor.tree())
+            return render_tree(await supervisor.tree())
 
         tools, agents, sections = names_for_commands(self.session)
         return CommandDesk(
@@ -455,21 +501,18 @@ class Chat:
 
     async def _abort(self, reason: str, *, clear_queue: bool = False) -> None:
         self._is_stopping = True
+        self.desk.view.stopping(is_so=True)
         with contextlib.suppress(SessionDown):  # it was faster
             await self.session.abort(reason, kill_tools="all", clear_queue=clear_queue)
         self._is_stopping = False
+        self.desk.view.stopping(is_so=False)
 
-    async def _say(self, text: str) -> None:
-        await self.desk.screen.write(self.transcript.note(text))
+    async def _say(self, *lines: str) -> None:
+        await self.desk.view.say(*lines)
 
     async def _invite(self) -> None:
-        if self.desk.prompts and self.ledger.is_idle and not self._is_stopping:
-            await self.desk.screen.write(self.transcript.invite())
-
-
-async def _race(wait: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
-    await wait()
-    scope.cancel(reason="the other came first")
+        if self.ledger.is_idle and not self._is_stopping:
+            await self.desk.view.invite()
 
 
 # --- running it
@@ -479,8 +522,8 @@ async def serve_chat(order: ChatOrder) -> Exit:
     """Chat until the user leaves, and say how it ended."""
     code = Exit.FAILED
     try:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            code = await _serve(order, signals)
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, _hang_ups() as gone:
+            code = await _serve(order, signals, gone)
     except* OutputFailed as failed:
         write_error(f"{failed.exceptions[0]}.")
     except* OutputClosed:
@@ -490,18 +533,36 @@ async def serve_chat(order: ChatOrder) -> Exit:
     return code
 
 
-async def _serve(order: ChatOrder, signals: AsyncIterator[int]) -> Exit:
+@contextlib.contextmanager
+def _hang_ups() -> Iterator[AsyncIterator[int] | None]:
+    """Receive SIGHUP, which says that the terminal was closed; nothing where `nohup` says that this is not to matter."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        yield None
+        return
+    with trio.open_signal_receiver(signal.SIGHUP) as gone:
+        yield gone
+
+
+async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncIterator[int] | None) -> Exit:
     code = Exit.INTERRUPTED
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as starting:
-            interrupts = Interrupts(handle=starting.cancel)
+            interrupts, hang_ups = Interrupts(handle=starting.cancel), Interrupts(handle=starting.cancel)
             nursery.start_soon(interrupts.receive, signals)
-            code = await _start(order, nursery, interrupts)
+            if gone is not None:
+                nursery.start_soon(hang_ups.receive, gone)
+            going: ChatOrder | None = order
+            while going is not None:
+                start = _start if going.connect is None else _start_far
+                code, going = await start(going, nursery, interrupts, hang_ups)
         nursery.cancel_scope.cancel(reason="the chat is over")
     return code
 
 
-async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts) -> Exit:
+async def _start(
+    order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts, hang_ups: Interrupts
+) -> tuple[Exit, ChatOrder | None]:
+    """Hold one conversation; gives how it ended, and what is gone on with."""
     transcript = Transcript(look_of_process())
 
     async def tell(text: str) -> None:
@@ -518,28 +579,72 @@ async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts
             )
             async with opened as supervisor:
                 session, back = await _session_for(order, supervisor, store, tell)
-                async with open_desk() as desk:
-                    commands = commands_for(order)
-                    for fault in commands.left_out:
-                        await tell(f"left out: {fault}")
+                commands = commands_for(order)
+                for fault in commands.left_out:
+                    await tell(f"left out: {fault}")
+                async with open_desk(order, commands, session) as desk:
                     chat = Chat(
                         commands=commands,
                         agent=None if order.setup is None else order.setup.agent,
                         session=session,
                         supervisor=supervisor,
                         desk=desk,
-                        transcript=transcript,
                         nursery=nursery,
                         back=back,
+                        store=store,
+                        directory=order.choices.cwd,
                         keep=partial(keep_rules, order.config, order.choices.cwd),
                     )
-                    interrupts.handle = chat.interrupt
+                    interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
                     await chat.talk()
             await _end(chat, store, tell)
     except AgentrailError as error:  # of the options; once it talks, errors come in groups
         write_error(describe_error(error))
-        return Exit.USAGE
-    return chat.code
+        return Exit.USAGE, None
+    return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
+
+
+async def _start_far(
+    order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts, hang_ups: Interrupts
+) -> tuple[Exit, ChatOrder | None]:
+    """Hold one conversation with a session on a server; as `_start`."""
+    # Imported here: what connects takes a while, and only who is far away needs it.
+    from agentrail.cli.far_session import find_far, open_far, watch_server
+
+    assert order.connect is not None  # noqa: S101 - said by who calls
+    transcript = Transcript(look_of_process())
+    try:
+        async with open_far(order.connect, order.keeping.resume, order.agent) as far:
+            session: Any = far  # its calls are those of `Session`
+            commands = CommandRegistry()
+            async with open_desk(order, commands, session) as desk, trio.open_nursery() as watching:
+                chat = Chat(
+                    session=session,
+                    supervisor=None,
+                    desk=desk,
+                    nursery=nursery,
+                    commands=commands,
+                    back=await find_far(far),
+                    directory=order.choices.cwd,
+                )
+                interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
+                watching.start_soon(watch_server, far, desk.view.say)
+                await chat.talk()
+                watching.cancel_scope.cancel(reason="the chat is over")
+            again = f"agentrail chat --connect {order.connect} --resume {far.session_id}"
+            await DirectScreen().write(transcript.note(f"session {far.session_id} is on the server: {again}"))
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE if isinstance(error, OptionError) else Exit.FAILED, None
+    return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
+
+
+def following(order: ChatOrder, goes_to: GoTo) -> ChatOrder:
+    """Say what is asked for when a chat goes to another conversation: one that comes back has the model that it had."""
+    keeping = evolve(order.keeping, resume=goes_to.session)
+    if goes_to.session is None:
+        return evolve(order, keeping=keeping)
+    return evolve(order, keeping=keeping, choices=evolve(order.choices, model=None))
 
 
 def commands_for(order: ChatOrder) -> CommandRegistry:

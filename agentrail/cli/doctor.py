@@ -113,8 +113,8 @@ def _look_at_editor() -> Finding:
     return Finding(
         name="prompt_toolkit",
         verdict="absent",
-        text="not installed: agentrail chat reads plain lines",
-        remedy='to edit lines while the model works: pip install "agentrail[repl]"',
+        text="not installed, though agentrail needs it: agentrail chat cannot draw its screen",
+        remedy="install it: pip install prompt_toolkit",
     )
 
 

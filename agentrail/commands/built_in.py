@@ -47,7 +47,7 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
         one("cost", _cost, "say what the session has used"),
         one("fork", _fork, "begin a session that goes on from this one", "[turn]"),
         one("rewind", _rewind, "go back to the end of a turn; nothing is deleted", "turn", background=False),
-        one("export", _export, "give the conversation as text"),
+        one("export", _export, "give the conversation as text, or write it to a file", "[file]"),
         one("permissions", _permissions, "say what may run: mode, rules, what is always allowed"),
         one("abort", _abort, "stop the running cycle; what waits goes on", "[why]"),
         one("tree", _tree, "show what runs, and what works for it"),
@@ -63,6 +63,9 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
             **typed,
         ),
         one("decline", None, "give no answer to what was asked, as in /decline not your business", "[#2] [why]", **typed),
+        one("clear", None, "begin a new conversation; this one is kept where there is a store", "", **typed),
+        one("sessions", None, "list the conversations that are kept", "", **typed),
+        one("resume", None, "go on with another conversation; without an id with the one before", "[id]", **typed),
         one("quit", _quit, "stop everything and leave, as Ctrl-D does", scope="terminal", needs_session=False),
     )  # fmt: skip
 

@@ -6,7 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.cli.chat import ChatLedger, decide_editor
+from agentrail.cli.chat import decide_editor
+from agentrail.cli.ledger import ChatLedger
 from agentrail.commands.showing import show_status
 from agentrail.core.session.projection import RunningTool, Status
 from agentrail.events import (
@@ -113,7 +114,7 @@ async def test_one_can_type_while_the_agent_works(term):
 
 @pytest.mark.parametrize("term", ["dumb", "xterm"])
 async def test_control_c_stops_the_cycle_and_then_leaves(term):
-    """The first Ctrl-C stops what runs and the chat goes on; in idle it leaves, with code 130 and no traceback."""
+    """The first Ctrl-C stops what runs and the chat goes on; in idle it leaves (on a screen twice), with code 130 and no traceback."""
     async with open_terminal(*WORK, term=term) as typist:
         await typist.wait_for(">")
         typist.type(f"{SLEEPER}\r")
@@ -127,6 +128,11 @@ async def test_control_c_stops_the_cycle_and_then_leaves(term):
         await typist.wait_for("You said: still there?")
         await typist.wait_for(">")
         press()
+        if (
+            term == "xterm"
+        ):  # there a second one is needed, because the first may have been meant for the line
+            await typist.wait_for("Ctrl-C again leaves")
+            press()
         assert await typist.wait_end() == 130
         assert b"Traceback" not in typist.seen
 
@@ -155,18 +161,12 @@ async def test_the_editor_gives_the_terminal_back_when_it_is_told_to_leave():
 
 
 @pytest.mark.parametrize(
-    ("is_terminal", "term", "has_editor", "expected"),
-    [
-        (True, "xterm", True, True),
-        (False, "xterm", True, False),
-        (True, "dumb", True, False),
-        (True, "", True, False),
-        (True, "xterm", False, False),
-    ],
+    ("is_terminal", "term", "expected"),
+    [(True, "xterm", True), (False, "xterm", False), (True, "dumb", False), (True, "", False)],
 )
-def test_lines_are_edited_where_that_is_possible(is_terminal, term, has_editor, expected):
-    """There is an editor in a terminal that knows escape sequences, when `prompt_toolkit` is installed."""
-    assert decide_editor(is_terminal=is_terminal, term=term, has_editor=has_editor) is expected
+def test_lines_are_edited_where_that_is_possible(is_terminal, term, expected):
+    """There is a screen in a terminal that knows escape sequences."""
+    assert decide_editor(is_terminal=is_terminal, term=term) is expected
 
 
 def test_a_prompt_is_outstanding_until_its_cycle_ends():

@@ -6,11 +6,12 @@ import pytest
 import structlog
 import trio
 
-from agentrail.cli.lines import KeyPress, PlainLines
+from agentrail.cli.lines import PlainLines
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all
 from agentrail.cli.rendering import Piece
 from agentrail.cli.screen import DirectScreen, decide_look
+from agentrail.cli.terminal.keys import KeyPress
 
 
 def test_who_has_stopped_reading_is_no_error_of_ours():

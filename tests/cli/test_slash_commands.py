@@ -54,7 +54,8 @@ async def test_commands_of_three_sources_are_the_same_everywhere(place):
     ]
     assert [{name: row[name] for name in listed[0]} for row in told] == listed
     assert [row["name"] for row in told if not row["available"]] == [
-        *("steer", "approve", "edit", "reject", "answer", "decline", "quit")
+        *("steer", "approve", "edit", "reject", "answer", "decline"),
+        *("clear", "sessions", "resume", "quit"),
     ]
 
 

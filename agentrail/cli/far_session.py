@@ -1,0 +1,73 @@
+"""A session on a server, for `agentrail chat --connect`: how it is opened, what it shows of before, and who says that the server is gone."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from agentrail.cli.resume_option import LATEST
+from agentrail.cli.resuming import ComeBack
+from agentrail.cli.session_views import conversation
+from agentrail.cli.top import read_token
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.messages import PromptRef
+from agentrail.remote.connecting import connect
+from agentrail.remote.session import RemoteSession
+
+_CONNECT_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 2.0
+_RUNNING: Final = PromptRef("running")
+"""For the cycle that runs when a chat connects: which prompt began it a status does not say, and its end ends it."""
+
+
+@asynccontextmanager
+async def open_far(url: str, wanted: str | None, agent: str | None) -> AsyncIterator[RemoteSession]:
+    """Open a session on a server for a block; it goes on there behind it.
+
+    Args:
+        url: Of the server. The token is that of AGENTRAIL_TOKEN.
+        wanted: Its id; None for a new one.
+        agent: The profile of a new one; None for the server's default.
+
+    Raises:
+        OptionError: Your move: a url that is none, or `--resume` without an id.
+        AgentrailError: As of `agentrail.connect`.
+    """
+    if wanted == LATEST:
+        raise OptionError(["--resume without an id is for what is kept here: name a session of the server"])
+    async with connect(
+        url, read_token(None), session_id=wanted, agent_id=agent, connect_seconds=_CONNECT_SECONDS
+    ) as session:
+        yield session
+
+
+async def find_far(session: RemoteSession) -> ComeBack | None:
+    """Give what a session on a server shows of before; None for one in which nothing was said."""
+    status = await session.status()
+    if not status.last_seq:
+        return None
+    return ComeBack(
+        session=session,  # type: ignore[arg-type]  # its calls are those of `Session`, as `agentrail.connect` promises
+        after=status.last_seq,
+        shown=tuple(conversation(await session.messages())),
+        running=None if status.phase == "idle" else _RUNNING,
+        queued=status.queued,
+    )
+
+
+async def watch_server(session: RemoteSession, say: Callable[[str], Awaitable[None]]) -> None:
+    """Say when the server does not answer, and when it is back, until cancelled. Its connection is opened again by itself."""
+    is_gone = False
+    while True:
+        await trio.sleep(_LOOK_SECONDS)
+        with trio.move_on_after(_LOOK_SECONDS) as waited:
+            try:
+                await session.status()
+            except AgentrailError:  # the session has ended there, say: who reads its events tells that
+                return
+        if waited.cancelled_caught and not is_gone:
+            await say("the server does not answer; connecting again, and what was said is kept there")
+        elif is_gone and not waited.cancelled_caught:
+            await say("the server is back")
+        is_gone = waited.cancelled_caught

@@ -1,0 +1,101 @@
+"""`/clear`, `/sessions`, `/resume` and `/export FILE` of a chat: from one conversation to another, and to a file. The store does the rest."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.cli.session_views import shorten, show_rows, standing_word
+from agentrail.cli.stored import all_sessions, find_one, latest_of
+from agentrail.core.values.transcript import transcript_of
+from agentrail.errors import CommandError
+from agentrail.messages import Message, SessionId
+
+SWITCHING: Final = frozenset({"clear", "sessions", "resume"})
+MAX_LISTED: Final = 20
+
+
+@frozen(kw_only=True)
+class GoTo:
+    """Where a chat goes on when it leaves its conversation.
+
+    Attributes:
+        session: The session to come back to; None for a new one.
+    """
+
+    session: SessionId | None = None
+
+
+async def switch(name: str, text: str, store: Store | None, current: SessionId) -> GoTo | tuple[str, ...]:
+    """Carry out a command that is about other sessions.
+
+    Args:
+        name: One of `SWITCHING`.
+        text: What stands behind it.
+        store: Where sessions are; None where nothing is kept.
+        current: The session that one is in.
+
+    Returns:
+        Where to go, or lines that say what was found.
+
+    Raises:
+        CommandError: The caller's move: nothing is kept here, or it is this very session.
+        SessionNotFound: The caller's move: there is none of this id; the message has those that look like it.
+        StoreUnavailable: The store cannot be read now.
+    """
+    if name == "clear":
+        return GoTo()
+    if store is None or store.is_immediate:
+        message = f"/{name} needs a store, and this chat keeps nothing"
+        raise CommandError(message)
+    if name == "sessions":
+        return await outside.offload(_listed, store, current)
+    found = await outside.offload(
+        lambda: find_one(store, text, "") if text else _latest_of_others(store, current)
+    )
+    if found.session == current:
+        message = f"this is session {current}"
+        raise CommandError(message)
+    return GoTo(session=found.session)
+
+
+def _latest_of_others(store: Store, current: SessionId) -> StoredSession:
+    """Give the session that was at work last before this one."""
+    filters = Filters(scope="", only_roots=True, has_ended=False)
+    others = (one for one in all_sessions(store, filters) if one.session != current)
+    latest = max(others, key=lambda one: one.written_at_ms, default=None)
+    return latest_of(store) if latest is None else latest
+
+
+def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
+    """List what can be resumed, the latest first."""
+    filters = Filters(scope="", only_roots=True, has_ended=False)
+    found = sorted(all_sessions(store, filters), key=lambda one: one.written_at_ms, reverse=True)
+    words = [
+        (one, "this one" if one.session == current else standing_word(one, is_owned=False)) for one in found
+    ]
+    more = (
+        [f"… and {len(words) - MAX_LISTED} more: agentrail sessions list"] if len(words) > MAX_LISTED else []
+    )
+    return (*show_rows(words[:MAX_LISTED]), *more, "/resume ID goes on with one")
+
+
+def export_to(file: Path, messages: Sequence[Message]) -> str:
+    """Write a conversation to a file that is not there yet, and say so.
+
+    Raises:
+        CommandError: The caller's move: it is there, or cannot be written.
+    """
+    try:
+        with file.open("x", encoding="utf-8", errors="replace") as opened:
+            opened.write(transcript_of(messages))
+    except FileExistsError:
+        message = f"{file} is there already: name a file that is not"
+        raise CommandError(message) from None
+    except OSError as error:
+        message = f"{shorten(str(file))} cannot be written: {error.strerror}"
+        raise CommandError(message) from error
+    return f"{file}: {len(messages)} messages"

@@ -1,0 +1,116 @@
+"""The small dialogue about a call that waits: what it shows, and what a key in it means. Keys in, a choice out.
+
+The choices are exactly those that the call offers. What a choice does is what its command does: `/approve`, `/reject`, `/edit`.
+"""
+
+import json
+from typing import Final
+
+from attrs import evolve, frozen
+
+from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
+from agentrail.cli.terminal.inks import MIN_WIDTH, Ink, Rows, draw_line, draw_text
+from agentrail.cli.terminal.keys import Choice
+from agentrail.events import Approval, PermissionOption
+from agentrail.messages import JsonObject
+
+_ORDER: Final[tuple[Choice, ...]] = ("approve", "always", "reject", "edit")
+_KEYS: Final[dict[str, Choice]] = {"y": "approve", "a": "always", "n": "reject", "e": "edit"}
+_INDENT: Final = "    "
+
+
+@frozen(kw_only=True)
+class Dialogue:
+    """What a person is asked.
+
+    Attributes:
+        waiting: The calls that wait, the oldest first; the first is shown.
+        rules: What "always" would write down, for those of which it is known.
+        chosen: Which choice is marked, from 0.
+    """
+
+    waiting: tuple[Approval, ...]
+    rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    chosen: int = 0
+
+    @property
+    def approval(self) -> Approval:
+        """The call that is shown."""
+        return self.waiting[0]
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What may be chosen: what the call offers, in an order that does not change."""
+        offered: tuple[PermissionOption, ...] = self.approval.permission_options
+        # A rule that would be written down is a way of its own to say "always".
+        has_rule = bool(dict(self.rules).get(self.approval.id))
+        return tuple(one for one in _ORDER if one in offered or (one == "always" and has_rule))
+
+    def moved(self, by: int) -> "Dialogue":
+        """Mark another choice."""
+        return evolve(self, chosen=(self.chosen + by) % len(self.choices)) if self.choices else self
+
+    def chosen_by(self, key: str) -> Choice | None:
+        """Say what a key chooses: a number, a letter, or `enter` for what is marked; None for a key that chooses nothing."""
+        choices = self.choices
+        if key == "enter":
+            return choices[self.chosen % len(choices)] if choices else None
+        if key.isascii() and key.isdecimal():
+            return choices[int(key) - 1] if 1 <= int(key) <= len(choices) else None
+        found = _KEYS.get(key.lower())
+        return found if found in choices else None
+
+    def without(self, approval: Approval) -> "Dialogue | None":
+        """Leave a call out that was decided; None where none is left."""
+        left = tuple(one for one in self.waiting if one.id != approval.id)
+        return evolve(self, waiting=left, chosen=0) if left else None
+
+
+def draw_dialogue(dialogue: Dialogue, ink: Ink, height: int) -> Rows:
+    """Draw the call, what it changes, and the choices; the choices are always seen."""
+    approval = dialogue.approval
+    more = f"  (1 of {len(dialogue.waiting)})" if len(dialogue.waiting) > 1 else ""
+    diff = diff_of_call(approval.tool, approval.arguments)
+    named = f" {approval.arguments.get('path', '')}" if diff else ""
+    head = draw_line((("? ", "asks"), (f"may {approval.tool}{named} run?", "bold"), (more, "dim")), ink)
+    hint = [draw_line(((f"  {approval.hint}", "dim"),), ink)] if approval.hint else []
+    choices = [_choice_row(dialogue, place, choice, ink) for place, choice in enumerate(dialogue.choices)]
+    room = max(height - 1 - len(hint) - len(choices), 1)
+    what = draw_diff(diff, ink, room) if diff else _argument_rows(approval.arguments, ink, room)
+    return (head, *what, *hint, *choices)
+
+
+def _argument_rows(arguments: JsonObject, ink: Ink, room: int) -> Rows:
+    """Draw all arguments in full, wrapped: people say yes to what they read. Where there is no room it is said what is not shown."""
+    shown = (
+        f"{name}={json.dumps(value, ensure_ascii=False, default=dict)}" for name, value in arguments.items()
+    )
+    narrow = evolve(ink, width=max(ink.width - len(_INDENT) - 1, MIN_WIDTH))
+    rows = [f"{_INDENT}{row}" for one in shown for row in draw_text(one, narrow)]
+    if len(rows) <= room:
+        return tuple(rows)
+    hidden = len(rows) - room + 1
+    return (
+        *rows[: room - 1],
+        draw_line(((f"{_INDENT}… {hidden} more rows: e shows them all", "asks"),), ink),
+    )
+
+
+def _choice_row(dialogue: Dialogue, place: int, choice: Choice, ink: Ink) -> str:
+    rules = dict(dialogue.rules).get(dialogue.approval.id, ())
+    words = {
+        "approve": "yes, this once",
+        "always": f"always: {', '.join(rules)}" if rules else "always, in this session",
+        "reject": "no, and say why",
+        "edit": "edit the arguments",
+    }[choice]
+    is_marked = place == dialogue.chosen % len(dialogue.choices)
+    key = next(key for key, one in _KEYS.items() if one == choice)
+    return draw_line(
+        (
+            (" ▸ " if is_marked else "   ", "asks"),
+            (f"{place + 1} {words}", "bold" if is_marked else ""),
+            (f"  {key}", "dim"),
+        ),
+        ink,
+    )

@@ -1,0 +1,191 @@
+"""Cuts the Markdown of a model that still writes into blocks that are finished, so that each is drawn once and for all.
+
+A line is looked at once, however long the answer is. No rendering enters this file.
+Source: CommonMark 0.31, sections 3 to 5: the structure of a document is decided line by line.
+"""
+
+import re
+from typing import Final, Literal, TypeAlias
+
+from attrs import define, frozen
+
+BlockKind: TypeAlias = Literal["words", "item", "code"]
+
+MAX_BLOCK: Final = 4_000
+"""Characters of a block after which its lines so far are finished: what is unfinished is drawn anew many times a second."""
+
+_FENCE: Final = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)")
+_ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
+_INTERRUPTS: Final = re.compile(r"(?:[-*+]|1[.)])[ \t]+\S")
+"""Items that end a paragraph without an empty line between; another number is a word of it (CommonMark 5.3)."""
+_HEADING: Final = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+
+
+@frozen(kw_only=True)
+class Block:
+    """A piece of Markdown that can be drawn for itself.
+
+    Attributes:
+        kind: What it is: an item is one of a list, code is what stands in a fence.
+        text: Its source.
+        goes_on: Whether it is drawn right below the block before it, without an empty row.
+    """
+
+    kind: BlockKind
+    text: str
+    goes_on: bool = False
+
+
+@define
+class _Fence:
+    """The fence that is open: its marks, and its first line, with which a cut one is opened again."""
+
+    marks: str
+    opening: str
+
+    def is_closed_by(self, line: str) -> bool:
+        closing = line.strip()
+        return (
+            len(line) - len(line.lstrip(" ")) <= 3  # noqa: PLR2004 - CommonMark 4.5
+            and closing.startswith(self.marks)
+            and set(closing) == {self.marks[0]}
+        )
+
+
+class MarkdownBlocks:
+    """What a model has written and what of it is finished."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._lines: list[str] = []
+        self._length = 0
+        self._partial: list[str] = []
+        self._partial_length = 0
+        self._kind: BlockKind = "words"
+        self._goes_on = False
+        self._fence: _Fence | None = None
+        self._is_after_blank = False
+        self._was_item = False
+        self._finished: list[Block] = []
+
+    @property
+    def tail(self) -> Block | None:
+        """What is not finished, as a block; None where there is nothing."""
+        partial = "".join(self._partial)
+        kind, goes_on = self._kind, self._goes_on
+        if not self._lines and not partial.strip():
+            return None
+        if not self._lines and _ITEM.match(partial):
+            kind, goes_on = "item", self._was_item
+        text = "".join(self._lines) + partial
+        if self._fence is not None:
+            text = f"{text.rstrip()}\n{self._fence.marks}\n"
+        return Block(kind=kind, text=text, goes_on=goes_on)
+
+    def feed(self, delta: str) -> tuple[Block, ...]:
+        """Take more words, and give the blocks that they finish."""
+        *lines, rest = delta.split("\n")
+        for line in lines:
+            self._partial.append(line)
+            whole = "".join(self._partial)
+            self._partial, self._partial_length = [], 0
+            self._take(whole)
+        if rest:
+            begins = not self._partial and rest[0] not in " \t"
+            if begins and self._is_after_blank and self._lines:
+                self._cut()  # whatever this line becomes, it is another block: no need to wait for its end
+            self._partial.append(rest)
+            self._partial_length += len(rest)
+            if self._partial_length > MAX_BLOCK and self._fence is None:  # a line without an end
+                self._lines.append("".join(self._partial))
+                self._partial, self._partial_length = [], 0
+                self._cut(goes_on=True)
+        return self._given()
+
+    def finish(self) -> tuple[Block, ...]:
+        """Take that no more comes, and give what is left; from then on it is as new."""
+        if self._partial:
+            whole = "".join(self._partial)
+            self._partial, self._partial_length = [], 0
+            self._take(whole)
+        if self._fence is not None and self._lines:
+            self._lines.append(f"{self._fence.marks}\n")
+        self._cut()
+        given = self._given()
+        self._fence, self._is_after_blank, self._was_item = None, False, False
+        return given
+
+    def _given(self) -> tuple[Block, ...]:
+        given, self._finished = tuple(self._finished), []
+        return given
+
+    def _take(self, line: str) -> None:
+        """Look at a whole line, without its line break."""
+        if self._fence is not None:
+            self._in_fence(self._fence, line)
+        elif not line.strip():
+            if self._lines:
+                self._add(line)
+            self._is_after_blank = True
+        else:
+            self._outside(line)
+            self._is_after_blank = False
+
+    def _in_fence(self, fence: _Fence, line: str) -> None:
+        self._add(line)
+        if fence.is_closed_by(line):
+            self._fence = None
+            self._cut()
+        elif self._length > MAX_BLOCK:
+            self._lines.append(f"{fence.marks}\n")
+            self._cut(goes_on=True)
+            self._kind = "code"
+            self._lines.append(fence.opening)
+
+    def _outside(self, line: str) -> None:
+        """Take a line that says something: it begins a block, or goes on with the one that is open."""
+        is_indented = line[0] in " \t"
+        is_item = _ITEM.match(line) is not None
+        fence = _FENCE.fullmatch(line)
+        if fence is not None and not (self._kind == "item" and is_indented) and _may_open(fence):
+            self._cut()
+            self._kind = "code"
+            self._fence = _Fence(marks=fence["marks"], opening=f"{line}\n")
+            self._add(line)
+            return
+        if is_item and (self._kind == "item" or not self._lines or self._is_after_blank):
+            self._begin("item")
+        elif self._lines and not is_indented and (self._is_after_blank or self._interrupts(line)):
+            self._begin("item" if is_item else "words")
+        self._add(line)
+        if _HEADING.match(line) and self._kind == "words":
+            self._cut()
+        elif self._length > MAX_BLOCK:
+            self._cut(goes_on=True)
+
+    def _interrupts(self, line: str) -> bool:
+        return self._kind == "words" and bool(_INTERRUPTS.match(line) or _HEADING.match(line))
+
+    def _begin(self, kind: BlockKind) -> None:
+        self._cut()
+        self._goes_on = self._goes_on or (kind == "item" and self._was_item)
+        self._kind = kind
+
+    def _add(self, line: str) -> None:
+        self._lines.append(f"{line}\n")
+        self._length += len(line) + 1
+
+    def _cut(self, *, goes_on: bool = False) -> None:
+        """Finish what is open; the next block is drawn right below it where it goes on with it."""
+        text = "".join(self._lines)
+        if text.strip():
+            self._finished.append(Block(kind=self._kind, text=text, goes_on=self._goes_on))
+            self._was_item = self._kind == "item"
+        self._lines, self._length = [], 0
+        self._goes_on = goes_on
+        if not goes_on:
+            self._kind = "words"
+
+
+def _may_open(fence: re.Match[str]) -> bool:
+    return fence["marks"][0] == "~" or "`" not in fence["info"]

@@ -1,0 +1,40 @@
+"""What a call would change, as a person reads it: lines that go and lines that come. Nothing is read but the call itself."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from agentrail.cli.terminal.inks import Ink, Rows, draw_line
+
+MAX_ROWS: Final = 40
+_MAX_LINES: Final = 2_000
+"""Lines of a text that are compared: comparing takes their square."""
+
+
+def diff_of_call(tool: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Give what a call of `edit_file` or `write_file` changes, as lines of a unified diff without its head.
+
+    Of a file that is written as a whole only the new lines are known. Nothing for other tools, and for arguments that are none.
+    """
+    old, new = arguments.get("old_string"), arguments.get("new_string")
+    if tool == "edit_file" and isinstance(old, str) and isinstance(new, str):
+        before, after = _lines(old), _lines(new)
+        return tuple(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
+    content = arguments.get("content")
+    if tool == "write_file" and isinstance(content, str):
+        return tuple(f"+{line}" for line in _lines(content))
+    return ()
+
+
+def _lines(text: str) -> Sequence[str]:
+    return text.splitlines()[:_MAX_LINES]
+
+
+def draw_diff(lines: Sequence[str], ink: Ink, most: int = MAX_ROWS) -> Rows:
+    """Draw a diff, its beginning alone where it is long."""
+    styles = {"+": "added", "-": "removed", "@": "place"}
+    shown = lines if len(lines) <= most else lines[: most - 1]
+    rows = [draw_line(((f"    {line}", styles.get(line[:1], "dim")),), ink) for line in shown]
+    if len(lines) > len(shown):
+        rows.append(draw_line(((f"    … {len(lines) - len(shown)} more lines", "dim"),), ink))
+    return tuple(rows)

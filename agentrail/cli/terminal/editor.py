@@ -1,0 +1,624 @@
+"""The screen of a chat as it runs: prompt_toolkit reads keys in a thread, and Trio tells it what to draw, at most 25 times a second.
+
+What is printed for good and what is drawn below it are handed over together, so that nothing is seen twice or not at all.
+"""
+
+import contextlib
+import json
+import math
+import os
+import select
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import trio
+from attrs import evolve, frozen
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from agentrail import outside
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all
+from agentrail.cli.rendering import Piece
+from agentrail.cli.terminal.asking import Dialogue
+from agentrail.cli.terminal.completing import Known, complete, is_completed
+from agentrail.cli.terminal.inks import Ink, Rows, decide_colors, decide_unicode
+from agentrail.cli.terminal.keys import Chosen, KeyPress, Pastes, Sent
+from agentrail.cli.terminal.picture import Picture
+from agentrail.events import Approval, Event
+
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import AnyFormattedText
+
+FRAME_SECONDS: Final = 0.04
+_TICK_SECONDS: Final = 0.1
+_EXIT_AGAIN_SECONDS: Final = 0.02
+_ESCAPE_SECONDS: Final = 0.1
+_RESIZE_SECONDS: Final = 0.1
+_MAX_WAITING_ROWS: Final = 5_000
+"""Rows that a slow terminal has not taken, after which who shows waits."""
+_SWITCH_SECONDS: Final = 0.0005
+_MAX_KEPT: Final = 65_536
+"""Characters of an entry of the history; what is longer is sent, and not kept."""
+UNSEEN_SECONDS: Final = 0.4
+"""How long a dialogue takes no key: whoever is typing when it comes up has not read it."""
+_MENU_ROWS: Final = 6
+_COLORS: Final[Mapping[str | None, ColorDepth]] = {
+    None: ColorDepth.DEPTH_1_BIT,
+    "standard": ColorDepth.DEPTH_4_BIT,
+    "256": ColorDepth.DEPTH_8_BIT,
+    "truecolor": ColorDepth.DEPTH_24_BIT,
+}
+
+
+def ink_of_process() -> Ink:
+    """Look at the terminal of the process."""
+    variables = os.environ
+    locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
+    return Ink(
+        width=_size()[0],
+        colors=decide_colors(
+            term=variables.get("TERM", ""),
+            colorterm=variables.get("COLORTERM", ""),
+            no_color=bool(variables.get("NO_COLOR")),
+        ),
+        is_unicode=decide_unicode(encoding=sys.stdout.encoding or "", locale=locale),
+    )
+
+
+def _size() -> tuple[int, int]:
+    """Columns and rows of the terminal; what is usual where it does not say."""
+    try:
+        columns, rows = os.get_terminal_size(1)
+    except OSError:
+        columns, rows = 0, 0
+    return columns or 80, rows or 24
+
+
+FromTerminal: TypeAlias = KeyPress | Sent | Chosen
+
+
+@frozen
+class _Moved:
+    """Another choice of a dialogue is to be marked: so many further."""
+
+    by: int
+
+
+def _size_of_terminal() -> Size:
+    columns, rows = _size()
+    return Size(rows=rows, columns=columns)
+
+
+class TerminalView:
+    """A `ChatView` and `Lines` on one terminal; made by `open_terminal_view`."""
+
+    def __init__(self, picture: Picture, typing: "Typing", on_event: Callable[[Event], None]) -> None:
+        """Draw nothing yet."""
+        self._on_event = on_event
+        self._picture = picture
+        self._typing = typing
+        self._above: list[str] = []
+        self._dirty = trio.Event()
+        self._taken = trio.Event()
+
+    # --- what is seen
+
+    async def show(self, event: Event) -> None:
+        """Show an event; see `ChatView.show`."""
+        self._on_event(event)
+        await self._print(self._picture.feed(event, trio.current_time()))
+
+    async def show_past(self, pieces: Iterable[Piece]) -> None:
+        """Show what was said; see `ChatView.show_past`."""
+        for piece in pieces:
+            if piece.stream == "err":
+                await self._print(self._picture.say([piece.text.rstrip("\n")]))
+            elif piece.text.startswith("> "):
+                await self._print(self._picture.typed(piece.text[2:]))
+            else:
+                await self._print(self._picture.past(piece.text))
+
+    async def say(self, *lines: str) -> None:
+        """Say something; see `ChatView.say`."""
+        await self._print(self._picture.say(lines))
+
+    async def invite(self) -> None:
+        """Show nothing: a line can always be typed."""
+        await trio.lowlevel.checkpoint()
+
+    def line_typed(self) -> None:
+        """Note nothing: what is typed is shown when it is sent."""
+
+    def stopping(self, *, is_so: bool) -> None:
+        """Show that the cycle is being stopped; see `ChatView.stopping`."""
+        self._picture.working = evolve(self._picture.working, stopping=is_so)
+        self._dirty.set()
+
+    async def next_line(self) -> FromTerminal:
+        """Wait for what is typed; see `Lines.next_line`. Cancelling it loses nothing."""
+        while True:
+            typed = await self._typing.receive.receive()
+            if isinstance(typed, _Moved):
+                self._move(typed.by)
+                continue
+            if isinstance(typed, Sent):
+                await self._print(self._picture.typed(typed.text))
+            return typed
+
+    def _move(self, by: int) -> None:
+        if self._picture.dialogue is not None:
+            self._picture.dialogue = self._picture.dialogue.moved(by)
+            self._dirty.set()
+
+    async def _print(self, rows: Rows) -> None:
+        await trio.lowlevel.checkpoint()
+        self._above += rows
+        self._dirty.set()
+        while len(self._above) > _MAX_WAITING_ROWS and not self._typing.is_over:
+            await self._taken.wait()
+
+    # --- drawing it
+
+    async def serve_drawing(self) -> None:
+        """Draw what is new, and what moves by itself, until cancelled."""
+        while True:
+            with trio.move_on_after(_TICK_SECONDS if self._picture.is_at_work else _RESIZE_SECONDS):
+                await self._dirty.wait()
+            self._dirty = trio.Event()
+            await self.draw()
+            await trio.sleep(FRAME_SECONDS)
+
+    async def draw(self) -> None:
+        """Hand over what is to be printed with what is below it, and wait until it stands there."""
+        columns, rows = _size()
+        self._picture.ink = evolve(self._picture.ink, width=columns)
+        below = self._picture.below(
+            trio.current_time(), max(rows - 2 - self._typing.height(columns, rows), 1)
+        )
+        above, self._above = self._above, []
+        self._typing.dialogue_is(self._picture.dialogue)
+        await self._typing.draw(above, below)
+        self._taken.set()
+        self._taken = trio.Event()
+
+    async def finish(self) -> None:
+        """Print what is left, with nothing below it."""
+        self._above += self._picture.end_words()
+        above, self._above = self._above, []
+        await self._typing.draw(above, ())
+
+
+class Typing:
+    """The editor in its thread: keys become what `receive` gives. Public methods are called in Trio, the others in the thread."""
+
+    def __init__(self, ink: Ink, known: Known, history: Path | None) -> None:
+        """Read no key yet."""
+        self._token = trio.lowlevel.current_trio_token()
+        self._send, receive = trio.open_memory_channel[FromTerminal | _Moved](math.inf)
+        self.receive: trio.MemoryReceiveChannel[FromTerminal | _Moved] = receive
+        self._pastes = Pastes()
+        self._prefix = "> "
+        self._below: Rows = ()
+        self._dialogue: Dialogue | None = None
+        self._dialogue_since = 0.0
+        self._reason_for: Approval | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self.is_over: bool = False
+        self.ready: trio.Event = trio.Event()
+        self._session = self._make_session(ink, known, history)
+
+    # --- called in Trio
+
+    def height(self, columns: int, rows: int) -> int:
+        """Say how many rows what is being typed takes, at most half of the terminal."""
+        document = self._session.default_buffer.document
+        wrapped = sum(len(line) // max(columns - 2, 1) + 1 for line in document.lines[:rows])
+        has_menu = self._session.default_buffer.complete_state is not None
+        return min(wrapped, rows // 2) + (_MENU_ROWS if has_menu else 0)
+
+    def dialogue_is(self, dialogue: Dialogue | None) -> None:
+        """Take what a person is asked; keys choose in it from a moment later."""
+        before = None if self._dialogue is None else self._dialogue.approval.id
+        if dialogue is not None and dialogue.approval.id != before:
+            self._dialogue_since = outside.monotonic()
+        self._dialogue = dialogue
+
+    async def draw(self, above: Sequence[str], below: Rows) -> None:
+        """Print rows for good and draw others below; returns when they stand there, or when the editor is over."""
+        text = "".join(f"{row}\r\n" for row in above)
+        loop = self._session.app.loop
+        if (not text and below == self._below) or self.is_over or loop is None:
+            if text:
+                await self._write_directly(text)
+            return
+        drawn = trio.Event()
+
+        def paint() -> None:
+            try:
+                self._paint(text, below)
+            finally:
+                self._token.run_sync_soon(drawn.set)
+
+        try:
+            loop.call_soon_threadsafe(paint)
+        except RuntimeError:  # its thread has ended a moment ago
+            await self._write_directly(text)
+            return
+        while not drawn.is_set() and not self.is_over:
+            with trio.move_on_after(_TICK_SECONDS):
+                await drawn.wait()
+
+    async def _write_directly(self, text: str) -> None:
+        await outside.offload(
+            write_all, 1, text.encode(sys.stdout.encoding or "utf-8", "replace"), abandon_on_cancel=True
+        )
+
+    async def serve(self) -> None:
+        """Read keys until cancelled; then the terminal is as it was."""
+        over = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._exit_when_cancelled, over)
+            try:
+                await outside.offload(self._run)
+            finally:
+                self.is_over = True
+                over.set()
+                self.ready.set()
+
+    async def _exit_when_cancelled(self, over: trio.Event) -> None:
+        """Make the editor give the terminal back. It runs in a thread, which cannot be cancelled but can be asked."""
+        try:
+            await over.wait()
+        finally:
+            with trio.CancelScope(shield=True):
+                while not over.is_set():  # asked again, because one that is just starting does not hear it
+                    self._ask_to_exit()
+                    with trio.move_on_after(_EXIT_AGAIN_SECONDS):
+                        await over.wait()
+
+    def _ask_to_exit(self) -> None:
+        app = self._session.app
+        child = self._child
+        if child is not None:
+            child.terminate()
+
+        def exit_app() -> None:
+            if app.future is not None and not app.future.done():
+                app.exit()
+
+        if app.loop is not None:
+            with contextlib.suppress(RuntimeError):  # it was closed a moment ago
+                app.loop.call_soon_threadsafe(exit_app)
+
+    # --- called in the thread
+
+    def _run(self) -> None:
+        app = self._session.app
+        try:
+            app.run(
+                pre_run=lambda: self._token.run_sync_soon(self.ready.set),
+                set_exception_handler=False,
+                handle_sigint=False,
+            )
+        except (EOFError, OSError):  # the terminal was closed
+            _write_nowhere()
+            self._give(KeyPress.HANG_UP)
+
+    def _give(self, typed: FromTerminal | _Moved) -> None:
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._send.send_nowait, typed)
+
+    def _paint(self, text: str, below: Rows) -> None:
+        app = self._session.app
+        self._below = below
+        if not app.is_running:
+            return
+        try:
+            if text:
+                app.renderer.erase()
+                app.output.write_raw(text)
+                app.output.flush()
+            app.invalidate()
+        except OSError:  # the terminal was closed
+            if app.future is not None and not app.future.done():
+                app.exit(exception=EOFError())
+
+    def _message(self) -> "AnyFormattedText":
+        return ANSI("".join(f"{row}\n" for row in self._below) + self._prefix)
+
+    def _make_session(self, ink: Ink, known: Known, history: Path | None) -> "PromptSession[str]":
+        # It is not asked where the cursor stands: the answer would come among the keys, and over a slow line late.
+        output = Vt100_Output(
+            sys.stdout, _size_of_terminal, term=os.environ.get("TERM"), enable_bell=False, enable_cpr=False
+        )
+        session: PromptSession[str] = PromptSession(
+            self._message,
+            multiline=True,
+            wrap_lines=True,
+            prompt_continuation=lambda width, _row, _is_wrapped: " " * width,
+            completer=_Completions(known),
+            complete_in_thread=True,
+            complete_while_typing=Condition(self._completes),
+            reserve_space_for_menu=_MENU_ROWS,
+            history=_history(history),
+            key_bindings=self._bindings(),
+            color_depth=_COLORS[ink.colors],
+            erase_when_done=True,
+            output=output,
+            include_default_pygments_style=False,
+        )
+        session.app.terminal_size_polling_interval = _RESIZE_SECONDS
+        session.app.ttimeoutlen = _ESCAPE_SECONDS
+        session.app.timeoutlen = _ESCAPE_SECONDS * 5
+        return session
+
+    def _completes(self) -> bool:
+        return self._reason_for is None and is_completed(
+            self._session.default_buffer.document.text_before_cursor
+        )
+
+    def _asks(self) -> bool:
+        """Whether keys choose in a dialogue: it is seen, and nothing is being typed."""
+        return (
+            self._dialogue is not None and self._reason_for is None and not self._session.default_buffer.text
+        )
+
+    def _bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+        asks = Condition(self._asks)
+        keys.add("enter", eager=True)(self._enter)
+        keys.add("escape", "enter")(_new_line)
+        keys.add("c-j", eager=True)(self._line_feed)
+        keys.add("c-c", eager=True)(self._ctrl_c)
+        keys.add("c-d", eager=True)(self._ctrl_d)
+        keys.add("<bracketed-paste>", eager=True)(self._paste)
+        keys.add("escape", "escape", eager=True)(self._escape_twice)
+        keys.add("escape", filter=Condition(lambda: self._reason_for is not None))(self._no_reason)
+        for key in (*"12345", *"yanerAYNE"):
+            keys.add(key, filter=asks)(self._choose)
+        keys.add("up", filter=asks)(lambda _: self._give(_Moved(-1)))
+        keys.add("down", filter=asks)(lambda _: self._give(_Moved(1)))
+        return keys
+
+    def _enter(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if self._asks():
+            self._choose_by("enter")
+        elif buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None  # what was picked stays, and can be typed on
+        elif self._more_comes(event):
+            self._pastes.note_lines()
+            buffer.insert_text("\n")
+        elif buffer.text.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            self._sent(event)
+
+    def _sent(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        sent = self._pastes.send(buffer.text)
+        asked, self._reason_for = self._reason_for, None
+        self._prefix = "> "
+        if asked is not None:
+            buffer.reset()
+            self._give(Chosen(choice="reject", approval=asked, words=sent.text.strip()))
+            return
+        if not sent.text.strip():
+            buffer.reset()
+            return
+        if len(sent.text) <= _MAX_KEPT:
+            buffer.history.append_string(sent.text)
+        buffer.reset()
+        self._give(sent)
+
+    def _more_comes(self, event: KeyPressEvent) -> bool:
+        """Whether keys lie behind this one already: nobody types so fast, so that it is a paste of a terminal without brackets."""
+        if event.key_processor.input_queue:
+            return True
+        readable, _, _ = select.select([event.app.input.fileno()], [], [], 0)
+        return bool(readable)
+
+    def _line_feed(self, event: KeyPressEvent) -> None:
+        if self._more_comes(event):
+            self._pastes.note_lines()
+        event.current_buffer.insert_text("\n")
+
+    def _ctrl_c(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if self._reason_for is not None:
+            self._no_reason(event)
+        elif buffer.text:
+            self._pastes.clear()
+            buffer.reset()
+        else:
+            self._give(KeyPress.CTRL_C)
+
+    def _ctrl_d(self, event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.delete()
+        else:
+            self._give(KeyPress.CTRL_D)
+
+    def _paste(self, event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(self._pastes.take(event.data))
+
+    def _escape_twice(self, event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if self._reason_for is not None:
+            self._no_reason(event)
+        elif not buffer.text:
+            buffer.insert_text("/rewind ")
+            buffer.start_completion()
+
+    def _no_reason(self, event: KeyPressEvent) -> None:
+        self._reason_for, self._prefix = None, "> "
+        event.current_buffer.reset()
+
+    # --- the dialogue
+
+    def _choose(self, event: KeyPressEvent) -> None:
+        if event.data.isalpha() and self._more_comes(event):
+            event.current_buffer.insert_text(event.data)  # somebody types words
+            return
+        self._choose_by(event.data)
+
+    def _choose_by(self, key: str) -> None:
+        dialogue = self._dialogue
+        if dialogue is None or outside.monotonic() - self._dialogue_since < UNSEEN_SECONDS:
+            return
+        choice = dialogue.chosen_by(key)
+        if choice == "reject":
+            self._reason_for, self._prefix = dialogue.approval, "why not? "
+            self._session.app.invalidate()
+        elif choice == "edit":
+            self._edit(dialogue.approval)
+        elif choice is not None:
+            self._give(Chosen(choice=choice, approval=dialogue.approval))
+
+    def _edit(self, approval: Approval) -> None:
+        """Open the arguments in the person's editor, and give what was saved; nothing where nothing was changed."""
+        from prompt_toolkit.application import run_in_terminal
+
+        before = json.dumps(dict(approval.arguments), ensure_ascii=False, indent=2, default=dict) + "\n"
+
+        def edit() -> None:
+            after = self._edited(before)
+            if after is not None and after != before:
+                self._give(Chosen(choice="edit", approval=approval, words=after))
+
+        run_in_terminal(edit)
+
+    def _edited(self, text: str) -> str | None:
+        command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+        with tempfile.NamedTemporaryFile("w+", suffix=".json", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            try:
+                self._child = subprocess.Popen([*command, file.name])  # noqa: S603 - the person's own editor
+                self._child.wait()
+            except OSError:
+                return None
+            finally:
+                self._child = None
+            with contextlib.suppress(
+                OSError, UnicodeDecodeError
+            ):  # an editor may write another file in its place
+                return Path(file.name).read_text(encoding="utf-8")
+        return None
+
+
+def _write_nowhere() -> None:
+    """Let what is still in buffers go nowhere: the interpreter would fail when it flushes them to a terminal that is gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _new_line(event: KeyPressEvent) -> None:
+    event.current_buffer.insert_text("\n")
+
+
+class _Completions(Completer):
+    """What `completing` knows, for prompt_toolkit."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        del complete_event
+        for one in complete(document.text_before_cursor, self._known):
+            yield Completion(one.text, -one.replaces, display_meta=one.meaning)
+
+
+class _KeptHistory(FileHistory):
+    """What was typed before, in a file; one that cannot be written is no reason not to talk."""
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            return list(super().load_history_strings())
+        except (OSError, UnicodeDecodeError):
+            return []
+
+    def store_string(self, string: str) -> None:
+        with contextlib.suppress(OSError):
+            super().store_string(string)
+
+
+def _history(file: Path | None) -> History:
+    if file is None:
+        return InMemoryHistory()
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are nobody else's to read
+    return _KeptHistory(file)
+
+
+def files_below(directory: Path) -> Callable[[str], Sequence[str]]:
+    """Give what lists files for `@`, relative to a directory."""
+
+    def names(inside: str) -> Sequence[str]:
+        try:
+            with os.scandir(directory / inside) as entries:
+                return [
+                    f"{one.name}/" if one.is_dir() else one.name
+                    for one, _ in zip(entries, range(5_000), strict=False)
+                ]
+        except OSError:
+            return ()
+
+    return names
+
+
+@asynccontextmanager
+async def open_terminal_view(
+    known: Known, history: Path | None, on_event: Callable[[Event], None] = lambda _: None
+) -> AsyncIterator[TerminalView]:
+    """Open the screen of a chat; leaving the block gives the terminal back.
+
+    Args:
+        known: What can be completed.
+        history: The file of what was typed before; None keeps nothing.
+        on_event: Hears of each event that is shown.
+    """
+    # Two threads share the interpreter: the one that reads keys would else wait five milliseconds each time that it wants to go on.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        async with _open_view(known, history, on_event) as view:
+            yield view
+    finally:
+        sys.setswitchinterval(before)
+
+
+@asynccontextmanager
+async def _open_view(
+    known: Known, history: Path | None, on_event: Callable[[Event], None]
+) -> AsyncIterator[TerminalView]:
+    ink = ink_of_process()
+    typing = Typing(ink, known, history)
+    view = TerminalView(Picture(ink=ink), typing, on_event)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(typing.serve)
+        await typing.ready.wait()
+        nursery.start_soon(view.serve_drawing)
+        try:
+            yield view
+        finally:
+            with trio.move_on_after(1, shield=True), contextlib.suppress(OutputClosed, OutputFailed):
+                await view.finish()
+            nursery.cancel_scope.cancel(reason="the chat is over")

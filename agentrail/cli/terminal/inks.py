@@ -1,0 +1,191 @@
+"""How things look in a terminal, through rich. The only place that makes escape sequences; whatever a model wrote has none left.
+
+Styles are names of ANSI colours, so that they follow the terminal's own light or dark theme.
+"""
+
+import io
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+from rich.color import ColorSystem as RichColors
+from rich.console import Console, RenderableType
+from rich.style import Style
+from rich.text import Text
+from rich.theme import Theme
+
+from agentrail.cli.rendering import without_controls
+from agentrail.cli.terminal.blocks import Block
+
+ColorSystem: TypeAlias = Literal["standard", "256", "truecolor"]
+Rows: TypeAlias = tuple[str, ...]
+
+MIN_WIDTH: Final = 4
+CODE_THEME: Final = "ansi_dark"
+"""The sixteen colours that a terminal has of its own, on no background."""
+_THEME: Final = Theme(
+    {
+        "markdown.h1": "bold underline",
+        "markdown.h2": "bold",
+        "markdown.h3": "bold",
+        "markdown.code": "cyan",
+        "markdown.code_block": "default",
+        "markdown.block_quote": "dim",
+        "markdown.hr": "dim",
+        "markdown.link_url": "blue underline",
+        "markdown.item.bullet": "dim",
+        "markdown.item.number": "dim",
+        "added": "green",
+        "removed": "red",
+        "place": "cyan",
+        "fault": "red",
+        "good": "green",
+        "asks": "yellow",
+        "typed": "bold",
+    }
+)
+
+
+@frozen(kw_only=True)
+class Ink:
+    """What a terminal can show.
+
+    Attributes:
+        width: In cells.
+        colors: How many there are; None for none: neither colours nor bold nor dim.
+        is_unicode: Whether it shows more than ASCII.
+    """
+
+    width: int = 80
+    colors: ColorSystem | None = None
+    is_unicode: bool = True
+
+
+def decide_colors(*, term: str, colorterm: str, no_color: bool) -> ColorSystem | None:
+    """Say how many colours there are, by the variables `TERM`, `COLORTERM` and `NO_COLOR` (no-color.org)."""
+    if no_color or term in {"", "dumb"}:
+        return None
+    if colorterm.strip().lower() in {"truecolor", "24bit"}:
+        return "truecolor"
+    return "256" if "256color" in term else "standard"
+
+
+def decide_unicode(*, encoding: str, locale: str) -> bool:
+    """Say whether more than ASCII can be shown.
+
+    Args:
+        encoding: Of stdout, as Python found it.
+        locale: The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set; one that names no encoding says nothing.
+    """
+
+    def is_utf8(name: str) -> bool:
+        return name.lower().replace("-", "").replace("_", "") == "utf8"
+
+    _, dot, named = locale.partition("@")[0].partition(".")
+    return is_utf8(encoding) and (not dot or is_utf8(named))
+
+
+class _Paper(io.StringIO):
+    """What rich writes on; it asks for the encoding, and draws tables of ASCII where it is not UTF-8."""
+
+    encoding = "utf-8"
+
+
+class _AsciiPaper(io.StringIO):
+    """The same for a terminal that shows nothing else."""
+
+    encoding = "ascii"
+
+
+def draw_block(block: Block, ink: Ink) -> Rows:
+    """Draw a block of Markdown."""
+    # Imported here: its parser and the highlighter take a while, and nothing was said before the first prompt.
+    from agentrail.cli.terminal.markdown_looks import ChatMarkdown
+
+    source = without_controls(block.text).strip("\n")
+    # Where a link leads is shown: one that hides it is a way to lead people astray.
+    return _without_empty_ends(draw(ChatMarkdown(source, code_theme=CODE_THEME, hyperlinks=False), ink))
+
+
+def draw_text(text: str, ink: Ink, style: str = "") -> Rows:
+    """Draw text as it is, wrapped."""
+    return draw(Text(without_controls(text), style=style), ink)
+
+
+def draw_line(parts: Iterable[tuple[str, str]], ink: Ink) -> str:
+    """Draw texts with their styles on one row, cut where the terminal ends."""
+    text = Text(no_wrap=True, overflow="ellipsis" if ink.is_unicode else "crop")
+    for said, style in parts:
+        text.append(without_controls(" ".join(said.splitlines())), style=style)
+    text.truncate(max(ink.width - 1, 1), overflow="ellipsis" if ink.is_unicode else "crop")
+    return next(iter(draw(text, ink)), "")
+
+
+def draw(renderable: RenderableType, ink: Ink) -> Rows:
+    """Draw something, row by row. What could steer a terminal is taken out behind all that rich and its parser make of it."""
+    console = Console(
+        file=_Paper() if ink.is_unicode else _AsciiPaper(),
+        force_terminal=ink.colors is not None,
+        color_system=ink.colors,
+        no_color=ink.colors is None,
+        width=max(ink.width, MIN_WIDTH),
+        theme=_THEME,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    rows = console.render_lines(renderable, pad=False)
+    return tuple(_row(((one.text, one.style) for one in row), ink) for row in rows)
+
+
+def _without_empty_ends(rows: Rows) -> Rows:
+    """Leave out what rich puts above and below: which blocks stand apart is decided by who has more than one."""
+    said = [place for place, row in enumerate(rows) if row]
+    return rows[said[0] : said[-1] + 1] if said else ()
+
+
+def _row(parts: Iterable[tuple[str, Style | None]], ink: Ink) -> str:
+    pieces = [(_harmless(text, ink), style) for text, style in parts]
+    while pieces and not pieces[-1][0].strip(" "):  # nobody wants to copy what fills up a row
+        pieces.pop()
+    if pieces:
+        pieces[-1] = (pieces[-1][0].rstrip(" "), pieces[-1][1])
+    if ink.colors is None:
+        return "".join(text for text, _ in pieces)
+    return "".join(
+        text if style is None else style.render(text, color_system=_SYSTEMS[ink.colors])
+        for text, style in pieces
+    )
+
+
+def _harmless(text: str, ink: Ink) -> str:
+    shown = without_controls(text).replace("\n", " ").replace("\t", "    ")
+    return shown if ink.is_unicode else shown.translate(_ASCII).encode("ascii", "replace").decode()
+
+
+_SYSTEMS: Final = {
+    "standard": RichColors.STANDARD,
+    "256": RichColors.EIGHT_BIT,
+    "truecolor": RichColors.TRUECOLOR,
+}
+_ASCII: Final = str.maketrans(
+    {
+        "•": "*",
+        "…": "~",
+        "—": "-",
+        "–": "-",
+        "→": ">",
+        "✓": "+",
+        "✗": "x",
+        "·": "-",
+        "▌": "|",
+        "─": "-",
+        "“": '"',
+        "”": '"',
+        "’": "'",
+        "↑": "^",
+        "↓": "v",
+        "▸": ">",
+    }
+)

@@ -1,0 +1,286 @@
+"""What stands on the screen of a chat: events in; out come rows that are printed for good, and rows that are drawn below them.
+
+No terminal and no clock enter this file. What was printed scrolls away and is never drawn again; what is drawn below is small,
+and is computed only when it is looked at.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from attrs import define, field
+
+from agentrail import events
+from agentrail.cli.notices import notice_of
+from agentrail.cli.rendering import MAX_DRAWN_ROWS, first_line, on_one_line, show_arguments
+from agentrail.cli.terminal.asking import Dialogue, draw_dialogue
+from agentrail.cli.terminal.blocks import Block, MarkdownBlocks
+from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
+from agentrail.cli.terminal.inks import Ink, Rows, draw_block, draw_line, draw_text
+from agentrail.cli.terminal.working import Working, after, draw_working, show_seconds
+from agentrail.events import TERMINAL, Approval, Event, PlanStep, Todo
+from agentrail.messages import CallId
+
+_TODO_MARKS: Final = {"pending": " ", "in_progress": "▸", "completed": "✓", "cancelled": "-"}
+_MAX_TODOS: Final = 8
+_MAX_CALLS: Final = 6
+
+
+@define
+class _Running:
+    """A call that runs."""
+
+    name: str
+    shown: str
+    since: float
+    arguments: Any
+    latest: str = ""
+    calls_of_child: int = 0
+    is_child: bool = False
+
+
+@define(eq=False)
+class Picture:
+    """The screen of a chat, as a value that events change.
+
+    Attributes:
+        ink: What the terminal can show; set anew when its size changes.
+        working: What the session is at.
+        dialogue: What a person is asked about a call; None for nothing.
+    """
+
+    ink: Ink
+    working: Working = field(factory=Working)
+    dialogue: Dialogue | None = None
+    _words: MarkdownBlocks = field(factory=MarkdownBlocks)
+    _thoughts: list[str] = field(factory=list)
+    _running: dict[CallId, _Running] = field(factory=dict)
+    _todos: tuple[Todo, ...] = ()
+    _todos_are_new: bool = False
+    _is_apart: bool = True
+    _always: tuple[str, ...] = ()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something moves without an event: seconds count, and a spinner turns."""
+        return self.working.is_at_work or bool(self._running)
+
+    def feed(self, event: Event, now: float) -> Rows:
+        """Take an event, and give the rows that are printed for good."""
+        self.working = after(self.working, event, now)
+        match event:
+            case events.MessageDelta(delta=delta):
+                return (*self._end_thoughts(), *self._blocks(self._words.feed(delta)))
+            case events.ThinkingDelta(delta=delta):
+                self._thoughts.append(delta)
+                return ()
+            case events.ToolExecutionStart(name=name, call_id=call_id, arguments=arguments):
+                shown = f"{name}({show_arguments(arguments)})"
+                self._running[call_id] = _Running(name, shown, now, arguments)
+                return self.end_words()
+            case events.ToolProgress(call_id=call_id, text=text):
+                self._tell(call_id, text)
+                return ()
+            case events.ToolExecutionEnd():
+                return (*self.end_words(), *self._outcome(event, now))
+            case events.SubagentStart() | events.SubagentEvent():
+                self._of_child(event)
+                return ()
+            case events.TodoChange(todos=todos):
+                self._todos, self._todos_are_new = todos, True
+                return ()
+            case events.PlanGenerated(plan=plan):
+                return (*self.end_words(), *self._plan(plan.steps))
+            case events.PlanStepCompleted(step=step):
+                return self.note(f"{step.id} is done: {step.content}")
+            case events.PlanCompleted(plan=plan):
+                return self.note(f"the plan is done, {len(plan.steps)} steps")
+            case _:
+                return self._other(event)
+
+    def _other(self, event: Event) -> Rows:
+        rows: list[str] = []
+        if isinstance(event, events.ResponseComplete | events.StreamError) or type(event) in TERMINAL:
+            rows += self.end_words()
+        if isinstance(event, events.ApprovalRequired):
+            rows += self.end_words()
+            self.ask(event.approval)
+        if isinstance(event, events.ApprovalResolved) and self.dialogue is not None:
+            self.dialogue = self.dialogue.without(event.approval)
+        if isinstance(event, events.PluginEvent) and event.name == "permission_asked":
+            self._keep_rules(event.payload)
+        if type(event) in TERMINAL:
+            self._running.clear()
+            self.dialogue = None
+            rows += self._final_todos()
+        is_shown_below = isinstance(event, events.ApprovalRequired) or (
+            isinstance(event, events.PluginEvent) and event.name == "permission_asked"
+        )
+        notice = None if is_shown_below else notice_of(event)
+        if notice is not None:
+            rows += self.note(notice, style=_style_of(event))
+        return tuple(rows)
+
+    def note(self, text: str, style: str = "dim") -> Rows:
+        """Say something about the words, in rows of its own."""
+        self._is_apart = False
+        return (*self.end_words(), *draw_text(on_one_line(text), self.ink, style))
+
+    def say(self, lines: Iterable[str]) -> Rows:
+        """Say what came of a command; its own columns are kept."""
+        return (*self.end_words(), *(row for line in lines for row in draw_text(line, self.ink, "dim")))
+
+    def past(self, words: str) -> Rows:
+        """Show what a model said before the session came back."""
+        return (*self._blocks(self._words.feed(words)), *self.end_words())
+
+    def typed(self, text: str) -> Rows:
+        """Show what was typed, as it scrolls up."""
+        shown = text.rstrip("\n").split("\n")
+        most = MAX_DRAWN_ROWS
+        rows = [*shown[:most], *([f"… {len(shown) - most} more lines"] if len(shown) > most else [])]
+        marked = [f"{'>' if place == 0 else ' '} {row[:2_000]}" for place, row in enumerate(rows)]
+        ended = self.end_words()
+        apart = ("",) if not self._is_apart else ()
+        self._is_apart = False
+        return (*ended, *apart, *(one for row in marked for one in draw_text(row, self.ink, "typed")))
+
+    def ask(self, approval: Approval) -> None:
+        """Ask a person about a call, behind those that are asked about already."""
+        before = () if self.dialogue is None else self.dialogue.waiting
+        if approval.id in {one.id for one in before}:
+            return
+        rules = {} if self.dialogue is None else dict(self.dialogue.rules)
+        if self._always:
+            rules[approval.id] = self._always
+            self._always = ()
+        chosen = 0 if self.dialogue is None else self.dialogue.chosen
+        self.dialogue = Dialogue(waiting=(*before, approval), rules=tuple(rules.items()), chosen=chosen)
+
+    def end_words(self) -> Rows:
+        """Print what the model has written and not finished."""
+        return (*self._end_thoughts(), *self._blocks(self._words.finish()))
+
+    def below(self, now: float, height: int) -> Rows:
+        """Draw what stands below what was printed, in at most so many rows: the tail of the words, what runs, what is to do.
+
+        Args:
+            now: By the clock that `feed` is given, in seconds.
+            height: In rows. Of the words the end is shown, of the rest the beginning.
+        """
+        foot = [self._call_row(one, now) for one in list(self._running.values())[:_MAX_CALLS]]
+        if len(self._running) > _MAX_CALLS:
+            foot.append(draw_line(((f"  … and {len(self._running) - _MAX_CALLS} more", "dim"),), self.ink))
+        if self.working.is_at_work:
+            foot += self._todo_rows(self._todos[:_MAX_TODOS])
+        if self.dialogue is not None:
+            foot = [*draw_dialogue(self.dialogue, self.ink, max(height - 2, 3))]
+        line = draw_working(self.working, tuple(one.name for one in self._running.values()), now, self.ink)
+        if line:
+            foot.append(line)
+        foot = foot[-max(height, 1) :]
+        room = height - len(foot) - 1
+        return (*self._tail(room), *foot) if room > 0 else tuple(foot)
+
+    def _tail(self, room: int) -> Rows:
+        if self._thoughts:
+            rows = draw_text("".join(self._thoughts)[-2_000:].strip(), self.ink, "dim italic")
+            return rows[-min(room, 3) :]
+        tail = self._words.tail
+        if tail is None:
+            return ()
+        apart = () if tail.goes_on or self._is_apart else ("",)
+        return (*apart, *draw_block(tail, self.ink))[-room:]
+
+    def _blocks(self, blocks: Iterable[Block]) -> Rows:
+        rows: list[str] = []
+        for block in blocks:
+            drawn = draw_block(block, self.ink)
+            if drawn:
+                rows += drawn if block.goes_on or self._is_apart else ("", *drawn)
+                self._is_apart = False
+        return tuple(rows)
+
+    def _end_thoughts(self) -> Rows:
+        thought, self._thoughts = "".join(self._thoughts).strip(), []
+        if not thought:
+            return ()
+        self._is_apart = False
+        return draw_text(thought, self.ink, "dim italic")
+
+    def _outcome(self, event: events.ToolExecutionEnd, now: float) -> Rows:
+        started = self._running.pop(event.call_id, None)
+        shown = event.name if started is None else started.shown
+        first, more = first_line(event.result.words)
+        facts = [*([f"+{more} lines"] if more else [])]
+        facts += (
+            [show_seconds(now - started.since)] if started is not None and now - started.since >= 1 else []
+        )
+        behind = f" ({', '.join(facts)})" if facts else ""
+        mark, style = ("✗", "fault") if event.result.is_error else ("✓", "good")
+        apart = () if self._is_apart else ("",)
+        rows = [
+            draw_line((("→ ", "dim"), (shown, "")), self.ink),
+            draw_line((("  ", ""), (f"{mark} ", style), (f"{first}{behind}", "dim")), self.ink),
+        ]
+        if started is not None and not event.result.is_error:
+            rows += draw_diff(diff_of_call(event.name, started.arguments), self.ink)
+        self._is_apart = False
+        return (*apart, *rows)
+
+    def _tell(self, call_id: CallId, text: str) -> None:
+        running = self._running.get(call_id)
+        said = [line for line in text.splitlines() if line.strip()]
+        if running is not None and said:
+            running.latest = on_one_line(said[-1])
+
+    def _of_child(self, event: events.SubagentStart | events.SubagentEvent) -> None:
+        running = self._running.get(event.call_id)
+        if running is None:
+            return
+        running.is_child = True
+        if isinstance(event, events.SubagentStart):
+            running.latest = on_one_line(event.description)
+        elif isinstance(event.event, events.ToolExecutionStart):
+            running.calls_of_child += 1
+            running.latest = f"{event.event.name}({show_arguments(event.event.arguments)})"
+        elif isinstance(event.event, events.ApprovalRequired):
+            self.ask(event.event.approval)
+        elif isinstance(event.event, events.ApprovalResolved) and self.dialogue is not None:
+            self.dialogue = self.dialogue.without(event.event.approval)
+
+    def _call_row(self, running: _Running, now: float) -> str:
+        took = show_seconds(max(now - running.since, 0))
+        child = f" · {running.calls_of_child} calls" if running.is_child else ""
+        head = running.shown if len(running.shown) <= 60 else f"{running.shown[:59]}…"  # noqa: PLR2004 - beside what it says
+        behind = f"  {running.latest}" if running.latest else ""
+        mark = "◆" if running.is_child and self.ink.is_unicode else "→"
+        return draw_line(((f"{mark} ", "asks"), (head, ""), (f" · {took}{child}{behind}", "dim")), self.ink)
+
+    def _todo_rows(self, todos: Iterable[Todo]) -> Rows:
+        def style(todo: Todo) -> str:
+            return {"in_progress": "asks", "completed": "dim", "cancelled": "dim"}.get(todo.status, "")
+
+        return tuple(
+            draw_line(((f"  [{_TODO_MARKS[one.status]}] {one.content}", style(one)),), self.ink)
+            for one in todos
+        )
+
+    def _final_todos(self) -> Rows:
+        if not self._todos_are_new:
+            return ()
+        self._todos_are_new, self._is_apart = False, False
+        return (draw_line((("todos:", "dim"),), self.ink), *self._todo_rows(self._todos[:MAX_DRAWN_ROWS]))
+
+    def _plan(self, steps: Iterable[PlanStep]) -> Rows:
+        rows = [f"  [{events.STEP_MARKS[step.status]}] {step.content}" for step in steps][:MAX_DRAWN_ROWS]
+        self._is_apart = False
+        return tuple(draw_line(((row, "dim"),), self.ink) for row in ("plan:", *rows))
+
+    def _keep_rules(self, payload: Any) -> None:
+        """Keep what "always" would write down of the call that is asked about next."""
+        rules = payload.get("always") if hasattr(payload, "get") else None
+        self._always = tuple(map(str, rules)) if isinstance(rules, list | tuple) else ()
+
+
+def _style_of(event: Event) -> str:
+    return "fault" if isinstance(event, events.AgentError | events.SessionParked) else "dim"

@@ -1,0 +1,146 @@
+"""The line that says what is done, since when and for how much: events in, one row out. It reads no clock.
+
+The clock that counts is that of the terminal, and stands still for no server: one that hangs is seen to hang.
+"""
+
+from typing import Final
+
+from attrs import evolve, frozen
+
+from agentrail import events
+from agentrail.cli.terminal.inks import Ink, draw_line
+from agentrail.events import TERMINAL, Event
+from agentrail.messages import TokenUsage
+
+SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+ASCII_SPINNER: Final = "|/-\\"
+TURNS_PER_SECOND: Final = 10
+_CHARACTERS_OF_TOKEN: Final = 4
+"""About how many: what streams is counted by its provider only when it is complete."""
+_MANY: Final = 10_000
+_MINUTE: Final = 60
+
+
+@frozen(kw_only=True)
+class Working:
+    """What a session is at.
+
+    Attributes:
+        since: When its cycle began, in seconds of the clock that draws; None: it rests.
+        what: What it does, in a few words.
+        read: Tokens that were read in this cycle.
+        written: Tokens that were written.
+        streamed: Characters of the response that is not complete.
+        cost_usd: What the cycle has cost; None where a price is missing.
+        spent_usd: What the session has cost in this chat; None as above.
+        queued: How many prompts wait.
+        stopping: Whether it is being stopped.
+    """
+
+    since: float | None = None
+    what: str = ""
+    read: int = 0
+    written: int = 0
+    streamed: int = 0
+    cost_usd: float | None = 0.0
+    spent_usd: float | None = 0.0
+    queued: int = 0
+    stopping: bool = False
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a cycle runs."""
+        return self.since is not None
+
+
+def after(working: Working, event: Event, now: float) -> Working:
+    """Say what a session is at after an event that came just now."""
+    match event:
+        case events.AgentStart():
+            spent, queued = working.spent_usd, max(working.queued - 1, 0) if working.queued else 0
+            return Working(since=now, what="preparing", spent_usd=spent, queued=queued)
+        case events.PromptQueued():
+            return evolve(working, queued=working.queued + 1)
+        case events.PromptDropped() | events.PromptTaken() | events.PromptRejected():
+            return evolve(working, queued=max(working.queued - 1, 0))
+        case events.RequestStart(model=model, attempt=attempt):
+            again = f", attempt {attempt}" if attempt > 1 else ""
+            return evolve(working, what=f"asking {model}{again}", streamed=0)
+        case events.ThinkingDelta(delta=delta):
+            return evolve(working, what="thinking", streamed=working.streamed + len(delta))
+        case events.MessageDelta(delta=delta):
+            return evolve(working, what="writing", streamed=working.streamed + len(delta))
+        case events.StreamStalled(elapsed_seconds=seconds):
+            return evolve(working, what=f"nothing has come for {seconds:.0f} s")
+        case events.StatusUpdate(text=text):
+            return evolve(working, what=text)
+        case events.ResponseComplete(usage=usage):
+            return _counted(evolve(working, what="reading the answer", streamed=0), usage)
+        case events.Retry(delay_ms=delay_ms):
+            return evolve(working, what=f"trying again in {delay_ms / 1000:.0f} s", streamed=0)
+        case events.CompactStart():
+            return evolve(working, what="summing up the conversation")
+        case events.AgentSuspended() | events.ApprovalRequired() | events.AskUser():
+            return evolve(working, what="waiting for you")
+        case events.AgentResumed() | events.ToolExecutionEnd():
+            return evolve(working, what="going on")
+        case _ if type(event) in TERMINAL:
+            return Working(spent_usd=working.spent_usd, queued=working.queued)
+        case _:
+            return working
+
+
+def _counted(working: Working, usage: TokenUsage) -> Working:
+    def sum_of(one: float | None) -> float | None:
+        return None if one is None or usage.cost_usd is None else one + usage.cost_usd
+
+    return evolve(
+        working,
+        read=working.read + usage.input,
+        written=working.written + usage.output,
+        cost_usd=sum_of(working.cost_usd),
+        spent_usd=sum_of(working.spent_usd),
+    )
+
+
+def draw_working(working: Working, running: tuple[str, ...], now: float, ink: Ink) -> str:
+    """Draw it, the most important first: a narrow terminal cuts the rest.
+
+    Args:
+        working: What the session is at.
+        running: The names of the tools that run.
+        now: By the clock of `since`, in seconds.
+        ink: Of the terminal.
+    """
+    if working.since is None:
+        return ""
+    elapsed = max(now - working.since, 0.0)
+    spinner = SPINNER if ink.is_unicode else ASCII_SPINNER
+    what = f"running {', '.join(running)}" if running else working.what
+    what = "stopping" if working.stopping else what
+    written = working.written + working.streamed // _CHARACTERS_OF_TOKEN
+    facts = [
+        show_seconds(elapsed),
+        *([f"↑{show_count(working.read)} ↓{show_count(written)} tokens"] if working.read or written else []),
+        *([f"${working.cost_usd:.4f}"] if working.cost_usd else []),
+        *([f"{working.queued} queued"] if working.queued else []),
+        "Ctrl-C stops",
+    ]
+    turn = spinner[int(elapsed * TURNS_PER_SECOND) % len(spinner)]
+    # In a narrow terminal the seconds must be seen: they say that this is alive.
+    room = max(ink.width - 24, 12) if len(what) + 12 > ink.width else len(what)
+    shown = what if len(what) <= room else f"{what[: room - 1]}…"
+    if ink.width < 24:  # noqa: PLR2004 - as above
+        return draw_line(((f"{turn} ", "asks"), (f"{facts[0]} ", ""), (shown, "dim")), ink)
+    return draw_line(((f"{turn} ", "asks"), (shown, ""), (f" · {' · '.join(facts)}", "dim")), ink)
+
+
+def show_seconds(seconds: float) -> str:
+    """Show how long something takes, in whole seconds."""
+    whole = int(seconds)
+    return f"{whole} s" if whole < _MINUTE else f"{whole // _MINUTE} min {whole % _MINUTE:02} s"
+
+
+def show_count(count: int) -> str:
+    """Show how many tokens there are; many of them in thousands."""
+    return f"{count:,}" if count < _MANY else f"{count / 1000:.1f}k"

@@ -1,0 +1,82 @@
+"""What Ctrl-C and a paste mean, and what a half-typed word may become."""
+
+import pytest
+
+from agentrail.cli.terminal.completing import Known, complete, is_completed
+from agentrail.cli.terminal.keys import AGAIN_SECONDS, Pastes, Sent, decide_ctrl_c
+
+
+@pytest.mark.experience("X-008")
+def test_what_control_c_does():
+    """It clears what was typed, whatever runs; then stops the cycle; then, twice in a chat that rests, leaves."""
+
+    def pressed(**given):
+        return decide_ctrl_c(
+            **{"has_text": False, "is_idle": True, "is_stopping": False, "since_warned": None, **given}
+        )
+
+    assert pressed(has_text=True, is_idle=False) == "clear"
+    assert pressed(has_text=True, is_stopping=True) == "clear"
+    assert pressed(is_idle=False) == "abort"
+    assert pressed(is_idle=False, is_stopping=True) == "leave_now"
+    assert pressed() == "warn"
+    assert pressed(since_warned=AGAIN_SECONDS) == "leave"
+    assert pressed(since_warned=AGAIN_SECONDS + 0.1) == "warn"
+
+
+@pytest.mark.experience("X-007")
+def test_a_paste_of_many_lines_is_one_prompt_and_no_command():
+    """Forty lines with `/quit` first stand as a mark while one types, and are sent whole, as a prompt."""
+    pastes = Pastes()
+    pasted = "\r\n".join(["/quit", *map(str, range(39))])
+    mark = pastes.take(pasted)
+    assert mark == "[pasted text 1, 40 lines]"
+    assert pastes.send(f"look: {mark}!") == Sent(
+        text=f"look: {pasted}!".replace("\r\n", "\n"), is_pasted=True
+    )
+    assert pastes.send(mark) == Sent(text=mark)  # the line is another one: nothing was pasted into it
+
+
+def test_a_short_paste_stands_in_the_line():
+    """A word that was pasted can be a command; two lines cannot, even without a terminal's brackets."""
+    pastes = Pastes()
+    assert pastes.send(pastes.take("/status")) == Sent(text="/status")
+    assert pastes.send(pastes.take("/quit\nnow")) == Sent(text="/quit\nnow", is_pasted=True)
+    pastes.note_lines()
+    assert pastes.send("/quit\nnow") == Sent(text="/quit\nnow", is_pasted=True)
+
+
+KNOWN = Known(
+    commands=[("help", "all"), ("model", "which"), ("status", "how")],
+    arguments={"model": lambda: [("demo:", "now"), ("demo:fast", ""), ("openai:gpt-5", "")]},
+    files=lambda inside: {"": ["src/", "setup.py", ".git/"], "src/": ["a.py"]}.get(inside, []),
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("/", ["/help", "/model", "/status"]),
+        ("/S", ["/status"]),
+        ("/model d", ["demo:", "demo:fast"]),
+        ("/model fast", ["demo:fast"]),
+        ("/status x", []),
+        ("see @s", ["setup.py", "src/"]),
+        ("see @src/", ["a.py"]),
+        ("@.", [".git/"]),
+        ("@", ["setup.py", "src/"]),
+        ("mail@s", []),
+        ("words", []),
+        ("one\n/he", []),
+    ],
+)
+def test_what_a_word_may_become(before, expected):
+    """Commands at the beginning, models behind theirs, files behind `@`; hidden files when a dot was typed."""
+    assert [one.text for one in complete(before, KNOWN)] == expected
+    assert is_completed(before) or not expected
+
+
+def test_what_is_picked_takes_the_place_of_what_was_typed():
+    """A command goes in the place of its slash and all behind it, a file in the place of its last part."""
+    assert [one.replaces for one in complete("/he", KNOWN)] == [3]
+    assert [one.replaces for one in complete("see @src/a", KNOWN)] == [1]

@@ -1,0 +1,208 @@
+"""The screen of a chat without a terminal: what is printed for good, and what stands below it."""
+
+import msgspec
+from hypothesis import given, strategies as st
+
+from agentrail.cli.terminal.inks import Ink
+from agentrail.cli.terminal.picture import Picture
+from agentrail.events import (
+    AgentEnd,
+    AgentStart,
+    Approval,
+    ApprovalRequired,
+    ApprovalResolved,
+    MessageDelta,
+    PluginEvent,
+    PromptQueued,
+    RequestStart,
+    ResponseComplete,
+    SubagentEvent,
+    SubagentStart,
+    Todo,
+    TodoChange,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolProgress,
+)
+from agentrail.messages import (
+    ApprovalId,
+    AssistantMessage,
+    CallId,
+    PromptRef,
+    SessionId,
+    TokenUsage,
+    ToolResult,
+)
+
+START = AgentStart(ref=PromptRef("p"))
+END = AgentEnd(messages=(), usage=TokenUsage(), stop_reason="end")
+USAGE = TokenUsage(input=1_200, output=34, cost_usd=0.0123)
+COMPLETE = ResponseComplete(message=AssistantMessage(content=(), model="m"), usage=USAGE, stop_reason="end")
+
+
+def started(call, name="look", **arguments):
+    """A call begins."""
+    return ToolExecutionStart(name=name, call_id=CallId(call), arguments=arguments)
+
+
+def ended(call, name="look", text="done", *, is_error=False):
+    """A call has its result."""
+    result = ToolResult(call_id=CallId(call), name=name, text=text, is_error=is_error)
+    return ToolExecutionEnd(name=name, call_id=CallId(call), result=result)
+
+
+def asks(number, **arguments):
+    """A call that waits."""
+    return Approval(
+        id=ApprovalId(f"a{number}"), call_id=CallId(f"c{number}"), tool="edit_file", arguments=arguments,
+        arguments_hash="", requested_at_ms=number, path=(SessionId("s"),),
+    )  # fmt: skip
+
+
+def fed(*events, width=80, now=0.0):
+    """A picture after these events, with all that was printed."""
+    picture = Picture(ink=Ink(width=width))
+    printed = [row for event in events for row in picture.feed(event, now)]
+    return picture, printed
+
+
+@given(
+    words=st.lists(st.sampled_from(["a ", "b\n", "\n", "- c\n", "# d\n", "`e`", "**f**\n\n"]), max_size=30)
+)
+def test_what_streams_is_printed_as_if_it_had_come_at_once(words):
+    """The rows that were printed bit by bit are those of the whole answer, and nothing is left below."""
+    bit_by_bit, first = fed(START, *(MessageDelta(delta=word) for word in words), COMPLETE, END)
+    _, at_once = fed(START, MessageDelta(delta="".join(words)), COMPLETE, END)
+    assert first == at_once
+    assert bit_by_bit.below(0.0, 20) == ()
+
+
+def test_only_the_unfinished_tail_is_drawn_again():
+    """A finished paragraph is printed, the one that is being written stands below, with the line that says what is done."""
+    picture, printed = fed(START, RequestStart(model="m", messages=1), MessageDelta(delta="one\n\ntwo and"))
+    assert printed == ["one"]
+    *tail, working = picture.below(3.0, 10)
+    assert tail == ["", "two and"]
+    assert working.startswith("⠋ writing · 3 s")
+
+
+def test_the_working_line_says_what_is_done_since_when_and_for_how_much():
+    """Spinner, what, seconds, tokens, cost, queue; a hanging server is seen to hang. X-009."""
+    queued = PromptQueued(ref=PromptRef("q"), content=(), position=0)
+    picture, _ = fed(
+        START, RequestStart(model="m", messages=1), COMPLETE, queued, RequestStart(model="m", messages=3)
+    )
+    (line,) = picture.below(72.35, 10)
+    assert line == "⠸ asking m · 1 min 12 s · ↑1,200 ↓34 tokens · $0.0123 · 1 queued · Ctrl-C stops"
+    (narrow,) = Picture(ink=Ink(width=10), working=picture.working).below(72.35, 10)
+    assert narrow.startswith("⠸ 1 min")
+
+
+def test_what_is_drawn_below_has_room_in_every_terminal():
+    """Todos, calls, a dialogue and a long tail: never more rows than there are."""
+    todos = TodoChange(todos=tuple(Todo(id=str(n), content=f"todo {n}", status="pending") for n in range(30)))
+    calls = [started(str(number)) for number in range(9)]
+    words = MessageDelta(delta="word\n" * 50)
+    for height in range(1, 30):
+        for more in ((), (ApprovalRequired(approval=asks(1, old_string="a\n" * 50, new_string="b\n" * 50)),)):
+            picture, _ = fed(START, todos, words, *calls, *more, width=10)
+            assert len(picture.below(0.0, height)) <= height
+
+
+def test_calls_that_run_side_by_side_are_a_group_with_names():
+    """Each has its row with what it says, and what it came to when it is over; a sub-agent shows what it does."""
+    task = SubagentStart(child_id=SessionId("s/1"), call_id=CallId("d"), description="look around")
+    inner = SubagentEvent(
+        call_id=CallId("d"), child_id=SessionId("s/1"), depth=1, event=started("x", "grep", text="a")
+    )
+    picture, printed = fed(
+        START, started("c", "shell", command="make"), started("d", "task"), task, inner,
+        ToolProgress(name="shell", call_id=CallId("c"), text="one\ntwo\n"),
+    )  # fmt: skip
+    assert printed == []
+    assert picture.below(2.0, 10) == (
+        '→ shell(command="make") · 2 s  two',
+        '◆ task() · 2 s · 1 calls  grep(text="a")',
+        "⠋ running shell, task · 2 s · Ctrl-C stops",
+    )
+    rows = picture.feed(ended("c", "shell", "one\ntwo"), 4.0)
+    assert rows == ('→ shell(command="make")', "  ✓ one (+1 lines, 4 s)")
+    assert picture.feed(ended("d", "task", "no", is_error=True), 4.0)[-1] == "  ✗ no (4 s)"
+
+
+def test_an_edit_shows_what_it_changed():
+    """Lines that went and lines that came, a new file as lines that came; nothing where it failed."""
+    edit = started("c", "edit_file", path="a", old_string="one\ntwo", new_string="one\n2")
+    _, rows = fed(START, edit, ended("c", "edit_file"))
+    assert rows[2:] == ["    @@ -1,2 +1,2 @@", "     one", "    -two", "    +2"]
+    _, rows = fed(START, started("c", "write_file", path="a", content="x\n" * 99), ended("c", "write_file"))
+    assert rows[2] == "    +x"
+    assert rows[-1] == "    … 60 more lines"
+    _, rows = fed(START, edit, ended("c", "edit_file", is_error=True))
+    assert len(rows) == 2
+
+
+def test_todos_stand_below_and_are_printed_at_the_end():
+    """As they are while the cycle runs, and once behind it."""
+    todo = Todo(id="1", content="mend it", status="in_progress")
+    picture, printed = fed(START, TodoChange(todos=(todo,)))
+    assert printed == []
+    assert picture.below(0.0, 10)[0] == "  [▸] mend it"
+    done = msgspec.structs.replace(todo, status="completed")
+    picture.feed(TodoChange(todos=(done,)), 1.0)
+    assert picture.feed(END, 1.0) == ("todos:", "  [✓] mend it")
+    assert picture.feed(END, 1.0) == ()
+
+
+def test_a_dialogue_shows_the_call_its_rule_and_what_may_be_chosen():
+    """Exactly what is offered; "always" with the rules that it would write; the next call when the first was decided."""
+    rules = PluginEvent(name="permission_asked", payload={"always": ["edit_file(a)"]})
+    first, second = asks(1, path="a", old_string="x", new_string="y"), asks(2, path="b")
+    picture, printed = fed(START, rules, ApprovalRequired(approval=first), ApprovalRequired(approval=second))
+    assert printed == []
+    assert picture.below(0.0, 20)[:8] == (
+        "? may edit_file a run?  (1 of 2)",
+        "    @@ -1 +1 @@",
+        "    -x",
+        "    +y",
+        " ▸ 1 yes, this once  y",
+        "   2 always: edit_file(a)  a",
+        "   3 no, and say why  n",
+        "   4 edit the arguments  e",
+    )
+    dialogue = picture.dialogue
+    assert [dialogue.chosen_by(key) for key in ("enter", "2", "n", "E", "9", "0", "x")] == [
+        "approve", "always", "reject", "edit", None, None, None,
+    ]  # fmt: skip
+    assert dialogue.moved(-1).chosen_by("enter") == "edit"
+    picture.feed(ApprovalResolved(approval=first, status="approved", by="user"), 0.0)
+    assert picture.dialogue.approval == second
+    assert "always, in this session" in "".join(picture.below(0.0, 20))
+    picture.feed(END, 0.0)
+    assert picture.dialogue is None
+
+
+def test_a_dialogue_offers_no_more_than_the_call_does():
+    """A call that may not be edited, or always be allowed, offers neither."""
+    bounded = msgspec.structs.replace(asks(1), permission_options=("approve", "reject"))
+    picture, _ = fed(START, ApprovalRequired(approval=bounded))
+    assert picture.dialogue.choices == ("approve", "reject")
+    assert picture.dialogue.chosen_by("a") is None
+    assert picture.dialogue.chosen_by("3") is None
+
+
+def test_a_dialogue_hides_nothing_of_what_would_run():
+    """A long command is shown to its end; where there is no room for it, that is said, and how to see it all."""
+    command = " ".join(f"word{number}" for number in range(60)) + " && rm -rf ~"
+    picture, _ = fed(
+        START,
+        ApprovalRequired(approval=msgspec.structs.replace(asks(1, command=command), tool="shell")),
+        width=40,
+    )
+    shown = " ".join("".join(picture.below(0.0, 60)).split())
+    assert all(f"word{number}" in shown for number in range(60))
+    assert "&& rm -rf ~" in shown
+    small = "\n".join(picture.below(0.0, 12))
+    assert "rm -rf" not in small
+    assert "more rows: e shows them all" in small
+    assert "1 yes, this once" in small

@@ -1,0 +1,62 @@
+"""Pictures that a prompt names, and a conversation that is written to a file."""
+
+import base64
+
+import pytest
+
+from agentrail.cli.attaching import MAX_PICTURE_BYTES, pictures_in, reader_below, with_pictures
+from agentrail.cli.switching import GoTo, export_to, switch
+from agentrail.errors import CommandError
+from agentrail.messages import Image, SessionId, Text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see @a.png, and @b/c.JPEG!", ("a.png", "b/c.JPEG")),
+        ("@a.png @a.png", ("a.png",)),
+        ("mail me@a.png", ()),
+        ("@a.py and a.png", ()),
+        ("@a.pngs", ()),
+    ],
+)
+def test_which_pictures_a_prompt_names(text, expected):
+    """Words behind an `@` that end as pictures do, without what punctuates them."""
+    assert pictures_in(text) == expected
+
+
+def test_a_picture_is_sent_behind_the_words(tmp_path):
+    """As it is, in base64, with the type of its name."""
+    (tmp_path / "a.png").write_bytes(b"png")
+    sent = with_pictures("see @a.png", reader_below(tmp_path))
+    picture = Image(media_type="image/png", data=base64.b64encode(b"png").decode(), name="a.png")
+    assert sent == (Text(text="see @a.png"), picture)
+    assert with_pictures("see @a.py", reader_below(tmp_path)) == "see @a.py"
+
+
+def test_a_picture_that_cannot_be_sent_says_why(tmp_path):
+    """One that is not there, and one that is too large: nothing is sent."""
+    with pytest.raises(
+        CommandError, match=r"gone\.png cannot be read: No such file or directory; nothing was sent"
+    ):
+        with_pictures("@gone.png", reader_below(tmp_path))
+    with pytest.raises(CommandError, match=r"more than 5,000,000 bytes; nothing was sent"):
+        with_pictures("@a.png", lambda _: bytes(MAX_PICTURE_BYTES + 1))
+
+
+async def test_where_a_chat_goes_on(tmp_path):
+    """A new conversation always; one that is kept only with a store, and never this very one."""
+    current = SessionId("s-1")
+    assert await switch("clear", "", None, current) == GoTo()
+    for name in ("sessions", "resume"):
+        with pytest.raises(CommandError, match=f"/{name} needs a store, and this chat keeps nothing"):
+            await switch(name, "", None, current)
+
+
+def test_a_file_that_cannot_be_written_is_said(tmp_path):
+    """Nothing is overwritten, and a directory that is not there is named."""
+    assert export_to(tmp_path / "a.md", ()) == f"{tmp_path / 'a.md'}: 0 messages"
+    with pytest.raises(CommandError, match="is there already"):
+        export_to(tmp_path / "a.md", ())
+    with pytest.raises(CommandError, match="cannot be written: No such file or directory"):
+        export_to(tmp_path / "no" / "a.md", ())
