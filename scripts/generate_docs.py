@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -34,8 +35,12 @@ from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
 from agentrail.testing.scenario_out import GROUPS
 from scripts.api_pages import session_api_page, supervisor_api_page
+from scripts.configuration_page import configuration_page
+from scripts.error_cures import CURES, IN_EVENTS, IN_RESULTS
 from scripts.host_pages import options_page, routes_page
 from scripts.journal_page import journal_page
+from scripts.names_pages import FOLDER, MODULES, api_page, names_page
+from scripts.timeline_picture import draw_timeline
 from scripts.wire_page import wire_page
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
@@ -248,15 +253,35 @@ def errors_page() -> str:
         if isinstance(error, type) and issubclass(error, errors.AgentrailError)
     ]
     lines = ["# Errors", "", DRAWN, "", "```text", tree, "```", "", "## Codes", ""]
-    lines += ["| code | class |", "|---|---|"]
+    lines += ["| code | class | what to do |", "|---|---|---|"]
     lines += [
-        f"| `{error.code}` | `{error.__name__}` |" for error in sorted(known, key=lambda error: error.code)
+        f"| `{error.code}` | [`{error.__name__}`](#{error.__name__.lower()}) | {CURES[error.code]} |"
+        for error in sorted(known, key=lambda error: error.code)
     ]
     lines.append("")
+    for title, said, entries in CODES_WITHOUT_A_CLASS:
+        lines += [f"## {title}", "", said, "", "| code | what happened | what to do |", "|---|---|---|"]
+        lines += [f"| `{code}` | {entry.cause} | {entry.cure} |" for code, entry in sorted(entries.items())]
+        lines.append("")
     for error in known:
         lines += [f"## `{error.__name__}`", "", f"`code`: `{error.code}`.", "", summary(error), ""]
         lines += [line for line in field_lines(error) if not line.startswith("- `code`: snake_case")]
     return "\n".join([*lines, *advice_lines()])
+
+
+CODES_WITHOUT_A_CLASS: Final = (
+    (
+        "Codes in events",
+        "An `AgentError`, a status or a request may carry one of these besides those above. No exception stands for them.",
+        IN_EVENTS,
+    ),
+    (
+        "Codes in results",
+        "What file tools and commands say when they cannot. The model reads the message and tries again; the cycle goes on.",
+        IN_RESULTS,
+    ),
+)
+"""A heading, what these codes are, and the entries."""
 
 
 def advice_lines() -> Iterator[str]:
@@ -413,6 +438,12 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "routes.md": routes_page,
     "wire.md": wire_page,
     "server-options.md": options_page,
+    "configuration.md": lambda: configuration_page(DRAWN, fields_in, summary),
+    # Behind those above, which they read: a name that has its place there is linked to.
+    f"{FOLDER}/README.md": names_page,
+    **{f"{FOLDER}/{page}.md": partial(api_page, page) for page in MODULES},
+    "../pictures/cycle-light.svg": partial(draw_timeline, "light"),
+    "../pictures/cycle-dark.svg": partial(draw_timeline, "dark"),
 }
 
 
