@@ -1,8 +1,7 @@
 """Writes the reference pages that are drawn from the code; with `--check` it only says which of them are stale.
 
-A page is a function from the code to text. The diagram of the phases is not drawn by hand either: the machine is walked
-through every kind of signal from every state that a small conversation reaches, and the changes of phase it makes are
-the arrows.
+A page is a function from the code to text. The changes of phase are not written by hand either: they are read from the table of
+what is legal. The picture of a cycle is drawn from a run.
 """
 
 import enum
@@ -57,7 +56,10 @@ def session_page() -> str:
     rows = [f"| signal | {' | '.join(f'`{phase.name}`' for phase in Phase)} |", f"|---|{'---|' * len(Phase)}"]
     for signal, row in LEGALITY.items():
         rows.append(f"| `{signal.__name__}` | {' | '.join(cell_of(row[phase], phase) for phase in Phase)} |")
-    arrows = [f"    {a.name} --> {b.name}: {', '.join(sorted(kinds))}" for (a, b), kinds in sorted_arrows()]
+    arrows = [
+        f"| `{a.name}` | `{b.name}` | {', '.join(f'`{kind}`' for kind in sorted(kinds))} |"
+        for (a, b), kinds in sorted_arrows()
+    ]
     verdicts = [f"- **{verdict.value}**: {enum_doc(verdict)}" for verdict in Verdict]
     return "\n".join(
         [
@@ -69,11 +71,9 @@ def session_page() -> str:
             "",
             *[f"- `{phase.name}`: {enum_doc(phase)}" for phase in Phase],
             "",
-            "```mermaid",
-            "stateDiagram-v2",
-            "    [*] --> IDLE",
+            "| from | to | by |",
+            "|---|---|---|",
             *arrows,
-            "```",
             "",
             "The end of a cycle goes back to `IDLE`; where a prompt waits, the next cycle starts in the same step.",
             "",
@@ -127,6 +127,15 @@ def events_page() -> str:
         "its own fields. `ephemeral` is there, and true, for ephemeral ones, `session_path` for those of a session that another",
         "one started. [events.json](events.json) is the JSON Schema of this version. `agentrail.encode_event` and",
         "`agentrail.decode_event` go both ways; what a newer version wrote comes back as an `UnknownEvent`, whole.",
+        "",
+        "## Over time",
+        "",
+        "A cycle with three turns, three calls and a person. It is a real run, on virtual time; each dot is an event, and a ring an ephemeral one.",
+        "",
+        "<picture>",
+        '  <source media="(prefers-color-scheme: dark)" srcset="../pictures/cycle-dark.svg">',
+        '  <img alt="A cycle over time: bars for the cycle, the turns, the tools and the wait for a person, and dots for the events" src="../pictures/cycle-light.svg">',
+        "</picture>",
         "",
         "## In a row",
         "",
