@@ -67,6 +67,8 @@ def session_page() -> str:
             "",
             DRAWN,
             "",
+            "What a session does with what it hears, in each of its phases, and what it can be started with.",
+            "",
             "## Phases",
             "",
             *[f"- `{phase.name}`: {enum_doc(phase)}" for phase in Phase],
@@ -261,7 +263,8 @@ def errors_page() -> str:
         for error in vars(errors).values()
         if isinstance(error, type) and issubclass(error, errors.AgentrailError)
     ]
-    lines = ["# Errors", "", DRAWN, "", "```text", tree, "```", "", "## Codes", ""]
+    lines = ["# Errors", "", DRAWN, "", "What may go wrong, by code: what happened, whose move it is, and what to do.", ""]
+    lines += ["```text", tree, "```", "", "## Codes", ""]
     lines += ["| code | class | what to do |", "|---|---|---|"]
     lines += [
         f"| `{error.code}` | [`{error.__name__}`](#{error.__name__.lower()}) | {CURES[error.code]} |"

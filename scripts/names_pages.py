@@ -143,9 +143,11 @@ def public_names() -> tuple[PublicName, ...]:
     _add_homes_of_plugins(homes)
     _add_homes_of_calls(homes)
     found = []
-    for module in ELSEWHERE:
-        names = set(names_of_module(module)) & described_on(ELSEWHERE[module]).keys()
-        assert names, module
+    on_pages = {module for _, modules in MODULES.values() for module in modules.split()}
+    for module in sorted(ELSEWHERE.keys() - on_pages):  # all of it stands there
+        for name in names_of_module(module):
+            home = homes[name, id(getattr(import_module(module), name))]
+            found.append(PublicName(module=module, name=name, home=home, own=False))
     for page, (_, modules) in MODULES.items():
         for module in modules.split():
             for name in names_of_module(module):

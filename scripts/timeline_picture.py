@@ -80,21 +80,21 @@ class Bar:
 @agentrail.tool(effect_class="pure")
 async def find_trains(to: str) -> str:
     """Find the trains to a city."""
-    await trio.sleep(0.9)
+    await trio.sleep(1.1)
     return f"{to}: 9:12, 11:40"
 
 
 @agentrail.tool(effect_class="pure")
 async def read_budget() -> str:
     """Read what may be spent."""
-    await trio.sleep(0.5)
+    await trio.sleep(0.8)
     return "80 EUR"
 
 
 @agentrail.tool
 async def book(train: str) -> str:
     """Book a seat on a train."""
-    await trio.sleep(0.6)
+    await trio.sleep(0.5)
     return f"booked: {train}"
 
 

@@ -1,7 +1,7 @@
 """What the site does to a page of the repository before it is rendered. Plain functions of texts.
 
 The Markdown is that of the repository. Only what means one thing where the repository is read and another one on the site is put
-differently: links to files that are no pages, pictures in two colours, diagrams.
+differently: links to files that are no pages, pictures in two colours.
 """
 
 import posixpath
@@ -34,6 +34,8 @@ _LINK: Final = re.compile(r"(\]\()([^)\s]+)(\))")
 _PICTURE: Final = re.compile(
     r'<picture>\s*<source [^>]*srcset="([^"]+)"[^>]*>\s*<img alt="([^"]*)" src="([^"]+)"[^>]*>\s*</picture>'
 )
+_FACTS: Final = re.compile(r"^Priority \d+, on [^.]*\.\s*")
+"""How the page of a plugin begins; what the plugin does comes behind it."""
 _HTML_COMMENT: Final = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 
@@ -126,10 +128,10 @@ def first_sentence(text: str) -> str:
     body = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
     body = _HTML_COMMENT.sub("", re.sub(r"^ *```.*?^ *```$", "", body, flags=re.MULTILINE | re.DOTALL))
     for paragraph in re.split(r"\n\s*\n", body):
-        said = " ".join(paragraph.split())
+        said = _FACTS.sub("", " ".join(paragraph.split()))
         if said and said[0] not in "#|<!-":
             said = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", said).replace("**", "").replace("`", "")
-            return re.split(r"(?<=[.!?:])\s", said, maxsplit=1)[0]
+            return re.split(r"(?<=[.!?])\s", said, maxsplit=1)[0]
     return ""
 
 
