@@ -24,7 +24,11 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
             "What holds for each agent that does not say it, and where no agent is named.",
             SessionOptions,
         ),
-        forms.AgentForm: ("`[agents.NAME]`", "An agent. It takes all keys of `[defaults]`, and these.", Agent),
+        forms.AgentForm: (
+            "`[agents.NAME]`",
+            "An agent. It takes all keys of `[defaults]`, and these.",
+            Agent,
+        ),
         forms.PromptForm: ("`prompt`, as a table", "", None),
         forms.PluginForm: ("`plugins`, as tables", "", None),
         forms.BudgetForm: ("`budget`", "", Budget),
@@ -36,7 +40,11 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
         ),
         forms.SecretForm: ("A secret", "In place of a key: where it is. One of both.", None),
         forms.SkillsForm: ("`[skills]`", "", None),
-        forms.ImportForm: ("`[import]`", "Files of other programs that count besides: those that lie beside this file.", None),
+        forms.ImportForm: (
+            "`[import]`",
+            "Files of other programs that count besides: those that lie beside this file.",
+            None,
+        ),
         forms.WebForm: ("`[web]`", "", WebRules),
         forms.SearchForm: ("`search` of `[web]`", "", None),
     }
@@ -78,11 +86,15 @@ def configuration_page(drawn: str, fields_in: FieldsIn, summary: Callable[[objec
     for form, (title, said, described) in TABLES.items():
         meanings = dict(fields_in(described)) if described else {}
         meanings |= {**dict(fields_in(form)), **OWN_WORDS.get(form, {})}
-        inherited = {one.name for one in attrs.fields(forms.DefaultsForm)} if form is forms.AgentForm else set()
+        inherited = (
+            {one.name for one in attrs.fields(forms.DefaultsForm)} if form is forms.AgentForm else set()
+        )
         lines += [f"## {title}", "", said or summary(form), "", "| key | takes | meaning |", "|---|---|---|"]
         for name in (one.name for one in attrs.fields(form) if one.name not in inherited):
             takes = type_as_written(get_type_hints(form)[name])
-            lines.append(f"| `{name.removesuffix('_')}` | {takes} | {meanings[name].replace('|', chr(92) + '|')} |")
+            lines.append(
+                f"| `{name.removesuffix('_')}` | {takes} | {meanings[name].replace('|', chr(92) + '|')} |"
+            )
         lines.append("")
     return "\n".join(lines)
 
@@ -116,7 +128,15 @@ def _plural(hint: Any) -> str:
 
 
 _NAMES: Final[Mapping[Any, str]] = MappingProxyType(
-    {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`", forms.SecretForm: "a secret"}
+    {
+        str: "text",
+        int: "a whole number",
+        float: "a number",
+        bool: "`true` or `false`",
+        forms.SecretForm: "a secret",
+    }
     | {forms.PromptForm: "text or a table"}
 )
-_PLURALS: Final[Mapping[Any, str]] = MappingProxyType({str: "texts", int: "whole numbers", Any: "any values", forms.HeaderForm: "texts or secrets"})
+_PLURALS: Final[Mapping[Any, str]] = MappingProxyType(
+    {str: "texts", int: "whole numbers", Any: "any values", forms.HeaderForm: "texts or secrets"}
+)

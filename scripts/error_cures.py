@@ -82,7 +82,7 @@ CURES: Final[Mapping[str, str]] = MappingProxyType(
         "job_given_up": "Run the job alone and mend it: it ends every worker that takes it.",
         "job_withdrawn": "Nothing: its own caller cancelled it.",
         "journal_corrupt": "Stop writing, copy the file, and run `agentrail sessions check`; restore a backup when it says so.",
-        "journal_drifted": "Resume with the versions that wrote it, or with `on_drift=\"go_on\"`.",
+        "journal_drifted": 'Resume with the versions that wrote it, or with `on_drift="go_on"`.',
         "mailbox_full": "Send less at once, and wait for answers; `Limits` sets the size.",
         "model_not_found": "Correct the model string as the message suggests; `agentrail doctor` lists what is configured.",
         "no_mailbox": "Start it as a `machine`: workers and supervisors read no messages.",
@@ -97,7 +97,7 @@ CURES: Final[Mapping[str, str]] = MappingProxyType(
         "overloaded": "Wait: retries and fallback models do so by themselves (`max_retries`, `fallback_models`).",
         "plan_error": "Make only the moves that the message names.",
         "plugin_error": "Correct the stack: the message lists every fault of it.",
-        "pool_full": "Wait and try again, or open the pool with `when_full=\"wait\"`.",
+        "pool_full": 'Wait and try again, or open the pool with `when_full="wait"`.',
         "pool_stopped": "Open the pool for as long as its jobs are wanted.",
         "principal_mismatch": "Leave tenant and user out of the message; the token says who it is.",
         "process_refused": "Look at `code`: the sandbox cannot run programs, or the program could not be started.",
@@ -169,36 +169,82 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
             "The next request could pass the budget of the session.",
             "Raise the budget, or begin another session; the message says what is left.",
         ),
-        "cancelled": CodeEntry("A stream was cancelled with the cycle that it belonged to.", "Nothing: look at who aborted it."),
+        "cancelled": CodeEntry(
+            "A stream was cancelled with the cycle that it belonged to.", "Nothing: look at who aborted it."
+        ),
         "cannot_wait": CodeEntry(
             "A plugin asked with `wait=True` on a hook that cannot wait.",
             "The plugin author asks with `wait=False`; the answer comes as `RequestDone`.",
         ),
-        "child_crashed": CodeEntry("A session that worked for a call crashed.", "Look at its own events and the log, then prompt again."),
-        "context_provider_crashed": CodeEntry("A context provider raised.", "Mend it; the request went out without what it adds."),
-        "context_provider_timeout": CodeEntry("A context provider took too long.", "Make it faster, or give it a longer timeout."),
-        "errand_failed": CodeEntry("A request of a plugin failed.", "Look at the message; the plugin decides what follows."),
-        "events_lost": CodeEntry("A host did not see the end of a request.", "Read the status of the session: it is true."),
-        "host_crashed": CodeEntry("A hook of the host raised.", "The operator mends the host plugin; the log has the traceback."),
-        "instructions_crashed": CodeEntry("Reading instruction files failed.", "Look at the files that the message names."),
-        "memory_crashed": CodeEntry("A store of memories raised.", "The operator looks at the store; the log has the traceback."),
-        "no_memory": CodeEntry("A plugin wants memories, and the supervisor has none.", "Open it with `memories=`."),
-        "no_such_plugin": CodeEntry("A plugin is not in the stack any more.", "Attach it, or name another one."),
-        "not_called": CodeEntry("A call outside of a cycle was not made.", "Read the message: the tool is not there, or needs an approval."),
-        "plugin_misbehaved": CodeEntry("A plugin answered with what it may not.", "The plugin author holds it against `check_plugin`."),
-        "plugin_raised": CodeEntry("A plugin raised.", "The plugin author mends it; the log has the traceback, the session goes on."),
-        "process_stopped": CodeEntry("The process ended while this was done.", "Ask again; what may have happened is told as unknown."),
-        "provider_crashed": CodeEntry("A provider raised what is no error of a provider: a bug.", "Report it to its author, with the log."),
+        "child_crashed": CodeEntry(
+            "A session that worked for a call crashed.",
+            "Look at its own events and the log, then prompt again.",
+        ),
+        "context_provider_crashed": CodeEntry(
+            "A context provider raised.", "Mend it; the request went out without what it adds."
+        ),
+        "context_provider_timeout": CodeEntry(
+            "A context provider took too long.", "Make it faster, or give it a longer timeout."
+        ),
+        "errand_failed": CodeEntry(
+            "A request of a plugin failed.", "Look at the message; the plugin decides what follows."
+        ),
+        "events_lost": CodeEntry(
+            "A host did not see the end of a request.", "Read the status of the session: it is true."
+        ),
+        "host_crashed": CodeEntry(
+            "A hook of the host raised.", "The operator mends the host plugin; the log has the traceback."
+        ),
+        "instructions_crashed": CodeEntry(
+            "Reading instruction files failed.", "Look at the files that the message names."
+        ),
+        "memory_crashed": CodeEntry(
+            "A store of memories raised.", "The operator looks at the store; the log has the traceback."
+        ),
+        "no_memory": CodeEntry(
+            "A plugin wants memories, and the supervisor has none.", "Open it with `memories=`."
+        ),
+        "no_such_plugin": CodeEntry(
+            "A plugin is not in the stack any more.", "Attach it, or name another one."
+        ),
+        "not_called": CodeEntry(
+            "A call outside of a cycle was not made.",
+            "Read the message: the tool is not there, or needs an approval.",
+        ),
+        "plugin_misbehaved": CodeEntry(
+            "A plugin answered with what it may not.", "The plugin author holds it against `check_plugin`."
+        ),
+        "plugin_raised": CodeEntry(
+            "A plugin raised.", "The plugin author mends it; the log has the traceback, the session goes on."
+        ),
+        "process_stopped": CodeEntry(
+            "The process ended while this was done.", "Ask again; what may have happened is told as unknown."
+        ),
+        "provider_crashed": CodeEntry(
+            "A provider raised what is no error of a provider: a bug.",
+            "Report it to its author, with the log.",
+        ),
         "refused_by_plugin": CodeEntry("A plugin did not allow a change of the stack.", "Read its reason."),
         "response_format": CodeEntry(
             "The answer does not fit the type, also after one more turn.",
             "Look at the text in the message; make the type simpler, or choose a better model.",
         ),
         "sandbox_crashed": CodeEntry("A sandbox raised: a bug.", "Report it to its author, with the log."),
-        "session_parked": CodeEntry("The session was parked: it crashed too often.", "Look at the log, mend it, and resume the session."),
-        "session_restarted": CodeEntry("The session crashed during the cycle, and came back.", "Prompt again; look at the log."),
-        "tool_broken": CodeEntry("What a tool returned could not be taken.", "The author of the tool holds it against `check_tool`."),
-        "tool_crashed": CodeEntry("A tool raised.", "Mend it: the log has the traceback; the model was told, and the session goes on."),
+        "session_parked": CodeEntry(
+            "The session was parked: it crashed too often.",
+            "Look at the log, mend it, and resume the session.",
+        ),
+        "session_restarted": CodeEntry(
+            "The session crashed during the cycle, and came back.", "Prompt again; look at the log."
+        ),
+        "tool_broken": CodeEntry(
+            "What a tool returned could not be taken.",
+            "The author of the tool holds it against `check_tool`.",
+        ),
+        "tool_crashed": CodeEntry(
+            "A tool raised.",
+            "Mend it: the log has the traceback; the model was told, and the session goes on.",
+        ),
     }
 )
 """Codes that events, statuses and requests carry, and that no exception stands for."""
@@ -206,18 +252,38 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
 IN_RESULTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
     {
         "changed": CodeEntry("The file is another one than was read.", "Read it again, then edit."),
-        "file_not_found": CodeEntry("There is no such file.", "Use one of the neighbours that the message lists."),
+        "file_not_found": CodeEntry(
+            "There is no such file.", "Use one of the neighbours that the message lists."
+        ),
         "invalid_command": CodeEntry("A command that no shell can be given.", "Send one text without a NUL."),
-        "invalid_edit": CodeEntry("The edit changes nothing, or cannot be applied.", "Give two different texts, as they stand in the file."),
-        "invalid_path": CodeEntry("The path leads out of the working directory, or through a link.", "Use a relative path below it."),
-        "invalid_pattern": CodeEntry("No regular expression or glob.", "Correct the pattern as the message says."),
-        "io_error": CodeEntry("The disk or the file system said no.", "The operator looks at it; trying again may help."),
+        "invalid_edit": CodeEntry(
+            "The edit changes nothing, or cannot be applied.",
+            "Give two different texts, as they stand in the file.",
+        ),
+        "invalid_path": CodeEntry(
+            "The path leads out of the working directory, or through a link.", "Use a relative path below it."
+        ),
+        "invalid_pattern": CodeEntry(
+            "No regular expression or glob.", "Correct the pattern as the message says."
+        ),
+        "io_error": CodeEntry(
+            "The disk or the file system said no.", "The operator looks at it; trying again may help."
+        ),
         "is_directory": CodeEntry("A file was asked for, and it is a directory.", "Use `list_dir`."),
-        "not_started": CodeEntry("A program could not be started.", "Look at the name of the program, and whether it is installed."),
+        "not_started": CodeEntry(
+            "A program could not be started.", "Look at the name of the program, and whether it is installed."
+        ),
         "not_text": CodeEntry("The file is no text.", "Use a tool that reads this type."),
-        "old_not_found": CodeEntry("The text that was to be replaced is not there.", "Copy it from the file; the message shows the nearest."),
-        "old_not_unique": CodeEntry("It stands there more than once.", "Give more of the lines around it, or replace all."),
-        "permission_denied": CodeEntry("The file is not for tools, or not for this user.", "Leave it, or let the operator allow it."),
+        "old_not_found": CodeEntry(
+            "The text that was to be replaced is not there.",
+            "Copy it from the file; the message shows the nearest.",
+        ),
+        "old_not_unique": CodeEntry(
+            "It stands there more than once.", "Give more of the lines around it, or replace all."
+        ),
+        "permission_denied": CodeEntry(
+            "The file is not for tools, or not for this user.", "Leave it, or let the operator allow it."
+        ),
         "timeout": CodeEntry("It took too long.", "Ask for less, or give more time."),
         "too_large": CodeEntry("The file is larger than is read or written at once.", "Read a part of it."),
         "unsupported": CodeEntry("This sandbox cannot do that.", "Use another one, such as `local`."),

@@ -24,12 +24,17 @@ FOLDER: Final = "api"
 MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "agentrail": ("The façade", "agentrail"),
-        "ports": ("Ports and values of adapters", "agentrail.abc agentrail.abc.store agentrail.abc.stored_states"),
+        "ports": (
+            "Ports and values of adapters",
+            "agentrail.abc agentrail.abc.store agentrail.abc.stored_states",
+        ),
         "messages": ("Messages", "agentrail.messages"),
         "tools": (
             "Tools",
-            "agentrail.tools agentrail.tools.task agentrail.tools.exit_plan agentrail.tools.write_file "
-            "agentrail.tools.web_fetch agentrail.tools.web_search",
+            (
+                "agentrail.tools agentrail.tools.task agentrail.tools.exit_plan agentrail.tools.write_file "
+                "agentrail.tools.web_fetch agentrail.tools.web_search"
+            ),
         ),
         "plugins": ("Plugins", "agentrail.plugins"),
         "events": ("Values in events and errors", "agentrail.events agentrail.errors"),
@@ -39,35 +44,61 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         ),
         "commands": ("Slash commands", "agentrail.commands"),
         "blocking": ("For asyncio, threads and notebooks", "agentrail.blocking"),
-        "host": ("Hosts and gateways", "agentrail.host agentrail.gateway agentrail.gateway.app agentrail.gateway.serving"),
+        "host": (
+            "Hosts and gateways",
+            "agentrail.host agentrail.gateway agentrail.gateway.app agentrail.gateway.serving",
+        ),
         "providers": (
             "Providers",
-            "agentrail.providers.options agentrail.providers.http agentrail.providers.http_provider "
-            "agentrail.providers.wire_format agentrail.providers.response_builder agentrail.providers.json_text "
-            "agentrail.providers.failures agentrail.providers.prices agentrail.providers.gemini",
+            (
+                "agentrail.providers.options agentrail.providers.http agentrail.providers.http_provider "
+                "agentrail.providers.wire_format agentrail.providers.response_builder agentrail.providers.json_text "
+                "agentrail.providers.failures agentrail.providers.prices agentrail.providers.gemini"
+            ),
         ),
         "stores": (
             "Stores and sandboxes",
-            "agentrail.stores.memory agentrail.stores.sqlite agentrail.stores.knowledge_sqlite agentrail.stores.recall_memory "
-            "agentrail.stores.recall_sqlite agentrail.sandboxes.local agentrail.sandboxes.memory agentrail.sandboxes.composite",
+            (
+                "agentrail.stores.memory agentrail.stores.sqlite agentrail.stores.knowledge_sqlite agentrail.stores.recall_memory "
+                "agentrail.stores.recall_sqlite agentrail.sandboxes.local agentrail.sandboxes.memory agentrail.sandboxes.composite"
+            ),
         ),
         "testing": (
             "The test kit",
             " ".join(
                 f"agentrail.testing.{name}"
                 for name in (
-                    *("models", "tools", "clock", "supervisors", "published", "expectations", "orphans", "held"),
+                    *(
+                        "models",
+                        "tools",
+                        "clock",
+                        "supervisors",
+                        "published",
+                        "expectations",
+                        "orphans",
+                        "held",
+                    ),
                     *("cancelling", "faults", "digest", "seeded", "schedule", "taken", "folded", "cassette"),
                     *("hooks", "plugins", "check_plugin", "stacks", "strategies", "scenario"),
                     *("check_provider", "check_requests", "check_dialects", "chunks", "serving"),
-                    *("check_tool", "check_sandbox", "check_store", "store_rules", "cut_store", "check_memory", "check_knowledge"),
+                    *(
+                        "check_tool",
+                        "check_sandbox",
+                        "check_store",
+                        "store_rules",
+                        "cut_store",
+                        "check_memory",
+                        "check_knowledge",
+                    ),
                 )
             ),
         ),
         "others": (
             "Around it",
-            "agentrail.tuning agentrail.runtime.loop_watch agentrail.runtime.reviving agentrail.web.rules agentrail.web.engines.brave "
-            "agentrail.otp.exits",
+            (
+                "agentrail.tuning agentrail.runtime.loop_watch agentrail.runtime.reviving agentrail.web.rules agentrail.web.engines.brave "
+                "agentrail.otp.exits"
+            ),
         ),
     }
 )
@@ -102,8 +133,9 @@ def names_of_module(name: str) -> list[str]:
     if listed := getattr(module, "__all__", None):
         return sorted(listed)
     spec = find_spec(name)
-    assert spec is not None  # it has just been imported
-    assert spec.origin is not None
+    if spec is None or spec.origin is None:
+        message = f"{name} has no source: public modules are files"
+        raise ImportError(message)
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     found = _handed_on(tree) if spec.submodule_search_locations else []
     return sorted({one for one in found or _defined(tree) if not one.startswith("_")})
@@ -198,12 +230,17 @@ def api_page(page: str) -> str:
         lines += [f"Imported from `{module}`: {_said_of(module)}", ""]
         others = [one for one in names if not one.own]
         if module in ELSEWHERE:
-            lines += [f"Most of it has [a page of its own](../{ELSEWHERE[module]}); here stands the rest.", ""]
+            lines += [
+                f"Most of it has [a page of its own](../{ELSEWHERE[module]}); here stands the rest.",
+                "",
+            ]
         elif others:
-            linked = ", ".join(f"[`{one.name}`]({_from_folder(one.home, page)})" for one in others)
+            linked = ", ".join(f"[`{one.name}`]({link_from(one.home, page)})" for one in others)
             lines += [f"Described elsewhere: {linked}.", ""]
         for one in (one for one in names if one.own):
-            assert one.name not in seen, f"{page}: two names {one.name}: put one of the modules on another page"
+            if one.name in seen:
+                message = f"{page}: two names {one.name}: put one of the modules on another page"
+                raise ValueError(message)
             seen.add(one.name)
             lines += [f"{'##' if alone else '###'} `{one.name}`", "", f"::: {module}.{one.name}", ""]
     return "\n".join(lines)
@@ -217,7 +254,7 @@ def _said_of(module: str) -> str:
     return f"{said if first[1:2].isupper() or first == 'agentrail' else said[:1].lower() + said[1:]}."
 
 
-def _from_folder(home: str, page: str) -> str:
+def link_from(home: str, page: str) -> str:
     """Say how a page in the folder links to a home."""
     if home.startswith(f"{FOLDER}/"):
         near = home.removeprefix(f"{FOLDER}/")
@@ -242,5 +279,7 @@ def names_page() -> str:
     for one in public_names():
         by_name.setdefault((one.name, one.home), []).append(one.module)
     for (name, home), modules in sorted(by_name.items(), key=lambda item: (item[0][0].lower(), item[0])):
-        lines.append(f"| [`{name}`]({_from_folder(home, 'README')}) | {', '.join(f'`{one}`' for one in modules)} |")
+        lines.append(
+            f"| [`{name}`]({link_from(home, 'README')}) | {', '.join(f'`{one}`' for one in modules)} |"
+        )
     return "\n".join([*lines, ""])

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 
 import agentrail
 from agentrail import outside
+from agentrail.abc import Tool
 from agentrail.events import (
     EPHEMERAL,
     AgentEnd,
@@ -22,6 +23,7 @@ from agentrail.events import (
     AgentStart,
     AgentSuspended,
     ApprovalRequired,
+    Envelope,
     Event,
     RequestStart,
     ResponseComplete,
@@ -54,6 +56,7 @@ RIGHT: Final = 24
 TOP: Final = 46
 LANE: Final = 38
 BAR: Final = 24
+
 
 @frozen(kw_only=True)
 class Bar:
@@ -108,15 +111,16 @@ async def _live() -> list[Event]:
     )
     people = (HumanApproval, {"require_approval_for": ["book"]})
     seen: list[Event] = []
-    async with agentrail.open_session(
-        model=script, tools=[find_trains, read_budget, book], plugins=[people]
-    ) as session:
-        async with session.stream("A seat to Porto, please.") as events:
-            async for event in events:
-                seen.append(event)
-                if isinstance(event, ApprovalRequired):
-                    await trio.sleep(1.4)  # a person reads what is to be booked
-                    await session.approve(event.approval.id)
+    tools: list[Tool] = [find_trains, read_budget, book]
+    async with (
+        agentrail.open_session(model=script, tools=tools, plugins=[people]) as session,
+        session.stream("A seat to Porto, please.") as events,
+    ):
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, ApprovalRequired):
+                await trio.sleep(1.4)  # a person reads what is to be booked
+                await session.approve(event.approval.id)
     return seen
 
 
@@ -130,18 +134,28 @@ def live_through() -> tuple[Event, ...]:
 # --- from events to bars
 
 
+def envelope_of(event: Event) -> Envelope:
+    """Give what a subscriber finds in every event."""
+    if event.meta is None:
+        message = f"{event!r} was not published: expected events of a session"
+        raise ValueError(message)
+    return event.meta
+
+
 def bars_of(events: Sequence[Event]) -> list[Bar]:
     """Pair what begins with what ends it."""
-    zero = events[0].meta.at_ms
+    zero = envelope_of(events[0]).at_ms
     begun: dict[str, tuple[int, str]] = {}
     bars: list[Bar] = []
 
     def begin(key: str, event: Event, said: str) -> None:
-        begun[key] = (event.meta.at_ms - zero, said)
+        begun[key] = (envelope_of(event).at_ms - zero, said)
 
     def end(key: str, event: Event, lane: str, kind: str) -> None:
         began, said = begun.pop(key)
-        bars.append(Bar(lane=lane, kind=kind, said=said, begins_ms=began, ends_ms=event.meta.at_ms - zero))
+        bars.append(
+            Bar(lane=lane, kind=kind, said=said, begins_ms=began, ends_ms=envelope_of(event).at_ms - zero)
+        )
 
     turns = 0
     for event in events:
@@ -177,17 +191,17 @@ def draw_timeline(theme: Theme) -> str:
     bars = bars_of(events)
     tools = [bar.lane for bar in sorted(bars, key=lambda bar: bar.begins_ms) if bar.kind == "tool"]
     lanes = ["session", "model", *tools, "person"]
-    zero, end = events[0].meta.at_ms, events[-1].meta.at_ms
+    zero, end = envelope_of(events[0]).at_ms, envelope_of(events[-1]).at_ms
     per_ms = (WIDTH - LEFT - RIGHT) / (end - zero)
     events_at = TOP + LANE * len(lanes) + 16
     height = events_at + 78
     colours = COLOURS[theme]
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
-        'font-family="system-ui, sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">',
+        "<style>text { font-family: system-ui, sans-serif; font-size: 13px }</style>",
         "<title>One cycle over time: turns of the model, calls of tools, a person, and the events that say so</title>",
         f'<rect width="{WIDTH}" height="{height}" rx="8" fill="{colours["page"]}"/>',
-        f'<text x="{LEFT}" y="26" fill="{colours["text"]}" font-weight="600">“A seat to Porto, please.”</text>',
+        f'<text x="{LEFT}" y="26" fill="{colours["text"]}" style="font-weight: 600">“A seat to Porto, please.”</text>',
         *_scale(end - zero, per_ms, events_at + 14, colours),
         *_lanes(lanes, colours),
         *(_bar(bar, lanes.index(bar.lane), per_ms, colours) for bar in bars),
@@ -201,7 +215,7 @@ def _scale(duration_ms: int, per_ms: float, bottom: int, colours: Mapping[str, s
     for second in range(duration_ms // 1000 + 1):
         x = LEFT + second * 1000 * per_ms
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{bottom}" stroke="{colours["line"]}"/>'
-        yield f'<text x="{x + 4:.1f}" y="{bottom + 54}" fill="{colours["faint"]}" font-size="11">{second} s</text>'
+        yield f'<text x="{x + 4:.1f}" y="{bottom + 54}" fill="{colours["faint"]}" style="font-size: 11px">{second} s</text>'
 
 
 def _lanes(lanes: Sequence[str], colours: Mapping[str, str]) -> Iterator[str]:
@@ -213,7 +227,7 @@ def _lanes(lanes: Sequence[str], colours: Mapping[str, str]) -> Iterator[str]:
 def _bar(bar: Bar, lane: int, per_ms: float, colours: Mapping[str, str]) -> str:
     x, y = LEFT + bar.begins_ms * per_ms, TOP + lane * LANE
     width = max(3.0, (bar.ends_ms - bar.begins_ms) * per_ms)
-    said = f'<text x="{x + 8:.1f}" y="{y + 16.5:.1f}" fill="{colours["on"]}" font-size="12">{escape(bar.said)}</text>'
+    said = f'<text x="{x + 8:.1f}" y="{y + 16.5:.1f}" fill="{colours["on"]}" style="font-size: 12px">{escape(bar.said)}</text>'
     return f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" rx="4" fill="{colours[bar.kind]}"/>{said}'
 
 
@@ -224,11 +238,11 @@ def _dots(
     yield f'<text x="{LEFT - 12}" y="{y + 5}" text-anchor="end" fill="{colours["faint"]}">events</text>'
     there: dict[int, int] = {}
     for event in events:
-        at = event.meta.at_ms - zero
+        at = envelope_of(event).at_ms - zero
         place = there[at] = there.get(at, -1) + 1
         x = LEFT + at * per_ms + 5 + 9 * (place // 6)
         fill = colours["page"] if type(event) in EPHEMERAL else colours["cycle"]
         yield (
             f'<circle cx="{x:.1f}" cy="{y + 9 * (place % 6)}" r="3.2" fill="{fill}" stroke="{colours["cycle"]}">'
-            f"<title>{event.meta.seq} {type(event).__name__}</title></circle>"
+            f"<title>{envelope_of(event).seq} {type(event).__name__}</title></circle>"
         )

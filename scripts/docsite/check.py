@@ -118,7 +118,11 @@ def broken_links(place: str, read: Read, pages: Mapping[str, Read], files: froze
         if ELSEWHERE.match(path) or path.startswith(("mailto:", "javascript:")):
             continue
         target = normpath(join(dirname(place), path)) if path else place
-        target = f"{target}/index.html".removeprefix("./") if not Path(target).suffix and target not in files else target
+        target = (
+            f"{target}/index.html".removeprefix("./")
+            if not Path(target).suffix and target not in files
+            else target
+        )
         if target not in files:
             yield f"links to {link.href}, which is not there"
         elif anchor and target in pages and anchor not in pages[target].anchors and anchor != "__top":
@@ -148,7 +152,9 @@ def faults_of(site: Path) -> Iterator[str]:
     """Name all that is wrong with a site."""
     files = frozenset(one.relative_to(site).as_posix() for one in site.rglob("*") if one.is_file())
     pages = {
-        place: read_html((site / place).read_text(encoding="utf-8")) for place in sorted(files) if place.endswith(".html")
+        place: read_html((site / place).read_text(encoding="utf-8"))
+        for place in sorted(files)
+        if place.endswith(".html")
     }
     for place, read in pages.items():
         yield from (f"{place}: {fault}" for fault in fetched_elsewhere(read))

@@ -29,7 +29,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that stand at the root of the repository, the files that pages link to, and what the theme would fetch."""
     for place, home in FROM_THE_ROOT.items():
         files.append(File.generated(config, place, content=(ROOT / home).read_text(encoding="utf-8")))
-    homes = {one.src_uri: FROM_THE_ROOT.get(one.src_uri, f"docs/{one.src_uri}") for one in files.documentation_pages()}
+    homes = {
+        one.src_uri: FROM_THE_ROOT.get(one.src_uri, f"docs/{one.src_uri}")
+        for one in files.documentation_pages()
+    }
     linked = {
         pages.target_of(link, home)
         for home in homes.values()

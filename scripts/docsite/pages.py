@@ -71,6 +71,8 @@ def place_on_site(file: str) -> str:
 
     A page stays where it is below `docs/`. Another file that can be shown gets a page of its own, and anything else is copied as it is.
     """
+    if file == "docs/README.md":  # the list of pages, which the site has at its side
+        return "index.md"
     for page, home in FROM_THE_ROOT.items():
         if file == home:
             return page
@@ -137,5 +139,7 @@ def first_sentence(text: str) -> str:
 
 def title_of(text: str) -> str:
     """Give the first heading of a page, as plain text."""
-    found = re.search(r"^# (.+)$", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    found = re.search(
+        r"^# (.+)$", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
     return found[1].replace("`", "") if found else ""

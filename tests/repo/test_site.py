@@ -24,8 +24,13 @@ MIN_CHARACTERS = 60
 
 def pages_of_the_repository() -> list[str]:
     """All Markdown that is for readers, from the root."""
-    found = [one.relative_to(ROOT).as_posix() for one in DOCS.rglob("*.md")]
-    return ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(one for one in found if not READ_BY_PROGRAMS.match(one))]
+    found = [one.relative_to(ROOT).as_posix() for one in DOCS.rglob("*.md") if one != DOCS / "README.md"]
+    return [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        *(one for one in found if not READ_BY_PROGRAMS.match(one)),
+    ]
 
 
 # --- the order
@@ -54,7 +59,9 @@ def test_the_list_for_models_has_each_page():
 def test_each_page_has_a_title_and_says_what_it_is():
     """In its first sentence, which the list for models and the search show."""
     texts = {page.path: (ROOT / page.file).read_text(encoding="utf-8") for page in read_nav()}
-    assert [name for name, text in texts.items() if not (pages.title_of(text) and pages.first_sentence(text))] == []
+    assert [
+        name for name, text in texts.items() if not (pages.title_of(text) and pages.first_sentence(text))
+    ] == []
 
 
 # --- nothing is said twice
@@ -85,7 +92,10 @@ def test_no_paragraph_stands_twice():
 def test_a_paragraph_that_stands_twice_is_seen():
     """Whatever its lines, on two pages or on one; not in code, and not where it is short."""
     said = "A session is an actor, and it owns its mailbox; nobody else reads it."
-    texts = {"a": f"# A\n\n{said}\n", "b": f"- x\n- {said[:20]}\n  {said[20:]}\n\n```\n\n{said}\n\n```\n\nShort.\n\nShort.\n"}
+    texts = {
+        "a": f"# A\n\n{said}\n",
+        "b": f"- x\n- {said[:20]}\n  {said[20:]}\n\n```\n\n{said}\n\n```\n\nShort.\n\nShort.\n",
+    }
     assert said_twice(texts) == {}
     assert said_twice(texts | {"c": said.replace(", ", ",\n")}) == {said: ["a", "c"]}
 
@@ -97,9 +107,9 @@ def test_a_paragraph_that_stands_twice_is_seen():
 def test_every_public_name_has_a_page():
     """Each name of the façade and of every public module is linked to on the list, and described where that leads."""
     listed = names_pages.names_page()
-    described: dict[str, str] = {}
+    described = {}
     for one in names_pages.public_names():
-        target = names_pages._from_folder(one.home, "README")
+        target = names_pages.link_from(one.home, "README")
         assert f"[`{one.name}`]({target})" in listed, one
         page = (DOCS / "reference" / one.home.partition("#")[0]).resolve()
         text = described.setdefault(str(page), page.read_text(encoding="utf-8"))
@@ -113,7 +123,11 @@ def imported_by_pages() -> set[tuple[str, str]]:
     found = set()
     for page in [ROOT / "README.md", *DOCS.rglob("*.md"), *(DOCS / "examples").rglob("*.py")]:
         text = page.read_text(encoding="utf-8")
-        for code in [text] if page.suffix == ".py" else re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for code in (
+            [text]
+            if page.suffix == ".py"
+            else re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        ):
             for node in ast.walk(ast.parse(code)):
                 if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "agentrail":
                     found |= {(str(node.module), one.name) for one in node.names}
@@ -145,14 +159,18 @@ def codes_in_the_package() -> set[str]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", None) in CARRIES_A_CODE:
                 values = [one.value for one in node.keywords if one.arg == "code"]
-                found |= {one.value for one in values if isinstance(one, ast.Constant)}
+                found |= {str(one.value) for one in values if isinstance(one, ast.Constant)}
     return found
 
 
 @pytest.mark.experience("X-013")
 def test_every_code_of_an_error_has_an_entry():
     """With what happened, and what to do about it: those of classes, and those that only events and results carry."""
-    classes = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.AgentrailError)]
+    classes = [
+        one
+        for one in vars(errors).values()
+        if isinstance(one, type) and issubclass(one, errors.AgentrailError)
+    ]
     of_classes = {one.code for one in classes}
     assert error_cures.CURES.keys() == of_classes
     others = error_cures.IN_EVENTS.keys() | error_cures.IN_RESULTS.keys()
@@ -171,7 +189,9 @@ def test_the_gallery_shows_each_program():
     programs = sorted(one.name for one in (DOCS / "examples").iterdir() if (one / "pyproject.toml").is_file())
     assert len(programs) >= 8
     for name in programs:
-        assert re.search(rf"^\| .*\]\({name}/.*\[tests\]\({name}/tests/test_{name}\.py\) \|$", text, re.MULTILINE), name
+        assert re.search(
+            rf"^\| .*\]\({name}/.*\[tests\]\({name}/tests/test_{name}\.py\) \|$", text, re.MULTILINE
+        ), name
     said = re.findall(r"\]\((\w+/\w+\.py|\w+/README\.md)\), (\d+) lines", text)
     for page, lines in said:
         program = DOCS / "examples" / page.replace("README.md", f"{page.partition('/')[0]}.py")
@@ -194,12 +214,24 @@ def test_each_promise_names_a_test_that_shows_it():
 @pytest.mark.parametrize(
     ("file", "said", "shown"),
     [
-        ("README.md", "[a](docs/how-to/x.md#b) [c](CONTRIBUTING.md)", "[a](how-to/x.md#b) [c](contributing.md)"),
+        (
+            "README.md",
+            "[a](docs/how-to/x.md#b) [c](CONTRIBUTING.md)",
+            "[a](how-to/x.md#b) [c](contributing.md)",
+        ),
         ("docs/how-to/x.md", "[a](../../README.md) [b](y.md) [c](#d)", "[a](../index.md) [b](y.md) [c](#d)"),
         ("docs/how-to/x.md", "[a](../examples/p/p.py)", "[a](../source/docs/examples/p/p.py.md)"),
         ("docs/explanation/x.md", "[a](../../tests/t.py)", "[a](../source/tests/t.py.md)"),
-        ("docs/reference/x.md", "[a](events.json) [b](https://x.y/z.py)", "[a](events.json) [b](https://x.y/z.py)"),
-        ("docs/x.md", "`[a](b.py)` <!-- skip: next -->\n```\n[a](b.py) <!-- c -->\n```", "`[a](b.py)` ```\n[a](b.py) <!-- c -->\n```"),
+        (
+            "docs/reference/x.md",
+            "[a](events.json) [b](https://x.y/z.py)",
+            "[a](events.json) [b](https://x.y/z.py)",
+        ),
+        (
+            "docs/x.md",
+            "`[a](b.py)` <!-- skip: next -->\n```\n[a](b.py) <!-- c -->\n```",
+            "`[a](b.py)` ```\n[a](b.py) <!-- c -->\n```",
+        ),
     ],
 )
 def test_links_lead_to_the_same_on_the_site(file, said, shown):
@@ -215,7 +247,9 @@ def test_a_picture_in_two_colours_follows_the_switch():
 
 def test_a_file_is_shown_whole():
     """Fences in it included."""
-    assert pages.source_page("a/b.md", "```\nx\n```\n").endswith("# `a/b.md`\n\n````markdown\n```\nx\n```\n````\n")
+    assert pages.source_page("a/b.md", "```\nx\n```\n").endswith(
+        "# `a/b.md`\n\n````markdown\n```\nx\n```\n````\n"
+    )
 
 
 # --- the judge of what was built
@@ -244,7 +278,9 @@ def test_a_site_with_faults_is_seen(tmp_path, monkeypatch, capsys):
     first, second = (tmp_path / check.html_of(page.path) for page in order)
     second.parent.mkdir()
     (tmp_path / "search").mkdir()
-    first.write_text('<a class="md-footer__link--next" href="tutorial/install.html#here">Next</a><a href="no.html">x</a>')
+    first.write_text(
+        '<a class="md-footer__link--next" href="tutorial/install.html#here">Next</a><a href="no.html">x</a>'
+    )
     second.write_text('<h1 id="there">Install</h1>')
     docs = [{"location": "index.html"}]
     (tmp_path / "search" / "search_index.js").write_text(f"var __index = {json.dumps({'docs': docs})}")
@@ -271,4 +307,7 @@ def test_the_picture_of_a_cycle_is_drawn_from_its_events():
     assert all({bar.begins_ms, bar.ends_ms} <= times for bar in bars)
     assert [bar.kind for bar in bars].count("model") == 3
     assert picture.draw_timeline("dark").count("<circle") == len(events)
-    assert Path(DOCS / "pictures" / "cycle-light.svg").read_text(encoding="utf-8") == f"{picture.draw_timeline('light')}\n"
+    assert (
+        Path(DOCS / "pictures" / "cycle-light.svg").read_text(encoding="utf-8")
+        == f"{picture.draw_timeline('light')}\n"
+    )
