@@ -36,6 +36,7 @@ from agentrail.testing.scenario_out import GROUPS
 from scripts.api_pages import session_api_page, supervisor_api_page
 from scripts.configuration_page import configuration_page
 from scripts.contents_page import contents_page
+from scripts.decisions_page import decisions_page
 from scripts.error_cures import CURES, IN_EVENTS, IN_RESULTS
 from scripts.host_pages import options_page, routes_page
 from scripts.journal_page import journal_page
@@ -462,6 +463,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     # Behind those above, which they read: a name that has its place there is linked to.
     f"{FOLDER}/README.md": names_page,
     **{f"{FOLDER}/{page}.md": partial(api_page, page) for page in MODULES},
+    "../explanation/decisions.md": decisions_page,
     "../README.md": contents_page,
     "../pictures/cycle-light.svg": partial(draw_timeline, "light"),
     "../pictures/cycle-dark.svg": partial(draw_timeline, "dark"),
