@@ -36,7 +36,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check docs-site docs-serve coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -59,7 +59,7 @@ property: $(DEV)  ## the Hypothesis suites; HYPOTHESIS_PROFILE=dev, ci or nightl
 nightly: $(TEST)  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; SEED=20261120
 	PERMISSION_MUTANTS=1000000 PERMISSION_SEED=$(SEED) $(BIN)/python -m pytest -rs -m check tests/plugins/test_permissions_oracle.py
 
-check: lint docs-check coverage longest  ## everything that must hold before a commit
+check: lint docs-check docs-site coverage longest  ## everything that must hold before a commit
 
 bench: $(DEV)  ## the benchmarks, each beside a bare loop
 	$(BIN)/python -m benchmarks
@@ -130,6 +130,14 @@ vendor-console: $(DEV)  ## write what the console has of others anew, from npm, 
 
 docs: $(DEV)  ## write the generated pages anew
 	$(BIN)/python scripts/generate_docs.py
+
+# Half of it is reading docstrings. MkDocs warns of its next version, which we do not use.
+docs-site: $(DEV)  ## build the site into build/site: strictly, with each link looked at, and nothing fetched from elsewhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m scripts.docsite.check build/site
+
+docs-serve: $(DEV)  ## show the site at http://127.0.0.1:8000 while you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --livereload --watch agentrail --watch README.md --watch scripts/docsite
 
 docs-check: $(DEV)  # the generated pages are those that `make docs` would write
 	$(if $(wildcard scripts/generate_docs.py),$(BIN)/python scripts/generate_docs.py --check)

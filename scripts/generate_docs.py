@@ -1,8 +1,7 @@
 """Writes the reference pages that are drawn from the code; with `--check` it only says which of them are stale.
 
-A page is a function from the code to text. The diagram of the phases is not drawn by hand either: the machine is walked
-through every kind of signal from every state that a small conversation reaches, and the changes of phase it makes are
-the arrows.
+A page is a function from the code to text. The changes of phase are not written by hand either: they are read from the table of
+what is legal. The picture of a cycle is drawn from a run.
 """
 
 import enum
@@ -11,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -34,8 +34,14 @@ from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
 from agentrail.testing.scenario_out import GROUPS
 from scripts.api_pages import session_api_page, supervisor_api_page
+from scripts.configuration_page import configuration_page
+from scripts.contents_page import contents_page
+from scripts.decisions_page import decisions_page
+from scripts.error_cures import CURES, IN_EVENTS, IN_RESULTS
 from scripts.host_pages import options_page, routes_page
 from scripts.journal_page import journal_page
+from scripts.names_pages import FOLDER, MODULES, api_page, names_page
+from scripts.timeline_picture import draw_timeline
 from scripts.wire_page import wire_page
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
@@ -52,7 +58,10 @@ def session_page() -> str:
     rows = [f"| signal | {' | '.join(f'`{phase.name}`' for phase in Phase)} |", f"|---|{'---|' * len(Phase)}"]
     for signal, row in LEGALITY.items():
         rows.append(f"| `{signal.__name__}` | {' | '.join(cell_of(row[phase], phase) for phase in Phase)} |")
-    arrows = [f"    {a.name} --> {b.name}: {', '.join(sorted(kinds))}" for (a, b), kinds in sorted_arrows()]
+    arrows = [
+        f"| `{a.name}` | `{b.name}` | {', '.join(f'`{kind}`' for kind in sorted(kinds))} |"
+        for (a, b), kinds in sorted_arrows()
+    ]
     verdicts = [f"- **{verdict.value}**: {enum_doc(verdict)}" for verdict in Verdict]
     return "\n".join(
         [
@@ -60,15 +69,15 @@ def session_page() -> str:
             "",
             DRAWN,
             "",
+            "What a session does with what it hears, in each of its phases, and what it can be started with.",
+            "",
             "## Phases",
             "",
             *[f"- `{phase.name}`: {enum_doc(phase)}" for phase in Phase],
             "",
-            "```mermaid",
-            "stateDiagram-v2",
-            "    [*] --> IDLE",
+            "| from | to | by |",
+            "|---|---|---|",
             *arrows,
-            "```",
             "",
             "The end of a cycle goes back to `IDLE`; where a prompt waits, the next cycle starts in the same step.",
             "",
@@ -122,6 +131,15 @@ def events_page() -> str:
         "its own fields. `ephemeral` is there, and true, for ephemeral ones, `session_path` for those of a session that another",
         "one started. [events.json](events.json) is the JSON Schema of this version. `agentrail.encode_event` and",
         "`agentrail.decode_event` go both ways; what a newer version wrote comes back as an `UnknownEvent`, whole.",
+        "",
+        "## Over time",
+        "",
+        "A cycle with three turns, three calls and a person. It is a real run, on virtual time; each dot is an event, and a ring an ephemeral one.",
+        "",
+        "<picture>",
+        '  <source media="(prefers-color-scheme: dark)" srcset="../pictures/cycle-dark.svg">',
+        '  <img alt="A cycle over time: bars for the cycle, the turns, the tools and the wait for a person, and dots for the events" src="../pictures/cycle-light.svg">',
+        "</picture>",
         "",
         "## In a row",
         "",
@@ -247,16 +265,44 @@ def errors_page() -> str:
         for error in vars(errors).values()
         if isinstance(error, type) and issubclass(error, errors.AgentrailError)
     ]
-    lines = ["# Errors", "", DRAWN, "", "```text", tree, "```", "", "## Codes", ""]
-    lines += ["| code | class |", "|---|---|"]
+    lines = [
+        "# Errors",
+        "",
+        DRAWN,
+        "",
+        "What may go wrong, by code: what happened, whose move it is, and what to do.",
+        "",
+    ]
+    lines += ["```text", tree, "```", "", "## Codes", ""]
+    lines += ["| code | class | what to do |", "|---|---|---|"]
     lines += [
-        f"| `{error.code}` | `{error.__name__}` |" for error in sorted(known, key=lambda error: error.code)
+        f"| `{error.code}` | [`{error.__name__}`](#{error.__name__.lower()}) | {CURES[error.code]} |"
+        for error in sorted(known, key=lambda error: error.code)
     ]
     lines.append("")
+    for title, said, entries in CODES_WITHOUT_A_CLASS:
+        lines += [f"## {title}", "", said, "", "| code | what happened | what to do |", "|---|---|---|"]
+        lines += [f"| `{code}` | {entry.cause} | {entry.cure} |" for code, entry in sorted(entries.items())]
+        lines.append("")
     for error in known:
         lines += [f"## `{error.__name__}`", "", f"`code`: `{error.code}`.", "", summary(error), ""]
         lines += [line for line in field_lines(error) if not line.startswith("- `code`: snake_case")]
     return "\n".join([*lines, *advice_lines()])
+
+
+CODES_WITHOUT_A_CLASS: Final = (
+    (
+        "Codes in events",
+        "An `AgentError`, a status or a request may carry one of these besides those above. No exception stands for them.",
+        IN_EVENTS,
+    ),
+    (
+        "Codes in results",
+        "What file tools and commands say when they cannot. The model reads the message and tries again; the cycle goes on.",
+        IN_RESULTS,
+    ),
+)
+"""A heading, what these codes are, and the entries."""
 
 
 def advice_lines() -> Iterator[str]:
@@ -413,6 +459,14 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "routes.md": routes_page,
     "wire.md": wire_page,
     "server-options.md": options_page,
+    "configuration.md": lambda: configuration_page(DRAWN, fields_in, summary),
+    # Behind those above, which they read: a name that has its place there is linked to.
+    f"{FOLDER}/README.md": names_page,
+    **{f"{FOLDER}/{page}.md": partial(api_page, page) for page in MODULES},
+    "../explanation/decisions.md": decisions_page,
+    "../README.md": contents_page,
+    "../pictures/cycle-light.svg": partial(draw_timeline, "light"),
+    "../pictures/cycle-dark.svg": partial(draw_timeline, "dark"),
 }
 
 

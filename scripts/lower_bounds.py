@@ -2,7 +2,7 @@
 
     python scripts/lower_bounds.py > constraints.txt
 
-The extras `test` and `dev` are left out: they hold our tools, and no user has them.
+The extras `test`, `docs` and `dev` are left out: they hold our tools, and no user has them.
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parent.parent
-OURS: Final = frozenset({"dev", "test"})
+OURS: Final = frozenset({"dev", "docs", "test"})
 _NAMED: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?(?P<versions>.*)")
 _LOWEST: Final = re.compile(r"(?:>=|==|~=)\s*(?P<version>[0-9][0-9A-Za-z.]*)")
 

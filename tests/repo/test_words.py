@@ -37,6 +37,7 @@ STORED: Final = {
     "scenario_signals.py": ("    ErrandFinished ",),
     "sandbox.md": ("`nobody`",),
     "journal.md": ("`errand_finished`",),
+    "errors.md": ("`errand_failed`",),
 }
 """What is written to journals and read from scenarios keeps its name for ever; so does the user of Unix."""
 

@@ -1,0 +1,142 @@
+"""The page of `agentrail.toml`: each table and key, from the forms that files are read into."""
+
+import types
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+import attrs
+
+from agentrail.config import forms
+from agentrail.core.policy.budget import Budget
+from agentrail.providers.options import ProviderOptions
+from agentrail.runtime.agent import Agent
+from agentrail.runtime.options import SessionOptions
+from agentrail.web.rules import WebRules
+
+FieldsIn = Callable[[type], list[tuple[str, str]]]
+
+TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
+    {
+        forms.FileForm: ("Top of the file", "", None),
+        forms.DefaultsForm: (
+            "`[defaults]`",
+            "What holds for each agent that does not say it, and where no agent is named.",
+            SessionOptions,
+        ),
+        forms.AgentForm: (
+            "`[agents.NAME]`",
+            "An agent. It takes all keys of `[defaults]`, and these.",
+            Agent,
+        ),
+        forms.PromptForm: ("`prompt`, as a table", "", None),
+        forms.PluginForm: ("`plugins`, as tables", "", None),
+        forms.BudgetForm: ("`budget`", "", Budget),
+        forms.PermissionsForm: ("`[permissions]`", "", None),
+        forms.ProviderForm: (
+            "`[providers.NAME]`",
+            "By what stands before the colon of a model string.",
+            ProviderOptions,
+        ),
+        forms.SecretForm: ("A secret", "In place of a key: where it is. One of both.", None),
+        forms.SkillsForm: ("`[skills]`", "", None),
+        forms.ImportForm: (
+            "`[import]`",
+            "Files of other programs that count besides: those that lie beside this file.",
+            None,
+        ),
+        forms.WebForm: ("`[web]`", "", WebRules),
+        forms.SearchForm: ("`search` of `[web]`", "", None),
+    }
+)
+"""Each form, with the heading of its table, what is said of it, and the class that describes what the form does not."""
+
+_PATHS: Final = "Names of built-in ones, or `package.module:NAME` of yours"
+OWN_WORDS: Final[Mapping[type, Mapping[str, str]]] = MappingProxyType(
+    {
+        forms.DefaultsForm: {
+            "prompt": "The system prompt: a text, or a table that says where it is.",
+            "tools": f"{_PATHS}.",
+            "plugins": f"{_PATHS}; a table where options are given. Those of `[defaults]` guard every agent.",
+            "sandbox": "Where files are and commands run: `local`, `local:/path`, `memory`.",
+        },
+        forms.PermissionsForm: {
+            "mode": "What becomes of a call that no rule matches.",
+            "deny": "Rules of calls that never run; one in any file wins.",
+            "ask": "Rules of calls that a person decides about; they stand in front of `allow`.",
+            "allow": "Rules of calls that run. How a rule is written: [`Permissions`](../how-to/plugins/permissions.md).",
+        },
+    }
+)
+"""What is said otherwise in a file than in a program, or only there."""
+
+
+def configuration_page(drawn: str, fields_in: FieldsIn, summary: Callable[[object], str]) -> str:
+    """Draw the page; the two functions read docstrings."""
+    lines = [
+        "# `agentrail.toml`",
+        "",
+        drawn,
+        "",
+        "Every key that a configuration file takes. Where files are looked for, which one wins, and what a project may say before it is trusted:",
+        "[Configure agents in files](../how-to/configure-agents.md). `agentrail config check` shows what results, with file and line.",
+        "What is not said keeps its default, which is that of [a session](session.md#options-of-a-session).",
+        "",
+    ]
+    for form, (title, said, described) in TABLES.items():
+        meanings = dict(fields_in(described)) if described else {}
+        meanings |= {**dict(fields_in(form)), **OWN_WORDS.get(form, {})}
+        inherited = (
+            {one.name for one in attrs.fields(forms.DefaultsForm)} if form is forms.AgentForm else set()
+        )
+        lines += [f"## {title}", "", said or summary(form), "", "| key | takes | meaning |", "|---|---|---|"]
+        for name in (one.name for one in attrs.fields(form) if one.name not in inherited):
+            takes = type_as_written(get_type_hints(form)[name])
+            lines.append(
+                f"| `{name.removesuffix('_')}` | {takes} | {meanings[name].replace('|', chr(92) + '|')} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def type_as_written(hint: Any) -> str:
+    """Say in words what a person writes for a type."""
+    return " or ".join(dict.fromkeys(_kinds(hint)))
+
+
+def _kinds(hint: Any) -> Iterator[str]:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in {Union, types.UnionType}:
+        for one in arguments:
+            yield from () if one is type(None) else _kinds(one)
+    elif origin is Literal:
+        yield from (f"`{one!r}`".replace("'", '"') for one in arguments)
+    elif origin is tuple:
+        yield f"a list of {_plural(arguments[0])}"
+    elif origin is not None and issubclass(origin, Mapping):
+        yield f"a table of {_plural(arguments[1])}"
+    else:
+        yield _NAMES.get(hint) or "a table"
+
+
+def _plural(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " and ".join(_kinds(hint))
+    if hint is forms.PluginForm:
+        return "names or tables"
+    return _PLURALS.get(hint, "tables")
+
+
+_NAMES: Final[Mapping[Any, str]] = MappingProxyType(
+    {
+        str: "text",
+        int: "a whole number",
+        float: "a number",
+        bool: "`true` or `false`",
+        forms.SecretForm: "a secret",
+    }
+    | {forms.PromptForm: "text or a table"}
+)
+_PLURALS: Final[Mapping[Any, str]] = MappingProxyType(
+    {str: "texts", int: "whole numbers", Any: "any values", forms.HeaderForm: "texts or secrets"}
+)
