@@ -44,10 +44,10 @@ app.command(
     name="chat",
     help="""Talk with a model; type while it works.
 
-    A line that is typed while a cycle runs waits for its turn. Ctrl-C stops the running cycle; in idle, or a second
-    time, it leaves. Ctrl-D leaves. Lines can also be piped in: they are worked off in order.
+    A line that is typed while a cycle runs waits for its turn. Ctrl-C clears what was typed, then stops the running
+    cycle; in idle, pressed twice, it leaves. Ctrl-D leaves. Lines can also be piped in: they are worked off in order.
 
-    The session is kept: --resume goes on with it, also when the process was killed.""",
+    The session is kept: --resume goes on with it, also when the process was killed. --connect talks with one on a server.""",
 )
 app.command(
     "agentrail.cli.check_plugins:check_plugins",
