@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from agentrail.abc import DirectoryEntry, ExecuteOptions, FileBytes, ProcessOptions
 from agentrail.app import open_supervisor
-from agentrail.errors import OptionError, ProcessRefused
+from agentrail.errors import OptionError
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.sandboxes.app import SandboxApp
 from agentrail.gateway.sandboxes.leases import Lease, Leases
@@ -567,7 +567,7 @@ async def test_a_server_elsewhere_is_spoken_to_over_tls():
         trusted = ssl.create_default_context(cafile=tls / "certificate.pem")
         sandbox = RemoteSandbox(f"https://localhost:{port}", token=TOKEN, tls=trusted)
         assert (await sandbox.write("a", "x")).error is None
-        async with sandbox.open_process(["cat", "a"], TALKS) as process:
+        async with sandbox.open_process(["cat", "a"], ProcessOptions()) as process:
             assert await process.stdout.receive_some() == b"x"
         await sandbox.aclose()
         stranger = RemoteSandbox(f"https://localhost:{port}", token=TOKEN)
@@ -594,76 +594,6 @@ async def test_a_slow_body_does_not_keep_a_server(monkeypatch):
                 said = await slow.receive_some()
             assert b" 408 " in said.split(b"\r\n")[0]
         await sandbox.aclose()
-
-
-# --- processes
-
-TALKS = ProcessOptions(env={"GREETING": "hello"})
-
-
-@pytest.mark.check
-async def test_a_process_elsewhere_is_talked_to_while_it_runs():
-    """It reads, prints, ends with its code, and does not outlive its block; where there are none, and where it cannot be started, that is said."""
-    async with no_orphans():
-        async with serving(unconfined) as served:
-            sandbox = served.make()
-            script = 'echo "$GREETING"; while read line; do echo "<$line>"; done; exit 7'
-            async with sandbox.open_process(["sh", "-c", script], TALKS) as process:
-                assert process.pid > 0
-                await process.stdin.send_all(b"one\n" + b"x" * 100_000 + b"\n")
-                await process.stdin.aclose()
-                said = b"".join([piece async for piece in process.stdout])
-                assert said == b"hello\n<one>\n<" + b"x" * 100_000 + b">\n"
-                assert await process.wait() == 7
-                with pytest.raises(trio.ClosedResourceError):
-                    await process.stdin.send_all(b"more")
-                await process.stop()
-            (lease,) = served.leases.values()
-
-            async def fail():
-                async with sandbox.open_process(["sh", "-c", "sleep 1000 & sleep 1000"], TALKS):
-                    assert lease.is_busy
-                    raise ZeroDivisionError
-
-            with pytest.raises(ZeroDivisionError):  # of the block, and in no group
-                await fail()
-            assert not lease.is_busy
-            with trio.move_on_after(0.2) as scope:
-                async with sandbox.open_process(["cat"], TALKS) as process:
-                    await process.stdout.receive_some()
-            assert scope.cancelled_caught
-            assert not lease.is_busy
-            for options, code in ((ProcessOptions(workdir="../x"), "invalid_path"), (TALKS, "not_started")):
-                with pytest.raises(ProcessRefused) as caught:
-                    async with sandbox.open_process(
-                        ["x" * 300_000 if code == "not_started" else "cat"], options
-                    ):
-                        pytest.fail("it was opened")
-                assert caught.value.code in {code, "io_error"}
-            await sandbox.aclose()
-        with pytest.raises(ProcessRefused, match="gave no answer"):
-            async with served.make().open_process(["cat"], TALKS):
-                pytest.fail("it was opened")
-
-
-async def test_a_process_of_nobody_is_not_opened():
-    """Without the token, in another client's workspace, or where no processes are; and one whose server ends is over, as if it had been killed."""
-    with trio.fail_after(20):
-        async with serving() as served:
-            memory, stranger = served.make(), served.make(token=OTHER_TOKEN)
-            with pytest.raises(ProcessRefused, match="opens no processes") as caught:
-                async with memory.open_process(["cat"], TALKS):
-                    pytest.fail("it was opened")
-            assert caught.value.code == "unsupported"
-            await stranger.connect()
-            stranger._lease = memory._lease  # noqa: SLF001 - stolen
-            with pytest.raises(ProcessRefused, match="opens no process for us"):
-                async with stranger.open_process(["cat"], TALKS):
-                    pytest.fail("it was opened")
-        async with serving(unconfined) as served, served.make().open_process(["cat"], TALKS) as process:
-            served.stop.set()
-            assert await process.wait() != 0
-            assert await process.stdout.receive_some() == b""
 
 
 # --- bytes
