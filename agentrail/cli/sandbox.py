@@ -20,7 +20,8 @@ from cyclopts import App, Parameter
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.cli.serve import DEFAULT_HOST, check_extra, is_local
+from agentrail.cli.serve import check_extra, is_local
+from agentrail.cli.serve_options import DEFAULT_HOST
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOCAL
 from agentrail.gateway.tokens import TokenEntry, Tokens, read_token_file
