@@ -20,7 +20,8 @@
 - `check_requests`: `check_requests_extend(requests)`, which finds what is volatile in the part that a vendor caches
 - `serving`: `open_server(…)`, an HTTP server that cuts, stalls and trickles; `chunks`: what can be said of a response
 - `check_tool(tool, arguments, ctx)`, `check_sandbox(make)`, `check_provider`: what every implementation of a port keeps to
-- `check_memory(make)`, the same for stores of what is remembered; `check_knowledge(make)` for those of knowledge
+- `check_memory(make)`, the same for stores of what is remembered; `check_knowledge(make)` for those of knowledge,
+  `check_notes(make)` for those of working notes
 - `check_store(make, pass_lease=…)`, the same for the port for stores; `cut_store`: `CutStore`, a store whose connection is cut
 - `expectations`: `check_history`, `check_events`, `check_nothing_lost`, the rules that hold for every conversation
 - `scenario`: `run_scenario(path)`, conversations as text; `python -m agentrail.testing.scenario --rewrite` stores them
