@@ -51,7 +51,7 @@ class EpisodicMemory(Plugin[Memory]):
     """Remembers what each user asked and what came of it, and shows in later sessions what is about the same thing."""
 
     priority = 610
-    sections = ("memory",)
+    sections: tuple[str, ...] = ("memory",)
 
     def init(
         self,
