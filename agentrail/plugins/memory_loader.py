@@ -55,7 +55,7 @@ class MemoryLoader(Plugin[MemoryFiles]):
     """Puts memory files such as `AGENTS.md` into the system prompt, and keeps up with changes to them."""
 
     priority = 115
-    sections = (SECTION,)
+    sections: tuple[str, ...] = (SECTION,)
 
     def init(self, *, memory_files: Sequence[str] = ("AGENTS.md",), auto_reload: bool = True) -> MemoryFiles:
         """Take the files, relative to the working directory.

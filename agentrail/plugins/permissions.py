@@ -29,7 +29,7 @@ class Permissions(Plugin[Permitted]):
     """Lets calls run, asks a person about them, or refuses them, by rules: deny, then ask, then allow, then the mode."""
 
     priority = 5
-    sections = ("mode",)
+    sections: tuple[str, ...] = ("mode",)
 
     def init(  # noqa: PLR0913 - one option per part of a policy, each with a default
         self,

@@ -56,7 +56,7 @@ class SkillListing(Plugin[Listing]):
     """Names the skills in the system prompt."""
 
     priority = 116
-    sections = (SKILLS_SECTION,)
+    sections: tuple[str, ...] = (SKILLS_SECTION,)
 
     def __init__(
         self, *, selector: SkillSelector | None = None, name: str | None = None, priority: int | None = None

@@ -11,4 +11,4 @@ class AgentSkillGuard(SkillGuard):
 class AgentSkillListing(SkillListing):
     """Lists the skills of an agent: they are part of what it is, so it is told of them beside its task too."""
 
-    sections = ("skills_of_agent",)
+    sections: tuple[str, ...] = ("skills_of_agent",)
