@@ -267,6 +267,7 @@ SHARES: Final = {
     for share, tests in {
         "the small world": (
             "core/test_branching.py::test_a_branch_begins_at_every_state_of_a_small_world",
+            "core/test_branching.py::test_what_goes_on_in_the_background_stays_behind",
             "core/test_host_gates.py::test_a_session_without_a_host_asks_and_tells_nothing",
             "core/test_host_gates.py::test_promise_holds_in_all_of_a_small_world_with_a_host",
             "core/test_host_gates.py::test_the_small_world_with_a_host_is_not_tiny",

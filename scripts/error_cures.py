@@ -186,6 +186,9 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
         "context_provider_timeout": CodeEntry(
             "A context provider took too long.", "Make it faster, or give it a longer timeout."
         ),
+        "embedder_crashed": CodeEntry(
+            "An embedder raised.", "Look at the log; until it answers again words alone are compared."
+        ),
         "errand_failed": CodeEntry(
             "A request of a plugin failed.", "Look at the message; the plugin decides what follows."
         ),
@@ -203,6 +206,10 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
         ),
         "no_memory": CodeEntry(
             "A plugin wants memories, and the supervisor has none.", "Open it with `memories=`."
+        ),
+        "no_notes": CodeEntry(
+            "A plugin wants working notes, and the supervisor has none.",
+            "Open it with `notes=`, or with `memories=` that are named.",
         ),
         "no_such_plugin": CodeEntry(
             "A plugin is not in the stack any more.", "Attach it, or name another one."

@@ -36,31 +36,38 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
                 "agentrail.tools.web_fetch agentrail.tools.web_search"
             ),
         ),
-        "plugins": ("Plugins", "agentrail.plugins"),
+        "plugins": ("Plugins", "agentrail.plugins agentrail.plugins.memory_flush"),
         "events": ("Values in events and errors", "agentrail.events agentrail.errors"),
         "blueprints": (
             "Blueprints and files",
-            "agentrail.blueprints agentrail.blueprints.configuration agentrail.blueprints.web",
+            (
+                "agentrail.blueprints agentrail.blueprints.configuration agentrail.blueprints.capabilities "
+                "agentrail.blueprints.web"
+            ),
         ),
         "commands": ("Slash commands", "agentrail.commands"),
         "blocking": ("For asyncio, threads and notebooks", "agentrail.blocking"),
         "host": (
             "Hosts and gateways",
-            "agentrail.host agentrail.gateway agentrail.gateway.app agentrail.gateway.serving",
+            (
+                "agentrail.host agentrail.host.consolidation agentrail.host.profile_policy agentrail.gateway "
+                "agentrail.gateway.app agentrail.gateway.serving"
+            ),
         ),
         "providers": (
             "Providers",
             (
                 "agentrail.providers.options agentrail.providers.http agentrail.providers.http_provider "
                 "agentrail.providers.wire_format agentrail.providers.response_builder agentrail.providers.json_text "
-                "agentrail.providers.failures agentrail.providers.prices agentrail.providers.gemini"
+                "agentrail.providers.failures agentrail.providers.prices agentrail.providers.gemini agentrail.providers.embeddings"
             ),
         ),
         "stores": (
             "Stores and sandboxes",
             (
                 "agentrail.stores.memory agentrail.stores.sqlite agentrail.stores.knowledge_sqlite agentrail.stores.recall_memory "
-                "agentrail.stores.recall_sqlite agentrail.sandboxes.local agentrail.sandboxes.memory agentrail.sandboxes.composite"
+                "agentrail.stores.recall_sqlite agentrail.sandboxes.local agentrail.sandboxes.memory agentrail.sandboxes.composite "
+                "agentrail.sandboxes.remote.client agentrail.stores.notes_files"
             ),
         ),
         "testing": (
@@ -88,6 +95,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
                         "store_rules",
                         "cut_store",
                         "check_memory",
+                        "check_notes",
                         "check_knowledge",
                     ),
                 )

@@ -9,6 +9,7 @@ from typing import Final
 
 from attrs import evolve
 
+from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import MemoryOwner, RecallStore
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.output import write_error
@@ -23,11 +24,14 @@ _PAUSE_SECONDS: Final = 0.5
 """How often, and how long after each other, a reader who stands in the way is waited for."""
 
 
-def forget_everything(memories: RecallStore, owner: MemoryOwner, sessions: StorePlace) -> Exit:
+def forget_everything(
+    memories: RecallStore, notes: NoteStore, owner: MemoryOwner, sessions: StorePlace
+) -> Exit:
     """Forget a user: erase the journals of their sessions, and remove what is remembered of them.
 
     Args:
         memories: Where they are.
+        notes: Where the working notes of their sessions are.
         owner: Whose; where it names no user, journals stay: sessions of nobody in particular may be anybody's.
         sessions: Where the journals are.
 
@@ -45,6 +49,7 @@ def forget_everything(memories: RecallStore, owner: MemoryOwner, sessions: Store
     told = evolve(
         told,
         memories=forgotten.entries,
+        notes=notes.forget(owner),
         is_overwritten=told.is_overwritten and forgotten.is_erased,
     )
     _tell(told, owner, in_use)
@@ -72,6 +77,8 @@ def _directory(place: StorePlace) -> Path:
 
 def _tell(told: ForgottenUser, owner: MemoryOwner, in_use: StoreInUse | None) -> None:
     say(f"{told.memories:,} memories forgotten.")
+    if told.notes:
+        say(f"Working notes of {told.notes:,} sessions removed.")
     if owner.user and in_use is None:
         say(
             f"{told.sessions:,} sessions erased: {told.records:,} records, {told.snapshots:,} snapshots, {told.blobs:,} large values."

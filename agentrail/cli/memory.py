@@ -17,7 +17,7 @@ from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import write_error
 from agentrail.cli.stored import DEFAULT_STORE, DataDirectory, StorePlace, run_over_store, say
 from agentrail.errors import OptionError
-from agentrail.stores.named_memories import directory_of_memories
+from agentrail.stores.named_memories import directory_of_memories, opened_notes
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.tools.printing import printable
 
@@ -140,7 +140,9 @@ def forget_memories(
         if bool(ids) is every:
             raise OptionError(["name the memories to forget, or say --all: one of the two"])
         if every:
-            return forget_everything(store, place.owner, StorePlace(store=sessions, data_dir=place.data_dir))
+            kept = StorePlace(store=sessions, data_dir=place.data_dir)
+            with opened_notes(None, place.memories, place.data_dir, os.environ) as notes:
+                return forget_everything(store, notes, place.owner, kept)
         return _forget_some(store, place, ids)
 
     return _over(place, work)

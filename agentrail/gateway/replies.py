@@ -514,6 +514,7 @@ class UserForgotten(CallReply, frozen=True, kw_only=True):
 
     Attributes:
         memories: How many memories there were.
+        notes: Of how many sessions there were working notes.
         sessions: In how many sessions something was erased.
         records: How many records of journals have `erased` in their place.
         snapshots: How many snapshots were dropped.
@@ -524,6 +525,7 @@ class UserForgotten(CallReply, frozen=True, kw_only=True):
     """
 
     memories: int
+    notes: int
     sessions: int
     records: int
     snapshots: int

@@ -55,6 +55,7 @@ class ForgottenUser:
 
     Attributes:
         memories: How many memories there were.
+        notes: Of how many sessions there were working notes.
         sessions: In how many sessions something was erased, those that worked for others included.
         records: How many records have `erased` in their place.
         snapshots: How many snapshots were dropped.
@@ -66,6 +67,7 @@ class ForgottenUser:
     """
 
     memories: int = 0
+    notes: int = 0
     sessions: int = 0
     records: int = 0
     snapshots: int = 0

@@ -51,7 +51,7 @@ class ForgettingDoor(ABC):
 
         Whose a session is says its `user_data`, as with memories. In the journals of all their sessions, of those that worked for these,
         and of all forks, each record is replaced by one that says what it was, how long, and its hash; snapshots and large values go. So
-        a journal can still be checked, and no more be read. The memories go with their words in the index. Then the files are written
+        a journal can still be checked, and no more be read. The memories go with their words in the index, and working notes with their files. Then the files are written
         anew, so that nothing of it stands in an unused part of them. Other sessions go on; while a file is copied they wait for the store.
 
         Args:
@@ -77,9 +77,10 @@ class ForgettingDoor(ABC):
         # Sessions first: what they remember is removed behind their end, so that nothing comes to it any more.
         told = await self._forget_sessions(owner)
         desks = self._dependencies.desks
-        memories = None if desks is None else await desks.forget(owner)
-        if memories is not None:
-            told = evolve(told, memories=memories.entries, is_overwritten=memories.is_erased)
+        if desks is not None:
+            notes = await desks.forget_notes(owner)
+            memories = await desks.forget(owner)
+            told = evolve(told, notes=notes, memories=memories.entries, is_overwritten=memories.is_erased)
         is_overwritten = await self._overwrite()
         return evolve(told, is_overwritten=told.is_overwritten and is_overwritten)
 

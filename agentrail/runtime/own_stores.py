@@ -1,6 +1,7 @@
 """What sessions have beside their journals: the stores of all of a supervisor, and of them what one session's owner has there."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -97,6 +98,16 @@ class StoreDesks:
             await trio.lowlevel.checkpoint()
             return Forgotten(entries=0, is_erased=True)
         return await self._memories.of(owner).forget()
+
+    async def forget_notes(self, owner: MemoryOwner) -> int:
+        """Forget the working notes of all sessions of an owner, and say of how many.
+
+        Cancellation: As of `forget`.
+        """
+        if self._notes is None:
+            await trio.lowlevel.checkpoint()
+            return 0
+        return await self._notes.carry(partial(self._notes.store.forget, owner))
 
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
         """Give a session what its owner has.

@@ -49,7 +49,7 @@ REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
         (("run", "x", "--max-retries", "-1"), ("--max-retries", ">= 0")),
         (
             ("run", "x", "--tools", "shel"),
-            ("Did you mean 'shell'?", "list_dir, read_file, recall, remember, shell"),
+            ("Did you mean 'shell'?", "list_dir, python, read_file, recall, remember, shell"),
         ),
         (("run", "x", "--modle", "y"), ("--modle", "Did you mean ", "--model")),
         (("run", "list", "the", "files"), ("put it in quotes",)),

@@ -3,6 +3,7 @@
 import json
 import re
 from contextlib import closing
+from pathlib import Path
 
 import apsw
 import pytest
@@ -15,6 +16,7 @@ from agentrail.cli.exits import Exit
 from agentrail.cli.memory import MemoryPlace, forget_memories, list_memories, search_memories
 from agentrail.cli.sessions import check, list_sessions, replay_journal, show_session, trace
 from agentrail.cli.stored import StorePlace
+from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, says
@@ -119,9 +121,17 @@ def test_one_is_forgotten_or_all(place, capfd):
     assert forget_memories("m1", "m1", place=place) is Exit.DONE
     assert capfd.readouterr().out == "1 forgotten.\n"
     assert left(place) == ["m2"]
+    directory = Path(place.memories.removeprefix("sqlite:")) / "notes"
+    for user in ("ada", "bob"):
+        NoteFiles(directory).change(
+            MemoryOwner(tenant="acme", user=user), "trip", lambda _: "## tea\n\n- green\n"
+        )
     assert forget_memories(every=True, place=place) is Exit.DONE
     out, err = capfd.readouterr()
-    assert out == ("1 memories forgotten.\n0 sessions erased: 0 records, 0 snapshots, 0 large values.\n")
+    assert [one.parts[-3] for one in directory.rglob("NOTES.md")] == ["bob"]
+    assert out == (
+        "1 memories forgotten.\nWorking notes of 1 sessions removed.\n0 sessions erased: 0 records, 0 snapshots, 0 large values.\n"
+    )
     assert err.startswith("agentrail: not reached: exports, backups")
     assert left(place) == []
     assert left(MemoryPlace(memories=place.memories)) == ["m1"]

@@ -22,7 +22,9 @@ def test_tools_without_a_name_are_refused(text):
 
 def test_an_unknown_tool_gets_the_nearest_name():
     """The message says which tools there are."""
-    with pytest.raises(ToolDefinitionError, match=r"Did you mean 'read_file'.*list_dir, read_file, recall"):
+    with pytest.raises(
+        ToolDefinitionError, match=r"Did you mean 'read_file'.*list_dir, python, read_file, recall"
+    ):
         decide_tools("readfile")
 
 

@@ -34,7 +34,9 @@ def files_with_canary(directory):
 @on_bounded_time
 async def test_forgetting_a_user_leaves_nothing_of_a_canary_in_any_file_of_a_running_server(tmp_path):
     """G-014: not in the database, its log, the index of a user with 1 % of the rows, journals, snapshots or large values."""
-    told = [calls(("remember", {"text": f"Ann saw a {CANARY}.", "tags": [CANARY]})), says(f"A {CANARY}!")]
+    fact = {"text": f"Ann saw a {CANARY}.", "tags": [CANARY], "scope": "user"}
+    noted = {"text": f"Look for the {CANARY}.", "topic": CANARY}
+    told = [calls(("remember", fact), ("remember", noted)), says(f"A {CANARY}!")]
     model = ScriptedModel([*told, says(f"Of the {CANARY}: " + LARGE), says("Once more."), says("Hello Bob")])
     memories = SqliteRecall(tmp_path / "memories")
     rows = [(f"u{n % 9}", MemoryEntry(id=f"m{n}", text=f"likes tea {n}", at_ms=n)) for n in range(300)]
@@ -44,18 +46,20 @@ async def test_forgetting_a_user_leaves_nothing_of_a_canary_in_any_file_of_a_run
             MemoryOwner(tenant="acme", user="ann"), MemoryEntry(id=f"a{number}", text=CANARY, at_ms=number)
         )
     options = {"auth": by_header, "store": f"sqlite:{tmp_path / 'sessions.db'}", "memories": memories}
+    options["notes"] = f"files:{tmp_path / 'notes'}"
     async with serving(model, session_tools=TOOLS, **options) as web:
         (await chat(web, ANN, "s1", f"Remember: I saw a {CANARY}.")).raise_for_status()
         (await chat(web, ANN, "s1", LARGE)).raise_for_status()
         assert (await web.post("/sessions/s1/fork", {"session_id": "f1"}, headers=ANN)).status_code == 201
         (await chat(web, ANN, "f1", f"And the {CANARY}?")).raise_for_status()
         (await chat(web, BOB, "b1", "Hi")).raise_for_status()
-        assert {"sessions.db-wal"} < set(files_with_canary(tmp_path)) | {"sessions.db"}
+        assert {"sessions.db-wal", "NOTES.md"} < {*files_with_canary(tmp_path), "sessions.db"}
         answer = await web.client.delete("/users/ann/memory", headers=ANN)
         assert answer.status_code == 200, answer.text
         assert files_with_canary(tmp_path) == []
         said = answer.json()
-        assert (said["memories"], said["sessions"], said["is_overwritten"], said["left"]) == (4, 2, True, [])
+        assert (said["memories"], said["notes"], said["sessions"]) == (4, 1, 2)
+        assert (said["is_overwritten"], said["left"]) == (True, [])
         assert said["records"] > 10
         assert said["blobs"] >= 1
         assert "backups" in " ".join(said["not_reached"])

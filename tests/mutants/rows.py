@@ -158,8 +158,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (28,),
         "what is stuck is not named",
         "runtime/interpreter.py",
-        "        if not alive and not is_gone:\n",
-        "        if not alive and is_gone:\n",
+        "        if not left and not is_gone:\n",
+        "        if not left and is_gone:\n",
         f"{_TOOL_PORT}::test_what_is_stuck_is_named_with_its_age",
     ),
     _row(

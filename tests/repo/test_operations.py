@@ -15,7 +15,7 @@ import yaml
 
 from agentrail.cli import commands
 from agentrail.cli.sandbox import SandboxOptions, check_options
-from agentrail.cli.serve import DEFAULT_PORT
+from agentrail.cli.serve_options import DEFAULT_PORT
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.host.limits import Limits

@@ -114,7 +114,10 @@ def test_rewrite_stores_what_came_out(tmp_path):
             '@0 ChangePlugins u1 attach a entry={"name": "a"}',
             "expected entry=what stands for a plugin, got {'name': 'a'}",
         ),
-        ("@0 ErrandFinished e1 eaten", "expected file, written, answer, found, instructions or failed"),
+        (
+            "@0 ErrandFinished e1 eaten",
+            "expected file, written, answer, found, instructions, kept, notes or failed",
+        ),
         ('@0 ReplyQuery q1 "why"', 'ReplyQuery takes no "why"'),
         ("@0 Abort a1 kill=some", r"expected kill=killable\|all\|none, got 'some'"),
         ("@0 Abort a1 kil=all", "Abort takes no kil"),

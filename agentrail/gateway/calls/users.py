@@ -11,6 +11,7 @@ async def forget_user(host: Host, principal: Principal) -> CallAnswer:
     return answer_with(
         UserForgotten(
             memories=told.memories,
+            notes=told.notes,
             sessions=told.sessions,
             records=told.records,
             snapshots=told.snapshots,
