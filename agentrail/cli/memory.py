@@ -142,6 +142,7 @@ def forget_memories(
         if every:
             kept = StorePlace(store=sessions, data_dir=place.data_dir)
             with opened_notes(None, place.memories, place.data_dir, os.environ) as notes:
+                assert notes is not None  # noqa: S101 - beside memories that are named there are some
                 return forget_everything(store, notes, place.owner, kept)
         return _forget_some(store, place, ids)
 
