@@ -6,7 +6,7 @@ of them: it goes behind the conversation, so that a vendor's cache of what stand
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -186,7 +186,7 @@ def decide_sections(
 
 
 def decide_replaced(
-    replace: Mapping[str, str], written: Set[str], context: PromptContext
+    replace: Mapping[str, str], written: AbstractSet[str], context: PromptContext
 ) -> Mapping[str, str]:
     """Write the texts that stand in place of what plugins add while a session runs, by key; an empty one removes a section.
 

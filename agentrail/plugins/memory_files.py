@@ -1,7 +1,7 @@
 """What `MemoryLoader` knows of its files, and the words in which the model reads them. Pure; the hooks stand beside, in `memory_loader`."""
 
 import html
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set as AbstractSet
 from typing import Final
 
 import attrs
@@ -141,7 +141,7 @@ def with_reached(memory: MemoryFiles, call: BeforeTool, working_dir: str) -> Mem
     )
 
 
-def newly_touched(memory: MemoryFiles, done: Set[CallId]) -> tuple[tuple[str, ...], MemoryFiles]:
+def newly_touched(memory: MemoryFiles, done: AbstractSet[CallId]) -> tuple[tuple[str, ...], MemoryFiles]:
     """Say which directories the calls of a batch have touched for the first time; from then on they were looked at.
 
     Args:
