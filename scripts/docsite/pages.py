@@ -22,6 +22,8 @@ SHOWN_AS: Final[Mapping[str, str]] = {
     ".service": "ini",
     "Caddyfile": "text",
     "Containerfile": "docker",
+    ".Containerfile": "docker",
+    ".yaml": "yaml",
     "Makefile": "make",
 }
 """Files that get a page of their own where a page links to them, by suffix or name, and the language that they are coloured as."""

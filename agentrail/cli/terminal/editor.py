@@ -615,7 +615,7 @@ async def _open_view(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(typing.serve)
         await typing.ready.wait()
-        nursery.start_soon(view.serve_drawing)
+        nursery.start_soon(view.serve_drawing)  # noqa: ASYNC113 - it draws from when it comes to it
         try:
             yield view
         finally:
