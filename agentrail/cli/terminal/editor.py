@@ -613,9 +613,9 @@ async def _open_view(
     typing = Typing(ink, known, history)
     view = TerminalView(Picture(ink=ink), typing, on_event)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(typing.serve)
+        nursery.start_soon(typing.serve)  # noqa: ASYNC113 - what it is ready for is waited for below
         await typing.ready.wait()
-        nursery.start_soon(view.serve_drawing)  # noqa: ASYNC113 - it draws from when it comes to it
+        nursery.start_soon(view.serve_drawing)
         try:
             yield view
         finally:
