@@ -1,14 +1,46 @@
-"""`Reflection`: an answer is reviewed before it is returned, by the model itself or by another one."""
+"""`Reflection`: an answer is reviewed before it is returned, by the model itself, by another one or by an agent.
+
+An agent reviews by a call of `task` that the model makes, and of which the plugin writes the arguments and reads the result. So the
+machine knows of nothing new: what holds for children of calls (their loan, their approvals, abort and recovery) holds for reviews.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, CallModel, Continue, Intervene, Request
-from agentrail.core.protocol.hooks import AfterResponse, BeforeFinish, ModelAnswer, RequestDone, RequestFailed
+from agentrail.core.protocol.actions import (
+    Action,
+    CallModel,
+    Continue,
+    Intervene,
+    ReplaceResponse,
+    ReplaceToolArgs,
+    Request,
+)
+from agentrail.core.protocol.hooks import (
+    AfterResponse,
+    AfterToolBatch,
+    BeforeFinish,
+    BeforeTool,
+    ModelAnswer,
+    RequestDone,
+    RequestFailed,
+)
 from agentrail.core.stack.plugin import Context
-from agentrail.messages import AssistantMessage
+from agentrail.messages import AssistantMessage, CallId
+from agentrail.plugins.agent_reviews import (
+    NO_TASK,
+    NOT_REVIEWED,
+    TASK,
+    answer_in,
+    asked_review,
+    is_approved,
+    is_same_answer,
+    is_signal,
+    review_arguments,
+    review_call,
+)
 from agentrail.plugins.base import Plugin, on
 
 CRITERIA: Final = ("It answers all that was asked.", "Nothing in it is made up.")
@@ -25,6 +57,10 @@ class Reviews:
         reviewer_model: Who reviews; None: the model itself.
         reviews: How often this cycle's answer was sent back.
         passed: Whether it was found good.
+        reviewer_agent: The agent that reviews; None: a model.
+        answer: What the agent reviews, or has reviewed.
+        is_asked_for: Whether the model was told to have it reviewed, and has not called the agent yet.
+        call_id: The call by which the agent reviews; None: none is open.
     """
 
     criteria: tuple[str, ...]
@@ -33,6 +69,10 @@ class Reviews:
     reviewer_model: str | None
     reviews: int = 0
     passed: bool = False
+    reviewer_agent: str | None = None
+    answer: str = ""
+    is_asked_for: bool = False
+    call_id: CallId | None = None
 
 
 class Reflection(Plugin[Reviews]):
@@ -47,11 +87,12 @@ class Reflection(Plugin[Reviews]):
         max_reviews: int = 3,
         pass_signal: str = "APPROVED",  # noqa: S107 - what a reviewer says is no secret
         reviewer_model: str | None = None,
+        reviewer_agent: str | None = None,
     ) -> Reviews:
         """Take the criteria, and who judges by them.
 
         Raises:
-            ValueError: Your move: no criteria, no signal, or a negative number of reviews.
+            ValueError: Your move: no criteria, no signal, a negative number of reviews, or two reviewers.
         """
         if not criteria or not pass_signal.strip() or max_reviews < 0:
             message = (
@@ -59,18 +100,24 @@ class Reflection(Plugin[Reviews]):
                 f"got {list(criteria)!r}, {pass_signal!r}, {max_reviews!r}"
             )
             raise ValueError(message)
+        if reviewer_agent is not None and (reviewer_model is not None or not reviewer_agent.strip()):
+            message = f"reviewer_agent is the name of an agent, without reviewer_model; got {reviewer_agent!r}, {reviewer_model!r}"
+            raise ValueError(message)
         return Reviews(
             criteria=tuple(criteria),
             max_reviews=max_reviews,
             pass_signal=pass_signal,
             reviewer_model=reviewer_model,
+            reviewer_agent=reviewer_agent,
         )
 
     @on(AfterResponse)
     def listen(self, event: AfterResponse, state: Reviews, ctx: Context) -> Action[Reviews]:
         """Hear what the model says of its own answer; a new cycle begins with its first turn."""
         if ctx.turn <= 1:
-            state = attrs.evolve(state, reviews=0, passed=False)
+            state = attrs.evolve(state, reviews=0, passed=False, answer="", is_asked_for=False, call_id=None)
+        if state.reviewer_agent is not None:
+            return _listen_for_call(event.message, state, state.reviewer_agent)
         reviews_itself = state.reviewer_model is None and state.reviews > 0
         return Continue(
             attrs.evolve(state, passed=reviews_itself and state.pass_signal in event.message.text)
@@ -79,6 +126,8 @@ class Reflection(Plugin[Reviews]):
     @on(BeforeFinish)
     def review(self, event: BeforeFinish, state: Reviews, ctx: Context) -> Action[Reviews]:
         """Have the answer reviewed, unless it passed or was sent back often enough."""
+        if state.reviewer_agent is not None:
+            return _review_by_agent(state, ctx, state.reviewer_agent)
         if state.passed or state.reviews >= state.max_reviews:
             return Continue(state)
         wanted = "\n".join(f"- {criterion}" for criterion in state.criteria)
@@ -88,14 +137,32 @@ class Reflection(Plugin[Reviews]):
                 f"If it meets all of them, say {state.pass_signal} and nothing else. If not, write a better answer."
             )
             return Intervene(prompt, attrs.evolve(state, reviews=state.reviews + 1))
-        said = (message for message in reversed(ctx.messages) if isinstance(message, AssistantMessage))
-        answer = next((message.text for message in said), "")
         question = CallModel(
-            prompt=f"Criteria:\n{wanted}\n\nAnswer:\n{answer}",
+            prompt=f"Criteria:\n{wanted}\n\nAnswer:\n{answer_in(ctx.messages)}",
             system=f"You review an answer. If it meets all criteria, say {state.pass_signal}; if not, say what is wrong.",
             model=state.reviewer_model,
         )
         return Request(question, "review", state, wait=True)
+
+    @on(BeforeTool)
+    def hand_over(self, event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
+        """Let the agent judge the answer itself, and not what the model writes about it."""
+        if state.reviewer_agent is None or event.call_id != state.call_id:
+            return Continue(state)
+        arguments = review_arguments(
+            state.reviewer_agent, state.criteria, state.pass_signal, state.answer, ctx.messages
+        )
+        return ReplaceToolArgs(arguments, state)
+
+    @on(AfterToolBatch)
+    def take_verdict(self, event: AfterToolBatch, state: Reviews, ctx: Context) -> Action[Reviews]:
+        """Read what the agent says; a review that fails lets the answer pass."""
+        result = next((one for one in event.results if one.call_id == state.call_id), None)
+        if result is None:
+            return Continue(state)
+        passed = result.is_error or is_approved(result, state.pass_signal)
+        emits = (_failed(result.text),) if result.is_error else ()
+        return Continue(attrs.evolve(state, call_id=None, passed=passed), emits=emits)
 
     @on(RequestDone)
     def hear(self, event: RequestDone, state: Reviews, ctx: Context) -> Action[Reviews]:
@@ -109,3 +176,34 @@ class Reflection(Plugin[Reviews]):
                 return Continue(attrs.evolve(state, passed=True), emits=emits)
             case _:
                 return Continue(attrs.evolve(state, passed=True))
+
+
+def _listen_for_call(message: AssistantMessage, state: Reviews, agent: str) -> Action[Reviews]:
+    """Note by which call an agent reviews; what is said behind a review stands for the answer, where it is the signal alone."""
+    if message.calls:
+        call_id = review_call(message.calls, agent) if state.is_asked_for else None
+        return Continue(
+            state if call_id is None else attrs.evolve(state, is_asked_for=False, call_id=call_id)
+        )
+    if state.answer.strip() and is_signal(message.text, state.pass_signal):
+        return ReplaceResponse(state.answer, state)
+    return Continue(state)
+
+
+def _review_by_agent(state: Reviews, ctx: Context, agent: str) -> Action[Reviews]:
+    """Have the model call the agent, unless this very answer passed, or reviews are over."""
+    answer = answer_in(ctx.messages)
+    if ctx.depth or (state.passed and is_same_answer(state.answer, answer)):
+        return Continue(state)
+    emits = (_failed(NOT_REVIEWED),) if state.is_asked_for else ()
+    state = attrs.evolve(state, answer=answer, passed=False, is_asked_for=False)
+    if state.reviews >= state.max_reviews:
+        return Continue(state, emits=emits)
+    if TASK not in ctx.tools:
+        return Continue(attrs.evolve(state, passed=True), emits=(*emits, _failed(NO_TASK)))
+    state = attrs.evolve(state, reviews=state.reviews + 1, is_asked_for=True)
+    return Intervene(asked_review(agent, state.pass_signal, answer), state, emits=emits)
+
+
+def _failed(error: str) -> tuple[str, object]:
+    return ("reflection_failed", {"error": error})
