@@ -5,11 +5,7 @@ import trio
 
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import CycleAborted
-from agentrail.events import (
-    PluginEvent,
-    SubagentStart,
-    ToolExecutionStart,
-)
+from agentrail.events import PluginEvent, SubagentEvent, SubagentStart, ToolExecutionStart
 from agentrail.messages import ToolMessage, UserMessage
 from agentrail.plugins import Reflection
 from agentrail.runtime.agent import Agent
@@ -17,6 +13,7 @@ from agentrail.testing.expectations import check_history
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool
 from agentrail.tools.task import TaskTool
+from tests.runtime.test_resumed_sessions import Process, fresh, open_again
 
 CRITIC = Agent(name="critic", description="Reviews.", system_prompt="You review.")
 REVIEW = ("task", {"description": "My answer.", "subagent_type": "critic"})
@@ -107,3 +104,28 @@ async def test_an_abort_takes_the_reviewer_along(supervisor):
     check_history(await session.messages())
     assert await session.ask("Shorter?") == "Short."
     assert supervisor.statistics().live == 1
+
+
+@pytest.mark.check
+async def test_a_review_survives_a_restart_of_the_process():
+    """The reviewer goes on, the plugin knows its call and its answer again, and what it approves is returned (9.3)."""
+    inner, hanging = fresh(), HangingTool(name="hang")
+    options = {
+        "model": reviewed(calls(("hang", {})), says("APPROVED")),
+        "tools": [TaskTool(), hanging],
+        "agents": [CRITIC],
+        "plugins": [REVIEWED],
+    }
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(session_id="boss", **options)
+        async with session.subscribe(kinds=[SubagentEvent]) as events:
+            await session.prompt("Why?")
+            with trio.fail_after(10):
+                async for event in events:  # what is published is in the store
+                    if isinstance(event.event, ToolExecutionStart):
+                        break
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("boss", **options)
+        with trio.fail_after(10):
+            assert await session.collect_reply() == "A long answer."
+        check_history(await session.messages())
