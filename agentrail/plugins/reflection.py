@@ -9,15 +9,7 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.protocol.actions import (
-    Action,
-    CallModel,
-    Continue,
-    Intervene,
-    ReplaceResponse,
-    ReplaceToolArgs,
-    Request,
-)
+from agentrail.core.protocol.actions import Action, CallModel, Continue, Intervene, Request
 from agentrail.core.protocol.hooks import (
     AfterResponse,
     AfterToolBatch,
@@ -28,51 +20,10 @@ from agentrail.core.protocol.hooks import (
     RequestFailed,
 )
 from agentrail.core.stack.plugin import Context
-from agentrail.messages import AssistantMessage, CallId
-from agentrail.plugins.agent_reviews import (
-    NO_TASK,
-    NOT_REVIEWED,
-    TASK,
-    answer_in,
-    asked_review,
-    is_approved,
-    is_same_answer,
-    is_signal,
-    review_arguments,
-    review_call,
-)
 from agentrail.plugins.base import Plugin, on
+from agentrail.plugins.reviews import Reviews, answer_in, ask_agent, listen_for_call, read_review, write_call
 
 CRITERIA: Final = ("It answers all that was asked.", "Nothing in it is made up.")
-
-
-@attrs.frozen
-class Reviews:
-    """What is reviewed, and how far the review is.
-
-    Attributes:
-        criteria: What a good answer is.
-        max_reviews: How often an answer is sent back in one cycle.
-        pass_signal: What a reviewer says to a good answer.
-        reviewer_model: Who reviews; None: the model itself.
-        reviews: How often this cycle's answer was sent back.
-        passed: Whether it was found good.
-        reviewer_agent: The agent that reviews; None: a model.
-        answer: What the agent reviews, or has reviewed.
-        is_asked_for: Whether the model was told to have it reviewed, and has not called the agent yet.
-        call_id: The call by which the agent reviews; None: none is open.
-    """
-
-    criteria: tuple[str, ...]
-    max_reviews: int
-    pass_signal: str
-    reviewer_model: str | None
-    reviews: int = 0
-    passed: bool = False
-    reviewer_agent: str | None = None
-    answer: str = ""
-    is_asked_for: bool = False
-    call_id: CallId | None = None
 
 
 class Reflection(Plugin[Reviews]):
@@ -117,7 +68,7 @@ class Reflection(Plugin[Reviews]):
         if ctx.turn <= 1:
             state = attrs.evolve(state, reviews=0, passed=False, answer="", is_asked_for=False, call_id=None)
         if state.reviewer_agent is not None:
-            return _listen_for_call(event.message, state, state.reviewer_agent)
+            return listen_for_call(event.message, state)
         reviews_itself = state.reviewer_model is None and state.reviews > 0
         return Continue(
             attrs.evolve(state, passed=reviews_itself and state.pass_signal in event.message.text)
@@ -127,7 +78,7 @@ class Reflection(Plugin[Reviews]):
     def review(self, event: BeforeFinish, state: Reviews, ctx: Context) -> Action[Reviews]:
         """Have the answer reviewed, unless it passed or was sent back often enough."""
         if state.reviewer_agent is not None:
-            return _review_by_agent(state, ctx, state.reviewer_agent)
+            return ask_agent(state, ctx)
         if state.passed or state.reviews >= state.max_reviews:
             return Continue(state)
         wanted = "\n".join(f"- {criterion}" for criterion in state.criteria)
@@ -147,22 +98,12 @@ class Reflection(Plugin[Reviews]):
     @on(BeforeTool)
     def hand_over(self, event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
         """Let the agent judge the answer itself, and not what the model writes about it."""
-        if state.reviewer_agent is None or event.call_id != state.call_id:
-            return Continue(state)
-        arguments = review_arguments(
-            state.reviewer_agent, state.criteria, state.pass_signal, state.answer, ctx.messages
-        )
-        return ReplaceToolArgs(arguments, state)
+        return write_call(event, state, ctx)
 
     @on(AfterToolBatch)
     def take_verdict(self, event: AfterToolBatch, state: Reviews, ctx: Context) -> Action[Reviews]:
         """Read what the agent says; a review that fails lets the answer pass."""
-        result = next((one for one in event.results if one.call_id == state.call_id), None)
-        if result is None:
-            return Continue(state)
-        passed = result.is_error or is_approved(result, state.pass_signal)
-        emits = (_failed(result.text),) if result.is_error else ()
-        return Continue(attrs.evolve(state, call_id=None, passed=passed), emits=emits)
+        return read_review(event, state)
 
     @on(RequestDone)
     def hear(self, event: RequestDone, state: Reviews, ctx: Context) -> Action[Reviews]:
@@ -176,34 +117,3 @@ class Reflection(Plugin[Reviews]):
                 return Continue(attrs.evolve(state, passed=True), emits=emits)
             case _:
                 return Continue(attrs.evolve(state, passed=True))
-
-
-def _listen_for_call(message: AssistantMessage, state: Reviews, agent: str) -> Action[Reviews]:
-    """Note by which call an agent reviews; what is said behind a review stands for the answer, where it is the signal alone."""
-    if message.calls:
-        call_id = review_call(message.calls, agent) if state.is_asked_for else None
-        return Continue(
-            state if call_id is None else attrs.evolve(state, is_asked_for=False, call_id=call_id)
-        )
-    if state.answer.strip() and is_signal(message.text, state.pass_signal):
-        return ReplaceResponse(state.answer, state)
-    return Continue(state)
-
-
-def _review_by_agent(state: Reviews, ctx: Context, agent: str) -> Action[Reviews]:
-    """Have the model call the agent, unless this very answer passed, or reviews are over."""
-    answer = answer_in(ctx.messages)
-    if ctx.depth or (state.passed and is_same_answer(state.answer, answer)):
-        return Continue(state)
-    emits = (_failed(NOT_REVIEWED),) if state.is_asked_for else ()
-    state = attrs.evolve(state, answer=answer, passed=False, is_asked_for=False)
-    if state.reviews >= state.max_reviews:
-        return Continue(state, emits=emits)
-    if TASK not in ctx.tools:
-        return Continue(attrs.evolve(state, passed=True), emits=(*emits, _failed(NO_TASK)))
-    state = attrs.evolve(state, reviews=state.reviews + 1, is_asked_for=True)
-    return Intervene(asked_review(agent, state.pass_signal, answer), state, emits=emits)
-
-
-def _failed(error: str) -> tuple[str, object]:
-    return ("reflection_failed", {"error": error})

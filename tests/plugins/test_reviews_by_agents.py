@@ -20,8 +20,8 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.plugins.agent_reviews import NO_TASK, NOT_REVIEWED, is_approved, is_same_answer
 from agentrail.plugins.reflection import Reflection
+from agentrail.plugins.reviews import NO_TASK, NOT_REVIEWED, is_approved, is_same_answer
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone
 
@@ -48,7 +48,7 @@ class Cycle:
 
     def hears(self, event: p.HookEvent) -> Any:
         """Let the plugin hear of something."""
-        said = self.plugin.hears(
+        said: Any = self.plugin.hears(
             event, messages=tuple(self.messages), tools=self.tools, turn=self.turn, depth=self.depth
         )
         self.failures += [one.payload["error"] for one in said.events if one.name == "reflection_failed"]
@@ -120,6 +120,7 @@ def test_what_was_not_reviewed_is_not_taken_for_it():
     cycle.responds("One.")
     assert not cycle.finishes()
     assert cycle.calls("APPROVED", subagent_type="scout") is None
+    assert cycle.calls("Invalid arguments", is_error=True, description="") is None
     assert cycle.calls("APPROVED") is not None
     assert cycle.calls("no review is asked for any more") is None
     cycle.responds("Two.")
