@@ -62,11 +62,12 @@ class Cycle:
         self.messages.append(message)
         return message.text
 
-    def calls(self, review: str, *, is_error: bool = False, **arguments: Any) -> dict[str, Any] | None:
-        """The model makes a call of `task`, which has this result; gives the arguments that the plugin wrote."""
-        call = ToolCall(call_id=CallId(f"c{len(self.messages)}"), name="task", arguments=REVIEW | arguments)
+    def calls(self, review: str, *, is_error: bool = False, **arguments: Any) -> Any:
+        """The model makes a call of `task`, which has this result; gives the arguments that the plugin wrote, or None."""
+        arguments = REVIEW | arguments
+        call = ToolCall(call_id=CallId(f"c{len(self.messages)}"), name="task", arguments=arguments)
         self.responds("", call)
-        written = self.hears(p.BeforeTool(name="task", arguments=call.arguments, call_id=call.call_id))
+        written = self.hears(p.BeforeTool(name="task", arguments=arguments, call_id=call.call_id))
         result = ToolResult(call_id=call.call_id, name="task", text=review, is_error=is_error)
         self.messages.append(ToolMessage(results=(result,)))
         self.hears(p.AfterToolBatch(results=(result,)))
