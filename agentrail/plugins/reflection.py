@@ -1,4 +1,8 @@
-"""`Reflection`: an answer is reviewed before it is returned, by the model itself or by another one."""
+"""`Reflection`: an answer is reviewed before it is returned, by the model itself, by another one or by an agent.
+
+An agent reviews by a call of `task` that the model makes, and of which the plugin writes the arguments and reads the result. So the
+machine knows of nothing new: what holds for children of calls (their loan, their approvals, abort and recovery) holds for reviews.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,33 +10,20 @@ from typing import Final
 import attrs
 
 from agentrail.core.protocol.actions import Action, CallModel, Continue, Intervene, Request
-from agentrail.core.protocol.hooks import AfterResponse, BeforeFinish, ModelAnswer, RequestDone, RequestFailed
+from agentrail.core.protocol.hooks import (
+    AfterResponse,
+    AfterToolBatch,
+    BeforeFinish,
+    BeforeTool,
+    ModelAnswer,
+    RequestDone,
+    RequestFailed,
+)
 from agentrail.core.stack.plugin import Context
-from agentrail.messages import AssistantMessage
 from agentrail.plugins.base import Plugin, on
+from agentrail.plugins.reviews import Reviews, answer_in, ask_agent, listen_for_call, read_review, write_call
 
 CRITERIA: Final = ("It answers all that was asked.", "Nothing in it is made up.")
-
-
-@attrs.frozen
-class Reviews:
-    """What is reviewed, and how far the review is.
-
-    Attributes:
-        criteria: What a good answer is.
-        max_reviews: How often an answer is sent back in one cycle.
-        pass_signal: What a reviewer says to a good answer.
-        reviewer_model: Who reviews; None: the model itself.
-        reviews: How often this cycle's answer was sent back.
-        passed: Whether it was found good.
-    """
-
-    criteria: tuple[str, ...]
-    max_reviews: int
-    pass_signal: str
-    reviewer_model: str | None
-    reviews: int = 0
-    passed: bool = False
 
 
 class Reflection(Plugin[Reviews]):
@@ -47,11 +38,12 @@ class Reflection(Plugin[Reviews]):
         max_reviews: int = 3,
         pass_signal: str = "APPROVED",  # noqa: S107 - what a reviewer says is no secret
         reviewer_model: str | None = None,
+        reviewer_agent: str | None = None,
     ) -> Reviews:
         """Take the criteria, and who judges by them.
 
         Raises:
-            ValueError: Your move: no criteria, no signal, or a negative number of reviews.
+            ValueError: Your move: no criteria, no signal, a negative number of reviews, or two reviewers.
         """
         if not criteria or not pass_signal.strip() or max_reviews < 0:
             message = (
@@ -59,18 +51,24 @@ class Reflection(Plugin[Reviews]):
                 f"got {list(criteria)!r}, {pass_signal!r}, {max_reviews!r}"
             )
             raise ValueError(message)
+        if reviewer_agent is not None and (reviewer_model is not None or not reviewer_agent.strip()):
+            message = f"reviewer_agent is the name of an agent, without reviewer_model; got {reviewer_agent!r}, {reviewer_model!r}"
+            raise ValueError(message)
         return Reviews(
             criteria=tuple(criteria),
             max_reviews=max_reviews,
             pass_signal=pass_signal,
             reviewer_model=reviewer_model,
+            reviewer_agent=reviewer_agent,
         )
 
     @on(AfterResponse)
     def listen(self, event: AfterResponse, state: Reviews, ctx: Context) -> Action[Reviews]:
         """Hear what the model says of its own answer; a new cycle begins with its first turn."""
         if ctx.turn <= 1:
-            state = attrs.evolve(state, reviews=0, passed=False)
+            state = attrs.evolve(state, reviews=0, passed=False, answer="", is_asked_for=False, call_id=None)
+        if state.reviewer_agent is not None:
+            return listen_for_call(event.message, state)
         reviews_itself = state.reviewer_model is None and state.reviews > 0
         return Continue(
             attrs.evolve(state, passed=reviews_itself and state.pass_signal in event.message.text)
@@ -79,6 +77,8 @@ class Reflection(Plugin[Reviews]):
     @on(BeforeFinish)
     def review(self, event: BeforeFinish, state: Reviews, ctx: Context) -> Action[Reviews]:
         """Have the answer reviewed, unless it passed or was sent back often enough."""
+        if state.reviewer_agent is not None:
+            return ask_agent(state, ctx)
         if state.passed or state.reviews >= state.max_reviews:
             return Continue(state)
         wanted = "\n".join(f"- {criterion}" for criterion in state.criteria)
@@ -88,14 +88,22 @@ class Reflection(Plugin[Reviews]):
                 f"If it meets all of them, say {state.pass_signal} and nothing else. If not, write a better answer."
             )
             return Intervene(prompt, attrs.evolve(state, reviews=state.reviews + 1))
-        said = (message for message in reversed(ctx.messages) if isinstance(message, AssistantMessage))
-        answer = next((message.text for message in said), "")
         question = CallModel(
-            prompt=f"Criteria:\n{wanted}\n\nAnswer:\n{answer}",
+            prompt=f"Criteria:\n{wanted}\n\nAnswer:\n{answer_in(ctx.messages)}",
             system=f"You review an answer. If it meets all criteria, say {state.pass_signal}; if not, say what is wrong.",
             model=state.reviewer_model,
         )
         return Request(question, "review", state, wait=True)
+
+    @on(BeforeTool)
+    def hand_over(self, event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
+        """Let the agent judge the answer itself, and not what the model writes about it."""
+        return write_call(event, state, ctx)
+
+    @on(AfterToolBatch)
+    def take_verdict(self, event: AfterToolBatch, state: Reviews, ctx: Context) -> Action[Reviews]:
+        """Read what the agent says; a review that fails lets the answer pass."""
+        return read_review(event, state)
 
     @on(RequestDone)
     def hear(self, event: RequestDone, state: Reviews, ctx: Context) -> Action[Reviews]:

@@ -1,0 +1,204 @@
+"""What `Reflection` remembers, and how it lets an agent review: the model calls `task`, the plugin writes that call and reads its result."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from agentrail.core.policy.response_format import document_in
+from agentrail.core.protocol.actions import Action, Continue, Intervene, ReplaceResponse, ReplaceToolArgs
+from agentrail.core.protocol.hooks import AfterToolBatch, BeforeTool
+from agentrail.core.stack.plugin import Context
+from agentrail.core.values.strict_json import NotJson, decode_strictly
+from agentrail.frozen import frozen_json, same_json
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    JsonObject,
+    JsonValue,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+
+TASK: Final = "task"
+"""The tool that gives work to an agent."""
+
+NOT_REVIEWED: Final = f"the model answered without calling {TASK}, so there was no review"
+NO_TASK: Final = f"there is no tool {TASK} in this session: add TaskTool() to its tools"
+
+_EMPHASIS: Final = "*_`#. !"
+"""What models put around a word that stands alone."""
+_FENCE: Final = "```"
+
+
+@attrs.frozen
+class Reviews:
+    """What is reviewed, and how far the review is.
+
+    Attributes:
+        criteria: What a good answer is.
+        max_reviews: How often an answer is sent back in one cycle.
+        pass_signal: What a reviewer says to a good answer.
+        reviewer_model: Who reviews; None: the model itself.
+        reviews: How often this cycle's answer was sent back.
+        passed: Whether it was found good.
+        reviewer_agent: The agent that reviews; None: a model.
+        answer: What the agent reviews, or has reviewed.
+        is_asked_for: Whether the model was told to have it reviewed, and has not called the agent yet.
+        call_id: The call by which the agent reviews; None: none is open.
+    """
+
+    criteria: tuple[str, ...]
+    max_reviews: int
+    pass_signal: str
+    reviewer_model: str | None
+    reviews: int = 0
+    passed: bool = False
+    reviewer_agent: str | None = None
+    answer: str = ""
+    is_asked_for: bool = False
+    call_id: CallId | None = None
+
+
+def ask_agent(state: Reviews, ctx: Context) -> Action[Reviews]:
+    """Have the model call the agent, unless this very answer passed, or reviews are over."""
+    answer = answer_in(ctx.messages)
+    if ctx.depth or (state.passed and is_same_answer(state.answer, answer)):
+        return Continue(state)
+    emits = (_failed(NOT_REVIEWED),) if state.is_asked_for else ()
+    state = attrs.evolve(state, answer=answer, passed=False, is_asked_for=False)
+    if state.reviews >= state.max_reviews:
+        return Continue(state, emits=emits)
+    if TASK not in ctx.tools:
+        return Continue(attrs.evolve(state, passed=True), emits=(*emits, _failed(NO_TASK)))
+    state = attrs.evolve(state, reviews=state.reviews + 1, is_asked_for=True)
+    return Intervene(asked_review(state), state, emits=emits)
+
+
+def listen_for_call(message: AssistantMessage, state: Reviews) -> Action[Reviews]:
+    """Note by which call the agent reviews; what is said behind a review stands for the answer, where it is the signal alone."""
+    if message.calls:
+        call_id = review_call(message.calls, state.reviewer_agent) if state.is_asked_for else None
+        return Continue(
+            state if call_id is None else attrs.evolve(state, is_asked_for=False, call_id=call_id)
+        )
+    if state.answer.strip() and is_signal(message.text, state.pass_signal):
+        return ReplaceResponse(state.answer, state)
+    return Continue(state)
+
+
+def write_call(event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
+    """Write the arguments of the call by which the agent reviews; another call stays as it is."""
+    if event.call_id != state.call_id:
+        return Continue(state)
+    return ReplaceToolArgs(review_arguments(state, ctx.messages), state)
+
+
+def read_review(event: AfterToolBatch, state: Reviews) -> Action[Reviews]:
+    """Read the result of that call; one that failed lets the answer pass."""
+    result = next((one for one in event.results if one.call_id == state.call_id), None)
+    if result is None:
+        return Continue(state)
+    passed = result.is_error or is_approved(result, state.pass_signal)
+    emits = (_failed(result.text),) if result.is_error else ()
+    return Continue(attrs.evolve(state, call_id=None, passed=passed), emits=emits)
+
+
+def asked_review(state: Reviews) -> str:
+    """Tell the model to have its answer reviewed, and what to do then.
+
+    A document it writes again: where answers have a shape, vendors let it say nothing else, and callers read nothing else.
+    """
+    good = (
+        f"Else say {state.pass_signal} and nothing else: your answer is then returned as it stands."
+        if document_of(state.answer) is None
+        else "Else write the same JSON again, unchanged."
+    )
+    return (
+        f"Have your answer reviewed before it is returned: call `{TASK}` once, with subagent_type {state.reviewer_agent!r}. "
+        "Your answer and what it is judged by are put into the call for you, whatever the description says.\n"
+        f"If the review says what is wrong, write a better answer. {good}"
+    )
+
+
+def review_arguments(state: Reviews, messages: Sequence[Message]) -> JsonObject:
+    """Give the arguments of the call: an agent knows nothing of the conversation, so all that it judges by stands there."""
+    wanted = "\n".join(f"- {criterion}" for criterion in state.criteria)
+    description = (
+        f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line. "
+        f"If not, say what is wrong with it, point by point.\n\nCriteria:\n{wanted}\n\n"
+        f"Asked:\n{_asked(messages)}\n\nAnswer:\n{state.answer}"
+    )
+    return frozen_json({"description": description, "subagent_type": state.reviewer_agent})
+
+
+def review_call(calls: Sequence[ToolCall], agent: str | None) -> CallId | None:
+    """Find the call among those of a response that asks for a review; of several the first one counts.
+
+    One without a description is refused before a plugin is asked, and the model may make it again.
+    """
+    for call in calls:
+        arguments = call.arguments or {}
+        if call.name == TASK and arguments.get("subagent_type") == agent and arguments.get("description"):
+            return call.call_id
+    return None
+
+
+def is_approved(result: ToolResult, pass_signal: str) -> bool:
+    """Say whether a review has found an answer good: by its first line, or by `verdict` where it is a JSON object.
+
+    Not by the words anywhere in it: "this cannot be APPROVED" is no approval.
+    """
+    document = document_of(result.text)
+    if isinstance(document, Mapping):
+        return is_signal(str(document.get("verdict")), pass_signal)
+    return is_signal(result.text.strip().partition("\n")[0], pass_signal)
+
+
+def is_signal(text: str, pass_signal: str) -> bool:
+    """Say whether this is the signal and nothing else, but for what models put around it."""
+    said = text.strip()
+    return pass_signal.strip() in {said, said.strip(_EMPHASIS)}
+
+
+def answer_in(messages: Sequence[Message]) -> str:
+    """Give what the model said last."""
+    said = (message.text for message in reversed(messages) if isinstance(message, AssistantMessage))
+    return next(said, "")
+
+
+def is_same_answer(one: str, other: str) -> bool:
+    """Say whether two answers are the same: their words, or what they say as JSON."""
+    if one == other:
+        return True
+    document = document_of(one)
+    return document is not None and same_json(document, document_of(other))
+
+
+def document_of(answer: str) -> JsonValue:
+    """Give the object or the array that an answer is, in a fence or not; None for words, also for words around a fence."""
+    text = answer.strip()
+    fenced = text.startswith(_FENCE) and text.endswith(_FENCE)
+    try:
+        document = decode_strictly(document_in(text) if fenced else text)
+    except NotJson:
+        return None
+    return document if isinstance(document, Mapping | list) else None
+
+
+def _asked(messages: Sequence[Message]) -> str:
+    """Give the prompt that is answered, and what the user said since."""
+    asked: list[str] = []
+    for message in reversed(messages):
+        if isinstance(message, UserMessage) and message.origin in {"prompt", "steer"}:
+            asked.append("\n".join(block.text for block in message.content if isinstance(block, Text)))
+            if message.origin == "prompt":
+                break
+    return "\n\n".join(reversed(asked))
+
+
+def _failed(error: str) -> tuple[str, object]:
+    return ("reflection_failed", {"error": error})
