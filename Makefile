@@ -20,7 +20,9 @@ DEV := $(VENV)/.installed-dev
 unexport PYTHONDONTWRITEBYTECODE
 
 # pytest, and one more try, alone, for up to ten tests that failed beside seventeen thousand others.
-PYTEST := $(BIN)/python -m scripts.run_tests -n auto -rs
+# One worker more than there are processors: a tenth of the time a test waits for a process, a browser or a disk.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PYTEST := $(BIN)/python -m scripts.run_tests -n $(WORKERS) -rs
 # Beside unit tests: `make test` takes ten examples of each property, `make check` these, `make property` all.
 CHECKED := --unit-examples=30 --folded=all
 ALL := --unit-examples=1000000
