@@ -50,7 +50,7 @@ from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.container import ContainerSandbox, skills_below
-from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
+from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
 from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
 from agentrail.stores.named_memories import (
     faults_of_embedder,
@@ -61,7 +61,7 @@ from agentrail.stores.named_memories import (
     opened_notes,
     opened_recall,
 )
-from agentrail.wire.sandbox_address import CONTAINER, FORMS, is_remote
+from agentrail.wire.sandbox_address import ADDRESS_FORMS, CONTAINER, is_remote
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -340,8 +340,8 @@ def make_sandbox(
     if kind == "container":
         return ContainerSandbox(name.removeprefix(CONTAINER), skills=skills_below(working_dir))
     if is_remote(name):
-        return RemoteSandbox(name, token=Secret(environ.get(TOKEN_VARIABLE, "")))
-    raise OptionError([f"sandbox is {name!r}: expected {FORMS}"])
+        return RemoteSandbox(name, token=Secret(environ.get(SANDBOX_TOKEN_VARIABLE, "")))
+    raise OptionError([f"sandbox is {name!r}: expected {ADDRESS_FORMS}"])
 
 
 def make_provider(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from agentrail.cli.serve_options import KEYS, VARIABLES, ServeFlags, ServeOptions, flag_of
+from agentrail.cli.serve_options import SERVE_KEYS, SERVE_VARIABLES, ServeFlags, ServeOptions, flag_of
 from agentrail.config.forms import HostForm
 from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import OWN_OPTIONS, ROUTES, create_app
@@ -291,11 +291,13 @@ def options_page() -> str:
     for field in attrs.fields(ServeFlags):
         default = getattr(ServeOptions(), field.name, None)
         shown = f"`{default}`" if default not in (None, (), False) else "–"
-        key = f"`{KEYS[field.name]}`" if field.name in KEYS else "–"
-        variable = f"`{VARIABLES[field.name]}`" if field.name in KEYS else "–"
+        key = f"`{SERVE_KEYS[field.name]}`" if field.name in SERVE_KEYS else "–"
+        variable = f"`{SERVE_VARIABLES[field.name]}`" if field.name in SERVE_KEYS else "–"
         lines.append(f"| `{flag_of(field.name)}` | {variable} | {key} | {shown} | {said[field.name]} |")
     others = [
-        one.name for one in attrs.fields(HostForm) if one.name not in {*KEYS.values(), "profiles", "limits"}
+        one.name
+        for one in attrs.fields(HostForm)
+        if one.name not in {*SERVE_KEYS.values(), "profiles", "limits"}
     ]
     lines += [
         "",

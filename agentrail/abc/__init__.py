@@ -5,7 +5,7 @@ read and commands run. Each port has a `check_…` in `agentrail.testing` that a
 """
 
 from agentrail.abc.background import (
-    MAX_COMMANDS as MAX_COMMANDS,
+    MAX_BACKGROUND_COMMANDS as MAX_BACKGROUND_COMMANDS,
     BackgroundCommand as BackgroundCommand,
     BackgroundCommands as BackgroundCommands,
 )

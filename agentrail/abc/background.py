@@ -10,7 +10,7 @@ import trio
 
 from agentrail.core.values.printed import PrintedText
 
-MAX_COMMANDS: Final = 8
+MAX_BACKGROUND_COMMANDS: Final = 8
 """How many commands may run in the background of a session."""
 
 MAX_ENDED_COMMANDS: Final = 8
@@ -124,7 +124,7 @@ class BackgroundCommands:
         Returns:
             The command; None where as many run as may.
         """
-        if len(self.running) >= MAX_COMMANDS:
+        if len(self.running) >= MAX_BACKGROUND_COMMANDS:
             return None
         made = BackgroundCommand(self._mint(operation_id), command)
         self._known[made.id] = made

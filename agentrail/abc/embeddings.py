@@ -41,7 +41,7 @@ class Embedder(Protocol):
         ...
 
 
-def kind_of(embedder: Embedder) -> str:
+def kind_of_vectors(embedder: Embedder) -> str:
     """Say of which kind the vectors of an embedder are; those of two kinds are not compared."""
     return f"{embedder.name} {embedder.dimension}"
 

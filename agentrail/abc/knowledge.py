@@ -22,7 +22,7 @@ EVERY_USER: Final = "*"
 MAX_DOCUMENT_BYTES: Final = 16 << 20
 """Of one document."""
 
-MAX_SUMMARY_CHARACTERS: Final = 300
+MAX_DOCUMENT_SUMMARY_CHARACTERS: Final = 300
 MAX_FOUND_PASSAGES: Final = 50
 """How many passages one search gives at most."""
 
@@ -69,12 +69,12 @@ def check_summary(summary: object) -> str:
     """
     if (
         not isinstance(summary, str)
-        or not 0 < len(summary) <= MAX_SUMMARY_CHARACTERS
+        or not 0 < len(summary) <= MAX_DOCUMENT_SUMMARY_CHARACTERS
         or not summary.isprintable()
     ):
         raise OptionError(
             [
-                f"{summary!r:.80} is no line about a document: expected 1 to {MAX_SUMMARY_CHARACTERS} characters that can be printed"
+                f"{summary!r:.80} is no line about a document: expected 1 to {MAX_DOCUMENT_SUMMARY_CHARACTERS} characters that can be printed"
             ]
         )
     return summary

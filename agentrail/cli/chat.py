@@ -50,7 +50,7 @@ from agentrail.cli.resuming import (
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.stored import KeptIn, directory_of
 from agentrail.cli.switching import SWITCHING, GoTo, export_to, switch
-from agentrail.cli.terminal.keys import Chosen, KeyPress, Sent, decide_ctrl_c
+from agentrail.cli.terminal.keys import Chosen, KeyPress, SentLine, decide_ctrl_c
 from agentrail.cli.views import ChatView, LineView
 from agentrail.commands import (
     CommandAnswer,
@@ -334,7 +334,7 @@ class Chat:
             elif self.desk.in_order:
                 await self.ledger.wait_for_line()
 
-    async def _take_in_time(self, line: str | Sent | Chosen) -> bool:
+    async def _take_in_time(self, line: str | SentLine | Chosen) -> bool:
         """Do what a line says; over a network not for ever, because the next line may be `/quit`."""
         if self.supervisor is not None:
             return await self._take(line)
@@ -351,15 +351,15 @@ class Chat:
             await self._abort("leaving", clear_queue=True)
             await self.ledger.wait_idle()
 
-    async def _take(self, line: str | Sent | Chosen) -> bool:
+    async def _take(self, line: str | SentLine | Chosen) -> bool:
         """Do what a line says, or a choice; False when it says to leave."""
         if isinstance(line, Chosen):
             await self._choose(line)
             return True
         self.desk.view.line_typed()
-        text = (line.text if isinstance(line, Sent) else line).strip()
+        text = (line.text if isinstance(line, SentLine) else line).strip()
         # What was pasted is said to the model, whatever it begins with: nobody pastes `/quit` to leave.
-        typed = None if isinstance(line, Sent) and line.is_pasted else read_typed(text)
+        typed = None if isinstance(line, SentLine) and line.is_pasted else read_typed(text)
         stays = True
         if typed is not None:
             stays = await self._command(typed)

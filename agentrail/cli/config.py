@@ -17,7 +17,7 @@ from agentrail.cli.hosting import faults_of_host
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import write_error
 from agentrail.cli.printing import print_text
-from agentrail.cli.serve_options import KEYS, VARIABLES
+from agentrail.cli.serve_options import SERVE_KEYS, SERVE_VARIABLES
 from agentrail.config.forms import BudgetForm, HeaderForm, PluginForm, PromptForm, SearchForm, SecretForm
 from agentrail.config.keys import HIDDEN, hide_keys, in_one_line, names_secret
 from agentrail.config.settings import PolicySettings, Settings, Sourced
@@ -196,9 +196,9 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     yield from _table("models", settings.models)
     yield from _table("web", settings.web, environ)
     yield from _table("host", settings.host)
-    for name, key in KEYS.items():
-        if environ.get(VARIABLES[name]):
-            yield f"  {VARIABLES[name]} is set, and stands in front of {key}"
+    for name, key in SERVE_KEYS.items():
+        if environ.get(SERVE_VARIABLES[name]):
+            yield f"  {SERVE_VARIABLES[name]} is set, and stands in front of {key}"
     for policy in settings.policies:
         yield from _policy(f"permissions of the {policy.scope}", policy)
     for name in settings.agents:

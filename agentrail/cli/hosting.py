@@ -13,7 +13,7 @@ from attrs import frozen
 from agentrail.app import ChosenModel
 from agentrail.cli.configuring import CommandSetup, model_of_files
 from agentrail.cli.options import Choices, choose_for, decide_session
-from agentrail.cli.serve_options import KEYS, fault_of_host, fault_of_port
+from agentrail.cli.serve_options import SERVE_KEYS, fault_of_host, fault_of_port
 from agentrail.config.places import ConfigFault
 from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
 from agentrail.errors import OptionError
@@ -62,7 +62,7 @@ def faults_of_host(settings: Settings) -> tuple[ConfigFault, ...]:
 def _faults_of(name: str, said: Sourced) -> Iterator[str]:
     if name in _OF_PROFILES:
         return
-    if name in KEYS.values():
+    if name in SERVE_KEYS.values():
         check = _CHECKS.get(name)
         fault = None if check is None else check(said.value)
         if fault is not None:
@@ -140,7 +140,7 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
             limits[name.removeprefix(LIMITS_PREFIX)] = said.value
         elif name in _STORES:
             options[name] = _placed(said)
-        elif name not in KEYS.values() and name not in _OF_PROFILES:
+        elif name not in SERVE_KEYS.values() and name not in _OF_PROFILES:
             options[name] = said.plain
     return options | ({"limits": Limits(**limits)} if limits else {})
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import trio
 
 from agentrail.abc import Provider
-from agentrail.abc.knowledge import MAX_SUMMARY_CHARACTERS, KnowledgeDocument, KnowledgeStore
+from agentrail.abc.knowledge import MAX_DOCUMENT_SUMMARY_CHARACTERS, KnowledgeDocument, KnowledgeStore
 from agentrail.app import open_supervisor
 from agentrail.cli.output import write_error
 from agentrail.errors import AgentrailError
@@ -113,6 +113,6 @@ def read_line(answer: str) -> str:
         words = "".join(one if one.isprintable() else " " for one in line).split()
         if words:
             shown = " ".join(words)
-            cut = MAX_SUMMARY_CHARACTERS - 1
-            return shown if len(shown) <= MAX_SUMMARY_CHARACTERS else f"{shown[:cut]}…"
+            cut = MAX_DOCUMENT_SUMMARY_CHARACTERS - 1
+            return shown if len(shown) <= MAX_DOCUMENT_SUMMARY_CHARACTERS else f"{shown[:cut]}…"
     return ""

@@ -4,12 +4,12 @@ import os
 from typing import Final, Protocol, TypeAlias
 
 from agentrail import outside
-from agentrail.cli.terminal.keys import Chosen, KeyPress, Sent
+from agentrail.cli.terminal.keys import Chosen, KeyPress, SentLine
 
 _READ_BYTES: Final = 65_536
 
 
-Typed: TypeAlias = str | KeyPress | Sent | Chosen
+Typed: TypeAlias = str | KeyPress | SentLine | Chosen
 
 
 class Lines(Protocol):

@@ -26,7 +26,7 @@ from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOCAL
 from agentrail.gateway.tokens import TokenEntry, Tokens, read_token_file
 from agentrail.sandboxes.confinement import ShellFallback
-from agentrail.sandboxes.remote.wire import DEFAULT_PORT, TOKEN, TOKEN_VARIABLE, TOKEN_WORDS
+from agentrail.sandboxes.remote.wire import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE, TOKEN, TOKEN_WORDS
 from agentrail.sandboxes.view import Network
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class SandboxOptions:
     host: Annotated[
         str, Parameter(help="The address to listen on. Any but this machine's own needs TLS.")
     ] = DEFAULT_HOST
-    port: Annotated[int, Parameter(help="Its port; 0 for one that is free.")] = DEFAULT_PORT
+    port: Annotated[int, Parameter(help="Its port; 0 for one that is free.")] = SANDBOX_PORT
     socket: Annotated[
         Path | None,
         Parameter(help="A Unix socket to listen on, in place of an address.", show_default=False),
@@ -66,7 +66,7 @@ class SandboxOptions:
     token_file: Annotated[
         Path | None,
         Parameter(
-            help=f"Lists the tokens that let clients in; agentrail token new makes them. Without it: the one token of {TOKEN_VARIABLE}.",
+            help=f"Lists the tokens that let clients in; agentrail token new makes them. Without it: the one token of {SANDBOX_TOKEN_VARIABLE}.",
             show_default=False,
         ),
     ] = None
@@ -106,18 +106,18 @@ _USUAL: Final = SandboxOptions()
     help=f"""Serve workspaces of this machine: files and commands, for sessions elsewhere that say sandbox="http://host:port".
 
     Each client gets a new and empty directory, which is gone when it leaves, or thirty seconds after it was last heard. Paths and commands are
-    judged here, as LocalSandbox judges them. The token is read from {TOKEN_VARIABLE} or a file. The address is printed on stdout when
+    judged here, as LocalSandbox judges them. The token is read from {SANDBOX_TOKEN_VARIABLE} or a file. The address is printed on stdout when
     requests are answered. Ctrl-C or SIGTERM ends it, with all workspaces.
 
     Exit codes: 0 stopped, 1 it failed, 2 wrong usage."""
 )
-def serve(*, options: SandboxOptions = _USUAL) -> Exit:
+def serve_sandboxes(*, options: SandboxOptions = _USUAL) -> Exit:
     """Serve workspaces; see the help above."""
     send_logs_to_stderr(debug=options.debug)
     try:
         check_extra()
-        check_options(options)
-        trio.run(serve_until_signal, options, tokens_for(options, os.environ))
+        check_sandbox_options(options)
+        trio.run(serve_sandboxes_until_signal, options, tokens_for(options, os.environ))
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
@@ -129,7 +129,7 @@ def serve(*, options: SandboxOptions = _USUAL) -> Exit:
     return Exit.DONE
 
 
-def check_options(options: SandboxOptions) -> None:
+def check_sandbox_options(options: SandboxOptions) -> None:
     """Refuse what cannot be, and what would let strangers read along.
 
     Raises:
@@ -160,16 +160,16 @@ def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:
     """
     if options.token_file is not None:
         return read_token_file(options.token_file)
-    token = environ.get(TOKEN_VARIABLE, "")
+    token = environ.get(SANDBOX_TOKEN_VARIABLE, "")
     if not TOKEN.fullmatch(token):
         what = "is not set" if not token else "is no token"
-        message = f"{TOKEN_VARIABLE} {what}: give it {TOKEN_WORDS}, such as `agentrail token new` makes, or give --token-file FILE"
+        message = f"{SANDBOX_TOKEN_VARIABLE} {what}: give it {TOKEN_WORDS}, such as `agentrail token new` makes, or give --token-file FILE"
         raise OptionError([message])
     digest = hashlib.sha256(token.encode()).digest()
     return Tokens([TokenEntry(digest=digest, tenant_id=LOCAL, user_id=LOCAL)])
 
 
-async def serve_until_signal(options: SandboxOptions, tokens: Tokens) -> None:
+async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) -> None:
     """Serve until a signal, or until nobody needs it any more.
 
     Raises:

@@ -134,7 +134,7 @@ class ServeOptions:
         return self.why.get(name, flag_of(name))
 
 
-KEYS: Final[Mapping[str, str]] = {
+SERVE_KEYS: Final[Mapping[str, str]] = {
     "host": "host",
     "port": "port",
     "token_file": "token_file",
@@ -146,8 +146,8 @@ KEYS: Final[Mapping[str, str]] = {
 }
 """The options of `ServeOptions` that files say too, each with its key in `[host]`."""
 
-VARIABLES: Final[Mapping[str, str]] = {
-    **{name: f"AGENTRAIL_{key.upper()}" for name, key in KEYS.items()},
+SERVE_VARIABLES: Final[Mapping[str, str]] = {
+    **{name: f"AGENTRAIL_{key.upper()}" for name, key in SERVE_KEYS.items()},
     "data_dir": DATA_VARIABLE,
 }
 """The variable of each: of lists with commas between the items."""
@@ -177,17 +177,17 @@ def decide_serving(
     values: dict[str, Any] = {"demo": flags.demo}
     why: dict[str, str] = {}
     faults: list[str] = []
-    for name, key in KEYS.items():
+    for name, key in SERVE_KEYS.items():
         flag = getattr(flags, name)
         if flag not in (None, ()):
             values[name], why[name] = flag, flag_of(name)
-        elif environ.get(VARIABLES[name]):
-            why[name] = VARIABLES[name]
+        elif environ.get(SERVE_VARIABLES[name]):
+            why[name] = SERVE_VARIABLES[name]
             try:
-                values[name] = _read_variable(name, environ[VARIABLES[name]])
+                values[name] = _read_variable(name, environ[SERVE_VARIABLES[name]])
             except ValueError:
                 faults.append(
-                    f"{VARIABLES[name]} is {environ[VARIABLES[name]]!r:.40}: expected 0 to {_MAX_PORT}"
+                    f"{SERVE_VARIABLES[name]} is {environ[SERVE_VARIABLES[name]]!r:.40}: expected 0 to {_MAX_PORT}"
                 )
         elif key in said:
             values[name], why[name] = _value_of(name, said[key]), f"{said[key].place}: host.{key}:"
@@ -214,7 +214,7 @@ def show_serving(options: ServeOptions) -> str:
     """Write in a line where is listened and who may call, each with who said it."""
     usual = attrs.asdict(ServeOptions(), recurse=False)
     shown = []
-    for name, key in KEYS.items():
+    for name, key in SERVE_KEYS.items():
         value = getattr(options, name)
         if value != usual[name] or name in options.why or name in {"host", "port"}:
             text = ", ".join(value) if name in _LISTS else str(value)
@@ -224,7 +224,7 @@ def show_serving(options: ServeOptions) -> str:
 
 def _source_of(options: ServeOptions, name: str) -> str:
     # The key stands in front already.
-    return options.why.get(name, NO_FLAG).removesuffix(f": host.{KEYS[name]}:")
+    return options.why.get(name, NO_FLAG).removesuffix(f": host.{SERVE_KEYS[name]}:")
 
 
 def _read_variable(name: str, text: str) -> Any:

@@ -15,7 +15,7 @@ from agentrail.errors import CommandError
 from agentrail.messages import Message, SessionId
 
 SWITCHING: Final = frozenset({"clear", "sessions", "resume"})
-MAX_LISTED: Final = 20
+MAX_LISTED_SESSIONS: Final = 20
 
 
 @frozen(kw_only=True)
@@ -78,9 +78,11 @@ def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
         (one, "this one" if one.session == current else standing_word(one, is_owned=False)) for one in found
     ]
     more = (
-        [f"… and {len(words) - MAX_LISTED} more: agentrail sessions list"] if len(words) > MAX_LISTED else []
+        [f"… and {len(words) - MAX_LISTED_SESSIONS} more: agentrail sessions list"]
+        if len(words) > MAX_LISTED_SESSIONS
+        else []
     )
-    return (*show_rows(words[:MAX_LISTED]), *more, "/resume ID goes on with one")
+    return (*show_rows(words[:MAX_LISTED_SESSIONS]), *more, "/resume ID goes on with one")
 
 
 def export_to(file: Path, messages: Sequence[Message]) -> str:

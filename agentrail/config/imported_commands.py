@@ -19,7 +19,7 @@ from agentrail.errors import CommandError
 
 CommandOrigin: TypeAlias = Literal["claude", "codex", "gemini"]
 
-MAX_EXPANDED_CHARACTERS: Final = 1_000_000
+MAX_EXPANDED_PROMPT: Final = 1_000_000
 
 _PLACE: Final = re.compile(r"\$ARGUMENTS\[(\d{1,4})\]|\$ARGUMENTS|\$(\d{1,4})|\$\$|\{\{args\}\}")
 _READ: Final = frozenset({"description", "argument-hint", "argument_hint"})
@@ -139,10 +139,10 @@ def expand_command(command: ImportedCommand, arguments: str) -> str:
     # Before anything is joined: a prompt that says $ARGUMENTS ten thousand times would be gigabytes.
     grows = sum(len(value) - len(one[0]) for value, one in zip(put_in, found, strict=True))
     length = len(command.prompt) + grows + len(behind)
-    if length > MAX_EXPANDED_CHARACTERS:
+    if length > MAX_EXPANDED_PROMPT:
         message = (
             f"/{command.name} would become a prompt of {length:,} characters: "
-            f"at most {MAX_EXPANDED_CHARACTERS:,}, type less behind it"
+            f"at most {MAX_EXPANDED_PROMPT:,}, type less behind it"
         )
         raise CommandError(message)
     values = iter(put_in)

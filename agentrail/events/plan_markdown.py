@@ -34,7 +34,7 @@ _DETAIL: Final = re.compile(r"  - (result|error|note): (.+)")
 _SAID: Final = re.compile(r"[ \t]+[-*+][ \t]+(result|error|note):[ \t]+(\S.*)")
 MAX_SAID: Final = 2_000
 """How much of what came of a step is read of a text, in characters."""
-MAX_NOTES: Final = 20
+MAX_STEP_NOTES: Final = 20
 """How many notes of a step are read of a text."""
 _APPROVED: Final = re.compile(r"<!-- approved_at_ms: (-?\d{1,18}) -->")
 _ESCAPED: Final = re.compile(r"&#(\d{0,7});")
@@ -107,7 +107,7 @@ def _said_below(text: str) -> dict[str, Any]:
         told = _plain(found[2].rstrip())[:MAX_SAID]
         if found[1] != "note":
             said[found[1]] = told
-        elif len(notes) < MAX_NOTES:
+        elif len(notes) < MAX_STEP_NOTES:
             notes.append(told)
         start = found.end() + 1
     return said | ({"notes": tuple(notes)} if notes else {})

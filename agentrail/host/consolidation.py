@@ -44,7 +44,7 @@ PROFILE_ID: Final = "profile"
 
 PROFILE_TAG: Final = "profile"
 
-LOOK_EVERY_SECONDS: Final = 60.0
+LOOK_FOR_IDLE_SECONDS: Final = 60.0
 """How often it is looked whether a profile is old, or a source of one is gone."""
 
 _DAY_MS: Final = 86_400_000
@@ -110,7 +110,7 @@ class Consolidation(HostPlugin):
         *,
         budget: Budget = _USUAL_BUDGET,
         max_calls_per_day: int = 200,
-        look_every: float = LOOK_EVERY_SECONDS,
+        look_every: float = LOOK_FOR_IDLE_SECONDS,
     ) -> None:
         """Say who is asked, and how much.
 

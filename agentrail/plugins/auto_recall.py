@@ -15,7 +15,7 @@ from agentrail.core.values.remembered import show_memories
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins.base import Plugin, on
 
-MAX_RECALLED: Final = 20
+MAX_SHOWN_MEMORIES: Final = 20
 """How many memories stand in a request at most: each may have 8 KiB."""
 
 
@@ -45,8 +45,8 @@ class AutoRecall(Plugin[Recalled]):
         Raises:
             ValueError: Your move: no number from 1 to 20.
         """
-        if type(limit) is not int or not 1 <= limit <= MAX_RECALLED:
-            message = f"limit is a number of memories, 1 to {MAX_RECALLED}; got {limit!r}"
+        if type(limit) is not int or not 1 <= limit <= MAX_SHOWN_MEMORIES:
+            message = f"limit is a number of memories, 1 to {MAX_SHOWN_MEMORIES}; got {limit!r}"
             raise ValueError(message)
         return Recalled(limit=limit)
 

@@ -21,7 +21,14 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
-from agentrail.plugins.reviews import Reviews, answer_in, ask_agent, listen_for_call, read_review, write_call
+from agentrail.plugins.reviews import (
+    Reviews,
+    ask_agent,
+    candidate_in,
+    listen_for_call,
+    read_review,
+    write_call,
+)
 
 CRITERIA: Final = ("It answers all that was asked.", "Nothing in it is made up.")
 
@@ -89,7 +96,7 @@ class Reflection(Plugin[Reviews]):
             )
             return Intervene(prompt, attrs.evolve(state, reviews=state.reviews + 1))
         question = CallModel(
-            prompt=f"Criteria:\n{wanted}\n\nAnswer:\n{answer_in(ctx.messages)}",
+            prompt=f"Criteria:\n{wanted}\n\nAnswer:\n{candidate_in(ctx.messages)}",
             system=f"You review an answer. If it meets all criteria, say {state.pass_signal}; if not, say what is wrong.",
             model=state.reviewer_model,
         )

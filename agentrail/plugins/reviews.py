@@ -65,7 +65,7 @@ class Reviews:
 
 def ask_agent(state: Reviews, ctx: Context) -> Action[Reviews]:
     """Have the model call the agent, unless this very answer passed, or reviews are over."""
-    answer = answer_in(ctx.messages)
+    answer = candidate_in(ctx.messages)
     if ctx.depth or (state.passed and is_same_answer(state.answer, answer)):
         return Continue(state)
     emits = (_failed(NOT_REVIEWED),) if state.is_asked_for else ()
@@ -164,7 +164,7 @@ def is_signal(text: str, pass_signal: str) -> bool:
     return pass_signal.strip() in {said, said.strip(_EMPHASIS)}
 
 
-def answer_in(messages: Sequence[Message]) -> str:
+def candidate_in(messages: Sequence[Message]) -> str:
     """Give what the model said last."""
     said = (message.text for message in reversed(messages) if isinstance(message, AssistantMessage))
     return next(said, "")

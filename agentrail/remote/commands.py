@@ -54,7 +54,7 @@ class RemoteCommands:
 
         Cancellation: Nothing is lost by it.
         """
-        return read_commands(await self._links.first.call("commands", self.session_id, {}))
+        return read_command_rows(await self._links.first.call("commands", self.session_id, {}))
 
     async def run_command(
         self: _OnLinks, name: str, text: str = "", *, client_id: str | None = None
@@ -79,10 +79,10 @@ class RemoteCommands:
             "text": text,
             "client_id": decide_client_id(client_id),
         }
-        return read_answer(await self._links.first.call("run_command", self.session_id, told))
+        return read_command_answer(await self._links.first.call("run_command", self.session_id, told))
 
 
-def read_commands(text: bytes) -> tuple[CommandRow, ...]:
+def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
     """Read the commands of a server.
 
     Raises:
@@ -95,7 +95,7 @@ def read_commands(text: bytes) -> tuple[CommandRow, ...]:
     return tuple([CommandRow(**msgspec.structs.asdict(one)) for one in listed.commands])
 
 
-def read_answer(text: bytes) -> RemoteCommandAnswer:
+def read_command_answer(text: bytes) -> RemoteCommandAnswer:
     """Read what came of a command.
 
     Raises:

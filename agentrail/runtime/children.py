@@ -24,7 +24,7 @@ from agentrail.core.session.projection import own_prompt_of
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.narrowing import entries_now, narrow_stack, narrows
 from agentrail.core.stack.plugin_changes import ChangedStack
-from agentrail.core.values.sources import NO_SOURCES, more_sources
+from agentrail.core.values.sources import WITHOUT_SOURCES, more_sources
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, EventsLost, ResponseComplete
@@ -131,7 +131,7 @@ async def resume_for_call(
 
     Cancellation: As of `run_for_call`, of which the caller takes care.
     """
-    last_text, sources = "", NO_SOURCES
+    last_text, sources = "", WITHOUT_SOURCES
     with trio.move_on_after(timeout_seconds):
         async with child.subscribe(after=seen.after) as events:
             async for event in events:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentrail.abc.embeddings import Embedder, kind_of
+from agentrail.abc.embeddings import Embedder, kind_of_vectors
 from agentrail.core.values.ranking import pack_vector
 from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.otp.leaving import describe_bug, words_of
@@ -17,7 +17,7 @@ class EmbedderEdge:
         """Take the embedder; it stays its caller's."""
         self._embedder = embedder
         self.name: str = embedder.name
-        self.kind: str = kind_of(embedder)
+        self.kind: str = kind_of_vectors(embedder)
 
     async def vectors_of(self, texts: Sequence[str]) -> list[bytes]:
         """Give the packed vector of each text; see `VectorSource.vectors_of`."""

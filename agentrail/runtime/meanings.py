@@ -17,7 +17,7 @@ QUERY_SECONDS: Final = 2.0
 REST_SECONDS: Final = 30.0
 """How long nobody asks an embedder that has just failed: each search would else wait for it."""
 
-LOOK_SECONDS: Final = 60.0
+LOOK_FOR_MEANINGS_SECONDS: Final = 60.0
 """How often it is looked, at a search, whether something has no vector: another process may have written it."""
 
 _BATCH_SECONDS: Final = 60.0
@@ -118,7 +118,7 @@ class Meanings:
         if key in self._at_work:
             self._at_work[key] = self._at_work[key] or is_new
         elif is_new or now >= self._looked_at.get(key, 0.0):
-            self._looked_at[key] = now + LOOK_SECONDS
+            self._looked_at[key] = now + LOOK_FOR_MEANINGS_SECONDS
             self._at_work[key] = False
             self._start(self._fill, keeper, tenant, carry)
 

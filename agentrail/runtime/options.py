@@ -25,7 +25,7 @@ from agentrail.otp.edges import call_guarded
 from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
-from agentrail.wire.sandbox_address import FORMS, fault_of_remote, is_remote
+from agentrail.wire.sandbox_address import ADDRESS_FORMS, fault_of_remote, is_remote
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -383,7 +383,7 @@ def _sandbox(_: str, sandbox: object) -> list[str]:
     if isinstance(sandbox, str) and is_remote(sandbox):
         fault = fault_of_remote(sandbox)
         return [] if fault is None else [f"sandbox is {sandbox!r:.200}: {fault}"]
-    return [f"sandbox is {sandbox!r}: expected a sandbox, or {FORMS}"]
+    return [f"sandbox is {sandbox!r}: expected a sandbox, or {ADDRESS_FORMS}"]
 
 
 def _whole(name: str, value: object, *, least: int = 0) -> list[str]:

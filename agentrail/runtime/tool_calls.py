@@ -28,8 +28,8 @@ from agentrail.abc.versions import VersionedSandbox
 from agentrail.core.journal.files import FILES_EVENT
 from agentrail.core.protocol.effects import RunTool, SpawnChild
 from agentrail.core.protocol.signals import (
+    ToolAnsweredEarly,
     ToolAsked,
-    ToolDetached,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -193,7 +193,7 @@ class RunningCall:
         tool = self.ports.tools[self.effect.name, self.effect.generation]
         max_bytes = int(getattr(tool, "max_result_bytes", MAX_RESULT_BYTES))
         self._calls.task_group.deliver(
-            ToolDetached(
+            ToolAnsweredEarly(
                 at_ms=at_ms,
                 effect_id=self.effect.effect_id,
                 text=clean_text(self.ports.withheld.replaced(text), max_bytes=max_bytes) or "[no output]",

@@ -15,15 +15,15 @@ from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
 
-ADA: Final = MemoryOwner(tenant="acme", user="ada")
-BOB: Final = MemoryOwner(tenant="acme", user="bob")
+_ADA: Final = MemoryOwner(tenant="acme", user="ada")
+_BOB: Final = MemoryOwner(tenant="acme", user="bob")
 
 NoteRule: TypeAlias = Callable[[NoteStore], None]
 
 
 def notes_come_back_as_they_were_written(store: NoteStore) -> None:
     """What is read is what was written last, byte for byte; where nothing was written it is empty."""
-    _expect("before anything was written", store.read(ADA, "s1"), "")
+    _expect("before anything was written", store.read(_ADA, "s1"), "")
     for text in ("one\n", "line\r\n\r\nline", "\ufeff\u2028\0 é 咖啡", "x" * (64 << 10)):
         seen: list[str] = []
 
@@ -31,19 +31,19 @@ def notes_come_back_as_they_were_written(store: NoteStore) -> None:
             seen.append(old)
             return new
 
-        before = store.read(ADA, "s1")
-        _expect("what change gives", store.change(ADA, "s1", edit), text)
+        before = store.read(_ADA, "s1")
+        _expect("what change gives", store.change(_ADA, "s1", edit), text)
         _expect("what edit was given", seen, [before])
-        _expect("what is read", store.read(ADA, "s1"), text)
+        _expect("what is read", store.read(_ADA, "s1"), text)
 
 
 def an_empty_text_removes_them(store: NoteStore) -> None:
     """Notes that became empty are as if there had never been any; twice is fine."""
-    store.change(ADA, "s1", lambda _: "one")
+    store.change(_ADA, "s1", lambda _: "one")
     for _ in range(2):
-        _expect("what change gives", store.change(ADA, "s1", lambda _: ""), "")
-        _expect("what is read", store.read(ADA, "s1"), "")
-    _expect("what is forgotten", store.forget(ADA), 0)
+        _expect("what change gives", store.change(_ADA, "s1", lambda _: ""), "")
+        _expect("what is read", store.read(_ADA, "s1"), "")
+    _expect("what is forgotten", store.forget(_ADA), 0)
 
 
 def an_edit_that_raises_changes_nothing(store: NoteStore) -> None:
@@ -52,39 +52,39 @@ def an_edit_that_raises_changes_nothing(store: NoteStore) -> None:
     def refuse(_: str) -> NoReturn:
         raise OptionError(["no room"])
 
-    store.change(ADA, "s1", lambda _: "one")
+    store.change(_ADA, "s1", lambda _: "one")
     try:
-        came: object = store.change(ADA, "s1", refuse)
+        came: object = store.change(_ADA, "s1", refuse)
     except OptionError as error:
         came = str(error)
     _expect("what travels", came, "no room")
-    _expect("what is read", store.read(ADA, "s1"), "one")
+    _expect("what is read", store.read(_ADA, "s1"), "one")
 
 
 def no_two_sessions_share_notes(store: NoteStore) -> None:
     """Owner and session are names, and any text may be one: no two of them have one file."""
     names = ("", "a", "A", "_", "a/b", "..", "../a", "a.", "\0", "é", "e\u0301", "\ud800", "x" * 1000)
     places = [(MemoryOwner(tenant=names[n % 4], user=name), "s") for n, name in enumerate(names)]
-    places += [(ADA, name) for name in names[1:]]
+    places += [(_ADA, name) for name in names[1:]]
     for number, (owner, session) in enumerate(places):
         store.change(owner, session, lambda old, number=number: f"{old}{number}")  # type: ignore[misc]  # a default binds it
     for number, (owner, session) in enumerate(places):
         _expect(f"the notes of {owner!r:.80}, {session!r:.40}", store.read(owner, session), str(number))
 
 
-def an_owner_is_forgotten_and_no_other(store: NoteStore) -> None:
+def notes_of_an_owner_are_forgotten(store: NoteStore) -> None:
     """The notes of all sessions of the owner are gone, those of others stay, and the owner may begin anew."""
     for session in ("s1", "S/2"):
-        store.change(ADA, session, lambda _: "one")
-    store.change(BOB, "s1", lambda _: "his")
-    _expect("the first time", store.forget(ADA), 2)
-    _expect("the second time", store.forget(ADA), 0)
+        store.change(_ADA, session, lambda _: "one")
+    store.change(_BOB, "s1", lambda _: "his")
+    _expect("the first time", store.forget(_ADA), 2)
+    _expect("the second time", store.forget(_ADA), 0)
     _expect(
         "what is left",
-        [store.read(ADA, "s1"), store.read(ADA, "S/2"), store.read(BOB, "s1")],
+        [store.read(_ADA, "s1"), store.read(_ADA, "S/2"), store.read(_BOB, "s1")],
         ["", "", "his"],
     )
-    _expect("anew", store.change(ADA, "s1", lambda old: f"{old}two"), "two")
+    _expect("anew", store.change(_ADA, "s1", lambda old: f"{old}two"), "two")
 
 
 def changes_come_one_after_the_other(store: NoteStore) -> None:
@@ -93,8 +93,8 @@ def changes_come_one_after_the_other(store: NoteStore) -> None:
 
     def add(sign: str) -> None:
         for _ in range(5):
-            store.change(ADA, "s1", lambda old: f"{old}{sign}\n")
-            text = store.read(ADA, "s1")
+            store.change(_ADA, "s1", lambda old: f"{old}{sign}\n")
+            text = store.read(_ADA, "s1")
             wrong.extend([text] if text and not text.endswith("\n") else [])
 
     threads = [threading.Thread(target=add, args=(sign,)) for sign in "abc"]
@@ -103,12 +103,12 @@ def changes_come_one_after_the_other(store: NoteStore) -> None:
     for thread in threads:
         thread.join()
     _expect("what was read in between", wrong, [])
-    _expect("all of it", sorted(store.read(ADA, "s1").split()), sorted("abc" * 5))
+    _expect("all of it", sorted(store.read(_ADA, "s1").split()), sorted("abc" * 5))
 
 
 def notes_are_closed_twice(store: NoteStore) -> None:
     """Closing works, and again."""
-    store.change(ADA, "s1", lambda _: "one")
+    store.change(_ADA, "s1", lambda _: "one")
     store.close()
     store.close()
 
@@ -118,7 +118,7 @@ NOTE_RULES: Final[tuple[NoteRule, ...]] = (
     an_empty_text_removes_them,
     an_edit_that_raises_changes_nothing,
     no_two_sessions_share_notes,
-    an_owner_is_forgotten_and_no_other,
+    notes_of_an_owner_are_forgotten,
     changes_come_one_after_the_other,
     notes_are_closed_twice,
 )

@@ -10,8 +10,8 @@ from attrs import define
 
 from agentrail.abc.knowledge import (
     MAX_AROUND,
+    MAX_DOCUMENT_SUMMARY_CHARACTERS,
     MAX_FOUND_PASSAGES,
-    MAX_SUMMARY_CHARACTERS,
     KnowledgeDocument,
     KnowledgeStore,
 )
@@ -202,7 +202,7 @@ def a_line_stays_until_its_document_changes(trial: KnowledgeTrial) -> None:
     )
     _expect("who looks after it", [one.summary for one in store.documents(TENANT, "hers")], ["About trains."])
     _refuses("a stranger", lambda: store.readable(STRANGER, "hers"))
-    for line in ("", "x" * (MAX_SUMMARY_CHARACTERS + 1), "a\nb"):
+    for line in ("", "x" * (MAX_DOCUMENT_SUMMARY_CHARACTERS + 1), "a\nb"):
         _refuses("no line", partial(store.summarize, TENANT, "hers", "a.md", added.digest, line))
     trial.add("a.md", "boats")
     _expect("of what has changed", [one.summary for one in store.readable(READER_ADA, "hers")], [""])

@@ -24,7 +24,7 @@ def id_at(outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: Sess
                 s.ToolFinished()
                 | s.ToolProgressed()
                 | s.ToolEmitted()
-                | s.ToolDetached()
+                | s.ToolAnsweredEarly()
                 | s.ToolAsked()
                 | s.ToolWantsChild()
             ):
@@ -57,7 +57,7 @@ def open_ids(
             s.ToolFinished()
             | s.ToolProgressed()
             | s.ToolEmitted()
-            | s.ToolDetached()
+            | s.ToolAnsweredEarly()
             | s.ToolAsked()
             | s.ToolWantsChild()
         ):

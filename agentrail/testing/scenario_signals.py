@@ -104,7 +104,7 @@ _GRAMMAR: Final = """
     ChildStarted       effect_id child_id "description"
     ChildPublished     effect_id @event child=child_id
     ToolEmitted        effect_id "name" payload=
-    ToolDetached       effect_id "text" details= started=started_at_ms?@at_ms ran=ran_ms
+    ToolAnsweredEarly       effect_id "text" details= started=started_at_ms?@at_ms ran=ran_ms
     ToolFinished       effect_id "text" [error:is_error] [crashed] details= jitter= started=started_at_ms?@at_ms [late] changes= spent= images= ran=ran_ms
     HostJudged         effect_id "deny" arguments= by=
     HostTold           effect_id

@@ -414,7 +414,7 @@ def tool_outcomes() -> SearchStrategy[s.Signal]:
     spoken = st.one_of(
         _outcome(s.ToolProgressed, text=_words),
         _outcome(s.ToolEmitted, name=_words),
-        _outcome(s.ToolDetached, text=_words, started_at_ms=st.just(0), ran_ms=st.integers(0, 9)),
+        _outcome(s.ToolAnsweredEarly, text=_words, started_at_ms=st.just(0), ran_ms=st.integers(0, 9)),
         _asked(
             s.ToolAsked,
             effect_id=st.sampled_from(_PLACES).map(EffectId),

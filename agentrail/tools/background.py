@@ -5,7 +5,7 @@ from typing import Final
 
 import trio
 
-from agentrail.abc import MAX_COMMANDS, BackgroundCommand, Error, Ok, ToolContext, ToolProcess
+from agentrail.abc import MAX_BACKGROUND_COMMANDS, BackgroundCommand, Error, Ok, ToolContext, ToolProcess
 from agentrail.errors import ProcessRefused
 
 MAX_PROCESSOR_SECONDS: Final = 86_400.0
@@ -42,7 +42,7 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
     if begun is None:
         running = ", ".join([f"{one.id} ({one.command})" for one in ctx.commands.running])
         return Error(
-            text=f"Not started: {MAX_COMMANDS} commands run in the background already, and no more may. "
+            text=f"Not started: {MAX_BACKGROUND_COMMANDS} commands run in the background already, and no more may. "
             f"Stop one with shell_stop first: {running}."
         )
     how = "stopped"

@@ -6,7 +6,7 @@ from agentrail.abc import Error, Ok, ToolContext
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.remembered import NO_MEMORIES, NO_NOTES, NO_SUCH
+from agentrail.tools.remembered import NO_MEMORIES, NO_SUCH, NOTES_MISSING
 
 
 def _label(arguments: JsonObject) -> str:
@@ -41,7 +41,7 @@ async def forget_memory(
 
 async def _forget_topic(topic: str, ctx: ToolContext) -> Ok | Error:
     if ctx.notes is None:
-        return Error(text=NO_NOTES)
+        return Error(text=NOTES_MISSING)
     try:
         was_there = await ctx.notes.remove(topic)
     except AgentrailError as error:

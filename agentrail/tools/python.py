@@ -129,7 +129,7 @@ async def python(
         return Error(text=fault)
     mark = f"[pictures {hashlib.sha256(ctx.operation_id.encode()).hexdigest()[:16]}]"
     options = ExecuteOptions(timeout_seconds=timeout_seconds, output_name=ctx.call_id)
-    result = await ctx.sandbox.execute(decide_command(code, mark), options)
+    result = await ctx.sandbox.execute(decide_python_command(code, mark), options)
     if result.error is not None:
         return Error(text=result.error.message)
     output, made = decide_pictures(result.output, mark)
@@ -154,7 +154,7 @@ def _fault_of(code: str) -> str | None:
     return None
 
 
-def decide_command(code: str, mark: str) -> str:
+def decide_python_command(code: str, mark: str) -> str:
     """Say which command runs the code; without any Python it says so.
 
     Args:

@@ -10,7 +10,7 @@ from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.printing import printable
-from agentrail.tools.remembered import NO_MEMORIES, NO_NOTES, fenced, fenced_notes
+from agentrail.tools.remembered import NO_MEMORIES, NOTES_MISSING, fenced, fenced_notes
 
 MAX_RECALLED = 20
 """How many memories one call shows: of 8 KiB at most each, so that they fit into a result."""
@@ -61,7 +61,7 @@ async def recall_memories(
 
 async def _read_notes(topic: str, ctx: ToolContext) -> Ok | Error:
     if ctx.notes is None:
-        return Error(text=NO_NOTES)
+        return Error(text=NOTES_MISSING)
     try:
         text = await ctx.notes.read()
     except AgentrailError as error:

@@ -10,7 +10,7 @@ from agentrail.core.values.notes import MAX_TOPIC_CHARACTERS, USUAL_TOPIC
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
-from agentrail.tools.remembered import NO_MEMORIES, NO_NOTES
+from agentrail.tools.remembered import NO_MEMORIES, NOTES_MISSING
 
 
 def _label(arguments: JsonObject) -> str:
@@ -53,7 +53,7 @@ async def remember_text(
 
 async def _note(text: str, topic: str, ctx: ToolContext) -> Ok | Error:
     if ctx.notes is None:
-        return Error(text=NO_NOTES)
+        return Error(text=NOTES_MISSING)
     await ctx.notes.add(topic, [text])
     ctx.emit("note_written", {"topic": topic, "text": text})
     return Ok(text=f"Noted under {topic!r}.", details={"topic": topic})

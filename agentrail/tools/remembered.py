@@ -12,7 +12,7 @@ NO_MEMORIES: Final = (
 
 NO_SUCH: Final = "There is no such memory: use an id that recall has shown."
 
-NO_NOTES: Final = (
+NOTES_MISSING: Final = (
     'Nothing can be noted here: this session has no working notes. With scope="user" something is kept for later conversations, where '
     "there are memories."
 )

@@ -11,14 +11,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 from attrs import frozen
 
-CAPABILITIES: Final = frozenset({"execute", "snapshot"})
+WIRE_CAPABILITIES: Final = frozenset({"execute", "snapshot"})
 """What of a sandbox can be had over the wire. Not `versions`: who keeps them is told before each write, and sits at the other end."""
 
 CONTAINER: Final = "container:"
 
 SCHEMES: Final = ("http://", "https://")
 
-FORMS: Final = "'local', 'local:/path', 'memory', 'http://host:port' or 'container:IMAGE'"
+ADDRESS_FORMS: Final = "'local', 'local:/path', 'memory', 'http://host:port' or 'container:IMAGE'"
 """How a sandbox is named."""
 
 _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
@@ -68,7 +68,7 @@ def fault_of_remote(name: str) -> str | None:
         if name.startswith(CONTAINER):
             image_of(name)
         else:
-            read_address(name)
+            read_sandbox_address(name)
     except NoAddress as error:
         return str(error)
     return None
@@ -87,7 +87,7 @@ def image_of(name: str) -> str:
     return image
 
 
-def read_address(text: str) -> RemoteAddress:
+def read_sandbox_address(text: str) -> RemoteAddress:
     """Read `http://host:port` or `https://…`, with `?can=execute,snapshot` and `insecure=true` behind it.
 
     Raises:
@@ -110,7 +110,7 @@ def read_address(text: str) -> RemoteAddress:
         message = "expected http://host:port or https://host:port, and no path"
         raise NoAddress(message)
     can, is_insecure = _read_query(query)
-    if parts.scheme == "http" and not is_insecure and not is_loopback(host):
+    if parts.scheme == "http" and not is_insecure and not is_loopback_host(host):
         message = (
             f"{host} is another machine, and http:// would send it the token and all files for everyone to read: "
             "take https://, or add ?insecure=true where the network between is yours alone"
@@ -127,10 +127,8 @@ def _read_query(query: list[tuple[str, str]]) -> tuple[frozenset[str] | None, bo
         message = "expected ?can=… and insecure=…, each once, and nothing else behind the question mark"
         raise NoAddress(message)
     can = frozenset(filter(None, known["can"].split(","))) if "can" in known else None
-    if can is not None and not can <= CAPABILITIES:
-        message = (
-            f"can={known['can']}: expected some of {', '.join(sorted(CAPABILITIES))}, with commas between"
-        )
+    if can is not None and not can <= WIRE_CAPABILITIES:
+        message = f"can={known['can']}: expected some of {', '.join(sorted(WIRE_CAPABILITIES))}, with commas between"
         raise NoAddress(message)
     is_insecure = _SWITCH.get(known.get("insecure", "false"))
     if is_insecure is None:
@@ -139,7 +137,7 @@ def _read_query(query: list[tuple[str, str]]) -> tuple[frozenset[str] | None, bo
     return can, is_insecure
 
 
-def is_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Say whether a host is this machine, whatever it is looked up with: a number of its own network, or `localhost`."""
     if host.lower() == "localhost":
         return True

@@ -13,8 +13,8 @@ from agentrail.cli.doctor import look_at_serving
 from agentrail.cli.hosting import default_profile, faults_of_host, make_profiles, options_of_host
 from agentrail.cli.serve import decide_all, make_default_application
 from agentrail.cli.serve_options import (
-    KEYS,
-    VARIABLES,
+    SERVE_KEYS,
+    SERVE_VARIABLES,
     ServeFlags,
     ServeOptions,
     decide_serving,
@@ -41,7 +41,7 @@ def place(tmp_path, monkeypatch):
     for name in ("home", "project"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in (*VARIABLES.values(), "AGENTRAIL_CONFIG"):
+    for name in (*SERVE_VARIABLES.values(), "AGENTRAIL_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AGENTRAIL_MODEL", "demo:")
     monkeypatch.chdir(tmp_path / "project")
@@ -76,33 +76,33 @@ def as_toml(value):
     return str(value) if isinstance(value, int) else f'"{value}"'
 
 
-@example({name: {"flag", "variable"} for name in KEYS})
-@example({name: {"variable", "project"} for name in KEYS})
-@example({name: {"project", "user"} for name in KEYS})
-@given(st.fixed_dictionaries({name: st.sets(st.sampled_from(SOURCES)) for name in KEYS}))
+@example({name: {"flag", "variable"} for name in SERVE_KEYS})
+@example({name: {"variable", "project"} for name in SERVE_KEYS})
+@example({name: {"project", "user"} for name in SERVE_KEYS})
+@given(st.fixed_dictionaries({name: st.sets(st.sampled_from(SOURCES)) for name in SERVE_KEYS}))
 def test_a_flag_wins_over_a_variable_over_the_project_over_the_user(sayers):
     """12.14: of each option for itself, whoever else says something; and it is known who it was."""
 
     def said(source):
-        return {name: VALUES[name][source] for name in KEYS if source in sayers[name]}
+        return {name: VALUES[name][source] for name in SERVE_KEYS if source in sayers[name]}
 
     def table(source):
-        lines = [f"{KEYS[name]} = {as_toml(value)}" for name, value in said(source).items()]
+        lines = [f"{SERVE_KEYS[name]} = {as_toml(value)}" for name, value in said(source).items()]
         return "\n".join(["[host]", *lines, ""])
 
     environ = {
-        VARIABLES[name]: ", ".join(value) if isinstance(value, tuple) else str(value)
+        SERVE_VARIABLES[name]: ", ".join(value) if isinstance(value, tuple) else str(value)
         for name, value in said("variable").items()
     }
     settings = joined(project(table("project")), user(table("user")))
     made = decide_serving(ServeFlags(**said("flag")), environ, settings.host)
-    for name in KEYS:
+    for name in SERVE_KEYS:
         first = next((one for one in SOURCES if one in sayers[name]), None)
         expected = getattr(ServeOptions(), name) if first is None else VALUES[name][first]
         assert getattr(made, name) == expected
         told = {
             "flag": flag_of(name),
-            "variable": VARIABLES[name],
+            "variable": SERVE_VARIABLES[name],
             "project": "agentrail.toml:",
             "user": "~/.agentrail/agentrail.toml:",
         }
@@ -218,7 +218,7 @@ def test_a_variable_that_is_no_port_is_refused(text):
 def test_a_form_of_a_host_has_what_a_host_takes():
     """Each key is a flag, an option of a server, or about profiles; limits are those of a host, and so are the numbers a project may lower."""
     names = {one.name for one in attrs.fields(HostForm)}
-    known = {*OWN_OPTIONS, *(one.name for one in attrs.fields(HostOptions)), *KEYS.values()}
+    known = {*OWN_OPTIONS, *(one.name for one in attrs.fields(HostOptions)), *SERVE_KEYS.values()}
     assert names - known == {"shared_workspace"}
     assert {one.name: one.default for one in attrs.fields(Limits)} == dict(HOST_LIMITS)
     assert [one.name for one in attrs.fields(HostLimitsForm)] == list(HOST_LIMITS)

@@ -11,10 +11,10 @@ import trio
 
 from agentrail.abc import ExecuteOptions
 from agentrail.app import make_sandbox, open_supervisor
-from agentrail.cli.sandbox import SandboxOptions, check_options, tokens_for
+from agentrail.cli.sandbox import SandboxOptions, check_sandbox_options, tokens_for
 from agentrail.errors import OptionError
 from agentrail.runtime.options import SessionOptions
-from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
+from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
 
@@ -36,19 +36,19 @@ TOKEN = "agt_0123456789abcdef_of_a_test"  # noqa: S105 - of a test
 def test_what_would_let_strangers_read_along_is_refused(options, said):
     """TLS, or this machine alone, unless it is said that it is meant."""
     with pytest.raises(OptionError) as caught:
-        check_options(SandboxOptions(**options))
+        check_sandbox_options(SandboxOptions(**options))
     assert said in str(caught.value)
-    check_options(SandboxOptions(host="0.0.0.0", insecure=True))  # noqa: S104 - as it says
-    check_options(SandboxOptions(socket=Path("s"), host="elsewhere"))
+    check_sandbox_options(SandboxOptions(host="0.0.0.0", insecure=True))  # noqa: S104 - as it says
+    check_sandbox_options(SandboxOptions(socket=Path("s"), host="elsewhere"))
 
 
 @pytest.mark.parametrize("token", [None, "", "short", "with blanks in it and long enough", "x" * 5_000])
 def test_there_is_no_server_without_a_token(token):
     """None, one that can be guessed, or one that no header can have: the message says what to do, and does not repeat it."""
-    with pytest.raises(OptionError, match=TOKEN_VARIABLE) as caught:
-        tokens_for(SandboxOptions(), {} if token is None else {TOKEN_VARIABLE: token})
+    with pytest.raises(OptionError, match=SANDBOX_TOKEN_VARIABLE) as caught:
+        tokens_for(SandboxOptions(), {} if token is None else {SANDBOX_TOKEN_VARIABLE: token})
     assert not token or token not in str(caught.value)
-    assert tokens_for(SandboxOptions(), {TOKEN_VARIABLE: TOKEN})({"authorization": f"Bearer {TOKEN}"})
+    assert tokens_for(SandboxOptions(), {SANDBOX_TOKEN_VARIABLE: TOKEN})({"authorization": f"Bearer {TOKEN}"})
 
 
 def test_the_name_of_a_sandbox_is_looked_at_with_the_options(tmp_path):
@@ -63,16 +63,16 @@ def test_the_name_of_a_sandbox_is_looked_at_with_the_options(tmp_path):
         with pytest.raises(OptionError, match="sandbox is") as caught:
             SessionOptions(model="demo:", sandbox=name)
         assert said in str(caught.value)
-    made = make_sandbox("http://127.0.0.1:8710", tmp_path, environ={TOKEN_VARIABLE: TOKEN})
+    made = make_sandbox("http://127.0.0.1:8710", tmp_path, environ={SANDBOX_TOKEN_VARIABLE: TOKEN})
     assert made.secrets == (TOKEN,)
-    with pytest.raises(OptionError, match=f"set {TOKEN_VARIABLE}"):
+    with pytest.raises(OptionError, match=f"set {SANDBOX_TOKEN_VARIABLE}"):
         make_sandbox("http://127.0.0.1:8710", tmp_path)
 
 
 @asynccontextmanager
 async def a_server(*arguments):
     """The command as a process; gives it, and the address that it prints."""
-    environ = {**os.environ, TOKEN_VARIABLE: TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environ = {**os.environ, SANDBOX_TOKEN_VARIABLE: TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-m", "agentrail", "sandbox", "serve", *arguments]
     process = await trio.lowlevel.open_process(command, stdout=-1, stderr=-1, env=environ)
     try:
@@ -104,7 +104,7 @@ async def test_a_session_works_in_a_server_of_its_own(tmp_path):
     seen = []
     async with (
         a_server("--port", "0", "--shell-fallback", "unconfined") as (process, address),
-        open_supervisor(environ={TOKEN_VARIABLE: TOKEN}) as supervisor,
+        open_supervisor(environ={SANDBOX_TOKEN_VARIABLE: TOKEN}) as supervisor,
     ):
         session = await supervisor.start_session(
             model=ScriptedModel(script),
@@ -130,7 +130,7 @@ async def test_a_server_ends_at_a_signal_with_its_workspaces(tmp_path, monkeypat
     """What a client has there is removed, and what ran is ended; the port is one that it says."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     async with a_server("--port", "0") as (process, address):
-        sandbox = make_sandbox(address, tmp_path, environ={TOKEN_VARIABLE: TOKEN})
+        sandbox = make_sandbox(address, tmp_path, environ={SANDBOX_TOKEN_VARIABLE: TOKEN})
         await sandbox.write("a", "x")
         await sandbox.execute("sleep 1000 & echo $!", ExecuteOptions())
         assert [one.name[:18] for one in tmp_path.iterdir()] == ["agentrail-sandbox-"]

@@ -60,7 +60,7 @@ from agentrail.core.protocol.signals import (
     Steer,
     StopSession,
     TimerFired,
-    ToolDetached,
+    ToolAnsweredEarly,
     ToolFinished,
     ToolSourceReported,
     ToolWantsChild,
@@ -111,7 +111,7 @@ _TEXTS: Final = {"args": '{"path": "z"}', "model": 'scripted:other?{"a": 1}', "m
 _MOST_CALLS: Final = 24
 _LATER: Final = (
     ToolWantsChild,
-    ToolDetached,
+    ToolAnsweredEarly,
     Recovered,
     ToolSourceReported,
     ReceiptQuery,

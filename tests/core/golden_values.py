@@ -359,7 +359,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     s.StreamFailed(at_ms=_AT, effect_id=_EFFECT, error=_ERROR, usage=_USAGE, jitter=0.5),
     s.ToolProgressed(at_ms=_AT, effect_id=EffectId("t1"), text="12 of 40"),
     s.ToolEmitted(at_ms=_AT, effect_id=EffectId("t1"), name="ticket", payload={"id": 7}),
-    s.ToolDetached(
+    s.ToolAnsweredEarly(
         at_ms=_AT, effect_id=EffectId("t1"), text="sh-1 runs", details={"id": "sh-1"}, started_at_ms=_AT - 12, ran_ms=12
     ),
     s.ToolFinished(

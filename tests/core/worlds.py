@@ -194,7 +194,7 @@ def everything(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.
         yield signals.ToolProgressed(at_ms=1, effect_id=effect_id, text="half")
         yield signals.ToolEmitted(at_ms=1, effect_id=effect_id, name="news")
         if state.data.minted <= 10 and not state.data.survivors:  # nor is one beside another, or later on
-            yield signals.ToolDetached(
+            yield signals.ToolAnsweredEarly(
                 at_ms=1, effect_id=effect_id, text="goes on", started_at_ms=0, ran_ms=1
             )
         if not state.data.interactions:  # one question is as good as two, and the world stays small

@@ -17,7 +17,7 @@ from agentrail.events import (
     may_move,
     read_steps,
 )
-from agentrail.events.plan_markdown import MAX_NOTES, MAX_SAID
+from agentrail.events.plan_markdown import MAX_SAID, MAX_STEP_NOTES
 
 STATUSES = tuple(MOVES)
 LEGAL = {
@@ -90,7 +90,7 @@ def test_what_came_of_a_step_is_read_among_other_words():
         (None, None, ()),
     ]
     (step,) = read_steps("- [x] a\n" + "  - note: b\n" * 30 + f"  - result: {'c' * 9_000}\n  - result: d")
-    assert (len(step.notes), step.result) == (MAX_NOTES, "d")
+    assert (len(step.notes), step.result) == (MAX_STEP_NOTES, "d")
     assert len(read_steps(f"- [x] a\n  - result: {'c' * 9_000}")[0].result) == MAX_SAID
 
 

@@ -9,12 +9,12 @@ from agentrail.abc.recall import MAX_MEMORY_BYTES
 from agentrail.host.profile_policy import (
     CHANGED_SESSIONS,
     IDLE_MS,
-    KINDS,
-    MAX_LINES,
+    MAX_LINE_SOURCES,
     MAX_NUMBERS,
+    MAX_PROFILE_LINES,
     MAX_SHOWN_CHARACTERS,
-    MAX_SOURCES,
     OLD_MS,
+    PROFILE_KINDS,
     FoundLine,
     FoundProfile,
     MergedLine,
@@ -31,7 +31,7 @@ from agentrail.host.profile_policy import (
     lines_without,
     merge_prompt,
     sessions_of,
-    spoken,
+    spoken_messages,
 )
 from agentrail.messages import AssistantMessage, Text, UserMessage
 
@@ -84,16 +84,18 @@ MERGED = st.builds(MergedLine, text=WORDS, made_of=NUMBERS)
 
 
 @settings(max_examples=60)
-@given(st.lists(FOUND, max_size=MAX_LINES + 3), st.lists(MERGED, max_size=MAX_LINES + 3))
+@given(st.lists(FOUND, max_size=MAX_PROFILE_LINES + 3), st.lists(MERGED, max_size=MAX_PROFILE_LINES + 3))
 def test_whatever_a_model_answers_each_line_leads_to_messages_that_there_are(found, merged):
     """Twelve of each kind at most, one line each, no number that there is not; and as text they come back as they were."""
     messages = conversation("Hi", "Hello", " ", "What now?", "I like tea")
-    there = {number for number, _, _ in spoken(messages)}
+    there = {number for number, _, _ in spoken_messages(messages)}
     assert there == {1, 2, 4, 5}
     lines = lines_found(FoundProfile(focus=found, avoid=found), "s1", messages)
     made = lines_merged(MergedProfile(role=merged, focus=merged), [*lines, *lines])
     for some, kinds in ((lines, ("focus", "avoid")), (made, ("role", "focus"))):
-        assert [sum(one.kind == kind for one in some) <= MAX_LINES for kind in KINDS] == [True] * 4
+        assert [sum(one.kind == kind for one in some) <= MAX_PROFILE_LINES for kind in PROFILE_KINDS] == [
+            True
+        ] * 4
         for one in some:
             assert one.kind in kinds
             assert one.text
@@ -101,7 +103,7 @@ def test_whatever_a_model_answers_each_line_leads_to_messages_that_there_are(fou
             assert [source.session for source in one.sources] == ["s1"]
             assert all(set(source.numbers) <= there and source.numbers for source in one.sources)
         assert decode_profile(encode_profile(some)) == tuple(
-            sorted(some, key=lambda one: KINDS.index(one.kind))
+            sorted(some, key=lambda one: PROFILE_KINDS.index(one.kind))
         )
 
 
@@ -110,11 +112,11 @@ def test_whatever_a_model_answers_each_line_leads_to_messages_that_there_are(fou
     st.lists(
         st.builds(
             ProfileLine,
-            kind=st.sampled_from(KINDS),
+            kind=st.sampled_from(PROFILE_KINDS),
             text=st.sampled_from(("Likes tea", "咖啡" * 40, "a [b", "é" * 100)).map(lambda one: one.replace("[", "(")),
             sources=st.lists(SOURCES, min_size=1, max_size=2).map(tuple),
         ),
-        max_size=4 * MAX_LINES,
+        max_size=4 * MAX_PROFILE_LINES,
     )
 )  # fmt: skip
 def test_a_profile_fits_into_a_memory_and_is_read_as_it_was_written(lines):
@@ -125,7 +127,7 @@ def test_a_profile_fits_into_a_memory_and_is_read_as_it_was_written(lines):
     assert set(back) <= set(lines)
     if len(back) < len(lines):
         assert len(text.encode()) > MAX_MEMORY_BYTES - 1_000
-    for kind in KINDS:
+    for kind in PROFILE_KINDS:
         own = [one for one in lines if one.kind == kind]
         assert [one for one in back if one.kind == kind] == own[: sum(one.kind == kind for one in back)]
 
@@ -150,10 +152,10 @@ def test_lines_that_become_one_have_the_sources_of_all():
     """Those of one session together; of many the newest sessions."""
     lines = [
         ProfileLine(kind="role", text="a", sources=(ProfileSource(session=f"s{place // 2}", numbers=(place + 1,)),))
-        for place in range(2 * MAX_SOURCES + 2)
+        for place in range(2 * MAX_LINE_SOURCES + 2)
     ]  # fmt: skip
     (made,) = lines_merged(MergedProfile(avoid=[MergedLine(text="b", made_of=[*range(99)])]), lines)
-    assert [one.session for one in made.sources] == [f"s{place}" for place in range(1, MAX_SOURCES + 1)]
+    assert [one.session for one in made.sources] == [f"s{place}" for place in range(1, MAX_LINE_SOURCES + 1)]
     assert made.sources[0].numbers == (3, 4)
 
 

@@ -34,7 +34,7 @@ from agentrail.events import (
 )
 from agentrail.host.payloads import Principal
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.remote.commands import RemoteCommandAnswer, read_answer, read_commands
+from agentrail.remote.commands import RemoteCommandAnswer, read_command_answer, read_command_rows
 from agentrail.remote.connecting import open_remote
 from agentrail.remote.dialing import address_of, dial_for
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -178,11 +178,11 @@ async def test_slash_commands_are_those_of_the_server():
 
 def test_what_is_no_answer_about_commands_is_said():
     """And what a newer server says besides is left out."""
-    for read in (read_commands, read_answer):
+    for read in (read_command_rows, read_command_answer):
         for text in (b"", b"[]", b'{"commands": [{"name": 1}]}', b"[" * 100_000):
             with pytest.raises(CodecError, match="its version may be a newer one"):
                 read(text)
-    assert read_answer(b'{"command": "x", "more": 1}') == RemoteCommandAnswer(command="x")
+    assert read_command_answer(b'{"command": "x", "more": 1}') == RemoteCommandAnswer(command="x")
 
 
 @on_bounded_time

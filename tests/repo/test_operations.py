@@ -14,16 +14,16 @@ import trio
 import yaml
 
 from agentrail.cli import commands
-from agentrail.cli.sandbox import SandboxOptions, check_options
+from agentrail.cli.sandbox import SandboxOptions, check_sandbox_options
 from agentrail.cli.serve_options import DEFAULT_PORT
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.host.limits import Limits
 from agentrail.host.options import HostOptions
 from agentrail.sandboxes.remote.container import ContainerLimits, decide_command
-from agentrail.sandboxes.remote.wire import DEFAULT_PORT as SANDBOX_PORT, TOKEN_VARIABLE
+from agentrail.sandboxes.remote.wire import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, says
-from agentrail.wire.sandbox_address import read_address
+from agentrail.wire.sandbox_address import read_sandbox_address
 from tests.gateway.web import serving
 from tests.host.hosting import profile
 
@@ -321,7 +321,7 @@ def sandbox_options(arguments: list[str]) -> SandboxOptions:
     command, bound, _ = commands.app.parse_args(arguments, print_error=False, exit_on_error=False)
     assert command.__name__ == "serve"
     options: SandboxOptions = bound.arguments["options"]
-    check_options(options)
+    check_sandbox_options(options)
     return options
 
 
@@ -344,8 +344,8 @@ def test_the_files_for_sandboxes_say_what_can_be():
     assert compose["networks"]["tools"] == {"internal": True}
     assert "ports" not in sandbox
     for one in (agents, sandbox):
-        assert one["environment"][TOKEN_VARIABLE].startswith("${")
+        assert one["environment"][SANDBOX_TOKEN_VARIABLE].startswith("${")
         assert (FILES / one["build"]["dockerfile"]).is_file()
     assert (sandbox["mem_limit"], sandbox["cpus"], sandbox["cap_drop"]) == ("1g", 1, ["ALL"])
     (named,) = re.findall(r'sandbox="(http\S+)"', (FILES / "compose.yaml").read_text(encoding="utf-8"))
-    assert read_address(named).url == f"http://sandbox:{SANDBOX_PORT}"
+    assert read_sandbox_address(named).url == f"http://sandbox:{SANDBOX_PORT}"

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import agentrail
 from agentrail.abc import MemoryEntry, MemoryOwner
-from agentrail.abc.embeddings import MAX_EMBEDDED, VectorRecall, kind_of
+from agentrail.abc.embeddings import MAX_EMBEDDED, VectorRecall, kind_of_vectors
 from agentrail.core.values.ranking import fuse, pack_vector
 from agentrail.errors import OptionError, StoreUnavailable, Transport
 from agentrail.events import PluginEvent
@@ -19,7 +19,7 @@ from agentrail.outside import current
 from agentrail.plugins import AutoRecall
 from agentrail.runtime.embedding import EmbedderEdge
 from agentrail.runtime.knowledge import KnowledgeShelf
-from agentrail.runtime.meanings import LOOK_SECONDS, QUERY_SECONDS, REST_SECONDS, Meanings
+from agentrail.runtime.meanings import LOOK_FOR_MEANINGS_SECONDS, QUERY_SECONDS, REST_SECONDS, Meanings
 from agentrail.runtime.memories import MemoryDesk
 from agentrail.stores import named_memories
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
@@ -65,7 +65,7 @@ def entry(entry_id, text, *tags):
 
 async def settled(store, embedder):
     """Wait until each text of the tenant has a vector of this embedder."""
-    while store.without_vectors("acme", kind_of(embedder), limit=1):  # noqa: ASYNC110 - threads are at work, and tell no event
+    while store.without_vectors("acme", kind_of_vectors(embedder), limit=1):  # noqa: ASYNC110 - threads are at work, and tell no event
         await trio.sleep(0.01)
 
 
@@ -142,8 +142,8 @@ async def test_vectors_of_another_embedder_are_made_anew(store, nursery):
         await settled(store, embedder)
         assert [one.id for one in await own.search("train")] == ["m0"]
         assert sorted(map(len, embedder.asked)) == [1, 1, 6, MAX_EMBEDDED]
-    assert store.without_vectors("acme", kind_of(second), limit=9) == ()
-    assert len(store.without_vectors("acme", kind_of(first), limit=9)) == 9
+    assert store.without_vectors("acme", kind_of_vectors(second), limit=9) == ()
+    assert len(store.without_vectors("acme", kind_of_vectors(first), limit=9)) == 9
 
 
 async def test_a_slow_embedder_leaves_the_words(autojump_clock, nursery):
@@ -224,11 +224,11 @@ async def test_what_another_process_wrote_is_looked_for_from_time_to_time(autoju
     toy.fault = Transport("away", retryable=True)
     assert await own.search("hound") == ()
     assert len(toy.asked) == 2  # the queries
-    await trio.sleep(LOOK_SECONDS)
+    await trio.sleep(LOOK_FOR_MEANINGS_SECONDS)
     await own.search("hound")
     await trio.testing.wait_all_tasks_blocked()
     toy.fault = None
-    await trio.sleep(LOOK_SECONDS)
+    await trio.sleep(LOOK_FOR_MEANINGS_SECONDS)
     await own.search("hound")
     await trio.testing.wait_all_tasks_blocked()
     assert [one.id for one in await own.search("hound")] == ["m1"]

@@ -18,7 +18,7 @@ from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, ScriptedModel, says
 from agentrail.testing.tools import RecordingTool
-from agentrail.wire.sandbox_address import FORMS
+from agentrail.wire.sandbox_address import ADDRESS_FORMS
 from tests.runtime.rig import saying
 
 
@@ -46,8 +46,8 @@ async def test_all_faults_are_named_at_once(supervisor):
         ("session_id", "a" * 129, f"session_id is '{'a' * 129}': expected 1 to 128 of A-Z a-z 0-9 . _ : -"),
         ("group_id", "", "group_id is '': expected 1 to 128 of A-Z a-z 0-9 . _ : -"),
         ("working_dir", "/no/such/place", "working_dir is '/no/such/place': there is no such directory"),
-        ("sandbox", 42, f"sandbox is 42: expected a sandbox, or {FORMS}"),
-        ("sandbox", "locl", f"sandbox is 'locl': expected a sandbox, or {FORMS}"),
+        ("sandbox", 42, f"sandbox is 42: expected a sandbox, or {ADDRESS_FORMS}"),
+        ("sandbox", "locl", f"sandbox is 'locl': expected a sandbox, or {ADDRESS_FORMS}"),
         ("sandbox", "local:/no/such", "sandbox is 'local:/no/such': there is no such directory"),
         ("system_prompt", 1, "system_prompt is 1: expected text or None"),
         ("user_data", 1, "user_data is 1: expected a mapping"),

@@ -30,7 +30,7 @@ from agentrail.core.protocol.signals import (
     TeardownFinished,
     TimerFired,
     ToolAsked,
-    ToolDetached,
+    ToolAnsweredEarly,
     ToolEmitted,
     ToolFinished,
     ToolWantsChild,
@@ -252,7 +252,7 @@ MORE = st.one_of(
     ),
     st.builds(ToolEmitted, **EFFECT, name=TEXTS, payload=JSON),
     st.builds(
-        ToolDetached,
+        ToolAnsweredEarly,
         **EFFECT,
         text=TEXTS,
         details=JSON,

@@ -10,12 +10,12 @@ from attrs import evolve, frozen
 
 from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
 from agentrail.cli.terminal.inks import MIN_WIDTH, Ink, Rows, draw_line, draw_text
-from agentrail.cli.terminal.keys import Choice
+from agentrail.cli.terminal.keys import DialogueChoice
 from agentrail.events import Approval, PermissionOption
 from agentrail.messages import JsonObject
 
-_ORDER: Final[tuple[Choice, ...]] = ("approve", "always", "reject", "edit")
-_KEYS: Final[dict[str, Choice]] = {"y": "approve", "a": "always", "n": "reject", "e": "edit"}
+_ORDER: Final[tuple[DialogueChoice, ...]] = ("approve", "always", "reject", "edit")
+_KEYS: Final[dict[str, DialogueChoice]] = {"y": "approve", "a": "always", "n": "reject", "e": "edit"}
 _INDENT: Final = "    "
 
 
@@ -39,7 +39,7 @@ class Dialogue:
         return self.waiting[0]
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[DialogueChoice, ...]:
         """What may be chosen: what the call offers, in an order that does not change."""
         offered: tuple[PermissionOption, ...] = self.approval.permission_options
         # A rule that would be written down is a way of its own to say "always".
@@ -50,7 +50,7 @@ class Dialogue:
         """Mark another choice."""
         return evolve(self, chosen=(self.chosen + by) % len(self.choices)) if self.choices else self
 
-    def chosen_by(self, key: str) -> Choice | None:
+    def chosen_by(self, key: str) -> DialogueChoice | None:
         """Say what a key chooses: a number, a letter, or `enter` for what is marked; None for a key that chooses nothing."""
         choices = self.choices
         if key == "enter":
@@ -96,7 +96,7 @@ def _argument_rows(arguments: JsonObject, ink: Ink, room: int) -> Rows:
     )
 
 
-def _choice_row(dialogue: Dialogue, place: int, choice: Choice, ink: Ink) -> str:
+def _choice_row(dialogue: Dialogue, place: int, choice: DialogueChoice, ink: Ink) -> str:
     rules = dict(dialogue.rules).get(dialogue.approval.id, ())
     words = {
         "approve": "yes, this once",

@@ -10,8 +10,8 @@ from attrs import define, field
 
 from agentrail.app import DEFAULT_MODELS
 from agentrail.cli.session_views import shorten
-from agentrail.cli.terminal.completing import Known, Words
-from agentrail.cli.terminal.editor import TerminalView, files_below, open_terminal_view
+from agentrail.cli.terminal.completing import KnownNames, Words
+from agentrail.cli.terminal.editor import TerminalView, files_to_complete, open_terminal_view
 from agentrail.commands import CommandRegistry
 from agentrail.events import Event, RequestStart, ResponseComplete
 from agentrail.runtime.handle import Session
@@ -63,10 +63,10 @@ async def open_chat_view(
     # How many turns a session had that came back its conversation does not say: those that failed left nothing in it.
     turns = None if status.messages else Turns()
     arguments = {} if turns is None else {"rewind": turns.words, "fork": turns.words}
-    known = Known(
+    known = KnownNames(
         commands=[(one.name, one.description) for one in commands.commands],
         arguments={"model": partial(known_models, status.model), **arguments},
-        files=files_below(directory),
+        files=files_to_complete(directory),
     )
     async with open_terminal_view(
         known, history, on_event=_hear_nothing if turns is None else turns.note

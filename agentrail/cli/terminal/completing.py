@@ -30,7 +30,7 @@ Words: TypeAlias = Sequence[tuple[str, str]]
 
 
 @frozen(kw_only=True)
-class Known:
+class KnownNames:
     """What can be completed.
 
     Attributes:
@@ -49,7 +49,7 @@ def is_completed(before: str) -> bool:
     return before.startswith("/") or _path_in(before) is not None
 
 
-def complete(before: str, known: Known) -> tuple[Candidate, ...]:
+def complete(before: str, known: KnownNames) -> tuple[Candidate, ...]:
     """Give what may come.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from agentrail.cli.terminal.inks import Ink, Rows, draw_line
 
-MAX_ROWS: Final = 40
+MAX_DIFF_ROWS: Final = 40
 _MAX_LINES: Final = 2_000
 """Lines of a text that are compared: comparing takes their square."""
 
@@ -30,7 +30,7 @@ def _lines(text: str) -> Sequence[str]:
     return text.splitlines()[:_MAX_LINES]
 
 
-def draw_diff(lines: Sequence[str], ink: Ink, most: int = MAX_ROWS) -> Rows:
+def draw_diff(lines: Sequence[str], ink: Ink, most: int = MAX_DIFF_ROWS) -> Rows:
     """Draw a diff, its beginning alone where it is long."""
     styles = {"+": "added", "-": "removed", "@": "place"}
     shown = lines if len(lines) <= most else lines[: most - 1]

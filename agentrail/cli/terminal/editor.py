@@ -34,9 +34,9 @@ from agentrail import outside
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all
 from agentrail.cli.rendering import Piece
 from agentrail.cli.terminal.asking import Dialogue
-from agentrail.cli.terminal.completing import Known, complete, is_completed
+from agentrail.cli.terminal.completing import KnownNames, complete, is_completed
 from agentrail.cli.terminal.inks import Ink, Rows, decide_colors, decide_unicode
-from agentrail.cli.terminal.keys import Chosen, KeyPress, Pastes, Sent
+from agentrail.cli.terminal.keys import Chosen, KeyPress, Pastes, SentLine
 from agentrail.cli.terminal.picture import Picture
 from agentrail.events import Approval, Event
 
@@ -88,7 +88,7 @@ def _size() -> tuple[int, int]:
     return columns or 80, rows or 24
 
 
-FromTerminal: TypeAlias = KeyPress | Sent | Chosen
+FromTerminal: TypeAlias = KeyPress | SentLine | Chosen
 
 
 @frozen
@@ -155,7 +155,7 @@ class TerminalView:
             if isinstance(typed, _Moved):
                 self._move(typed.by)
                 continue
-            if isinstance(typed, Sent):
+            if isinstance(typed, SentLine):
                 await self._print(self._picture.typed(typed.text))
             return typed
 
@@ -205,7 +205,7 @@ class TerminalView:
 class Typing:
     """The editor in its thread: keys become what `receive` gives. Public methods are called in Trio, the others in the thread."""
 
-    def __init__(self, ink: Ink, known: Known, history: Path | None) -> None:
+    def __init__(self, ink: Ink, known: KnownNames, history: Path | None) -> None:
         """Read no key yet."""
         self._token = trio.lowlevel.current_trio_token()
         self._send, receive = trio.open_memory_channel[FromTerminal | _Moved](math.inf)
@@ -340,7 +340,7 @@ class Typing:
     def _message(self) -> "AnyFormattedText":
         return ANSI("".join(f"{row}\n" for row in self._below) + self._prefix)
 
-    def _make_session(self, ink: Ink, known: Known, history: Path | None) -> "PromptSession[str]":
+    def _make_session(self, ink: Ink, known: KnownNames, history: Path | None) -> "PromptSession[str]":
         # It is not asked where the cursor stands: the answer would come among the keys, and over a slow line late.
         output = Vt100_Output(
             sys.stdout, _size_of_terminal, term=os.environ.get("TERM"), enable_bell=False, enable_cpr=False
@@ -536,7 +536,7 @@ def _new_line(event: KeyPressEvent) -> None:
 class _Completions(Completer):
     """What `completing` knows, for prompt_toolkit."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KnownNames) -> None:
         self._known = known
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -568,7 +568,7 @@ def _history(file: Path | None) -> History:
     return _KeptHistory(file)
 
 
-def files_below(directory: Path) -> Callable[[str], Sequence[str]]:
+def files_to_complete(directory: Path) -> Callable[[str], Sequence[str]]:
     """Give what lists files for `@`, relative to a directory."""
 
     def names(inside: str) -> Sequence[str]:
@@ -586,7 +586,7 @@ def files_below(directory: Path) -> Callable[[str], Sequence[str]]:
 
 @asynccontextmanager
 async def open_terminal_view(
-    known: Known, history: Path | None, on_event: Callable[[Event], None] = lambda _: None
+    known: KnownNames, history: Path | None, on_event: Callable[[Event], None] = lambda _: None
 ) -> AsyncIterator[TerminalView]:
     """Open the screen of a chat; leaving the block gives the terminal back.
 
@@ -607,7 +607,7 @@ async def open_terminal_view(
 
 @asynccontextmanager
 async def _open_view(
-    known: Known, history: Path | None, on_event: Callable[[Event], None]
+    known: KnownNames, history: Path | None, on_event: Callable[[Event], None]
 ) -> AsyncIterator[TerminalView]:
     ink = ink_of_process()
     typing = Typing(ink, known, history)

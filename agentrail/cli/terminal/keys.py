@@ -8,10 +8,10 @@ from attrs import define, field, frozen
 
 from agentrail.events import Approval
 
-Choice: TypeAlias = Literal["approve", "always", "reject", "edit"]
+DialogueChoice: TypeAlias = Literal["approve", "always", "reject", "edit"]
 CtrlC: TypeAlias = Literal["clear", "abort", "warn", "leave", "leave_now"]
 
-AGAIN_SECONDS: Final = 2.0
+TWICE_WITHIN_SECONDS: Final = 2.0
 """Within which a second Ctrl-C leaves a chat that rests."""
 MAX_PASTED_LINES: Final = 10
 MAX_PASTED: Final = 2_000
@@ -35,7 +35,7 @@ def decide_ctrl_c(*, has_text: bool, is_idle: bool, is_stopping: bool, since_war
         return "leave_now"
     if not is_idle:
         return "abort"
-    return "leave" if since_warned is not None and since_warned <= AGAIN_SECONDS else "warn"
+    return "leave" if since_warned is not None and since_warned <= TWICE_WITHIN_SECONDS else "warn"
 
 
 class KeyPress(enum.Enum):
@@ -47,7 +47,7 @@ class KeyPress(enum.Enum):
 
 
 @frozen(kw_only=True)
-class Sent:
+class SentLine:
     """What was sent with Enter.
 
     Attributes:
@@ -81,7 +81,7 @@ class Pastes:
         """Note that lines came as keys that nobody can press so fast: a terminal without a bracketed paste."""
         self._has_lines = True
 
-    def send(self, typed: str) -> Sent:
+    def send(self, typed: str) -> SentLine:
         """Put what was pasted in its place, and begin anew; a mark that somebody typed stays a mark."""
 
         def original(found: re.Match[str]) -> str:
@@ -89,7 +89,7 @@ class Pastes:
             return self._kept[number - 1] if 1 <= number <= len(self._kept) else found[0]
 
         text = _MARK.sub(original, typed) if self._kept else typed
-        sent = Sent(text=text, is_pasted=self._has_lines and "\n" in text.strip())
+        sent = SentLine(text=text, is_pasted=self._has_lines and "\n" in text.strip())
         self.clear()
         return sent
 
@@ -108,6 +108,6 @@ class Chosen:
         words: Why not, or the other arguments as JSON.
     """
 
-    choice: Choice
+    choice: DialogueChoice
     approval: Approval
     words: str = ""

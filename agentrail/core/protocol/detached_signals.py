@@ -7,7 +7,7 @@ from agentrail.frozen import frozen_value
 from agentrail.messages import JsonValue
 
 
-class ToolDetached(EffectOutcome, frozen=True, kw_only=True):
+class ToolAnsweredEarly(EffectOutcome, frozen=True, kw_only=True):
     """A running tool answers its call, and goes on in the background: its `ToolFinished` comes when that ends, or is stopped.
 
     Attributes:

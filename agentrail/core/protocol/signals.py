@@ -20,7 +20,7 @@ from agentrail.core.protocol.agent_signals import (
 )
 from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.decision_signals import Decline as Decline, RevokeRule as RevokeRule
-from agentrail.core.protocol.detached_signals import ToolDetached as ToolDetached
+from agentrail.core.protocol.detached_signals import ToolAnsweredEarly as ToolAnsweredEarly
 from agentrail.core.protocol.hooks import RequestResult
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.prompt_signals import (
@@ -683,7 +683,7 @@ Signal: TypeAlias = (
     | ChildStarted
     | ChildPublished
     | ToolEmitted
-    | ToolDetached
+    | ToolAnsweredEarly
     | ToolFinished
     | HostJudged
     | HostTold

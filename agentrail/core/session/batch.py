@@ -20,8 +20,8 @@ from agentrail.core.protocol.signals import (
     AgentIdled,
     HostJudged,
     HostTold,
+    ToolAnsweredEarly,
     ToolAsked,
-    ToolDetached,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
@@ -158,14 +158,16 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
     return continue_batch(step) if abort is None else BreakOff(abort)
 
 
-def call_detached(step: StepContext, signal: ToolDetached) -> Next:
+def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
     """Take the answer of a call whose tool goes on in the background; what that comes to is a note."""
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
     state = calls.one_of_batch(step, owner.call_id)
     if not detached.is_room(step):
-        killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=detached.TOO_MANY[1:-1])
-        calls.drain(step, stop_call(step, state, detached.TOO_MANY, killed))
+        killed = ToolKilled(
+            name=state.call.name, call_id=state.call.call_id, reason=detached.TOO_MANY_DETACHED[1:-1]
+        )
+        calls.drain(step, stop_call(step, state, detached.TOO_MANY_DETACHED, killed))
         return continue_batch(step)
     interactions.withdraw(step, state.call.call_id)
     step.hand_over(signal.effect_id, OfSurvivor(state.call.call_id))
@@ -212,7 +214,7 @@ def survivor_finished(step: StepContext, phase: Phase, signal: ToolFinished, cal
     apply_changes(step, signal.changes)
     result = calls.finished_result(state, signal)
     if state.detached:
-        detached.ended(step, state, result)
+        detached.detached_ended(step, state, result)
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
     calls.publish_end(step, state, result)
@@ -629,7 +631,7 @@ def _wait_to_retry(step: StepContext, state: CallState) -> None:
 def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) -> None:
     """Answer a survivor, and stop it; its slot is free when it has really ended."""
     if state.detached:
-        _stop_at_work(step, state, detached.stopping(step, state, text))
+        _stop_at_work(step, state, detached.detached_stopping(step, state, text))
         return
     step.publish(ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason))
     result = calls.result_of(state, text)

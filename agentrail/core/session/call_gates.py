@@ -15,7 +15,7 @@ from agentrail.core.policy.gates import hash_arguments
 from agentrail.core.protocol.actions import BlockTool, RequireApproval
 from agentrail.core.protocol.effects import AskHost, TellHost
 from agentrail.core.protocol.hooks import BeforeTool
-from agentrail.core.protocol.signals import HostJudged, ToolDetached, ToolFinished
+from agentrail.core.protocol.signals import HostJudged, ToolAnsweredEarly, ToolFinished
 from agentrail.core.session import calls, interactions, rules
 from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.open_calls import CallState, HostCheck, WantedApproval
@@ -123,7 +123,7 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
 
 
 def report_call(
-    step: StepContext, state: CallState, result: ToolResult, signal: ToolFinished | ToolDetached
+    step: StepContext, state: CallState, result: ToolResult, signal: ToolFinished | ToolAnsweredEarly
 ) -> CallState:
     """Tell the host what a call came to, where it wants to hear that and the code of the tool has ended.
 

@@ -8,7 +8,7 @@ import msgspec
 
 from agentrail.core.protocol.effects import KillTools, Teardown
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import AnswerCall, ToolDetached, ToolFinished
+from agentrail.core.protocol.signals import AnswerCall, ToolAnsweredEarly, ToolFinished
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfDrain, OfStoppedCall
 from agentrail.core.session.step_context import StepContext
@@ -36,7 +36,7 @@ def finished_result(state: CallState, signal: ToolFinished | AnswerCall) -> Tool
     )
 
 
-def detached_result(state: CallState, signal: ToolDetached) -> ToolResult:
+def detached_result(state: CallState, signal: ToolAnsweredEarly) -> ToolResult:
     """Make the result of a call whose tool goes on in the background."""
     return result_of(state, _with_edit(state, signal.text), is_error=False, details=signal.details)
 
@@ -70,7 +70,7 @@ def publish_answer(step: StepContext, result: ToolResult) -> None:
     step.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
 
 
-def publish_metrics(step: StepContext, state: CallState, signal: ToolFinished | ToolDetached) -> None:
+def publish_metrics(step: StepContext, state: CallState, signal: ToolFinished | ToolAnsweredEarly) -> None:
     """Publish how long the last attempt of a call took."""
     step.publish(
         ToolExecutionMetrics(

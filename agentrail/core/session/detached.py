@@ -21,7 +21,7 @@ NOT_IN_A_BRANCH: Final = "[Gone: what went on in the background at this point do
 
 GONE_WITH_ITS_PROCESS: Final = "[Gone: the session was restarted, which nothing in the background outlives]"
 
-TOO_MANY: Final = f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
+TOO_MANY_DETACHED: Final = f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
 
 
 def is_room(step: StepContext) -> bool:
@@ -34,7 +34,7 @@ def count_slots(step: StepContext) -> int:
     return sum(not state.detached for state in step.data.survivors)
 
 
-def ended(step: StepContext, state: CallState, result: ToolResult) -> None:
+def detached_ended(step: StepContext, state: CallState, result: ToolResult) -> None:
     """Take the end of a call in the background: of its sessions everybody hears, and the model reads a note."""
     calls.publish_end(step, state, result)
     words = result.words
@@ -48,7 +48,7 @@ def ended(step: StepContext, state: CallState, result: ToolResult) -> None:
 
 def gone(step: StepContext, state: CallState, why: str = GONE_WITH_ITS_PROCESS) -> None:
     """Note that a call in the background is over without an end."""
-    ended(step, state, calls.result_of(state, why))
+    detached_ended(step, state, calls.result_of(state, why))
 
 
 def gone_in_a_branch(step: StepContext) -> None:
@@ -58,8 +58,8 @@ def gone_in_a_branch(step: StepContext) -> None:
             gone(step, state, NOT_IN_A_BRANCH)
 
 
-def stopping(step: StepContext, state: CallState, text: str) -> CallState:
+def detached_stopping(step: StepContext, state: CallState, text: str) -> CallState:
     """Give a call in the background that is told to stop; the model reads a note."""
     result = calls.result_of(state, text)
-    ended(step, state, result)
+    detached_ended(step, state, result)
     return replace(state, stage="stopping", result=result)

@@ -101,7 +101,7 @@ LEGALITY: Final[Mapping[type[signals.Signal], Mapping[Phase, Cell]]] = MappingPr
     signals.ChildStarted:          _row("I",    "R",    "S",      "E"),  # as ToolFinished: the call of a child may survive its cycle
     signals.ChildPublished:        _row("I",    "R",    "S",      "E"),
     signals.ToolEmitted:           _row(D,      D,      D,        "E"),  # as ToolProgressed
-    signals.ToolDetached:          _row(D,      D,      D,        "ERI"),  # as ToolProgressed: a survivor has its answer already
+    signals.ToolAnsweredEarly:          _row(D,      D,      D,        "ERI"),  # as ToolProgressed: a survivor has its answer already
     signals.ToolFinished:          _row("I",    "R",    "S",      "ERI"),  # everywhere: a call that survived an abort ends when it ends
     signals.HostJudged:            _row(D,      D,      D,        "ERI"),  # a call that waits for the host has a batch
     signals.HostTold:              _row("I",    "R",    "S",      "ERI"),  # as ToolFinished: an abort does not wait for it
@@ -155,7 +155,7 @@ AWAITED_BY: Final[Mapping[type[signals.EffectOutcome], frozenset[type[owners.Own
         # What a call says that is answered already belongs to no cycle.
         signals.ToolProgressed: frozenset({owners.OfCall}),
         signals.ToolEmitted: frozenset({owners.OfCall}),
-        signals.ToolDetached: frozenset({owners.OfCall}),
+        signals.ToolAnsweredEarly: frozenset({owners.OfCall}),
         signals.ChildStarted: frozenset({owners.OfCall, owners.OfSurvivor, owners.OfChild, owners.OfAgent}),
         signals.ChildPublished: frozenset({owners.OfCall, owners.OfSurvivor, owners.OfChild, owners.OfAgent}),
         signals.AgentIdled: frozenset({owners.OfAgent}),

@@ -491,7 +491,7 @@ _GIVEN: Final = dict(
         _staying(signals.ChildStarted, children.child_started),
         _staying(signals.ChildPublished, children.child_published),
         _staying(signals.ToolEmitted, batch.tool_emitted),
-        _in_any(signals.ToolDetached, batch.call_detached),
+        _in_any(signals.ToolAnsweredEarly, batch.call_detached),
         _by(signals.ToolFinished, _ended),
         _by(signals.HostJudged, _ended),
         _by(signals.HostTold, _ended),

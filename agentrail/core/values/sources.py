@@ -11,11 +11,11 @@ from agentrail.messages import JsonValue
 MAX_SOURCES: Final = 2_000
 """How many are kept of one session; of more the first ones are forgotten."""
 
-MAX_SOURCE_CHARACTERS: Final = 1_000
+MAX_CITED_CHARACTERS: Final = 1_000
 """A longer one is none: no citation is as long."""
 
 
-NO_SOURCES: Final[tuple[str, ...]] = ()
+WITHOUT_SOURCES: Final[tuple[str, ...]] = ()
 """Of one that has read nothing."""
 
 
@@ -24,7 +24,7 @@ def sources_in(details: JsonValue) -> tuple[str, ...]:
     listed = details.get("sources") if isinstance(details, Mapping) else None
     if not isinstance(listed, tuple | list):
         return ()
-    return tuple([one for one in listed if isinstance(one, str) and len(one) <= MAX_SOURCE_CHARACTERS])
+    return tuple([one for one in listed if isinstance(one, str) and len(one) <= MAX_CITED_CHARACTERS])
 
 
 def more_sources(known: tuple[str, ...], found: tuple[str, ...]) -> tuple[str, ...]:

@@ -24,8 +24,13 @@ from agentrail.gateway.incoming import (
     judge_headers,
     wait_left,
 )
-from agentrail.gateway.sandboxes.leases import Lease, Leases, OpenOperation, Reply, refuse_unknown
-from agentrail.gateway.sandboxes.operations import Asked, carry_out, facts_of, read_asked
+from agentrail.gateway.sandboxes.leases import Lease, LeaseReply, Leases, OpenOperation, refuse_unknown
+from agentrail.gateway.sandboxes.operations import (
+    AskedOperation,
+    carry_out_operation,
+    facts_of_sandbox,
+    read_asked,
+)
 from agentrail.gateway.sandboxes.processes import serve_process
 from agentrail.gateway.sandboxes.workspaces import OpenWorkspace
 from agentrail.gateway.tokens import Tokens
@@ -33,13 +38,13 @@ from agentrail.host.payloads import Principal
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.sandboxes.remote.wire import (
-    JSON,
-    MAX_BODY_BYTES,
+    JSON_TYPE,
     MAX_NUMBER,
+    MAX_SANDBOX_BODY_BYTES,
     OPERATIONS,
     SETTLED_HEADER,
     STOP_SECONDS,
-    Stopped,
+    StoppedOperation,
     encode_answer,
 )
 
@@ -96,7 +101,7 @@ class SandboxApp:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return
-        reply: Reply | ErrorAnswer
+        reply: LeaseReply | ErrorAnswer
         try:
             if scope["type"] == "websocket":
                 lease, number = self._process_of(scope)
@@ -194,7 +199,9 @@ class SandboxApp:
         _settle(lease, head, int(number))
         return lease, int(number)
 
-    async def _answer(self, scope: MutableMapping[str, Any], receive: AsgiReceive) -> Reply | ErrorAnswer:
+    async def _answer(
+        self, scope: MutableMapping[str, Any], receive: AsgiReceive
+    ) -> LeaseReply | ErrorAnswer:
         head, owner, found, leases = self._admit(scope)
         if self._nursery is None:
             raise unknown_path()
@@ -216,16 +223,18 @@ class SandboxApp:
             case _:
                 raise unknown_path()
 
-    async def _begin(self, lease_id: str, owner: Principal, leases: Leases, nursery: trio.Nursery) -> Reply:
+    async def _begin(
+        self, lease_id: str, owner: Principal, leases: Leases, nursery: trio.Nursery
+    ) -> LeaseReply:
         start = partial(self._start_lease, nursery)
         lease = leases.begin(lease_id, owner, start, trio.current_time())
         leases.last_used_at = trio.current_time()
         await lease.is_ready.wait()
         if lease.sandbox is None or lease.failure:
             refuse_call("server_full", "no workspace can be made")
-        return Reply(body=encode_answer(facts_of(lease.sandbox), None), content_type=JSON)
+        return LeaseReply(body=encode_answer(facts_of_sandbox(lease.sandbox), None), content_type=JSON_TYPE)
 
-    async def _end(self, lease_id: str, owner: Principal, leases: Leases) -> Reply:
+    async def _end(self, lease_id: str, owner: Principal, leases: Leases) -> LeaseReply:
         lease = leases.by_id.get(lease_id)
         if lease is not None and lease.owner == owner:
             lease.scope.cancel(reason="its client closed it")
@@ -240,12 +249,12 @@ class SandboxApp:
         leases.last_used_at = trio.current_time()
         return lease
 
-    async def _stop(self, lease: Lease, number: int) -> Reply:
+    async def _stop(self, lease: Lease, number: int) -> LeaseReply:
         operation = lease.stop(number)
         with trio.move_on_after(_WAIT_GONE_SECONDS):
             await operation.is_over.wait()
         is_gone = operation.is_over.is_set()
-        return Reply(body=_encode(Stopped(is_gone=is_gone)), content_type=JSON)
+        return LeaseReply(body=_encode(StoppedOperation(is_gone=is_gone)), content_type=JSON_TYPE)
 
     async def _operate(
         self,
@@ -254,11 +263,11 @@ class SandboxApp:
         name: str,
         headers: Any,
         receive: AsgiReceive,
-    ) -> Reply | ErrorAnswer:
+    ) -> LeaseReply | ErrorAnswer:
         kind = OPERATIONS.get(name)
         if kind is None:
             raise unknown_path()
-        body = await self._bodies.read(receive, headers, MAX_BODY_BYTES, caller=lease.owner)
+        body = await self._bodies.read(receive, headers, MAX_SANDBOX_BODY_BYTES, caller=lease.owner)
         asked = await read_asked(name, headers.get("content-type", ""), body)
         del body
         if lease.scope.cancel_called or lease.nursery is None:
@@ -273,7 +282,7 @@ class SandboxApp:
             raise CallRefused(ErrorAnswer(status=409, code="operation_refused", message="it was stopped"))
         return operation.reply
 
-    async def _look(self, lease: Lease, asked: Asked) -> Reply | ErrorAnswer:
+    async def _look(self, lease: Lease, asked: AskedOperation) -> LeaseReply | ErrorAnswer:
         """Carry out what changes nothing, as long as somebody waits for it and the lease lasts."""
         is_over = trio.Event()
         operation = OpenOperation(asked.digest, is_over=is_over)
@@ -292,12 +301,12 @@ class SandboxApp:
             raise refuse_unknown()
         return operation.reply
 
-    async def _run(self, lease: Lease, operation: OpenOperation, asked: Asked) -> None:
+    async def _run(self, lease: Lease, operation: OpenOperation, asked: AskedOperation) -> None:
         """Carry out an operation, apart from the connection that brought it: what comes of it stays with it."""
         try:
             with operation.scope:
                 if lease.sandbox is not None:
-                    operation.reply = await carry_out(lease.sandbox, asked)
+                    operation.reply = await carry_out_operation(lease.sandbox, asked)
         except CallRefused as refused:
             operation.reply = refused.answer
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a sandbox; what travels is asked
@@ -344,11 +353,11 @@ def _settle(lease: Lease, head: CallHead, number: int) -> None:
     lease.settle(int(settled))
 
 
-def _nothing() -> Reply:
-    return Reply(body=b"{}", content_type=JSON)
+def _nothing() -> LeaseReply:
+    return LeaseReply(body=b"{}", content_type=JSON_TYPE)
 
 
-def _encode(stopped: Stopped) -> bytes:
+def _encode(stopped: StoppedOperation) -> bytes:
     return b'{"is_gone":true}' if stopped.is_gone else b'{"is_gone":false}'
 
 

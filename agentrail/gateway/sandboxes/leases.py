@@ -23,7 +23,7 @@ MAX_OPERATIONS: Final = 256
 
 
 @frozen(kw_only=True)
-class Reply:
+class LeaseReply:
     """What is sent for an operation.
 
     Attributes:
@@ -49,7 +49,7 @@ class OpenOperation:
     digest: bytes | None
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     is_over: trio.Event = field(factory=trio.Event)
-    reply: Reply | ErrorAnswer | None = None
+    reply: LeaseReply | ErrorAnswer | None = None
 
 
 @define(eq=False)

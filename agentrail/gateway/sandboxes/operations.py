@@ -12,7 +12,7 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.abc import FileBytes, Sandbox, Transfer
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
-from agentrail.gateway.sandboxes.leases import Reply
+from agentrail.gateway.sandboxes.leases import LeaseReply
 from agentrail.sandboxes.remote.parts import (
     boundary_of,
     content_type_of,
@@ -21,9 +21,9 @@ from agentrail.sandboxes.remote.parts import (
     size_of_part,
 )
 from agentrail.sandboxes.remote.wire import (
-    JSON,
-    MAX_BODY_BYTES,
-    MAX_FILES,
+    JSON_TYPE,
+    MAX_FILES_AT_ONCE,
+    MAX_SANDBOX_BODY_BYTES,
     OPERATIONS,
     DownloadRequest,
     EditRequest,
@@ -34,18 +34,18 @@ from agentrail.sandboxes.remote.wire import (
     GrepRequest,
     PathRequest,
     ReadRequest,
-    Request,
     RestoreRequest,
     SnapshotRequest,
-    Unreadable,
+    UnreadableWire,
     UploadRequest,
+    WireRequest,
     WriteRequest,
     decode_as,
     encode_answer,
 )
-from agentrail.wire.sandbox_address import CAPABILITIES
+from agentrail.wire.sandbox_address import WIRE_CAPABILITIES
 
-READ_HERE_BYTES: Final = 64 << 10
+READ_IN_PLACE_BYTES: Final = 64 << 10
 """What is read while all others wait."""
 
 _ROOM_FOR_HEADS: Final = 4 << 20
@@ -53,7 +53,7 @@ _HEAD_BYTES: Final = 16 << 10  # of one file that is refused, at most: a path in
 
 
 @frozen(kw_only=True)
-class Asked:
+class AskedOperation:
     """What a client asks for.
 
     Attributes:
@@ -64,12 +64,12 @@ class Asked:
     """
 
     name: str
-    request: Request
+    request: WireRequest
     contents: tuple[bytes, ...] = ()
     digest: bytes = b""
 
 
-async def read_asked(name: str, content_type: str, body: bytes) -> Asked:
+async def read_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
     """Read what a client asks for.
 
     Raises:
@@ -78,14 +78,14 @@ async def read_asked(name: str, content_type: str, body: bytes) -> Asked:
     Cancellation: A checkpoint where it is large.
     """
     try:
-        if len(body) > READ_HERE_BYTES:
+        if len(body) > READ_IN_PLACE_BYTES:
             return await outside.offload(decode_asked, name, content_type, body)
         return decode_asked(name, content_type, body)
-    except Unreadable as error:
+    except UnreadableWire as error:
         refuse_call("bad_json", f"the body is not what {name} takes: {error}")
 
 
-def decode_asked(name: str, content_type: str, body: bytes) -> Asked:
+def decode_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
     """Read what a client asks for, from all of its bytes.
 
     Raises:
@@ -95,31 +95,33 @@ def decode_asked(name: str, content_type: str, body: bytes) -> Asked:
     contents: list[bytes] = []
     boundary = boundary_of(content_type)
     if boundary is not None:
-        head, contents = decode_parts(body, boundary, max_parts=MAX_FILES)
-    elif content_type != JSON:
-        message = f"expected {JSON}, or files as multipart"
-        raise Unreadable(message)
-    request: Request = decode_as(kind, head)
+        head, contents = decode_parts(body, boundary, max_parts=MAX_FILES_AT_ONCE)
+    elif content_type != JSON_TYPE:
+        message = f"expected {JSON_TYPE}, or files as multipart"
+        raise UnreadableWire(message)
+    request: WireRequest = decode_as(kind, head)
     wanted = len(request.paths) if isinstance(request, UploadRequest) else 0
-    if len(contents) != wanted or (isinstance(request, DownloadRequest) and len(request.paths) > MAX_FILES):
-        message = f"expected {wanted} files, and at most {MAX_FILES:,}"
-        raise Unreadable(message)
+    if len(contents) != wanted or (
+        isinstance(request, DownloadRequest) and len(request.paths) > MAX_FILES_AT_ONCE
+    ):
+        message = f"expected {wanted} files, and at most {MAX_FILES_AT_ONCE:,}"
+        raise UnreadableWire(message)
     # Not the boundary, which is another one each time.
     digest = hashlib.sha256(f"{name} {len(head)}\n".encode() + head)
     for content in contents:
         digest.update(content)
-    return Asked(name=name, request=request, contents=tuple(contents), digest=digest.digest())
+    return AskedOperation(name=name, request=request, contents=tuple(contents), digest=digest.digest())
 
 
-def facts_of(sandbox: Sandbox) -> Facts:
+def facts_of_sandbox(sandbox: Sandbox) -> Facts:
     """Say of a sandbox what its clients have to know."""
     return Facts(
-        can=tuple(sorted(sandbox.capabilities & CAPABILITIES)),
+        can=tuple(sorted(sandbox.capabilities & WIRE_CAPABILITIES)),
         is_unconfined=getattr(sandbox, "is_unconfined", False) is True,
     )
 
 
-async def carry_out(sandbox: Sandbox, asked: Asked) -> Reply:
+async def carry_out_operation(sandbox: Sandbox, asked: AskedOperation) -> LeaseReply:
     """Carry an operation out, and write its answer.
 
     Raises:
@@ -138,14 +140,14 @@ async def carry_out(sandbox: Sandbox, asked: Asked) -> Reply:
         result: object = [_head_of(one) for one in await sandbox.upload(files)]
     else:
         result = await _result_of(sandbox, asked.name, request)
-    body = encode_answer(facts_of(sandbox), result)
-    if len(body) > MAX_BODY_BYTES:
-        message = f"the answer has more than {MAX_BODY_BYTES:,} bytes: ask for less of it at a time"
+    body = encode_answer(facts_of_sandbox(sandbox), result)
+    if len(body) > MAX_SANDBOX_BODY_BYTES:
+        message = f"the answer has more than {MAX_SANDBOX_BODY_BYTES:,} bytes: ask for less of it at a time"
         raise CallRefused(ErrorAnswer(status=413, code="too_large", message=message))
-    return Reply(body=body, content_type=JSON)
+    return LeaseReply(body=body, content_type=JSON_TYPE)
 
 
-async def _result_of(sandbox: Sandbox, name: str, request: Request) -> object:
+async def _result_of(sandbox: Sandbox, name: str, request: WireRequest) -> object:
     match request:
         case PathRequest(path=path) if name == "exists":
             return await sandbox.exists(path)
@@ -186,7 +188,7 @@ def _head_of(moved: Transfer) -> FileHead:
     return FileHead(size_bytes=moved.size_bytes, has_content=moved.content is not None, error=moved.error)
 
 
-async def _download(sandbox: Sandbox, paths: Sequence[str]) -> Reply:
+async def _download(sandbox: Sandbox, paths: Sequence[str]) -> LeaseReply:
     """Read files until no more fit into one answer; the client asks for the rest."""
     heads: list[FileHead] = []
     contents: list[bytes] = []
@@ -194,11 +196,11 @@ async def _download(sandbox: Sandbox, paths: Sequence[str]) -> Reply:
     for path in paths:
         (moved,) = await sandbox.download([path])
         size += _HEAD_BYTES if moved.content is None else size_of_part(len(moved.content))
-        if size > MAX_BODY_BYTES and heads:
+        if size > MAX_SANDBOX_BODY_BYTES and heads:
             break
         heads.append(_head_of(moved))
         if moved.content is not None:
             contents.append(moved.content)
     boundary = outside.ids(16)
-    body = encode_parts(encode_answer(facts_of(sandbox), heads), contents, boundary)
-    return Reply(body=body, content_type=content_type_of(boundary))
+    body = encode_parts(encode_answer(facts_of_sandbox(sandbox), heads), contents, boundary)
+    return LeaseReply(body=body, content_type=content_type_of(boundary))

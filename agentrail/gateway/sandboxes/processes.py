@@ -15,7 +15,7 @@ from agentrail.gateway.sandboxes.leases import Lease, OpenOperation
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.sandboxes.remote.wire import (
-    PIECE_BYTES,
+    WIRE_PIECE_BYTES,
     Exited,
     FromProcess,
     InputEnd,
@@ -23,12 +23,12 @@ from agentrail.sandboxes.remote.wire import (
     OutputEnd,
     ProcessOpened,
     ProcessRefusal,
-    Unreadable,
+    UnreadableWire,
     decode_as,
     encode_said,
 )
 
-FIRST_SECONDS: Final = 10.0
+FIRST_FRAME_SECONDS: Final = 10.0
 """How long a client may take to say what it wants opened."""
 
 
@@ -48,7 +48,7 @@ async def serve_process(lease: Lease, number: int, receive: AsgiReceive, send: A
     try:
         request = await _read_request(receive)
         operation, is_new = lease.arrive(number, b"")
-    except (Unreadable, CallRefused):
+    except (UnreadableWire, CallRefused):
         await send({"type": "websocket.close", "code": 1008})
         return
     if not is_new or lease.nursery is None or lease.scope.cancel_called:
@@ -64,12 +64,12 @@ async def serve_process(lease: Lease, number: int, receive: AsgiReceive, send: A
 
 
 async def _read_request(receive: AsgiReceive) -> OpenRequest:
-    with trio.move_on_after(FIRST_SECONDS):
+    with trio.move_on_after(FIRST_FRAME_SECONDS):
         text = (await receive()).get("text")
         if text is not None:
             return decode_as(OpenRequest, text.encode("utf-8", "replace"))
     message = "expected what to open"
-    raise Unreadable(message)
+    raise UnreadableWire(message)
 
 
 class _Talk:
@@ -130,7 +130,7 @@ async def _run(lease: Lease, operation: OpenOperation, request: OpenRequest, tal
         log_crash("the sandbox crashed in open_process", raised, keep)
     try:
         if refusal is not None:
-            with trio.move_on_after(FIRST_SECONDS):
+            with trio.move_on_after(FIRST_FRAME_SECONDS):
                 await talk.say(refusal)
     finally:
         operation.is_over.set()
@@ -160,13 +160,13 @@ async def _pass_in(process: ToolProcess, talk: _Talk) -> None:
 def _is_end(text: str) -> bool:
     try:
         decode_as(InputEnd, text.encode("utf-8", "replace"))
-    except Unreadable:
+    except UnreadableWire:
         return False
     return True
 
 
 async def _pass_out(process: ToolProcess, talk: _Talk) -> None:
-    while output := await process.stdout.receive_some(PIECE_BYTES):
+    while output := await process.stdout.receive_some(WIRE_PIECE_BYTES):
         await talk.pass_on(bytes(output))
     await talk.say(OutputEnd())
 

@@ -38,7 +38,7 @@ from agentrail.sandboxes.commands import check_command
 from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, escape
 from agentrail.sandboxes.refusals import PathRefused, encode_text
-from agentrail.sandboxes.remote.connection import Connection, NoAnswer, Reply, refuse_connection
+from agentrail.sandboxes.remote.connection import Connection, NoAnswer, SandboxReply, refuse_connection
 from agentrail.sandboxes.remote.parts import (
     boundary_of,
     content_type_of,
@@ -50,18 +50,17 @@ from agentrail.sandboxes.remote.process import RemoteProcess, begin_process, dia
 from agentrail.sandboxes.remote.wire import (
     ANSWER_SECONDS,
     BEAT_SECONDS,
-    JSON,
-    MAX_BODY_BYTES,
-    MAX_FILES,
+    JSON_TYPE,
+    MAX_FILES_AT_ONCE,
     MAX_NUMBER,
+    MAX_SANDBOX_BODY_BYTES,
     OPERATIONS,
+    SANDBOX_TOKEN_VARIABLE,
     SETTLED_HEADER,
     SPARE_SECONDS,
     STOP_SECONDS,
     TOKEN,
-    TOKEN_VARIABLE,
     TOKEN_WORDS,
-    Answer,
     DownloadRequest,
     EditRequest,
     ExecuteRequest,
@@ -73,17 +72,18 @@ from agentrail.sandboxes.remote.wire import (
     PathRequest,
     ProcessRefusal,
     ReadRequest,
-    Request,
     RestoreRequest,
     SnapshotRequest,
-    Stopped,
-    Unreadable,
+    StoppedOperation,
+    UnreadableWire,
     UploadRequest,
+    WireAnswer,
+    WireRequest,
     WriteRequest,
     decode_as,
     encode_request,
 )
-from agentrail.wire.sandbox_address import NoAddress, RemoteAddress, read_address
+from agentrail.wire.sandbox_address import NoAddress, RemoteAddress, read_sandbox_address
 
 T = TypeVar("T")
 
@@ -119,10 +119,10 @@ class RemoteSandbox:
         """
         self._token = token if isinstance(token, Secret) else Secret(token)
         if not TOKEN.fullmatch(self._token.reveal()):
-            message = f"a sandbox elsewhere needs the token of its server, {TOKEN_WORDS}: set {TOKEN_VARIABLE}, or give token="
+            message = f"a sandbox elsewhere needs the token of its server, {TOKEN_WORDS}: set {SANDBOX_TOKEN_VARIABLE}, or give token="
             raise OptionError([message])
         try:
-            self._address = address if isinstance(address, RemoteAddress) else read_address(address)
+            self._address = address if isinstance(address, RemoteAddress) else read_sandbox_address(address)
         except NoAddress as error:
             raise OptionError([f"the address of a sandbox cannot be used: {error}"]) from None
         self._tls = tls
@@ -292,7 +292,7 @@ class RemoteSandbox:
         body = encode_parts(head, [file.content for file in files], boundary)
         try:
             reply = await self._operate("upload", body, ANSWER_SECONDS, content_type_of(boundary))
-            heads = (await self._decode(Answer[tuple[FileHead, ...]], reply.body)).result
+            heads = (await self._decode(WireAnswer[tuple[FileHead, ...]], reply.body)).result
             if len(heads) != len(files):
                 raise refuse_connection(self._address, "it answered for other files than were sent")
         except NoAnswer as none:
@@ -319,7 +319,7 @@ class RemoteSandbox:
             else:
                 moved[number] = Transfer(path=path, error=fault)
         while waiting:
-            batch = waiting[:MAX_FILES]
+            batch = waiting[:MAX_FILES_AT_ONCE]
             try:
                 came = await self._download([paths[number] for number in batch])
             except NoAnswer as none:
@@ -336,12 +336,12 @@ class RemoteSandbox:
         boundary = boundary_of(reply.content_type)
         try:
             if boundary is None:
-                raise Unreadable  # noqa: TRY301 - one answer to all that is wrong with it
+                raise UnreadableWire  # noqa: TRY301 - one answer to all that is wrong with it
             head, contents = decode_parts(reply.body, boundary, max_parts=len(paths))
-            heads = (await self._decode(Answer[tuple[FileHead, ...]], head)).result
+            heads = (await self._decode(WireAnswer[tuple[FileHead, ...]], head)).result
             if not 0 < len(heads) <= len(paths) or sum(one.has_content for one in heads) != len(contents):
-                raise Unreadable  # noqa: TRY301 - as above
-        except Unreadable:
+                raise UnreadableWire  # noqa: TRY301 - as above
+        except UnreadableWire:
             raise refuse_connection(
                 self._address, "it answered with other files than were asked for"
             ) from None
@@ -439,7 +439,7 @@ class RemoteSandbox:
     async def _ask(
         self,
         name: str,
-        request: Request,
+        request: WireRequest,
         kind: type[T],
         fault: Callable[[], Refusal | None],
         *,
@@ -453,17 +453,17 @@ class RemoteSandbox:
             return fault() or Refusal(
                 code="not_text", message="The text has half of a character in it, which no text can have."
             )
-        if len(body) > MAX_BODY_BYTES:
+        if len(body) > MAX_SANDBOX_BODY_BYTES:
             return refuse_size(len(body))
         try:
             reply = await self._operate(name, body, within_seconds)
-            return (await self._decode(Answer[kind], reply.body)).result  # type: ignore[valid-type]
+            return (await self._decode(WireAnswer[kind], reply.body)).result  # type: ignore[valid-type]
         except NoAnswer as none:
             return none.refusal
 
     async def _operate(
-        self, name: str, body: bytes, within_seconds: float, content_type: str = JSON
-    ) -> Reply:
+        self, name: str, body: bytes, within_seconds: float, content_type: str = JSON_TYPE
+    ) -> SandboxReply:
         """Send an operation under a number of its own, and see it end, whatever becomes of us.
 
         Raises:
@@ -510,8 +510,8 @@ class RemoteSandbox:
             reply = await self._connection.send(
                 "POST", f"{path}/stop", headers=headers, within_seconds=STOP_SECONDS
             )
-            is_gone = decode_as(Stopped, reply.body).is_gone
-        except (NoAnswer, Unreadable) as none:
+            is_gone = decode_as(StoppedOperation, reply.body).is_gone
+        except (NoAnswer, UnreadableWire) as none:
             is_gone = isinstance(none, NoAnswer) and none.is_lost
         if not is_gone:
             note_left_elsewhere(self._address.shown)
@@ -536,7 +536,7 @@ class RemoteSandbox:
             reply = await self._connection.send(
                 "PUT", f"/leases/{self._lease}", within_seconds=ANSWER_SECONDS
             )
-            facts = (await self._decode(Answer[None], reply.body)).facts
+            facts = (await self._decode(WireAnswer[None], reply.body)).facts
             can = frozenset(facts.can)
             if self._address.can is not None and can != self._address.can:
                 raise NoAnswer(_refuse_difference(self._address, can))
@@ -574,14 +574,14 @@ class RemoteSandbox:
         if none.is_lost:
             self._gone = none
 
-    async def _decode(self, kind: type[Answer[T]], body: bytes) -> Answer[T]:
+    async def _decode(self, kind: type[WireAnswer[T]], body: bytes) -> WireAnswer[T]:
         try:
-            answer: Answer[T]
+            answer: WireAnswer[T]
             if len(body) > _DECODED_HERE_BYTES:
                 answer = await outside.offload(decode_as, kind, body)
             else:
                 answer = decode_as(kind, body)
-        except Unreadable as error:
+        except UnreadableWire as error:
             raise refuse_connection(self._address, f"its answer cannot be read, {error}") from None
         if self._facts is not None:
             self._facts = answer.facts
@@ -602,7 +602,7 @@ async def _beat(reference: "weakref.ref[RemoteSandbox]", scope: trio.CancelScope
 
 def refuse_size(size_bytes: int) -> Refusal:
     """Refuse what is more than fits into one request."""
-    message = f"It is {size_bytes:,} bytes, and at most {MAX_BODY_BYTES:,} go to a sandbox elsewhere at a time. Send less."
+    message = f"It is {size_bytes:,} bytes, and at most {MAX_SANDBOX_BODY_BYTES:,} go to a sandbox elsewhere at a time. Send less."
     return Refusal(code="too_large", message=message)
 
 
@@ -655,7 +655,7 @@ def _fault_of_upload(file: FileBytes) -> Refusal | None:
     if not _is_unicode(file.path):
         return _fault_of_path(file.path)
     size = len(file.content)
-    return refuse_size(size) if size_of_part(size) > MAX_BODY_BYTES - _ROOM_FOR_HEADS else None
+    return refuse_size(size) if size_of_part(size) > MAX_SANDBOX_BODY_BYTES - _ROOM_FOR_HEADS else None
 
 
 def _batches(files: Sequence[tuple[int, FileBytes]]) -> list[list[tuple[int, FileBytes]]]:
@@ -665,7 +665,11 @@ def _batches(files: Sequence[tuple[int, FileBytes]]) -> list[list[tuple[int, Fil
     for number, file in files:
         # A path may be written with six bytes for one of its characters.
         own = size_of_part(len(file.content)) + 6 * len(file.path) + 3
-        if not batches or size + own > MAX_BODY_BYTES - _ROOM_FOR_HEADS or len(batches[-1]) == MAX_FILES:
+        if (
+            not batches
+            or size + own > MAX_SANDBOX_BODY_BYTES - _ROOM_FOR_HEADS
+            or len(batches[-1]) == MAX_FILES_AT_ONCE
+        ):
             batches.append([])
             size = 0
         batches[-1].append((number, file))

@@ -14,10 +14,10 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Refusal, Secret
-from agentrail.sandboxes.remote.wire import JSON, MAX_BODY_BYTES, TOKEN_VARIABLE
+from agentrail.sandboxes.remote.wire import JSON_TYPE, MAX_SANDBOX_BODY_BYTES, SANDBOX_TOKEN_VARIABLE
 from agentrail.wire.sandbox_address import RemoteAddress
 
-CONNECT_SECONDS: Final = 10.0
+SANDBOX_CONNECT_SECONDS: Final = 10.0
 
 PAUSES_SECONDS: Final = (0.05, 0.2)
 """Before a request that got no answer is sent again, each time."""
@@ -25,7 +25,7 @@ PAUSES_SECONDS: Final = (0.05, 0.2)
 _OK: Final = 200
 _SAID: Final[Mapping[int, str]] = MappingProxyType(
     {
-        401: f"it does not take the token: {TOKEN_VARIABLE} has to be the same there and here",
+        401: f"it does not take the token: {SANDBOX_TOKEN_VARIABLE} has to be the same there and here",
         404: "it does not know this workspace: its server was started anew, or heard nothing for too long. Its files are gone",
         409: "it does not take this request any more, or not from here",
         429: "it does as much as it may at one time: try again",
@@ -50,7 +50,7 @@ class NoAnswer(Exception):
 
 
 @frozen(kw_only=True)
-class Reply:
+class SandboxReply:
     """What came back.
 
     Attributes:
@@ -95,11 +95,11 @@ class Connection:
         path: str,
         *,
         body: bytes = b"",
-        content_type: str = JSON,
+        content_type: str = JSON_TYPE,
         headers: Mapping[str, str] = MappingProxyType({}),
         within_seconds: float,
         again: bool = True,
-    ) -> Reply:
+    ) -> SandboxReply:
         """Send a request, and again where it got no answer.
 
         Args:
@@ -127,7 +127,7 @@ class Connection:
                     await trio.sleep(pause)
         raise refuse_connection(self._address, f"nothing came within {within_seconds:g} s")
 
-    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> SandboxReply:
         client = self._open()
         given = {**headers, "authorization": f"Bearer {self._token.reveal()}"}
         async with client.stream(method, path, content=body, headers=given) as response:
@@ -136,15 +136,15 @@ class Connection:
             came = bytearray()
             async for piece in response.aiter_raw():
                 came += piece
-                if len(came) > MAX_BODY_BYTES:
+                if len(came) > MAX_SANDBOX_BODY_BYTES:
                     raise refuse_connection(
-                        self._address, f"it answered with more than {MAX_BODY_BYTES:,} bytes"
+                        self._address, f"it answered with more than {MAX_SANDBOX_BODY_BYTES:,} bytes"
                     )
-            return Reply(content_type=response.headers.get("content-type", ""), body=bytes(came))
+            return SandboxReply(content_type=response.headers.get("content-type", ""), body=bytes(came))
 
     def _refused(self, status: int) -> NoAnswer:
         if status == 413:  # noqa: PLR2004 - Content Too Large
-            message = f"It is too much for one request to the sandbox at {self._address.shown}: at most {MAX_BODY_BYTES:,} bytes are taken."
+            message = f"It is too much for one request to the sandbox at {self._address.shown}: at most {MAX_SANDBOX_BODY_BYTES:,} bytes are taken."
             return NoAnswer(Refusal(code="too_large", message=message))
         said = _SAID.get(status, f"it answered with the status {status}")
         refused = refuse_connection(self._address, said)
@@ -164,7 +164,7 @@ class Connection:
                     uds=socket,
                 ),
                 headers={"accept-encoding": "identity", "user-agent": "agentrail-sandbox"},
-                timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
+                timeout=httpx.Timeout(None, connect=SANDBOX_CONNECT_SECONDS),
                 trust_env=False,  # no proxy: it would hear the token
                 follow_redirects=False,  # nor whoever the server would like it to
             )

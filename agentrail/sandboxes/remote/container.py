@@ -21,7 +21,7 @@ from agentrail.errors import OptionError, SandboxError
 from agentrail.logs import Logger
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.connection import refuse_connection
-from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
+from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
 from agentrail.wire.sandbox_address import CONTAINER, NoAddress, RemoteAddress, image_of
 
 LOGGER: Final = Logger("agentrail.sandboxes")
@@ -61,7 +61,7 @@ class ContainerLimits:
     idle_seconds: int = 1_800
 
 
-USUAL_LIMITS: Final = ContainerLimits()
+CONTAINER_LIMITS: Final = ContainerLimits()
 
 
 class ContainerSandbox(RemoteSandbox):
@@ -77,7 +77,7 @@ class ContainerSandbox(RemoteSandbox):
         *,
         skills: str | os.PathLike[str] | None = None,
         program: str | None = None,
-        limits: ContainerLimits = USUAL_LIMITS,
+        limits: ContainerLimits = CONTAINER_LIMITS,
     ) -> None:
         """Start nothing yet.
 
@@ -134,7 +134,7 @@ class ContainerSandbox(RemoteSandbox):
                 stdout=subprocess.PIPE,
                 stderr=self._said,
                 # By name in the arguments and by value here: arguments can be read by every user of the machine.
-                env={**os.environ, TOKEN_VARIABLE: self._token.reveal()},
+                env={**os.environ, SANDBOX_TOKEN_VARIABLE: self._token.reveal()},
                 start_new_session=True,  # a Ctrl-C at our terminal is ours
             )
             with trio.move_on_after(START_SECONDS):
@@ -224,7 +224,7 @@ def decide_command(  # noqa: PLR0913 - what a container is made of
         *("--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)),
         *("--cpus", f"{limits.cpus:g}", "--pids-limit", str(limits.processes)),
         # As who started it: the socket is made inside, and opened here.
-        *("--user", f"{os.getuid()}:{os.getgid()}", "--env", TOKEN_VARIABLE),
+        *("--user", f"{os.getuid()}:{os.getgid()}", "--env", SANDBOX_TOKEN_VARIABLE),
         *("--mount", f"type=bind,source={directory},target={_INSIDE}"),
     ]
     if Path(program).name == "podman":  # else that user is another one inside

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from agentrail.sandboxes.remote.wire import Unreadable
+from agentrail.sandboxes.remote.wire import UnreadableWire
 
 BOUNDARY: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -78,13 +78,13 @@ def decode_parts(body: bytes, boundary: str, *, max_parts: int) -> tuple[bytes, 
         wanted = _FILE_KIND if parts else _HEAD_KIND
         if found is None or found[1] != mark or found[2] != wanted:
             message = f"expected a part or the end of the body at byte {at}"
-            raise Unreadable(message)
+            raise UnreadableWire(message)
         begin, at = found.end(), found.end() + int(found[3])
         if at > len(body) or len(parts) > max_parts:
             message = f"a part ends behind the body, or there are more than {max_parts}"
-            raise Unreadable(message)
+            raise UnreadableWire(message)
         parts.append(body[begin:at])
     if not parts or at + len(end) != len(body):
         message = "expected a head, and nothing behind the end"
-        raise Unreadable(message)
+        raise UnreadableWire(message)
     return parts[0], parts[1:]

@@ -14,17 +14,17 @@ from urllib.parse import urlsplit
 import trio
 from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, wrap_client_stream
 
-from agentrail.sandboxes.remote.connection import CONNECT_SECONDS, refuse_connection
+from agentrail.sandboxes.remote.connection import SANDBOX_CONNECT_SECONDS, refuse_connection
 from agentrail.sandboxes.remote.wire import (
     ANSWER_SECONDS,
-    PIECE_BYTES,
+    WIRE_PIECE_BYTES,
     Exited,
     FromProcess,
     InputEnd,
     OpenRequest,
     ProcessOpened,
     ProcessRefusal,
-    Unreadable,
+    UnreadableWire,
     decode_as,
     encode_request,
     encode_said,
@@ -61,14 +61,14 @@ async def dialed(
     """
     parts = urlsplit(address.url)
     try:
-        with trio.fail_after(CONNECT_SECONDS):
+        with trio.fail_after(SANDBOX_CONNECT_SECONDS):
             stream = await _open_stream(address, tls)
     except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
         raise refuse_connection(address, f"it cannot be reached ({type(error).__name__})") from None
     try:
         async with trio.open_nursery() as nursery:
             try:
-                with trio.fail_after(CONNECT_SECONDS):
+                with trio.fail_after(SANDBOX_CONNECT_SECONDS):
                     connection = await wrap_client_stream(
                         nursery,
                         stream,
@@ -76,7 +76,7 @@ async def dialed(
                         path,
                         extra_headers=[*headers],
                         message_queue_size=_QUEUED,
-                        max_message_size=2 * PIECE_BYTES,
+                        max_message_size=2 * WIRE_PIECE_BYTES,
                     )
             except (*_FAILED, trio.TooSlowError):
                 raise refuse_connection(address, _NO_PROCESS) from None
@@ -181,7 +181,7 @@ class RemoteProcess:
     async def listen(self) -> None:
         """Take what comes until the connection ends."""
         try:
-            with suppress(*_FAILED, Unreadable):
+            with suppress(*_FAILED, UnreadableWire):
                 while True:
                     await self._take(await self._connection.get_message())
         finally:
@@ -211,8 +211,8 @@ class _Input(trio.abc.SendStream):
         view = memoryview(data).cast("B")
         await trio.lowlevel.checkpoint()
         async with self._sending:
-            for start in range(0, len(view), PIECE_BYTES):
-                await self._send(bytes(view[start : start + PIECE_BYTES]))
+            for start in range(0, len(view), WIRE_PIECE_BYTES):
+                await self._send(bytes(view[start : start + WIRE_PIECE_BYTES]))
 
     async def wait_send_all_might_not_block(self) -> None:
         async with self._sending:
@@ -289,7 +289,7 @@ async def begin_process(
             await connection.send_message(encode_request(request).decode())
             message = await connection.get_message()
         said: FromProcess = decode_as(FromProcess, message.encode() if isinstance(message, str) else b"")
-    except (*_FAILED, trio.TooSlowError, Unreadable):
+    except (*_FAILED, trio.TooSlowError, UnreadableWire):
         raise refuse_connection(address, _NO_PROCESS) from None
     if isinstance(said, ProcessOpened | ProcessRefusal):
         return said

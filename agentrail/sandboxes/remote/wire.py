@@ -27,13 +27,13 @@ from agentrail.abc import (
 
 T = TypeVar("T")
 
-MAX_BODY_BYTES: Final = 64 << 20
+MAX_SANDBOX_BODY_BYTES: Final = 64 << 20
 """Of one request or answer, contents of files included."""
 
-PIECE_BYTES: Final = 1 << 16
+WIRE_PIECE_BYTES: Final = 1 << 16
 """Of what a process reads or prints, in one message."""
 
-MAX_FILES: Final = 10_000
+MAX_FILES_AT_ONCE: Final = 10_000
 """Of one upload or download."""
 
 LEASE_SECONDS: Final = 30.0
@@ -51,9 +51,9 @@ SPARE_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
 """How long a client waits for the answer to anything that is no command."""
 
-DEFAULT_PORT: Final = 8710
+SANDBOX_PORT: Final = 8710
 
-TOKEN_VARIABLE: Final = "AGENTRAIL_SANDBOX_TOKEN"  # noqa: S105 - the name of one
+SANDBOX_TOKEN_VARIABLE: Final = "AGENTRAIL_SANDBOX_TOKEN"  # noqa: S105 - the name of one
 """Where both sides look for the token."""
 
 TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,4000}=*")
@@ -62,7 +62,7 @@ TOKEN_WORDS: Final = "at least 16 of A-Z a-z 0-9 . _ ~ + / -"  # noqa: S105 - ab
 SETTLED_HEADER: Final = "agentrail-settled"
 """The lowest number of an operation that its client still waits for: what comes later with a lower one is not carried out."""
 
-JSON: Final = "application/json"
+JSON_TYPE: Final = "application/json"
 
 LEASE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -82,7 +82,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     is_unconfined: bool = False
 
 
-class Answer(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class WireAnswer(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """What comes back: how the server is, and what became of the operation.
 
     Attributes:
@@ -205,7 +205,7 @@ class OpenRequest(_Request, frozen=True):
     timeout_seconds: float
 
 
-Request = (
+WireRequest = (
     PathRequest
     | ReadRequest
     | WriteRequest
@@ -246,7 +246,7 @@ class Operation:
             waited for.
     """
 
-    request: type[Request]
+    request: type[WireRequest]
     result: object
     changes: bool = False
 
@@ -271,7 +271,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
 """All that can be asked, by the last part of its path."""
 
 
-class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+class StoppedOperation(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a stop.
 
     Attributes:
@@ -339,7 +339,7 @@ def encode_said(said: FromProcess | InputEnd) -> bytes:
 # --- bytes
 
 
-class Unreadable(ValueError):
+class UnreadableWire(ValueError):
     """What came is not what is said here; the message says what it is instead, and repeats nothing of it."""
 
 
@@ -367,7 +367,7 @@ def _mended(value: object) -> object:
             return value
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: WireRequest) -> bytes:
     """Write what is asked.
 
     Raises:
@@ -389,4 +389,4 @@ def decode_as(kind: type[T] | Any, text: bytes) -> T:
         message = (
             f"expected JSON of another shape{f', at {where:.80}' if where.isprintable() and where else ''}"
         )
-        raise Unreadable(message) from None
+        raise UnreadableWire(message) from None

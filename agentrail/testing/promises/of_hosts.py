@@ -1,7 +1,7 @@
 """What a host is promised: nothing runs that it has not let run, and it hears of what ran, once."""
 
 from agentrail.core.protocol.effects import AskHost, Publish, RunTool, SpawnChild, TellHost
-from agentrail.core.protocol.signals import HostJudged, Recovered, ToolDetached, ToolFinished
+from agentrail.core.protocol.signals import HostJudged, Recovered, ToolAnsweredEarly, ToolFinished
 from agentrail.core.session.open_calls import CallState
 from agentrail.events import Approval, ToolExecutionEnd
 from agentrail.frozen import same_json
@@ -48,7 +48,7 @@ def the_host_hears_of_what_ran(seen: Seen) -> None:
         return
     ended = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]
     for one in told:
-        assert isinstance(seen.signal, ToolFinished | ToolDetached)
+        assert isinstance(seen.signal, ToolFinished | ToolAnsweredEarly)
         assert seen.signal.ran_ms == one.ran_ms
         assert [event.result for event in ended if event.call_id == one.call_id] == [one.result]
         published = [effect for effect in seen.effects if isinstance(effect, Publish)]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentrail.cli.terminal.completing import Known, complete, is_completed
-from agentrail.cli.terminal.keys import AGAIN_SECONDS, Pastes, Sent, decide_ctrl_c
+from agentrail.cli.terminal.completing import KnownNames, complete, is_completed
+from agentrail.cli.terminal.keys import TWICE_WITHIN_SECONDS, Pastes, SentLine, decide_ctrl_c
 
 
 @pytest.mark.experience("X-008")
@@ -20,8 +20,8 @@ def test_what_control_c_does():
     assert pressed(is_idle=False) == "abort"
     assert pressed(is_idle=False, is_stopping=True) == "leave_now"
     assert pressed() == "warn"
-    assert pressed(since_warned=AGAIN_SECONDS) == "leave"
-    assert pressed(since_warned=AGAIN_SECONDS + 0.1) == "warn"
+    assert pressed(since_warned=TWICE_WITHIN_SECONDS) == "leave"
+    assert pressed(since_warned=TWICE_WITHIN_SECONDS + 0.1) == "warn"
 
 
 @pytest.mark.experience("X-007")
@@ -31,22 +31,22 @@ def test_a_paste_of_many_lines_is_one_prompt_and_no_command():
     pasted = "\r\n".join(["/quit", *map(str, range(39))])
     mark = pastes.take(pasted)
     assert mark == "[pasted text 1, 40 lines]"
-    assert pastes.send(f"look: {mark}!") == Sent(
+    assert pastes.send(f"look: {mark}!") == SentLine(
         text=f"look: {pasted}!".replace("\r\n", "\n"), is_pasted=True
     )
-    assert pastes.send(mark) == Sent(text=mark)  # the line is another one: nothing was pasted into it
+    assert pastes.send(mark) == SentLine(text=mark)  # the line is another one: nothing was pasted into it
 
 
 def test_a_short_paste_stands_in_the_line():
     """A word that was pasted can be a command; two lines cannot, even without a terminal's brackets."""
     pastes = Pastes()
-    assert pastes.send(pastes.take("/status")) == Sent(text="/status")
-    assert pastes.send(pastes.take("/quit\nnow")) == Sent(text="/quit\nnow", is_pasted=True)
+    assert pastes.send(pastes.take("/status")) == SentLine(text="/status")
+    assert pastes.send(pastes.take("/quit\nnow")) == SentLine(text="/quit\nnow", is_pasted=True)
     pastes.note_lines()
-    assert pastes.send("/quit\nnow") == Sent(text="/quit\nnow", is_pasted=True)
+    assert pastes.send("/quit\nnow") == SentLine(text="/quit\nnow", is_pasted=True)
 
 
-KNOWN = Known(
+KNOWN = KnownNames(
     commands=[("help", "all"), ("model", "which"), ("status", "how")],
     arguments={"model": lambda: [("demo:", "now"), ("demo:fast", ""), ("openai:gpt-5", "")]},
     files=lambda inside: {"": ["src/", "setup.py", ".git/"], "src/": ["a.py"]}.get(inside, []),

@@ -27,7 +27,7 @@ from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote import client as client_module, wire
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.parts import decode_parts, encode_parts
-from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
+from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, calls
 from agentrail.testing.orphans import no_orphans
 from agentrail.tools import builtin
@@ -407,7 +407,7 @@ async def test_the_receipt_of_an_abort_says_where_something_may_be_left(monkeypa
     monkeypatch.setattr("agentrail.gateway.sandboxes.app._WAIT_GONE_SECONDS", 0.05)
     model = ScriptedModel([calls(("shell", {"command": "sleep"}))])
     async with (
-        open_supervisor(environ={TOKEN_VARIABLE: TOKEN}) as supervisor,
+        open_supervisor(environ={SANDBOX_TOKEN_VARIABLE: TOKEN}) as supervisor,
         serving_the_deaf() as (served, begun),
     ):
         session = await supervisor.start_session(model=model, tools=builtin("shell"), sandbox=served.url)
@@ -612,10 +612,10 @@ def test_parts_come_out_as_they_went_in_and_nothing_else_is_read(head, contents,
     assert decode_parts(body, boundary, max_parts=4) == (head, contents)
     at, byte = data.draw(st.integers(0, len(body) - 1)), data.draw(st.integers(0, 255))
     changed = body[:at] + bytes([byte]) + body[at + 1 :]
-    with suppress(wire.Unreadable):
+    with suppress(wire.UnreadableWire):
         again = decode_parts(changed, boundary, max_parts=4)
         assert [len(one) for one in (again[0], *again[1])] == [len(one) for one in (head, *contents)]
-    with suppress(wire.Unreadable):
+    with suppress(wire.UnreadableWire):
         decode_parts(body[:at], boundary, max_parts=4)
         pytest.fail("a body that was cut was read")
 
@@ -643,7 +643,7 @@ def test_parts_come_out_as_they_went_in_and_nothing_else_is_read(head, contents,
 )
 def test_whatever_comes_is_an_operation_or_unreadable(name, kind, body):
     """No other exception leaves what reads strangers' bytes, and what it gives is of the operation's own kind."""
-    with suppress(wire.Unreadable):
+    with suppress(wire.UnreadableWire):
         asked = decode_asked(name, kind, body)
         assert isinstance(asked.request, wire.OPERATIONS[name].request)
 
@@ -652,4 +652,4 @@ def test_a_name_that_is_no_text_has_a_mark_in_its_place():
     """Undecodable bytes are U+FFFD, as the server decodes them."""
     listing = wire.ListResult(entries=(DirectoryEntry(name="caf\udce9", kind="file"),))
     answer = wire.encode_answer(wire.Facts(), listing)
-    assert wire.decode_as(wire.Answer[wire.ListResult], answer).result.entries[0].name == "caf\ufffd"
+    assert wire.decode_as(wire.WireAnswer[wire.ListResult], answer).result.entries[0].name == "caf\ufffd"

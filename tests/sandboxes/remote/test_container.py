@@ -15,7 +15,7 @@ from agentrail.abc import ExecuteOptions
 from agentrail.app import make_sandbox
 from agentrail.errors import OptionError, SandboxError
 from agentrail.sandboxes.remote.container import ContainerLimits, ContainerSandbox, decide_command
-from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
+from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.orphans import no_orphans
 
 DOCKER = """#!{python}
@@ -43,7 +43,9 @@ def docker(tmp_path, monkeypatch):
     def put(*, fails=False):
         script = tmp_path / "docker"
         script.write_text(
-            DOCKER.format(python=sys.executable, notes=str(notes), variable=TOKEN_VARIABLE, fails=fails)
+            DOCKER.format(
+                python=sys.executable, notes=str(notes), variable=SANDBOX_TOKEN_VARIABLE, fails=fails
+            )
         )
         script.chmod(0o755)
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
@@ -78,7 +80,7 @@ def test_a_container_has_bounds_no_network_and_no_token_among_its_arguments(tmp_
             "--cpus 1",
             "--cap-drop ALL",
         ),
-        *("--security-opt no-new-privileges", f"--env {TOKEN_VARIABLE} ", "--userns keep-id"),
+        *("--security-opt no-new-privileges", f"--env {SANDBOX_TOKEN_VARIABLE} ", "--userns keep-id"),
         "type=bind,source=/srv/skills,target=/skills,readonly",
         "--entrypoint agentrail acme/tools:1 sandbox serve --socket /run/agentrail/sandbox.sock",
         "--once --idle-seconds 1800",
