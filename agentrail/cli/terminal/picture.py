@@ -173,7 +173,8 @@ class Picture:
         if self.working.is_at_work:
             foot += self._todo_rows(self._todos[:_MAX_TODOS])
         if self.dialogue is not None:
-            foot = [*draw_dialogue(self.dialogue, self.ink, max(height - 2, 3))]
+            apart = [] if self._is_apart else [""]  # first, so that it goes first where there is no room
+            foot = [*apart, *draw_dialogue(self.dialogue, self.ink, max(height - 2 - len(apart), 3))]
         line = draw_working(self.working, tuple(one.name for one in self._running.values()), now, self.ink)
         if line:
             foot.append(line)
