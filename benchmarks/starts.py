@@ -26,12 +26,12 @@ def starts(effort: Effort) -> list[Row]:
     """Each in a process of its own, a few times in each round: the least of them, since nothing makes a start quicker than it is."""
     rows = []
     for what, run, target in (
-        ("import agentrail, with the start of the interpreter", _import, "start import"),
-        ("agentrail --version", _version, "start version"),
-        ("agentrail chat at a terminal, until its first prompt", _chat, "start chat"),
+        ("import agentrail, with the start of the interpreter", _import, target_of("start import")),
+        ("agentrail --version", _version, target_of("start version")),
+        ("agentrail chat at a terminal, until its first prompt", _chat, target_of("start chat")),
     ):
         rounds = interleave(partial(_least, _nothing), partial(_least, run), effort.rounds)
-        rows.append(rounds.row("starts", "seconds", what, unit="ms", factor=1e3, target=target_of(target)))
+        rows.append(rounds.row("starts", "seconds", what, unit="ms", factor=1e3, target=target))
     return rows
 
 

@@ -3,6 +3,7 @@
 from itertools import pairwise
 from xml.etree import ElementTree as Xml
 
+import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -12,6 +13,7 @@ from scripts.docsite.nav import ROOT
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@pytest.mark.check  # `make docs-check` compares all that is drawn
 def test_the_chat_is_a_real_run_and_is_the_picture_that_is_shown():
     """Every word on it is of the run, no row is wider than the terminal, and no stretch of a row stands on another one."""
     plain = [Text.from_ansi(row).plain for row in picture.rows_of_chat()]
