@@ -42,6 +42,7 @@ from benchmarks.starts import starts
 from benchmarks.stores import appends
 from benchmarks.streams import deltas, streams
 from benchmarks.timers import timers
+from benchmarks.typing import typing
 from benchmarks.web import web
 
 WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
@@ -84,6 +85,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "config": configuration,
     "skills": skills,
     "starts": starts,
+    "typing": typing,
     "resume": resume,
     "weights": weights,
     "idle-start": idle_start,

@@ -98,6 +98,7 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "start import":         ("ours",  (50, 30),     None),  # ms
         "start version":        ("ours",  (250, 150),   None),  # ms
         "start chat":           ("ours",  (600, 400),   None),  # ms
+        "echo of a key":        ("ours",  (30, 15),     None),  # ms
         "session opened":       ("ours",  (400, 400),   None),  # ms; from here on as the console's specification has them
         "page back":            ("ours",  (150, 150),   None),  # ms
         "late frames at the end": ("ours", (1, 1),      None),  # %

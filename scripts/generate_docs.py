@@ -1,7 +1,7 @@
 """Writes the reference pages that are drawn from the code; with `--check` it only says which of them are stale.
 
 A page is a function from the code to text. The changes of phase are not written by hand either: they are read from the table of
-what is legal. The picture of a cycle is drawn from a run.
+what is legal. The pictures of a cycle and of a chat are drawn from runs.
 """
 
 import enum
@@ -34,6 +34,7 @@ from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
 from agentrail.testing.scenario_out import GROUPS
 from scripts.api_pages import session_api_page, supervisor_api_page
+from scripts.chat_picture import draw_chat
 from scripts.configuration_page import configuration_page
 from scripts.contents_page import contents_page
 from scripts.decisions_page import decisions_page
@@ -467,6 +468,8 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "../README.md": contents_page,
     "../pictures/cycle-light.svg": partial(draw_timeline, "light"),
     "../pictures/cycle-dark.svg": partial(draw_timeline, "dark"),
+    "../pictures/chat-light.svg": partial(draw_chat, "light"),
+    "../pictures/chat-dark.svg": partial(draw_chat, "dark"),
 }
 
 

@@ -50,6 +50,16 @@ app.command(
     The session is kept: --resume goes on with it, also when the process was killed. --connect talks with one on a server.""",
 )
 app.command(
+    "agentrail.cli.demo:demo",
+    name="demo",
+    help="""Take a tour of two minutes, offline and without a key: a tool, a steer, an abort, an approval, a crash, a bug found.
+
+    Each scene says what it shows, shows it on a real session, and names the page to read. --fast makes no pauses. Ctrl-C ends it.
+    Agents at work in a browser: agentrail serve --demo.
+
+    Exit codes: 0 shown, or left with Ctrl-C, 1 stdout cannot be written, 2 wrong usage.""",
+)
+app.command(
     "agentrail.cli.check_plugins:check_plugins",
     name="check-plugins",
     help="""Look for a conversation in which a stack of plugins breaks, without a model.

@@ -14,6 +14,8 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -24,9 +26,10 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.formatted_text import ANSI, to_formatted_text
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Window
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -41,7 +44,7 @@ from agentrail.cli.terminal.picture import Picture
 from agentrail.events import Approval, Event
 
 if TYPE_CHECKING:
-    from prompt_toolkit.formatted_text import AnyFormattedText
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 FRAME_SECONDS: Final = 0.04
 _TICK_SECONDS: Final = 0.1
@@ -213,6 +216,7 @@ class Typing:
         self._pastes = Pastes()
         self._prefix = "> "
         self._below: Rows = ()
+        self._fragments: StyleAndTextTuples = []
         self._dialogue: Dialogue | None = None
         self._dialogue_since = 0.0
         self._reason_for: Approval | None = None
@@ -324,7 +328,7 @@ class Typing:
 
     def _paint(self, text: str, below: Rows) -> None:
         app = self._session.app
-        self._below = below
+        self._below, self._fragments = below, _fragments_of(below)
         if not app.is_running:
             return
         try:
@@ -337,8 +341,9 @@ class Typing:
             if app.future is not None and not app.future.done():
                 app.exit(exception=EOFError())
 
-    def _message(self) -> "AnyFormattedText":
-        return ANSI("".join(f"{row}\n" for row in self._below) + self._prefix)
+    def _drawn_below(self) -> "StyleAndTextTuples":
+        """What stands between what was printed and the line that is typed; each row ends with a line's end but the last."""
+        return self._fragments
 
     def _make_session(self, ink: Ink, known: KnownNames, history: Path | None) -> "PromptSession[str]":
         # It is not asked where the cursor stands: the answer would come among the keys, and over a slow line late.
@@ -346,7 +351,7 @@ class Typing:
             sys.stdout, _size_of_terminal, term=os.environ.get("TERM"), enable_bell=False, enable_cpr=False
         )
         session: PromptSession[str] = PromptSession(
-            self._message,
+            lambda: self._prefix,
             multiline=True,
             wrap_lines=True,
             prompt_continuation=lambda width, _row, _is_wrapped: " " * width,
@@ -361,6 +366,12 @@ class Typing:
             output=output,
             include_default_pygments_style=False,
         )
+        # In a window of its own, not in front of the prompt in its message: that is taken apart, letter by letter, eight times
+        # for each key, and a screenful of words made every echo wait for it.
+        drawn = Window(FormattedTextControl(self._drawn_below), dont_extend_height=True)
+        is_there = Condition(lambda: bool(self._fragments))
+        layout = session.app.layout
+        layout.container = HSplit([ConditionalContainer(drawn, is_there), layout.container])
         session.app.terminal_size_polling_interval = _RESIZE_SECONDS
         session.app.ttimeoutlen = _ESCAPE_SECONDS
         session.app.timeoutlen = _ESCAPE_SECONDS * 5
@@ -520,6 +531,25 @@ class Typing:
             ):  # an editor may write another file in its place
                 return Path(file.name).read_text(encoding="utf-8")
         return None
+
+
+def _fragments_of(rows: Rows) -> "StyleAndTextTuples":
+    """Read the colours of rows, once for all the times that they are drawn."""
+    drawn: StyleAndTextTuples = []
+    for row in rows:
+        drawn += [("", "\n")] if drawn else []
+        drawn += _stretches(row) or (("", ""),)
+    return drawn
+
+
+@lru_cache(maxsize=512)
+def _stretches(row: str) -> "tuple[tuple[str, str], ...]":
+    """Read the colours of a row, a piece for each stretch of one; most rows are the same in the next frame."""
+    letters = to_formatted_text(ANSI(row))
+    return tuple(
+        (style, "".join(one[1] for one in stretch))
+        for style, stretch in groupby(letters, key=lambda one: one[0])
+    )
 
 
 def _write_nowhere() -> None:

@@ -161,7 +161,12 @@ def _row(parts: Iterable[tuple[str, Style | None]], ink: Ink) -> str:
 
 def _harmless(text: str, ink: Ink) -> str:
     shown = without_controls(text).replace("\n", " ").replace("\t", "    ")
-    return shown if ink.is_unicode else shown.translate(_ASCII).encode("ascii", "replace").decode()
+    return shown if ink.is_unicode else in_ascii(shown)
+
+
+def in_ascii(text: str) -> str:
+    """Say it in ASCII: marks by what looks like them, all else that is more by a question mark."""
+    return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
 _SYSTEMS: Final = {

@@ -23,6 +23,8 @@ from agentrail.messages import CallId
 _TODO_MARKS: Final = {"pending": " ", "in_progress": "▸", "completed": "✓", "cancelled": "-"}
 _MAX_TODOS: Final = 8
 _MAX_CALLS: Final = 6
+_MAX_TAIL: Final = 16
+"""Rows of what is being written that are drawn anew in each frame: a screenful of them is what a key's echo would wait for."""
 
 
 @define
@@ -173,7 +175,8 @@ class Picture:
         if self.working.is_at_work:
             foot += self._todo_rows(self._todos[:_MAX_TODOS])
         if self.dialogue is not None:
-            foot = [*draw_dialogue(self.dialogue, self.ink, max(height - 2, 3))]
+            apart = [] if self._is_apart else [""]  # first, so that it goes first where there is no room
+            foot = [*apart, *draw_dialogue(self.dialogue, self.ink, max(height - 2 - len(apart), 3))]
         line = draw_working(self.working, tuple(one.name for one in self._running.values()), now, self.ink)
         if line:
             foot.append(line)
@@ -189,7 +192,7 @@ class Picture:
         if tail is None:
             return ()
         apart = () if tail.goes_on or self._is_apart else ("",)
-        return (*apart, *draw_block(tail, self.ink))[-room:]
+        return (*apart, *draw_block(tail, self.ink))[-min(room, _MAX_TAIL) :]
 
     def _blocks(self, blocks: Iterable[Block]) -> Rows:
         rows: list[str] = []

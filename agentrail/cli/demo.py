@@ -1,0 +1,50 @@
+"""`agentrail demo`: a tour in the terminal, offline and without a key; its scenes stand in `demo_tour`."""
+
+import signal
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import trio
+from cyclopts import Parameter
+
+from agentrail.cli.demo_stage import Stage, demo_look_of_process
+from agentrail.cli.demo_tour import give_tour
+from agentrail.cli.exits import Exit
+from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.output import OutputClosed, OutputFailed, write_error
+from agentrail.cli.screen import DirectScreen
+
+
+def demo(
+    *,
+    fast: Annotated[
+        bool, Parameter(help="Make no pauses to read in.", negative="", show_default=False)
+    ] = False,
+    debug: Debug = False,
+) -> Exit:
+    """Show what a session can do, scene by scene; see `commands.py` for the help."""
+    send_logs_to_stderr(debug=debug)
+    stage = Stage(screen=DirectScreen(), look=demo_look_of_process(), is_fast=fast)
+    return trio.run(serve_demo, stage)
+
+
+async def serve_demo(stage: Stage) -> Exit:
+    """Show the tour until it is over, or until Ctrl-C; both are a good end."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_leave_when_told, signals, nursery.cancel_scope)
+            try:
+                await give_tour(stage)
+            except OutputFailed as error:
+                write_error(f"{error}.")
+                return Exit.FAILED
+            except OutputClosed:  # its reader has seen enough (`| head`)
+                return Exit.DONE
+            finally:
+                nursery.cancel_scope.cancel(reason="the tour is over")
+    return Exit.DONE
+
+
+async def _leave_when_told(signals: AsyncIterator[int], work: trio.CancelScope) -> None:
+    async for _ in signals:
+        work.cancel(reason="interrupted")

@@ -1,0 +1,139 @@
+"""Where `agentrail demo` plays: what is said about a scene, what a session publishes in it, and the pauses in which it is read.
+
+All of it goes to stdout, in the order in which it happened, so that a pipe has the whole tour. Nothing is decided here.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import trio
+from attrs import define, evolve, field, frozen
+
+from agentrail.cli.rendering import ChatStyle, Piece, Transcript, on_one_line
+from agentrail.cli.screen import Screen
+from agentrail.cli.terminal.inks import Ink, decide_colors, decide_unicode, draw_text, in_ascii
+from agentrail.events import Event
+
+MAX_WIDTH: Final = 80
+"""Lines of prose that are longer are hard to read, however wide the terminal is."""
+READ_SECONDS: Final = 8.0
+"""What is about to be shown is read in this time."""
+LOOK_SECONDS: Final = 6.0
+"""What was shown is looked at in this time."""
+
+
+@frozen(kw_only=True)
+class Look:
+    """What stdout can show.
+
+    Attributes:
+        ink: How wide it is, its colours, and whether it shows more than ASCII.
+        is_terminal: Whether a person looks at it.
+    """
+
+    ink: Ink
+    is_terminal: bool
+
+
+def decide_demo_look(variables: Mapping[str, str], *, is_terminal: bool, columns: int, encoding: str) -> Look:
+    """Decide how the tour looks: plain lines without a terminal, no colours with `NO_COLOR`, ASCII where nothing else is shown.
+
+    Args:
+        variables: The environment.
+        is_terminal: Whether stdout is a terminal.
+        columns: How wide it is.
+        encoding: Of stdout, as Python found it.
+    """
+    locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
+    colors = decide_colors(
+        term=variables.get("TERM", ""),
+        colorterm=variables.get("COLORTERM", ""),
+        no_color=bool(variables.get("NO_COLOR")) or not is_terminal,
+    )
+    is_unicode = decide_unicode(encoding=encoding, locale=locale)
+    ink = Ink(width=min(columns, MAX_WIDTH), colors=colors, is_unicode=is_unicode)
+    return Look(ink=ink, is_terminal=is_terminal)
+
+
+def demo_look_of_process() -> Look:
+    """Look at stdout."""
+    return decide_demo_look(
+        os.environ,
+        is_terminal=os.isatty(1),
+        columns=shutil.get_terminal_size((MAX_WIDTH, 24)).columns,
+        encoding=sys.stdout.encoding or "",
+    )
+
+
+@define(eq=False, kw_only=True)
+class Stage:
+    """What a scene shows itself on.
+
+    Attributes:
+        screen: Where it is written.
+        look: What that can show.
+        is_fast: Whether nothing is waited for that only a reader needs.
+    """
+
+    screen: Screen
+    look: Look
+    is_fast: bool = False
+    _transcript: Transcript = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin at the start of a line."""
+        is_terminal, dims = self.look.is_terminal, self.look.ink.colors is not None
+        self._transcript = Transcript(
+            ChatStyle(out_is_terminal=is_terminal, err_is_terminal=is_terminal, dims=dims)
+        )
+
+    @property
+    def model(self) -> str:
+        """The model of the tour: the one that pauses between its words, where somebody reads them."""
+        return "demo:fast" if self.is_fast else "demo:"
+
+    async def heading(self, text: str) -> None:
+        """Say which scene begins."""
+        await self._draw("", "")
+        await self._draw(text, "bold")
+
+    async def tell(self, text: str) -> None:
+        """Say something about what is shown."""
+        await self._draw(text, "")
+
+    async def typed(self, text: str) -> None:
+        """Show what a user would type, or a program would call."""
+        mark = "▸" if self.look.ink.is_unicode else ">"
+        await self._draw(f"{mark} {text}", "cyan")
+
+    async def page(self, path: str) -> None:
+        """Say where more stands about it."""
+        await self._draw(f"read on: {path}", "dim")
+
+    async def show(self, event: Event) -> None:
+        """Show what a session published, as `agentrail run` does."""
+        await self._write(self._transcript.feed(event))
+
+    async def quote(self, text: str) -> None:
+        """Show lines as they are, wrapped where the terminal ends; what could steer it is taken out."""
+        for line in text.splitlines():
+            await self._draw(f"  {on_one_line(line)}" if not line.startswith(" ") else line, "dim")
+
+    async def pause(self, seconds: float) -> None:
+        """Wait until it is read."""
+        await trio.sleep(0.0 if self.is_fast else seconds)
+
+    async def _draw(self, text: str, style: str) -> None:
+        rows = draw_text(text, self.look.ink, style) or ("",)
+        await self._write([*self._transcript.end_line(), *(Piece("out", f"{row}\n") for row in rows)])
+
+    async def _write(self, pieces: Iterable[Piece]) -> None:
+        ascii_only = not self.look.ink.is_unicode
+        await self.screen.write([_on_stdout(piece, ascii_only=ascii_only) for piece in pieces])
+
+
+def _on_stdout(piece: Piece, *, ascii_only: bool) -> Piece:
+    return evolve(piece, stream="out", text=in_ascii(piece.text) if ascii_only else piece.text)

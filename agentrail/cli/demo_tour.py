@@ -1,0 +1,280 @@
+"""The scenes of `agentrail demo`, in order: each says what it shows, shows it on a real session, and names the page to read.
+
+The model is the demo model, and the tools only pretend; supervisor, session, abort, approval, crash and property test are real.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import trio
+from attrs import frozen
+
+from agentrail import outside, plugins as p
+from agentrail.abc import Tool, ToolContext
+from agentrail.app import open_supervisor
+from agentrail.cli.demo_stage import LOOK_SECONDS, READ_SECONDS, Stage
+from agentrail.cli.notices import show_receipt
+from agentrail.events import (
+    AbortReceipt,
+    AgentEnd,
+    ApprovalRequired,
+    ToolExecutionStart,
+    ToolProgress,
+)
+from agentrail.plugins import HumanApproval
+from agentrail.runtime.handle import Session
+from agentrail.tools.function import tool
+
+if TYPE_CHECKING:
+    from agentrail.testing.stacks import Tally
+
+STEP_SECONDS: Final = 0.25
+"""How long one step of a tool takes."""
+STEPS_SEEN: Final = 2
+"""So many steps of a tool are seen before it is steered away or aborted."""
+EXAMPLES: Final = 200
+"""So many sessions the property test may try; the planted bug is found in the first few."""
+SEED: Final = 1
+
+
+# --- tools of a small railway, which only pretend
+
+
+@tool(effect_class="pure")
+async def find_train(city: str) -> str:
+    """Find the next train to a city."""
+    await trio.sleep(STEP_SECONDS)
+    return f"The next train to {city} leaves at 9:12."
+
+
+@tool
+async def book_seat(city: str) -> str:
+    """Book a seat. Needs a person's consent."""
+    await trio.sleep(STEP_SECONDS)
+    return f"A seat to {city} is booked."
+
+
+@tool(timeout_seconds=3600)
+async def watch_platforms(ctx: ToolContext) -> str:
+    """Watch the platforms, until somebody has seen enough."""
+    number = 0
+    while True:
+        number += 1
+        await trio.sleep(STEP_SECONDS)
+        ctx.report_progress(f"platform {number}: nothing\n")
+
+
+TOOLS: Final[tuple[Tool, ...]] = (find_train, book_seat, watch_platforms)
+
+
+# --- plugins of the property test; together they have a bug
+
+
+@p.plugin(priority=500, init=int, hooks=(p.BeforeTool,))
+def ask_for_first_class(event: p.HookEvent, asked: int, ctx: p.Context) -> p.Action[int]:  # noqa: ARG001 - as hooks are called
+    """Asks a person before a seat in first class is booked."""
+    if isinstance(event, p.BeforeTool) and event.arguments.get("city") == "Porto, first class":
+        return p.RequireApproval("first class?", asked)
+    return p.Continue(asked)
+
+
+@p.plugin(priority=600, init=int, hooks=(p.BeforeTool,))
+def upgrade(event: p.HookEvent, upgraded: int, ctx: p.Context) -> p.Action[int]:  # noqa: ARG001 - as hooks are called
+    """Books first class in place of whatever was asked for, behind the back of the other one."""
+    if isinstance(event, p.BeforeTool) and event.name == "book_seat":
+        return p.ReplaceToolArgs({"city": "Porto, first class"}, upgraded)
+    return p.Continue(upgraded)
+
+
+# --- scenes
+
+
+@frozen(kw_only=True)
+class Scene:
+    """One thing that is shown.
+
+    Attributes:
+        title: In a few words.
+        about: What will be seen, and why it matters.
+        play: Shows it.
+        page: Where more stands about it, in the repository.
+    """
+
+    title: str
+    about: str
+    play: Callable[[Stage, Session], Awaitable[None]]
+    page: str
+
+
+async def _ask(stage: Stage, session: Session, prompt: str) -> None:
+    """Prompt, and show the cycle to its end."""
+    await _watch(stage, session, prompt, None)
+
+
+async def _watch(
+    stage: Stage, session: Session, prompt: str, meanwhile: Callable[[], Awaitable[None]] | None
+) -> None:
+    """Prompt, show the cycle to its end, and do something when a tool has told of a few steps."""
+    await stage.typed(prompt)
+    steps = 0
+    async with session.stream(prompt) as events:
+        async for event in events:
+            await stage.show(event)
+            if isinstance(event, ToolProgress):
+                steps += 1
+                if steps <= STEPS_SEEN:  # what is said while it is being stopped says nothing new
+                    await stage.quote(event.text)
+                if steps == STEPS_SEEN and meanwhile is not None:
+                    await meanwhile()
+
+
+async def _call_a_tool(stage: Stage, session: Session) -> None:
+    await _ask(stage, session, "Find the next train to Porto")
+
+
+async def _steer(stage: Stage, session: Session) -> None:
+    async def steer() -> None:
+        await stage.typed('await session.steer("Platform 2 is enough")')
+        await session.steer("Platform 2 is enough")
+
+    await _watch(stage, session, "Watch the platforms", steer)
+
+
+async def _abort(stage: Stage, session: Session) -> None:
+    receipts: list[AbortReceipt] = []
+
+    async def abort() -> None:
+        await stage.typed('receipt = await session.abort("enough")')
+        receipts.append(await session.abort("enough"))
+
+    await _watch(stage, session, "Watch the platforms again", abort)
+    await stage.tell(f"The receipt: {show_receipt(receipts[0])}.")
+
+
+async def _approve(stage: Stage, session: Session) -> None:
+    prompt = "Book a seat to Porto"
+    await stage.typed(prompt)
+    async with session.stream(prompt) as events:
+        async for event in events:
+            await stage.show(event)
+            if isinstance(event, ApprovalRequired):
+                await stage.pause(LOOK_SECONDS)
+                await stage.typed("await session.approve(approval.id)")
+                await session.approve(event.approval.id)
+
+
+async def _crash(stage: Stage, session: Session) -> None:
+    # Imported here, like all of the test kit: no other command needs it.
+    from agentrail.testing.cancelling import crash
+
+    async with session.subscribe() as events:
+        await stage.typed("Watch the platforms once more")
+        await session.prompt("Watch the platforms once more")
+        await stage.typed("Find the next train to Lisbon")
+        await session.prompt("Find the next train to Lisbon")
+        async for event in events:
+            await stage.show(event)
+            if isinstance(event, ToolExecutionStart) and event.name == "watch_platforms":
+                await stage.typed("(its actor is crashed, in the middle of the call)")
+                crash(session, "a cosmic ray")
+            elif isinstance(
+                event, AgentEnd
+            ):  # of the prompt that waited: the other cycle ended with an error
+                break
+    status = await session.status()
+    await stage.tell(f"The handle is the same; restarts: {status.restarts}, messages: {status.messages}.")
+
+
+async def _find_a_bug(stage: Stage, _session: Session) -> None:
+    await stage.typed("stacks.check_stack(machine)")
+    try:
+        # In a thread, so that Ctrl-C is heard; who leaves leaves it behind.
+        tally = await outside.offload(_check_the_plugins, abandon_on_cancel=True)
+    except ModuleNotFoundError as error:
+        await stage.tell(f"This scene needs hypothesis: pip install hypothesis ({error})")
+        return
+    if tally.found is None:
+        await stage.tell(f"Nothing was found in {tally.runs} sessions: please report it.")
+        return
+    await stage.tell(f"Broken in session {tally.runs + 1}: {tally.found.rule}")
+    await stage.quote(tally.found.why)
+    lines = tally.found.scenario.splitlines()
+    await stage.tell(f"The shortest way there, of a scenario of {len(lines)} lines that a test can play:")
+    await stage.quote("\n".join(line for line in lines if line.startswith("@")))
+
+
+def _check_the_plugins() -> "Tally":
+    # Imported here: it takes a third of a second, and hypothesis, which a user of the command may not have.
+    from agentrail.testing.stacks import check_stack, stack_machine
+
+    machine = stack_machine(plugins=[ask_for_first_class, upgrade], tools=[book_seat])
+    return check_stack(machine, examples=EXAMPLES, seed=SEED)
+
+
+SCENES: Final[tuple[Scene, ...]] = (
+    Scene(
+        title="A tool",
+        about="The model asks for a tool; its result goes back to the model, which answers. A tool is a function with annotations.",
+        play=_call_a_tool,
+        page="docs/tutorial/first-session.md",
+    ),
+    Scene(
+        title="A steer",
+        about="A tool is at work that never ends. You say something meanwhile: the tool is stopped, and the model reads your words at once.",
+        play=_steer,
+        page="docs/how-to/steer-and-decide.md",
+    ),
+    Scene(
+        title="An abort, and its receipt",
+        about="The same tool, stopped for good. The abort returns when all of it is gone, and says what became of it; the history stays valid.",
+        play=_abort,
+        page="docs/explanation/promises.md",
+    ),
+    Scene(
+        title="An approval",
+        about="Booking needs a person. The call waits with its exact arguments, and what was shown is what runs. The tour says yes for you.",
+        play=_approve,
+        page="docs/how-to/steer-and-decide.md",
+    ),
+    Scene(
+        title="A crash, and the recovery",
+        about="A bug kills the session's actor while a tool runs and another prompt waits. Its supervisor starts it again: what became of the call is unknown, and says so, and the prompt that waited is answered. The log says it too, on stderr.",
+        play=_crash,
+        page="docs/explanation/durability.md",
+    ),
+    Scene(
+        title="A property test",
+        about="Two plugins, each fine by itself: one asks before first class is booked, the other books first class behind its back. Drawn conversations find that without a model, and make it short.",
+        play=_find_a_bug,
+        page="docs/how-to/test-a-plugin-stack.md",
+    ),
+)
+"""In the order in which they are shown."""
+
+
+async def give_tour(stage: Stage) -> None:
+    """Show all scenes on one session, which ends with the tour.
+
+    Raises:
+        OutputClosed: Stdout is read no more.
+        OutputFailed: It cannot be written.
+
+    Cancellation: The session ends, with all that it has at work.
+    """
+    await stage.tell(
+        "agentrail in two minutes: supervisor, session and plugins are real, the model is the built-in demo. Ctrl-C leaves."
+    )
+    asks = (HumanApproval, {"require_approval_for": ["book_seat"], "timeout_seconds": 0})
+    async with open_supervisor(environ={}) as supervisor:
+        session = await supervisor.start_session(model=stage.model, tools=TOOLS, plugins=[asks])
+        for number, scene in enumerate(SCENES, 1):
+            await stage.heading(f"{number} of {len(SCENES)}: {scene.title}")
+            await stage.tell(scene.about)
+            await stage.pause(READ_SECONDS)
+            await scene.play(stage, session)
+            await stage.page(scene.page)
+            await stage.pause(LOOK_SECONDS)
+    await stage.heading("That was all")
+    await stage.tell(
+        "Talk with it: agentrail chat. See it in a browser: agentrail serve --demo. Build on it: docs/README.md"
+    )

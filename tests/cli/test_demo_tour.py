@@ -1,0 +1,159 @@
+"""`agentrail demo`: wrong input, every scene and its proof, a narrow or plain terminal, and Ctrl-C wherever it comes."""
+
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import define, field
+
+from agentrail.cli.demo_stage import MAX_WIDTH, Stage, decide_demo_look
+from agentrail.cli.demo_tour import SCENES, give_tour
+from agentrail.testing.orphans import no_orphans
+from tests.cli.rig import open_process, run_agentrail
+from tests.cli.terminal.screens import open_screen
+from tests.runtime.rig import on_virtual_time
+
+ROOT = Path(__file__).parents[2]
+SHOWN = {
+    "A tool": "✓ The next train to Porto leaves at 9:12.",
+    "A steer": "You steered: Platform 2 is enough",
+    "An abort, and its receipt": "The receipt: 1 task was stopped in 0 ms; 1 call may have taken effect.",
+    "An approval": "✓ A seat to Porto is booked.",
+    "A crash, and the recovery": "The handle is the same; restarts: 1, messages: 23.",
+    "A property test": "no_call_gets_past_a_guard",
+}
+"""What each scene must have shown, or it has shown nothing."""
+
+
+@define
+class Paper:
+    """A screen that keeps what is written, in one text."""
+
+    text: str = ""
+    streams: set[str] = field(factory=set)
+
+    async def write(self, pieces):
+        """Take pieces, as a terminal does: at a checkpoint."""
+        await trio.lowlevel.checkpoint()
+        for piece in pieces:
+            self.text += piece.text
+            self.streams.add(piece.stream)
+
+
+def stage_of(variables=None, *, is_terminal=False, columns=80, encoding="utf-8", is_fast=False):
+    """A stage on paper."""
+    look = decide_demo_look(variables or {}, is_terminal=is_terminal, columns=columns, encoding=encoding)
+    return Stage(screen=Paper(), look=look, is_fast=is_fast)
+
+
+@pytest.mark.parametrize("arguments", [["--slow"], ["A tool"], ["--fast=perhaps"]])
+async def test_what_it_does_not_take_is_wrong_usage(arguments):
+    """Nothing is shown, and it is said what was wrong."""
+    ran = await run_agentrail("demo", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert "See agentrail" in ran.err
+
+
+@on_virtual_time
+async def test_every_scene_says_what_it_shows_shows_it_and_names_its_page():
+    """In order, on one session, with all its pauses about two minutes; nothing is left behind, and all of it is on stdout."""
+    stage, began_at = stage_of(), trio.current_time()
+    async with no_orphans():
+        await give_tour(stage)
+    assert 60 < trio.current_time() - began_at < 180
+    assert stage.screen.streams == {"out"}
+    parts = re.split(r"^\d of \d: (.*)$", stage.screen.text, flags=re.MULTILINE)[1:]
+    shown = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert list(shown) == list(SHOWN) == [scene.title for scene in SCENES]
+    for scene in SCENES:
+        text = shown[scene.title]
+        assert " ".join(text.split()).startswith(scene.about)
+        assert SHOWN[scene.title] in text
+        assert f"read on: {scene.page}" in text
+        assert (ROOT / scene.page).is_file()
+    assert "[Outcome unknown: the session crashed while this ran]" in shown["A crash, and the recovery"]
+    assert "next train to Lisbon leaves" in shown["A crash, and the recovery"]
+
+
+@on_virtual_time
+async def test_it_can_be_left_at_any_moment():
+    """Whatever runs, nothing is left of it: no task, no call, no session."""
+    async with no_orphans():
+        for seconds in (0.0, 8.2, 24.6, 40.4, 55.0, 56.1, 77.3, 92.0):
+            with trio.move_on_after(seconds) as cut:
+                await give_tour(stage_of())
+            assert cut.cancelled_caught
+
+
+@on_virtual_time
+async def test_without_hypothesis_the_last_scene_says_what_it_needs(monkeypatch):
+    """It comes with no install that is not for tests; the tour is complete without it."""
+    monkeypatch.setitem(sys.modules, "agentrail.testing.stacks", None)
+    stage = stage_of(is_fast=True)
+    await SCENES[-1].play(stage, None)
+    assert "This scene needs hypothesis: pip install hypothesis" in stage.screen.text
+
+
+@pytest.mark.parametrize("columns", [10, 40, 300])
+async def test_prose_is_wrapped_where_the_terminal_ends(columns):
+    """And where lines get hard to read; no word of a usual terminal is cut."""
+    stage = stage_of({"TERM": "xterm"}, is_terminal=True, columns=columns)
+    await stage.tell(SCENES[4].about)
+    assert max(map(len, stage.screen.text.splitlines())) <= min(columns, MAX_WIDTH)
+    if columns > 10:
+        assert stage.screen.text.split() == SCENES[4].about.split()
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_terminal", "has_colours"),
+    [
+        ({"TERM": "xterm-256color"}, True, True),
+        ({"TERM": "xterm-256color"}, False, False),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, True, False),
+        ({"TERM": "dumb"}, True, False),
+        ({}, True, False),
+    ],
+)
+async def test_colours_are_for_a_terminal_that_has_them(variables, is_terminal, has_colours):
+    """Elsewhere there is not one escape sequence."""
+    stage = stage_of(variables, is_terminal=is_terminal)
+    await stage.heading("A tool")
+    await stage.typed("Hello")
+    assert ("\x1b" in stage.screen.text) is has_colours
+
+
+@on_virtual_time
+async def test_what_cannot_be_encoded_is_not_written():
+    """A locale without UTF-8 gets ASCII, of the session's own lines too."""
+    stage = stage_of({"LANG": "C"}, encoding="ascii", is_fast=True)
+    await stage.typed("Hello")
+    await stage.quote("platform 1 …\x1b[2J\a")
+    assert stage.screen.text == "> Hello\n  platform 1 ~[2J\n"
+
+
+@pytest.mark.check
+async def test_at_a_terminal_of_forty_columns_without_colours():
+    """The command itself, with its exit code; the log's line of the crash is there too."""
+    async with open_screen("demo", "--fast", columns=40, NO_COLOR="1") as watched:
+        assert await watched.wait_end() == 0
+    assert b"\x1b" not in watched.raw
+    told = "".join(watched.text.split())
+    assert all("".join(shown.split("in 0 ms")[0].split()) in told for shown in SHOWN.values())
+    assert "crashed:RuntimeError:acosmicray" in told
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("awaited", ["1 of 6", "platform 1"])
+async def test_control_c_ends_it_without_a_word(awaited):
+    """Between two scenes and inside of one; that is no failure."""
+    async with open_process("demo", *(["--fast"] if awaited.startswith("p") else [])) as process:
+        shown = ""
+        with trio.fail_after(20):
+            while awaited not in shown:
+                shown += (await process.stdout.receive_some()).decode()
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 0
+            assert (await process.stderr.receive_some()).decode() == ""
