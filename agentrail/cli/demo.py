@@ -7,7 +7,7 @@ from typing import Annotated
 import trio
 from cyclopts import Parameter
 
-from agentrail.cli.demo_stage import Stage, demo_look_of_process
+from agentrail.cli.demo_stage import TourStage, demo_look_of_process
 from agentrail.cli.demo_tour import give_tour
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
@@ -24,11 +24,11 @@ def demo(
 ) -> Exit:
     """Show what a session can do, scene by scene; see `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
-    stage = Stage(screen=DirectScreen(), look=demo_look_of_process(), is_fast=fast)
-    return trio.run(serve_demo, stage)
+    stage = TourStage(screen=DirectScreen(), look=demo_look_of_process(), is_fast=fast)
+    return trio.run(show_tour, stage)
 
 
-async def serve_demo(stage: Stage) -> Exit:
+async def show_tour(stage: TourStage) -> Exit:
     """Show the tour until it is over, or until Ctrl-C; both are a good end."""
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:

@@ -19,14 +19,14 @@ from agentrail.events import Event
 
 MAX_WIDTH: Final = 80
 """Lines of prose that are longer are hard to read, however wide the terminal is."""
-READ_SECONDS: Final = 8.0
+READING_SECONDS: Final = 8.0
 """What is about to be shown is read in this time."""
-LOOK_SECONDS: Final = 6.0
+WATCH_SECONDS: Final = 6.0
 """What was shown is looked at in this time."""
 
 
 @frozen(kw_only=True)
-class Look:
+class TourLook:
     """What stdout can show.
 
     Attributes:
@@ -38,7 +38,9 @@ class Look:
     is_terminal: bool
 
 
-def decide_demo_look(variables: Mapping[str, str], *, is_terminal: bool, columns: int, encoding: str) -> Look:
+def decide_demo_look(
+    variables: Mapping[str, str], *, is_terminal: bool, columns: int, encoding: str
+) -> TourLook:
     """Decide how the tour looks: plain lines without a terminal, no colours with `NO_COLOR`, ASCII where nothing else is shown.
 
     Args:
@@ -55,10 +57,10 @@ def decide_demo_look(variables: Mapping[str, str], *, is_terminal: bool, columns
     )
     is_unicode = decide_unicode(encoding=encoding, locale=locale)
     ink = Ink(width=min(columns, MAX_WIDTH), colors=colors, is_unicode=is_unicode)
-    return Look(ink=ink, is_terminal=is_terminal)
+    return TourLook(ink=ink, is_terminal=is_terminal)
 
 
-def demo_look_of_process() -> Look:
+def demo_look_of_process() -> TourLook:
     """Look at stdout."""
     return decide_demo_look(
         os.environ,
@@ -69,7 +71,7 @@ def demo_look_of_process() -> Look:
 
 
 @define(eq=False, kw_only=True)
-class Stage:
+class TourStage:
     """What a scene shows itself on.
 
     Attributes:
@@ -79,7 +81,7 @@ class Stage:
     """
 
     screen: Screen
-    look: Look
+    look: TourLook
     is_fast: bool = False
     _transcript: Transcript = field(init=False)
 

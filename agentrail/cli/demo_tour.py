@@ -12,7 +12,7 @@ from attrs import frozen
 from agentrail import outside, plugins as p
 from agentrail.abc import Tool, ToolContext
 from agentrail.app import open_supervisor
-from agentrail.cli.demo_stage import LOOK_SECONDS, READ_SECONDS, Stage
+from agentrail.cli.demo_stage import READING_SECONDS, WATCH_SECONDS, TourStage
 from agentrail.cli.notices import show_receipt
 from agentrail.events import (
     AbortReceipt,
@@ -28,7 +28,7 @@ from agentrail.tools.function import tool
 if TYPE_CHECKING:
     from agentrail.testing.stacks import Tally
 
-STEP_SECONDS: Final = 0.25
+TOUR_STEP_SECONDS: Final = 0.25
 """How long one step of a tool takes."""
 STEPS_SEEN: Final = 2
 """So many steps of a tool are seen before it is steered away or aborted."""
@@ -43,14 +43,14 @@ SEED: Final = 1
 @tool(effect_class="pure")
 async def find_train(city: str) -> str:
     """Find the next train to a city."""
-    await trio.sleep(STEP_SECONDS)
+    await trio.sleep(TOUR_STEP_SECONDS)
     return f"The next train to {city} leaves at 9:12."
 
 
 @tool
 async def book_seat(city: str) -> str:
     """Book a seat. Needs a person's consent."""
-    await trio.sleep(STEP_SECONDS)
+    await trio.sleep(TOUR_STEP_SECONDS)
     return f"A seat to {city} is booked."
 
 
@@ -60,7 +60,7 @@ async def watch_platforms(ctx: ToolContext) -> str:
     number = 0
     while True:
         number += 1
-        await trio.sleep(STEP_SECONDS)
+        await trio.sleep(TOUR_STEP_SECONDS)
         ctx.report_progress(f"platform {number}: nothing\n")
 
 
@@ -90,7 +90,7 @@ def upgrade(event: p.HookEvent, upgraded: int, ctx: p.Context) -> p.Action[int]:
 
 
 @frozen(kw_only=True)
-class Scene:
+class TourScene:
     """One thing that is shown.
 
     Attributes:
@@ -102,17 +102,17 @@ class Scene:
 
     title: str
     about: str
-    play: Callable[[Stage, Session], Awaitable[None]]
+    play: Callable[[TourStage, Session], Awaitable[None]]
     page: str
 
 
-async def _ask(stage: Stage, session: Session, prompt: str) -> None:
+async def _ask(stage: TourStage, session: Session, prompt: str) -> None:
     """Prompt, and show the cycle to its end."""
     await _watch(stage, session, prompt, None)
 
 
 async def _watch(
-    stage: Stage, session: Session, prompt: str, meanwhile: Callable[[], Awaitable[None]] | None
+    stage: TourStage, session: Session, prompt: str, meanwhile: Callable[[], Awaitable[None]] | None
 ) -> None:
     """Prompt, show the cycle to its end, and do something when a tool has told of a few steps."""
     await stage.typed(prompt)
@@ -128,11 +128,11 @@ async def _watch(
                     await meanwhile()
 
 
-async def _call_a_tool(stage: Stage, session: Session) -> None:
+async def _call_a_tool(stage: TourStage, session: Session) -> None:
     await _ask(stage, session, "Find the next train to Porto")
 
 
-async def _steer(stage: Stage, session: Session) -> None:
+async def _steer(stage: TourStage, session: Session) -> None:
     async def steer() -> None:
         await stage.typed('await session.steer("Platform 2 is enough")')
         await session.steer("Platform 2 is enough")
@@ -140,7 +140,7 @@ async def _steer(stage: Stage, session: Session) -> None:
     await _watch(stage, session, "Watch the platforms", steer)
 
 
-async def _abort(stage: Stage, session: Session) -> None:
+async def _abort(stage: TourStage, session: Session) -> None:
     receipts: list[AbortReceipt] = []
 
     async def abort() -> None:
@@ -151,19 +151,19 @@ async def _abort(stage: Stage, session: Session) -> None:
     await stage.tell(f"The receipt: {show_receipt(receipts[0])}.")
 
 
-async def _approve(stage: Stage, session: Session) -> None:
+async def _approve(stage: TourStage, session: Session) -> None:
     prompt = "Book a seat to Porto"
     await stage.typed(prompt)
     async with session.stream(prompt) as events:
         async for event in events:
             await stage.show(event)
             if isinstance(event, ApprovalRequired):
-                await stage.pause(LOOK_SECONDS)
+                await stage.pause(WATCH_SECONDS)
                 await stage.typed("await session.approve(approval.id)")
                 await session.approve(event.approval.id)
 
 
-async def _crash(stage: Stage, session: Session) -> None:
+async def _crash(stage: TourStage, session: Session) -> None:
     # Imported here, like all of the test kit: no other command needs it.
     from agentrail.testing.cancelling import crash
 
@@ -185,7 +185,7 @@ async def _crash(stage: Stage, session: Session) -> None:
     await stage.tell(f"The handle is the same; restarts: {status.restarts}, messages: {status.messages}.")
 
 
-async def _find_a_bug(stage: Stage, _session: Session) -> None:
+async def _find_a_bug(stage: TourStage, _session: Session) -> None:
     await stage.typed("stacks.check_stack(machine)")
     try:
         # In a thread, so that Ctrl-C is heard; who leaves leaves it behind.
@@ -211,38 +211,38 @@ def _check_the_plugins() -> "Tally":
     return check_stack(machine, examples=EXAMPLES, seed=SEED)
 
 
-SCENES: Final[tuple[Scene, ...]] = (
-    Scene(
+TOUR: Final[tuple[TourScene, ...]] = (
+    TourScene(
         title="A tool",
         about="The model asks for a tool; its result goes back to the model, which answers. A tool is a function with annotations.",
         play=_call_a_tool,
         page="docs/tutorial/first-session.md",
     ),
-    Scene(
+    TourScene(
         title="A steer",
         about="A tool is at work that never ends. You say something meanwhile: the tool is stopped, and the model reads your words at once.",
         play=_steer,
         page="docs/how-to/steer-and-decide.md",
     ),
-    Scene(
+    TourScene(
         title="An abort, and its receipt",
         about="The same tool, stopped for good. The abort returns when all of it is gone, and says what became of it; the history stays valid.",
         play=_abort,
         page="docs/explanation/promises.md",
     ),
-    Scene(
+    TourScene(
         title="An approval",
         about="Booking needs a person. The call waits with its exact arguments, and what was shown is what runs. The tour says yes for you.",
         play=_approve,
         page="docs/how-to/steer-and-decide.md",
     ),
-    Scene(
+    TourScene(
         title="A crash, and the recovery",
         about="A bug kills the session's actor while a tool runs and another prompt waits. Its supervisor starts it again: what became of the call is unknown, and says so, and the prompt that waited is answered. The log says it too, on stderr.",
         play=_crash,
         page="docs/explanation/durability.md",
     ),
-    Scene(
+    TourScene(
         title="A property test",
         about="Two plugins, each fine by itself: one asks before first class is booked, the other books first class behind its back. Drawn conversations find that without a model, and make it short.",
         play=_find_a_bug,
@@ -252,7 +252,7 @@ SCENES: Final[tuple[Scene, ...]] = (
 """In the order in which they are shown."""
 
 
-async def give_tour(stage: Stage) -> None:
+async def give_tour(stage: TourStage) -> None:
     """Show all scenes on one session, which ends with the tour.
 
     Raises:
@@ -267,13 +267,13 @@ async def give_tour(stage: Stage) -> None:
     asks = (HumanApproval, {"require_approval_for": ["book_seat"], "timeout_seconds": 0})
     async with open_supervisor(environ={}) as supervisor:
         session = await supervisor.start_session(model=stage.model, tools=TOOLS, plugins=[asks])
-        for number, scene in enumerate(SCENES, 1):
-            await stage.heading(f"{number} of {len(SCENES)}: {scene.title}")
+        for number, scene in enumerate(TOUR, 1):
+            await stage.heading(f"{number} of {len(TOUR)}: {scene.title}")
             await stage.tell(scene.about)
-            await stage.pause(READ_SECONDS)
+            await stage.pause(READING_SECONDS)
             await scene.play(stage, session)
             await stage.page(scene.page)
-            await stage.pause(LOOK_SECONDS)
+            await stage.pause(WATCH_SECONDS)
     await stage.heading("That was all")
     await stage.tell(
         "Talk with it: agentrail chat. See it in a browser: agentrail serve --demo. Build on it: docs/README.md"

@@ -9,8 +9,8 @@ import pytest
 import trio
 from attrs import define, field
 
-from agentrail.cli.demo_stage import MAX_WIDTH, Stage, decide_demo_look
-from agentrail.cli.demo_tour import SCENES, give_tour
+from agentrail.cli.demo_stage import MAX_WIDTH, TourStage, decide_demo_look
+from agentrail.cli.demo_tour import TOUR, give_tour
 from agentrail.testing.orphans import no_orphans
 from tests.cli.rig import open_process, run_agentrail
 from tests.cli.terminal.screens import open_screen
@@ -46,7 +46,7 @@ class Paper:
 def stage_of(variables=None, *, is_terminal=False, columns=80, encoding="utf-8", is_fast=False):
     """A stage on paper."""
     look = decide_demo_look(variables or {}, is_terminal=is_terminal, columns=columns, encoding=encoding)
-    return Stage(screen=Paper(), look=look, is_fast=is_fast)
+    return TourStage(screen=Paper(), look=look, is_fast=is_fast)
 
 
 @pytest.mark.parametrize("arguments", [["--slow"], ["A tool"], ["--fast=perhaps"]])
@@ -67,8 +67,8 @@ async def test_every_scene_says_what_it_shows_shows_it_and_names_its_page():
     assert stage.screen.streams == {"out"}
     parts = re.split(r"^\d of \d: (.*)$", stage.screen.text, flags=re.MULTILINE)[1:]
     shown = dict(zip(parts[::2], parts[1::2], strict=True))
-    assert list(shown) == list(SHOWN) == [scene.title for scene in SCENES]
-    for scene in SCENES:
+    assert list(shown) == list(SHOWN) == [scene.title for scene in TOUR]
+    for scene in TOUR:
         text = shown[scene.title]
         assert " ".join(text.split()).startswith(scene.about)
         assert SHOWN[scene.title] in text
@@ -93,7 +93,7 @@ async def test_without_hypothesis_the_last_scene_says_what_it_needs(monkeypatch)
     """It comes with no install that is not for tests; the tour is complete without it."""
     monkeypatch.setitem(sys.modules, "agentrail.testing.stacks", None)
     stage = stage_of(is_fast=True)
-    await SCENES[-1].play(stage, None)
+    await TOUR[-1].play(stage, None)
     assert "This scene needs hypothesis: pip install hypothesis" in stage.screen.text
 
 
@@ -101,10 +101,10 @@ async def test_without_hypothesis_the_last_scene_says_what_it_needs(monkeypatch)
 async def test_prose_is_wrapped_where_the_terminal_ends(columns):
     """And where lines get hard to read; no word of a usual terminal is cut."""
     stage = stage_of({"TERM": "xterm"}, is_terminal=True, columns=columns)
-    await stage.tell(SCENES[4].about)
+    await stage.tell(TOUR[4].about)
     assert max(map(len, stage.screen.text.splitlines())) <= min(columns, MAX_WIDTH)
     if columns > 10:
-        assert stage.screen.text.split() == SCENES[4].about.split()
+        assert stage.screen.text.split() == TOUR[4].about.split()
 
 
 @pytest.mark.parametrize(
