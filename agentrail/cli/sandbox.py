@@ -103,6 +103,7 @@ _USUAL: Final = SandboxOptions()
 
 
 @app.command(
+    name="serve",
     help=f"""Serve workspaces of this machine: files and commands, for sessions elsewhere that say sandbox="http://host:port".
 
     Each client gets a new and empty directory, which is gone when it leaves, or thirty seconds after it was last heard. Paths and commands are

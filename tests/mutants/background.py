@@ -90,8 +90,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a ninth command is begun",
         breaks=_BOUNDS,
         file="abc/background.py",
-        old="        if len(self.running) >= MAX_COMMANDS:\n",
-        new="        if len(self.running) > MAX_COMMANDS:\n",
+        old="        if len(self.running) >= MAX_BACKGROUND_COMMANDS:\n",
+        new="        if len(self.running) > MAX_BACKGROUND_COMMANDS:\n",
         killed_by=f"{_COMMANDS}::test_the_ninth_is_not_begun",
     ),
     Mutant(

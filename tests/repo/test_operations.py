@@ -319,7 +319,7 @@ def sandbox_options(arguments: list[str]) -> SandboxOptions:
     """What a command of a file asks for, as the command line takes it; what would let strangers read along is refused."""
     assert arguments[:2] == ["sandbox", "serve"]
     command, bound, _ = commands.app.parse_args(arguments, print_error=False, exit_on_error=False)
-    assert command.__name__ == "serve"
+    assert command.__name__ == "serve_sandboxes"
     options: SandboxOptions = bound.arguments["options"]
     check_sandbox_options(options)
     return options

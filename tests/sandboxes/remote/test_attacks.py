@@ -239,7 +239,7 @@ async def test_what_is_asked_of_a_server_is_bounded(monkeypatch):
         async with asking(served) as web:
             path = path_of(sandbox, "/operations/9/write")
             with monkeypatch.context() as patch:
-                patch.setattr("agentrail.gateway.sandboxes.app.MAX_BODY_BYTES", 1_000)
+                patch.setattr("agentrail.gateway.sandboxes.app.MAX_SANDBOX_BODY_BYTES", 1_000)
                 assert (await web.post(path, content=b"x" * 1_001)).status_code == 413
             for body in (b"", b"[" * 100_000, b'{"path":1}', b'{"path":"a","content":"x","more":1}', b"\xff"):
                 assert (await web.post(path, content=body)).status_code == 400, body[:20]
@@ -270,7 +270,7 @@ async def test_a_text_that_no_request_can_carry_is_refused_here(monkeypatch):
     """Too large, or no text at all; files of more than one request travel in several."""
     async with serving() as served:
         sandbox = served.make()
-        monkeypatch.setattr(client_module, "MAX_BODY_BYTES", (1 << 20) + 600)
+        monkeypatch.setattr(client_module, "MAX_SANDBOX_BODY_BYTES", (1 << 20) + 600)
         assert (await sandbox.write("a", "x" * (2 << 20))).error.code == "too_large"
         assert (await sandbox.edit("a", "\ud800", "x")).error.code == "old_not_found"
         assert (await sandbox.edit("a", "x", "\ud800")).error.code == "not_text"
