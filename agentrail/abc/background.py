@@ -1,4 +1,4 @@
-"""The commands that run in the background for one session: what each has printed and nobody has read, and how it ended.
+"""The commands that run in the background for one session: what each has printed and no one has read, and how it ended.
 
 Kept by what runs the calls of the session, for as long as that lives: a restart of the session ends its commands, and here it begins
 with none. No process enters this file; who follows one puts in what it prints.

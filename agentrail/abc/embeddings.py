@@ -1,7 +1,7 @@
 """The port for meanings: texts become vectors, and texts that mean nearly the same have vectors that point nearly the same way.
 
 What compares vectors is a store. One that keeps them has the members of `VectorKeeper` besides its own, and `nearest`; one that does not is
-searched by words alone. Vectors are packed as `agentrail.core.values.ranking.pack_vector` does it.
+searched by words alone. It is given vectors of length one, packed as float32, the least significant byte first.
 """
 
 from collections.abc import Sequence

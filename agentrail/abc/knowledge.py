@@ -256,7 +256,7 @@ class Knowledge(Protocol):
     """What one session may read; `ctx.knowledge` of its tools. Every call is a checkpoint, and may raise `StoreUnavailable`."""
 
     def telling(self, tell: Callable[[str], None]) -> "Knowledge":
-        """Give the same, with somebody who is told when a search could not compare meanings, and why; as of `Memories`."""
+        """Give the same, with a listener that is told when a search could not compare meanings, and why; as of `Memories`."""
         ...
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:

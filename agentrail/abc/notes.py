@@ -1,8 +1,8 @@
 """The port for working notes: one Markdown file for each session, `NOTES.md`, that its tools and a person may write.
 
 It lies outside of the workspace, so that no tool for files reaches what another session noted. A store blocks and needs no loop. What
-stands in a file is decided in `agentrail.core.values.notes`; here is only where it is. `agentrail.testing.check_notes` holds an
-implementation to all that stands here.
+stands in a file is decided by the core; here is only where it is. `agentrail.testing.check_notes` holds an implementation to all that
+stands here.
 """
 
 from collections.abc import Callable, Iterable

@@ -306,9 +306,9 @@ class Memories(Protocol):
         ...
 
     def telling(self, tell: Callable[[str], None]) -> "Memories":
-        """Give the same memories, with somebody who is told when a search could not compare meanings, and why.
+        """Give the same memories, with a listener that is told when a search could not compare meanings, and why.
 
-        Where no embedder is there nobody is told anything: then words are all that was wanted.
+        Where no embedder is there it is told nothing: then words are all that was wanted.
         """
         ...
 

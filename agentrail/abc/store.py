@@ -408,7 +408,7 @@ class Store(Protocol):
 
         In place of each record stands what `erased_record` makes of it, so the chain of hashes goes on. Snapshots go, large values that no
         other session has, and the title. Behind the last record stands a `closed` one of a higher epoch (`closing_record`): the session
-        has ended, has no owner, and whoever appends with an older epoch is refused. What stood there is overwritten; see
+        has ended, has no owner, and a process that appends with an older epoch is refused. What stood there is overwritten; see
         `overwrite_removed`. Forks are journals of their own, and stay.
 
         Args:

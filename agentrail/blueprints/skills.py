@@ -352,7 +352,7 @@ def with_skills_of_agent(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple
 
 
 def with_skill_tools(plugins: Sequence[PluginEntry]) -> tuple[PluginEntry, ...]:
-    """Give the stack of a session that has no skills, and an agent that has: to open one asks nobody there either."""
+    """Give the stack of a session that has no skills, and an agent that has: to open one asks no one there either."""
     pure = {"pure_tools": sorted(SKILL_TOOLS)}
     return tuple(_with_options(plugins, "Permissions", lambda own: _joined(pure, own)))
 

@@ -358,7 +358,7 @@ class Chat:
             return True
         self.desk.view.line_typed()
         text = (line.text if isinstance(line, SentLine) else line).strip()
-        # What was pasted is said to the model, whatever it begins with: nobody pastes `/quit` to leave.
+        # What was pasted is said to the model, whatever it begins with: no one pastes `/quit` to leave.
         typed = None if isinstance(line, SentLine) and line.is_pasted else read_typed(text)
         stays = True
         if typed is not None:

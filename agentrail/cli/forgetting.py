@@ -32,7 +32,7 @@ def forget_everything(
     Args:
         memories: Where they are.
         notes: Where the working notes of their sessions are.
-        owner: Whose; where it names no user, journals stay: sessions of nobody in particular may be anybody's.
+        owner: Whose; where it names no user, journals stay: sessions without a user may be anybody's.
         sessions: Where the journals are.
 
     Returns:

@@ -110,7 +110,7 @@ _USUAL: Final = SandboxOptions()
     judged here, as LocalSandbox judges them. The token is read from {SANDBOX_TOKEN_VARIABLE} or a file. The address is printed on stdout when
     requests are answered. Ctrl-C or SIGTERM ends it, with all workspaces.
 
-    Exit codes: 0 stopped, 1 it failed, 2 wrong usage."""
+    Exit codes: 0 stopped, 1 it failed, 2 wrong usage.""",
 )
 def serve_sandboxes(*, options: SandboxOptions = _USUAL) -> Exit:
     """Serve workspaces; see the help above."""
@@ -171,7 +171,7 @@ def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:
 
 
 async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) -> None:
-    """Serve until a signal, or until nobody needs it any more.
+    """Serve until a signal, or until no client needs it any more.
 
     Raises:
         OptionError: The address, the socket or the certificate cannot be used.
@@ -224,7 +224,7 @@ async def open_socket(path: Path) -> trio.SocketListener:
 
 
 async def _wait_stop(signals: AsyncIterator[int], served: "SandboxApp", shown: list[str]) -> None:
-    """Tell that requests are answered, and wait for a signal, or until nobody needs the server any more."""
+    """Tell that requests are answered, and wait for a signal, or until no client needs the server any more."""
     write_all(1, "".join(f"{address}\n" for address in shown).encode())
     async with trio.open_nursery() as nursery:
 
@@ -234,4 +234,4 @@ async def _wait_stop(signals: AsyncIterator[int], served: "SandboxApp", shown: l
 
         nursery.start_soon(wait_signal)
         await served.wait_done()
-        nursery.cancel_scope.cancel(reason="nobody needs it any more")
+        nursery.cancel_scope.cancel(reason="no client needs it any more")

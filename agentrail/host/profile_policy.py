@@ -287,7 +287,7 @@ def _one_line(text: str) -> str:
 def lines_without(lines: Iterable[ProfileLine], is_there: Mapping[str, bool]) -> tuple[ProfileLine, ...]:
     """Leave out each line that rests on a session that is not there any more, also where it rests on others too.
 
-    Nobody can say which of its words came from which.
+    No one can say which of its words came from which.
 
     Args:
         lines: Of a profile.

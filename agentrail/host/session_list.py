@@ -99,7 +99,7 @@ class SessionList:
         return tuple(told)
 
     def forget(self, tenant_id: str, session_id: str) -> None:
-        """Know no more whose a session was: it was erased, and is nobody's now."""
+        """Know no more whose a session was: it was erased, and is no one's now."""
         for key in [key for key in self._owners if key[:2] == (tenant_id, session_id)]:
             del self._owners[key]
 

@@ -2,7 +2,7 @@
 
 All journals of a user are erased, and each of them whole. What was remembered was said before, and went into requests, answers and
 summaries in other words; a search for the text of an entry would find the copies that are copies to the letter, and what was left
-would be read, and remembered anew. A fork has what was said before it, whoever forked it, so forks go too; what a session of theirs was
+would be read, and remembered anew. A fork has what was said before it, no matter who forked it, so forks go too; what a session of theirs was
 forked from is another's, unless it is one of their own.
 """
 
@@ -88,7 +88,7 @@ def trees_of_user(store: Store, owner: MemoryOwner) -> UserTrees:
 
     Args:
         store: Which one.
-        owner: The user, as of `decide_owner`; what was erased before is nobody's.
+        owner: The user, as of `decide_owner`; what was erased before is no one's.
 
     Raises:
         StoreUnavailable: It cannot be read now.
@@ -152,7 +152,7 @@ def forks_first(own: Iterable[TreeKey], origins: Mapping[TreeKey, TreeKey]) -> S
         new = [fork for fork in forks[key] if fork not in found]
         found.update(dict.fromkeys(new))
         to_see += new  # the loop goes on over them
-    # Nobody's fork first; then those whose origin was given, and so on: each tree has one origin at most.
+    # First what was forked from none of these; then those whose origin was given, and so on: each tree has one origin at most.
     order = [key for key in found if origins.get(key) not in found]
     for key in order:
         order += [fork for fork in forks[key] if fork in found]
@@ -188,7 +188,7 @@ def erase_trees(store: Store, found: UserTrees) -> ForgottenUser:
 
 
 def left_alive(root: str, by: Iterable[str]) -> str:
-    """Say that a session was not erased, because somebody works on it."""
+    """Say that a session was not erased, because it is at work."""
     return f"session {root!r} is at work, and was not erased: {', '.join(by)}"
 
 

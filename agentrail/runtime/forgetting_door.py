@@ -70,7 +70,7 @@ class ForgettingDoor(ABC):
         refuse(fault_of_text("user_id", user_id), fault_of_text("tenant_id", tenant_id))
         if not user_id:
             raise OptionError(
-                ["user_id is empty: name the user; what belongs to nobody is nobody's to forget"]
+                ["user_id is empty: name the user; what belongs to no user is no user's to forget"]
             )
         await trio.lowlevel.checkpoint()
         owner = MemoryOwner(tenant=tenant_id, user=user_id)

@@ -76,7 +76,7 @@ class OwnKnowledge(Knowledge):
         self._reader = reader
 
     def telling(self, tell: Callable[[str], None]) -> "OwnKnowledge":
-        """Let somebody hear of it when meanings cannot be compared; see `Knowledge.telling`."""
+        """Give the same, with a listener for when meanings cannot be compared; see `Knowledge.telling`."""
         return OwnKnowledge(self._shelf, self._reader, tell)
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:

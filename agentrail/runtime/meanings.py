@@ -15,7 +15,7 @@ QUERY_SECONDS: Final = 2.0
 """How long a search waits for the vector of its query; then words alone have to do."""
 
 REST_SECONDS: Final = 30.0
-"""How long nobody asks an embedder that has just failed: each search would else wait for it."""
+"""How long no search asks an embedder that has just failed: each would else wait for it."""
 
 LOOK_FOR_MEANINGS_SECONDS: Final = 60.0
 """How often it is looked, at a search, whether something has no vector: another process may have written it."""

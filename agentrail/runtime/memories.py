@@ -124,7 +124,7 @@ class OwnMemories(Memories):
             desk: Where they are.
             owner: Whose they are.
             session: What is put comes from this session.
-            tell: Is told why a search compares no meanings, though there is an embedder; None for nobody.
+            tell: Is told why a search compares no meanings, though there is an embedder; None where no one listens.
         """
         self._tell = tell
         self._desk = desk
@@ -137,7 +137,7 @@ class OwnMemories(Memories):
         return self._owner
 
     def telling(self, tell: Callable[[str], None]) -> "OwnMemories":
-        """Let somebody hear of it when meanings cannot be compared; see `Memories.telling`."""
+        """Give the same, with a listener for when meanings cannot be compared; see `Memories.telling`."""
         return OwnMemories(self._desk, self._owner, self._session, tell)
 
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:

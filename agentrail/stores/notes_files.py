@@ -1,6 +1,6 @@
 """`NoteFiles`: working notes as files, `TENANT/USER/SESSION/NOTES.md` below one directory, for its owner alone.
 
-Each write makes a new file beside the old one and renames it, so that whoever reads, also after a power failure, sees one of both. Names
+Each write makes a new file beside the old one and renames it, so that a reader, also after a power failure, sees one of both. Names
 of directories are those of owners and sessions where they are plain, and else a hash: any text may be an id.
 """
 

@@ -23,7 +23,7 @@ def vector_tables(rows: str) -> str:
     """Write the tables for vectors beside a table of rows: whatever removes a row removes its vector."""
     return f"""
 CREATE TABLE vector (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, data BLOB NOT NULL) STRICT;
--- Says whether vectors in memory are still those of the file, whoever writes it.
+-- Says whether vectors in memory are still those of the file, which any process may write.
 CREATE TABLE vector_change (stamp INTEGER NOT NULL) STRICT;
 INSERT INTO vector_change VALUES (0);
 CREATE TRIGGER vector_added AFTER INSERT ON vector BEGIN UPDATE vector_change SET stamp = stamp + 1; END;

@@ -9,7 +9,7 @@ from agentrail.abc import MAX_BACKGROUND_COMMANDS, BackgroundCommand, Error, Ok,
 from agentrail.errors import ProcessRefused
 
 MAX_PROCESSOR_SECONDS: Final = 86_400.0
-"""How much processor time it may use: a day's, which bounds one that spins while nobody looks."""
+"""How much processor time it may use: a day's, which bounds one that spins while no one looks."""
 
 _DRAIN_SECONDS: Final = 0.5
 """How long its last words are waited for where something that it left running holds its output open."""

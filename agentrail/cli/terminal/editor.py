@@ -57,7 +57,7 @@ _SWITCH_SECONDS: Final = 0.0005
 _MAX_KEPT: Final = 65_536
 """Characters of an entry of the history; what is longer is sent, and not kept."""
 UNSEEN_SECONDS: Final = 0.4
-"""How long a dialogue takes no key: whoever is typing when it comes up has not read it."""
+"""How long a dialogue takes no key: a person who is typing when it comes up has not read it."""
 _MENU_ROWS: Final = 6
 _COLORS: Final[Mapping[str | None, ColorDepth]] = {
     None: ColorDepth.DEPTH_1_BIT,
@@ -438,7 +438,7 @@ class Typing:
         self._give(sent)
 
     def _more_comes(self, event: KeyPressEvent) -> bool:
-        """Whether keys lie behind this one already: nobody types so fast, so that it is a paste of a terminal without brackets."""
+        """Whether keys lie behind this one already: no one types so fast, so that it is a paste of a terminal without brackets."""
         if event.key_processor.input_queue:
             return True
         readable, _, _ = select.select([event.app.input.fileno()], [], [], 0)
@@ -484,7 +484,7 @@ class Typing:
 
     def _choose(self, event: KeyPressEvent) -> None:
         if event.data.isalpha() and self._more_comes(event):
-            event.current_buffer.insert_text(event.data)  # somebody types words
+            event.current_buffer.insert_text(event.data)  # a person types words
             return
         self._choose_by(event.data)
 
@@ -594,7 +594,7 @@ def _history(file: Path | None) -> History:
         return InMemoryHistory()
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are nobody else's to read
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are no other user's to read
     return _KeptHistory(file)
 
 

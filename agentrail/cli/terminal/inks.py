@@ -147,7 +147,7 @@ def _without_empty_ends(rows: Rows) -> Rows:
 
 def _row(parts: Iterable[tuple[str, Style | None]], ink: Ink) -> str:
     pieces = [(_harmless(text, ink), style) for text, style in parts]
-    while pieces and not pieces[-1][0].strip(" "):  # nobody wants to copy what fills up a row
+    while pieces and not pieces[-1][0].strip(" "):  # no one wants to copy what fills up a row
         pieces.pop()
     if pieces:
         pieces[-1] = (pieces[-1][0].rstrip(" "), pieces[-1][1])

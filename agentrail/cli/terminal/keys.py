@@ -78,11 +78,11 @@ class Pastes:
         return f"[pasted text {len(self._kept)}, {size}]"
 
     def note_lines(self) -> None:
-        """Note that lines came as keys that nobody can press so fast: a terminal without a bracketed paste."""
+        """Note that lines came as keys that no one can press so fast: a terminal without a bracketed paste."""
         self._has_lines = True
 
     def send(self, typed: str) -> SentLine:
-        """Put what was pasted in its place, and begin anew; a mark that somebody typed stays a mark."""
+        """Put what was pasted in its place, and begin anew; a mark that a person typed stays a mark."""
 
         def original(found: re.Match[str]) -> str:
             number = int(found[1])

@@ -8,7 +8,7 @@ from rich.syntax import Syntax
 
 
 class _Heading(Heading):
-    """A heading where text begins: in the middle of a wide terminal nobody sees it."""
+    """A heading where text begins: in the middle of a wide terminal no one sees it."""
 
     LEVEL_ALIGN = dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "left")
 

@@ -242,7 +242,7 @@ class Found(TaggedValue, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         entries: JSON values, the best match first.
-        words_only: Why no meanings were compared where that was wanted; empty where they were, or nobody wanted it.
+        words_only: Why no meanings were compared where that was wanted; empty where they were, or no one wanted it.
     """
 
     entries: tuple[JsonValue, ...]

@@ -145,7 +145,7 @@ class AgentWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         call_id: The call, which is `awaiting`.
-        names: Whom it waits for; nobody, where it waits for a time.
+        names: Whom it waits for; none, where it waits for a time.
         match: Whether for all of them, or for the first.
         until: Whether until they are idle, or until they have ended; or for nothing but its time.
         timer: What ends the wait when that does not come; None: nothing does.

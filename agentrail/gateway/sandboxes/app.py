@@ -90,7 +90,7 @@ class SandboxApp:
         self._is_done = trio.Event()
 
     async def wait_done(self) -> None:
-        """Wait until nobody needs it any more; for ever, where it was not told when that is."""
+        """Wait until no client needs it any more; for ever, where it was not told when that is."""
         await self._is_done.wait()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: AsgiReceive, send: AsgiSend) -> None:
@@ -175,7 +175,7 @@ class SandboxApp:
         """Judge who asks, and for what, before anything else is looked at.
 
         Raises:
-            CallRefused: Its headers are too many, its token lets nobody in, or there is no such path.
+            CallRefused: Its headers are too many, its token lets no one in, or there is no such path.
         """
         too_many = judge_headers(scope)  # before all that goes through them
         if too_many is not None:
@@ -283,7 +283,7 @@ class SandboxApp:
         return operation.reply
 
     async def _look(self, lease: Lease, asked: AskedOperation) -> LeaseReply | ErrorAnswer:
-        """Carry out what changes nothing, as long as somebody waits for it and the lease lasts."""
+        """Carry out what changes nothing, as long as the caller waits for it and the lease lasts."""
         is_over = trio.Event()
         operation = OpenOperation(asked.digest, is_over=is_over)
         lease.reading += 1
@@ -294,7 +294,7 @@ class SandboxApp:
             try:
                 await is_over.wait()
             finally:
-                operation.scope.cancel(reason="nobody waits for it")
+                operation.scope.cancel(reason="the caller does not wait for it any more")
         finally:
             lease.reading -= 1
         if operation.reply is None:
@@ -318,7 +318,7 @@ class SandboxApp:
 
 
 async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) -> T:
-    """Do what somebody waits for, until they have left.
+    """Do what a caller waits for, until they have left.
 
     Raises:
         CallerLeft: They have.

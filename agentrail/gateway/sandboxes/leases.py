@@ -57,7 +57,7 @@ class Lease:
     """What is kept for one client.
 
     Attributes:
-        owner: Whose it is: nobody else learns that there is one of this name.
+        owner: Whose it is: no other client learns that there is one of this name.
         scope: Its life; its deadline is put off by whatever its client says.
         is_ready: Whether the workspace is there, or `failure` says that there will be none.
         is_gone: Whether nothing of it is left.

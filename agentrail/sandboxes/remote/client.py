@@ -185,7 +185,7 @@ class RemoteSandbox:
                 await self._tell_closing()
         finally:
             self._gone = self._gone or refuse_connection(self._address, "it was closed here")
-            with trio.CancelScope(shield=True):  # it waits for nobody
+            with trio.CancelScope(shield=True):  # it does not wait for the server
                 await self._connection.aclose()
         await trio.lowlevel.checkpoint()
 
@@ -589,7 +589,7 @@ class RemoteSandbox:
 
 
 async def _beat(reference: "weakref.ref[RemoteSandbox]", scope: trio.CancelScope) -> None:
-    """Beat until the sandbox is closed, or nobody has it any more."""
+    """Beat until the sandbox is closed, or no one has it any more."""
     with scope:
         while True:
             await trio.sleep(BEAT_SECONDS)

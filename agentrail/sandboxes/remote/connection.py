@@ -112,7 +112,7 @@ class Connection:
             again: Whether it is sent again.
 
         Raises:
-            NoAnswer: Nobody answers, too late, or not with what was asked for.
+            NoAnswer: The server does not answer, answers too late, or not with what was asked for.
 
         Cancellation: The connection is closed; whether the request has arrived is not known.
         """
@@ -166,7 +166,7 @@ class Connection:
                 headers={"accept-encoding": "identity", "user-agent": "agentrail-sandbox"},
                 timeout=httpx.Timeout(None, connect=SANDBOX_CONNECT_SECONDS),
                 trust_env=False,  # no proxy: it would hear the token
-                follow_redirects=False,  # nor whoever the server would like it to
+                follow_redirects=False,  # nor another server that this one names
             )
         return self._client
 

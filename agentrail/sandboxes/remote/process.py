@@ -84,7 +84,7 @@ async def dialed(
             nursery.cancel_scope.cancel(reason="this process is done with")
     except BaseExceptionGroup as group:
         alone = _alone(group)
-        # A handshake that is refused is raised in a task of the library's own, whoever waits for it.
+        # A handshake that is refused is raised in a task of the library's own, no matter which task waits for it.
         raise (
             refuse_connection(address, _NO_PROCESS) if isinstance(alone, HandshakeError) else alone
         ) from None
@@ -190,7 +190,7 @@ class RemoteProcess:
 
     async def _take(self, message: str | bytes) -> None:
         if isinstance(message, bytes):
-            with suppress(trio.BrokenResourceError):  # nobody reads it any more
+            with suppress(trio.BrokenResourceError):  # no one reads it any more
                 await self._came.send(message)
             return
         said: FromProcess = decode_as(FromProcess, message.encode())
