@@ -130,7 +130,7 @@ def make_row(listed: ListedSession, notes: RowNotes = NO_NOTES) -> SessionRow:
 
 
 def _awake(base: SessionRow, status: Status, first_words: str | None, changed_ms: int) -> SessionRow:
-    running = [one for one in status.running_tools if not one.stopping]
+    running = [one for one in status.running_tools if not one.stopping and not one.detached]
     longest = min(running, key=lambda one: one.started_at_ms, default=None)
     return evolve_row(
         base,

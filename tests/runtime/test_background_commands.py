@@ -128,7 +128,9 @@ async def test_a_command_is_begun_read_and_its_end_is_told(supervisor):
         await process.prints.send_all(b"\x1b[1mready\x1b[0m on 8000\r\n")
         await until(events, AgentEnd)
         status = await session.status()
-        assert [(one.name, one.survivor) for one in status.running_tools] == [("shell", True)]
+        assert [(one.name, one.survivor, one.detached) for one in status.running_tools] == [
+            ("shell", True, True)
+        ]
         await trio.sleep(600)
         process.end(3)
         await until_status(session, lambda now: not now.running_tools)

@@ -46,8 +46,9 @@ class RunningTool:
         call_id: The call.
         name: The tool.
         started_at_ms: When its attempt began, in milliseconds since 1970.
-        survivor: Whether an abort let it run on.
+        survivor: Whether it runs on without a cycle: an abort let it, or it is `detached`.
         stopping: Whether it is answered already, and its task has not ended yet.
+        detached: Whether it was answered early and goes on in the background; no event tells of its end.
     """
 
     call_id: CallId
@@ -55,6 +56,7 @@ class RunningTool:
     started_at_ms: int
     survivor: bool = False
     stopping: bool = False
+    detached: bool = False
 
 
 @frozen(kw_only=True)
@@ -333,6 +335,7 @@ def _running_tools(data: Known) -> tuple[RunningTool, ...]:
             started_at_ms=state.began_at_ms,
             survivor=survives,
             stopping=state.stage == "stopping",
+            detached=survives and state.detached,
         )
         for state, survives in (*calls, *survivors)
     )

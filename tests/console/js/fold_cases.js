@@ -12,6 +12,12 @@ import { foldAll, prepend, viewOfSnapshot } from "../../../agentrail/gateway/con
 /** What no event says, by case: the host is asked about a call, or told of one, and the turn goes on behind that. */
 const HOST_HOLDS = new Set(["host_lets_run", "host_of_a_child", "host_restarted", "host_told"]);
 
+/** A hook behind a batch waits, and no event says so: the next turn begins behind that. */
+const HOOK_HOLDS = new Set(["held_batch", "held_batch_after_a_restart", "memory_below"]);
+
+/** Where the number of the turn is said by no event. */
+const TURN_UNTOLD = new Set([...HOST_HOLDS, ...HOOK_HOLDS]);
+
 /** A question of a tool that runs beside others: its event does not name the call, so it is open until they all have ended. */
 const ASKS_BESIDE_OTHERS = new Set(["tool_asks_in_vain"]);
 
@@ -19,6 +25,7 @@ const ASKS_BESIDE_OTHERS = new Set(["tool_asks_in_vain"]);
 const TEARS_DOWN = new Set([
   "abort_tool_survivor_stuck",
   "agents_aborted",
+  "detached_and_a_plugin",
   "stop_while_tools_run",
   "stop_with_survivors",
 ]);
@@ -61,7 +68,7 @@ function stateOf(view, name, kinds) {
     suspended: view.suspended,
     restarts: view.restarts,
     phase: HOST_HOLDS.has(name) ? null : view.phase,
-    turn: HOST_HOLDS.has(name) ? null : view.turn,
+    turn: TURN_UNTOLD.has(name) ? null : view.turn,
     tearing_down: TEARS_DOWN.has(name) ? null : view.tearing_down,
     approvals: view.approvals,
     questions: ASKS_BESIDE_OTHERS.has(name) ? null : view.questions.map((one) => [one.ref, one.question]),
@@ -89,7 +96,10 @@ function wrongCalls(view, snapshot) {
   const held = new Set([...view.questions, ...view.client_calls, ...view.approvals].map((one) => one.call_id));
   for (const tool of snapshot.status.running_tools) {
     if (tool.stopping && view.running[tool.call_id]) faults.push(`${tool.call_id} is stopped and said to run`);
-    if (!tool.stopping && !view.running[tool.call_id]) faults.push(`${tool.call_id} runs and is not said to`);
+    // One that goes on in the background is answered: no page draws it as running because a server does.
+    const isDrawn = !tool.stopping && !tool.detached;
+    if (isDrawn && !view.running[tool.call_id]) faults.push(`${tool.call_id} runs and is not said to`);
+    if (tool.detached && view.running[tool.call_id]) faults.push(`${tool.call_id} is in the background and said to run`);
   }
   const result = new Set(
     snapshot.messages.flatMap((/** @type {any} */ one) => (one.results ?? []).map((/** @type {any} */ r) => r.call_id)),
@@ -274,13 +284,13 @@ export function shownOf(view, name = "") {
   const children = Object.values(view.children).map((child) => ({ ...child, view: child.view?.items ?? [] }));
   return {
     items: items.filter((item) => item.seq > 0 || !isCompacted).map(asBothKnowIt),
-    cycles: HOST_HOLDS.has(name) ? cycles.length : cycles,
+    cycles: TURN_UNTOLD.has(name) ? cycles.length : cycles,
     live: live === null ? null : { ...live, stalled_seconds: null },
     progress,
     phase,
     suspended,
     title,
-    turn: HOST_HOLDS.has(name) ? 0 : turn,
+    turn: TURN_UNTOLD.has(name) ? 0 : turn,
     model,
     todos,
     plan,

@@ -44,7 +44,7 @@ function stateOfStatus(status) {
   const view = emptyView(status.session_id ?? "");
   /** @type {Record<string, Call>} */
   const running = {};
-  for (const tool of status.running_tools ?? []) if (!tool.stopping) running[tool.call_id] = runningCall(tool);
+  for (const tool of drawnTools(status)) if (!tool.stopping) running[tool.call_id] = runningCall(tool);
   const usage = { ...NO_USAGE, ...(status.usage ?? {}) };
   const isIdle = (status.phase ?? "idle") === "idle" && !status.suspended;
   return {
@@ -71,6 +71,15 @@ function stateOfStatus(status) {
       before: isIdle ? usage : null,
     },
   };
+}
+
+/**
+ * The calls that are drawn as running: one that goes on in the background is answered, and no event tells of its end.
+ * @param {Record<string, any>} status
+ * @returns {any[]}
+ */
+function drawnTools(status) {
+  return (status.running_tools ?? []).filter((/** @type {any} */ tool) => !tool.detached);
 }
 
 /**
@@ -241,7 +250,7 @@ function addAnswer(items, places, message, place, status) {
  * @returns {Call}
  */
 function askedCall(block, status) {
-  const known = (status.running_tools ?? []).find((/** @type {any} */ one) => one.call_id === block.call_id);
+  const known = drawnTools(status).find((/** @type {any} */ one) => one.call_id === block.call_id);
   const approval = (status.approvals ?? []).find((/** @type {any} */ one) => one.call_id === block.call_id);
   const asked = {
     ...newCall(block.call_id, block.name),
