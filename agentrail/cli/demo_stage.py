@@ -94,7 +94,7 @@ class TourStage:
 
     @property
     def model(self) -> str:
-        """The model of the tour: the one that pauses between its words, where somebody reads them."""
+        """The model of the tour: the one that pauses between its words, where a person reads them."""
         return "demo:fast" if self.is_fast else "demo:"
 
     async def heading(self, text: str) -> None:

@@ -56,7 +56,7 @@ async def book_seat(city: str) -> str:
 
 @tool(timeout_seconds=3600)
 async def watch_platforms(ctx: ToolContext) -> str:
-    """Watch the platforms, until somebody has seen enough."""
+    """Watch the platforms, until the user has seen enough."""
     number = 0
     while True:
         number += 1

@@ -5,7 +5,7 @@ import trio
 from attrs import evolve
 from hypothesis import example, given, strategies as st
 
-from agentrail.abc import MAX_COMMANDS, BackgroundCommand, BackgroundCommands
+from agentrail.abc import MAX_BACKGROUND_COMMANDS, BackgroundCommand, BackgroundCommands
 from agentrail.abc.background import MAX_ENDED_COMMANDS, MAX_UNREAD_BYTES
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolContractError
@@ -94,7 +94,7 @@ def test_those_that_have_ended_are_remembered_for_a_while():
             begun = commands.begin(f"{number:08}-rest", f"c{number}")
             begun.close("stopped")
             ended.append(begun.id)
-        for number in range(MAX_COMMANDS):
+        for number in range(MAX_BACKGROUND_COMMANDS):
             assert commands.begin("the same operation", f"runs {number}") is not None
         assert commands.begin("one more", "runs") is None
         assert ended[0] == "sh-00000000"
@@ -102,7 +102,7 @@ def test_those_that_have_ended_are_remembered_for_a_while():
             True
         ] * MAX_ENDED_COMMANDS
         assert commands.find(ended[0]) is None
-        assert len({one.id for one in commands.running}) == MAX_COMMANDS
+        assert len({one.id for one in commands.running}) == MAX_BACKGROUND_COMMANDS
         assert "sh-the same-8 (runs 7)" in commands.explain_unknown(ended[0])
 
     in_trio(check)

@@ -92,10 +92,9 @@ class Lease:
 
     def settle(self, number: int) -> None:
         """Hear from its client that it waits for nothing below a number: that is forgotten, and does not begin any more."""
-        if number <= self.settled:
-            return
-        self.settled = number
-        for one in [one for one in self.operations if one < number]:
+        # Also when it says nothing new: what was still at work the last time may be over by now.
+        self.settled = max(self.settled, number)
+        for one in [one for one in self.operations if one < self.settled]:
             if self.operations[one].is_over.is_set():
                 del self.operations[one]
 

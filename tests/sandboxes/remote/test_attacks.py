@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trio
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from agentrail.abc import DirectoryEntry, ExecuteOptions, FileBytes, ProcessOptions
 from agentrail.app import open_supervisor
@@ -202,6 +202,7 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=30))
+@example([("arrive", 1, b"a"), ("settle", 2, None), ("end", 1, None), ("settle", 0, None)])
 def test_no_number_begins_twice_and_none_that_is_settled_or_stopped(script):
     """Whatever arrives, again, late, or after its stop; and nothing is kept of what is settled and over."""
     lease = Lease(Principal(tenant_id="a", user_id="b"))
