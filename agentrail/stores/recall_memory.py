@@ -82,7 +82,8 @@ class InMemoryRecall:
 
         words = choose_words(query_words(query), count, len(rows))
         weights = {word: _idf(count(word, None), len(rows)) for word in words}
-        size = sum(row.size for row in rows) / len(rows) if rows else 0.0
+        # Texts may have no word at all: then nothing is found, and any size will do.
+        size = (sum(row.size for row in rows) / len(rows) if rows else 0.0) or 1.0
         found = [
             (score, row.number, row.entry)
             for row in rows

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from agentrail.abc.recall import MAX_MEMORY_BYTES, MemoryEntry, MemoryOwner, TagFilter
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
@@ -165,6 +165,12 @@ def fill(store, puts, has):
         store.put(owner, MemoryEntry(id=f"m{number}", text=f"{text} .", tags=tags, at_ms=number))
 
 
+@example(
+    puts=[(MemoryOwner(), "tea", []), (MemoryOwner(user="a"), '"', [])],
+    asking=MemoryOwner(user="a"),
+    query="",
+    tags=[],
+)
 @given(puts=PUTS, asking=OWNERS, query=QUERIES, tags=TAGS)
 def test_no_owner_finds_what_another_has(tmp_path_factory, puts, asking, query, tags):
     """Whatever is asked, what is found is one's own, and what one would find if nobody else had anything (G-013)."""
