@@ -30,6 +30,7 @@ def demo(
 
 async def show_tour(stage: TourStage) -> Exit:
     """Show the tour until it is over, or until Ctrl-C; both are a good end."""
+    end = Exit.DONE
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_leave_when_told, signals, nursery.cancel_scope)
@@ -37,12 +38,12 @@ async def show_tour(stage: TourStage) -> Exit:
                 await give_tour(stage)
             except OutputFailed as error:
                 write_error(f"{error}.")
-                return Exit.FAILED
+                end = Exit.FAILED
             except OutputClosed:  # its reader has seen enough (`| head`)
-                return Exit.DONE
+                pass
             finally:
                 nursery.cancel_scope.cancel(reason="the tour is over")
-    return Exit.DONE
+    return end
 
 
 async def _leave_when_told(signals: AsyncIterator[int], work: trio.CancelScope) -> None:

@@ -99,7 +99,8 @@ function wrongCalls(view, snapshot) {
     // One that goes on in the background is answered: no page draws it as running because a server does.
     const isDrawn = !tool.stopping && !tool.detached;
     if (isDrawn && !view.running[tool.call_id]) faults.push(`${tool.call_id} runs and is not said to`);
-    if (tool.detached && view.running[tool.call_id]) faults.push(`${tool.call_id} is in the background and said to run`);
+    if (tool.detached && view.running[tool.call_id])
+      faults.push(`${tool.call_id} is in the background and said to run`);
   }
   const result = new Set(
     snapshot.messages.flatMap((/** @type {any} */ one) => (one.results ?? []).map((/** @type {any} */ r) => r.call_id)),
