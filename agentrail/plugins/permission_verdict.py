@@ -52,7 +52,7 @@ _EVALUATES: Final = frozenset(
 _RUNS_A_WORD: Final = frozenset({"jobs", "mapfile", "readarray", "compgen"})
 """Builtins that run a word behind one of their options."""
 _WORDS_LOOKED_AT: Final = 32
-_SHELL_ARGUMENTS: Final = frozenset({"command", "timeout_seconds", "workdir"})
+_SHELL_ARGUMENTS: Final = frozenset({"background", "command", "timeout_seconds", "workdir"})
 _DENY, _ASK, _ALLOW = range(3)
 
 

@@ -20,7 +20,7 @@ import msgspec
 from agentrail.abc.store import Store
 from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.folding import GetBlob, Sources, drift_of, first_state, walk
-from agentrail.core.journal.record import DRIFTED, REWOUND, Draft, Record, Tail, sealed
+from agentrail.core.journal.record import DRIFTED, ERASED, REWOUND, Draft, Record, Tail, sealed
 from agentrail.core.journal.recording import Recorder, opened_draft
 from agentrail.core.protocol.effects import Effect, Publish
 from agentrail.core.protocol.signals import ChangePlugins, Signal, SignalId
@@ -283,6 +283,8 @@ class _Kept(_Life):
             self._records = read_after(self._store, self.scope, self.session_id, 0, self._tail.seq)
         except (Trimmed, StoreUnavailable, SessionNotFound) as error:
             return str(error)
+        if any(record.kind == ERASED for record in self._records):
+            return "what was said in it was erased"
         if not self._records or self._records[-1].hash != self._tail.hash:
             return "its store does not have all of it"
         return None

@@ -21,6 +21,7 @@ from agentrail.plugins.permission_policy import (
 from agentrail.plugins.permission_rules import MAX_PERMISSION_RULES, check_rules, read_permission_rule
 from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, explain_call, judge, offered
 from agentrail.plugins.permission_warnings import warnings_of
+from agentrail.tools import builtin
 
 
 def said(policy, tool, /, **arguments):
@@ -572,3 +573,16 @@ def test_rules_that_can_match_are_not_told():
         allow=["mcp__*", "shell(git *)", "shell(*)", "shell(l* *)", "shell(make test)", "x(y=1)"],
     )
     assert warnings_of(policy) == ()
+
+
+def test_rules_of_commands_know_every_argument_of_shell():
+    """Arguments come with their defaults: one that rules said nothing about would let no rule allow any command."""
+    (shell,) = builtin("shell")
+    defaults = {
+        name: one["default"] for name, one in shell.parameters["properties"].items() if "default" in one
+    }
+    assert len(defaults) >= 3
+    policy = policy_of(allow=["shell(git log)"])
+    assert decision(policy, "shell", command="git log", **defaults) == "allow"
+    assert decision(policy, "shell", command="git log", **defaults | {"background": True}) == "allow"
+    assert decision(policy, "shell", command="git log", **defaults | {"more": 1}) == "ask"

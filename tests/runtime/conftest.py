@@ -35,6 +35,7 @@ LEFT_OUT = (
     "its store does not have all of it",  # it hung or was away to the end
     "was dropped",  # it was trimmed
     "there is no session",  # it was deleted
+    "what was said in it was erased",
 )
 
 
