@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import runpy
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,8 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     """Take the descriptors, directory, environment and arguments of the run, and a session of its own if it asks for one."""
     if request["session"]:
         os.setsid()
+        # With a terminal of its own, which may be closed: also where the tests run under `nohup`.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     for number, one in enumerate(descriptors):
         os.dup2(one, number)
         os.close(one)

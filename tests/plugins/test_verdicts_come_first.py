@@ -59,11 +59,14 @@ class GuardedSession(Guarded):  # type: ignore[misc]  # a class that was just ma
 
     @stacks.invariant
     def nothing_is_asked_of_the_world_for_a_prompt_that_is_judged(self, session):
-        """While it is held there is no request and no call: only the question to the judge."""
-        held = session.state.data.held
-        if held is not None and held.prompt is not None and session.state.data.cycle is None:
+        """While it is held there is no request and no call: only the question to the judge. What an abort spared goes on."""
+        held, data = session.state.data.held, session.state.data
+        if held is not None and held.prompt is not None and data.cycle is None:
+            spared = {one.call.call_id for one in data.survivors}
             assert not any(
-                isinstance(one, StartStream | RunTool | SpawnChild) for one in session.run[-1].effects
+                isinstance(one, StartStream | RunTool | SpawnChild)
+                and getattr(one, "call_id", None) not in spared
+                for one in session.run[-1].effects
             )
 
     @stacks.invariant
