@@ -281,7 +281,6 @@ def test_a_tool_may_want_one_of_the_agents_of_its_session():
     assert "expected names of look" in str(refused(last(state, wish(agent="scout", tools=("read",)))))
 
 
-@pytest.mark.check
 def test_sessions_of_tools_have_a_bound():
     """Those that work and those that wait together, as all that waits has; the tool that asks once more hears it."""
     state = run([wish(number=number) for number in range(MAX_ASKERS)], at_work())
