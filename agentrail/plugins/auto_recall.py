@@ -4,6 +4,7 @@ The words of the prompt are the query. What was found is data of the session: a 
 remembers meanwhile changes nothing in this cycle.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -63,7 +64,7 @@ class AutoRecall(Plugin[Recalled]):
         """Keep what was found; say once that nothing can be looked up, and each time that only words were compared."""
         match event.result:
             case Found(entries=entries, words_only=reason):
-                listed: Any = entries
+                listed: list[Any] = [one for one in entries if isinstance(one, Mapping)]
                 shown = show_memories(listed) if listed else ""
                 said = (("memory_words_only", {"reason": reason}),) if reason else ()
                 return Continue(attrs.evolve(state, shown=shown, failed=False), emits=said)

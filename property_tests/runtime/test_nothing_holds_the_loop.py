@@ -615,6 +615,7 @@ def _inputs_of_sessions() -> Entries:
         "stored_state",
         "events_page",
         "owed",
+        *("forget_user", "memories_of"),
     ):
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
     for name in ("resume_session", "delete_session", "export_session", "import_session"):

@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
 from agentrail.core.values.append_only import GrowingSet
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, Todo, ToolExecutionEnd
 from agentrail.messages import SessionId
 
@@ -104,6 +105,11 @@ def _values(hint: Any) -> SearchStrategy[Any]:
     if hint is UpdateContext:  # it refuses what names nothing, and sections that are no text
         keys = st.text(min_size=1).filter(lambda key: key != "todos")
         return st.builds(UpdateContext, key=keys, value=st.none() | st.text())
+    if hint is Toolbox:  # no struct; it refuses tools of one name
+        specs = st.builds(
+            ToolSpec, name=st.sampled_from("abc"), description=st.text(), parameters=st.just({})
+        )
+        return st.lists(specs, max_size=3, unique_by=lambda spec: spec.name).map(Toolbox)
     return _SCALARS[hint] if hint in _SCALARS else values_of(hint)
 
 

@@ -20,7 +20,8 @@ def show_memories(entries: Sequence[Mapping[str, Any]]) -> str:
     """Write memories, the first one first, each between marks that nothing in it can end.
 
     Args:
-        entries: As a search gives them to plugins: objects with `id`, `text`, `tags` and `at_ms`.
+        entries: As a search gives them to plugins: objects with `id`, `text`, `tags` and `at_ms`. What another store says besides, or
+            leaves out, is passed over.
     """
     return "\n".join([f"{count_memories(len(entries))} {_INTRODUCTION}", *map(_one, entries)])
 
@@ -31,15 +32,16 @@ def count_memories(count: int) -> str:
 
 
 def _one(entry: Mapping[str, Any]) -> str:
-    tags = f' tags="{_inside(", ".join(entry["tags"]))}"' if entry["tags"] else ""
-    at_ms = entry["at_ms"]
-    day = (
-        datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d")
-        if at_ms < _LAST_MS
-        else "?"
-    )
-    text = _FENCE.sub("&lt;", entry["text"])
-    return f'<memory id="{entry["id"]}" remembered="{day}"{tags}>\n{text}\n</memory>'
+    said = entry.get("tags")
+    tags = [str(one) for one in said] if isinstance(said, Sequence) and not isinstance(said, str) else []
+    tagged = f' tags="{_inside(", ".join(tags))}"' if tags else ""
+    at_ms = entry.get("at_ms")
+    day = "?"
+    if isinstance(at_ms, int) and 0 <= at_ms < _LAST_MS:
+        day = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d")
+    text = _FENCE.sub("&lt;", str(entry.get("text", "")))
+    name = _inside(str(entry.get("id", "")))
+    return f'<memory id="{name}" remembered="{day}"{tagged}>\n{text}\n</memory>'
 
 
 def _inside(text: str) -> str:
