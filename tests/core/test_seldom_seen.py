@@ -27,6 +27,7 @@ from agentrail.core.session import machine
 from agentrail.core.session.projection import ChildSession, status_of
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.patterns import effort_of
+from agentrail.core.values.remembered import show_memories
 from agentrail.core.values.toolbox import parse_arguments, read_call
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import SubagentStart, ToolExecutionEnd
@@ -158,3 +159,13 @@ def test_a_value_is_the_same_json_as_itself():
     """Also one of which no part equals itself."""
     value = frozen_json({"a": float("nan")})
     assert same_json(value, value)
+
+
+def test_memories_of_a_store_that_says_other_things_are_shown():
+    """What is missing is empty, what is no date is a question mark; a memory without anything is still one."""
+    shown = show_memories(
+        [{}, {"id": 'a"b', "text": 7, "tags": "tea", "at_ms": True}, {"tags": ["x", 1], "at_ms": -1}]
+    )
+    assert shown.count("<memory ") == 3
+    assert '<memory id="a&quot;b" remembered="1970-01-01">\n7\n</memory>' in shown
+    assert '<memory id="" remembered="?" tags="x, 1">' in shown
