@@ -14,9 +14,13 @@ def print_text(text: str) -> Exit:
     """
     try:
         write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
     return Exit.DONE
+
+
+def end_without_output(error: OutputFailed | OutputClosed) -> Exit:
+    """Say how a command ends whose output cannot be written; on stderr why, unless its reader has read enough and knows."""
+    if isinstance(error, OutputFailed):
+        write_error(f"{error}.")
+    return Exit.FAILED

@@ -20,6 +20,7 @@ from cyclopts import App, Parameter
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.printing import end_without_output
 from agentrail.cli.serve import check_extra, is_local
 from agentrail.cli.serve_options import DEFAULT_HOST
 from agentrail.errors import AgentrailError, OptionError
@@ -122,11 +123,8 @@ def serve_sandboxes(*, options: SandboxOptions = _USUAL) -> Exit:
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
     return Exit.DONE
 
 

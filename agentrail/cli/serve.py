@@ -23,6 +23,7 @@ from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.hosting import default_profile, faults_of_host, make_profiles, options_of_host
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.printing import end_without_output
 from agentrail.cli.serve_options import (
     ServeFlags,
     ServeOptions,
@@ -97,11 +98,8 @@ def serve_application(
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
     return Exit.DONE
 
 

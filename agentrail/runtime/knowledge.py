@@ -18,7 +18,7 @@ from agentrail.abc.knowledge import (
 from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.core.values.ranking import FUSED_FROM_EACH, fuse
 from agentrail.outside import Outside
-from agentrail.runtime.meanings import Meanings, NoMeaning
+from agentrail.runtime.meanings import Meanings
 
 T = TypeVar("T")
 
@@ -93,12 +93,8 @@ class OwnKnowledge(Knowledge):
         store, meanings = self._shelf.store, self._shelf.meanings
         if meanings is not None and isinstance(store, VectorKnowledge) and query.strip():
             meanings.look_after(store, self._reader.tenant, self._shelf.write, is_new=False)
-            try:
-                vector = await meanings.vector_of(query)
-            except NoMeaning as error:
-                if self._tell is not None:
-                    self._tell(str(error))
-            else:
+            vector = await meanings.vector_or_words(query, self._tell)
+            if vector is not None:
                 both = partial(search_passages, store, self._reader, query, (vector, meanings.kind), base)
                 return await self._shelf.look(partial(both, limit=limit))
         return await self._shelf.look(partial(store.search, self._reader, query, base, limit=limit))

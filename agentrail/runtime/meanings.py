@@ -105,6 +105,22 @@ class Meanings:
         self._rest(message)
         raise NoMeaning(message)
 
+    async def vector_or_words(self, query: str, tell: Callable[[str], None] | None) -> bytes | None:
+        """Give the vector of a query; None where words alone are to be compared, of which is told why.
+
+        Args:
+            query: What is searched.
+            tell: Is told; None where no one listens.
+
+        Cancellation: As of `vector_of`.
+        """
+        try:
+            return await self.vector_of(query)
+        except NoMeaning as error:
+            if tell is not None:
+                tell(str(error))
+            return None
+
     def look_after(self, keeper: VectorKeeper, tenant: str, carry: Carry, *, is_new: bool) -> None:
         """Make vectors of what has none, in the background; at once where something new was put, and else from time to time.
 

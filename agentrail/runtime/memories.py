@@ -26,7 +26,7 @@ from agentrail.messages import JsonValue
 from agentrail.otp.leaving import describe_bug
 from agentrail.outside import Outside
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.meanings import Meanings, NoMeaning
+from agentrail.runtime.meanings import Meanings
 
 T = TypeVar("T")
 
@@ -161,12 +161,8 @@ class OwnMemories(Memories):
         store, meanings = self._desk.store, self._desk.meanings
         if meanings is not None and isinstance(store, VectorRecall) and query.strip():
             self._desk.look_after(self._owner.tenant, is_new=False)
-            try:
-                vector = await meanings.vector_of(query)
-            except NoMeaning as error:
-                if self._tell is not None:
-                    self._tell(str(error))
-            else:
+            vector = await meanings.vector_or_words(query, self._tell)
+            if vector is not None:
                 both = partial(search_both, store, self._owner, query, (vector, meanings.kind), tags)
                 return await self._desk.read(partial(both, limit=limit))
         return await self._desk.read(partial(store.search, self._owner, query, tags, limit=limit))

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from agentrail.abc.knowledge import KnowledgeStore
 from agentrail.testing import knowledge_rules
 from agentrail.testing.knowledge_rules import KnowledgeTrial
+from agentrail.testing.under_rule import under_rule
 
 KnowledgeRule: TypeAlias = Callable[[KnowledgeTrial], None]
 
@@ -65,15 +66,9 @@ def check_knowledge(
             the rule as a note.
     """
     for rule in rules:
-        sentence = " ".join((rule.__doc__ or rule.__name__).split())
         trial = KnowledgeTrial(make(), reopen)
         try:
-            rule(trial)
-        except AssertionError as error:
-            message = f"{trial.store!r} breaks a rule: {sentence} {error}"
-            raise AssertionError(message) from error
-        except Exception as error:
-            error.add_note(f"{trial.store!r} raised it under the rule: {sentence}")
-            raise
+            with under_rule(rule, trial):
+                rule(trial)
         finally:
             trial.store.close()

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from agentrail.abc.recall import RecallStore
 from agentrail.testing import memory_rules
 from agentrail.testing.memory_rules import MemoryTrial
+from agentrail.testing.under_rule import under_rule
 
 MemoryRule: TypeAlias = Callable[[MemoryTrial], None]
 
@@ -69,15 +70,9 @@ def check_memory(
             the rule as a note.
     """
     for rule in rules:
-        sentence = " ".join((rule.__doc__ or rule.__name__).split())
         trial = MemoryTrial(make(), reopen)
         try:
-            rule(trial)
-        except AssertionError as error:
-            message = f"{trial.store!r} breaks a rule: {sentence} {error}"
-            raise AssertionError(message) from error
-        except Exception as error:
-            error.add_note(f"{trial.store!r} raised it under the rule: {sentence}")
-            raise
+            with under_rule(rule, trial):
+                rule(trial)
         finally:
             trial.store.close()

@@ -9,11 +9,13 @@ It needs no loop. A rule says in its docstring what a store promises; the port s
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Final, NoReturn, TypeAlias
 
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
+from agentrail.testing.under_rule import under_rule
 
 _ADA: Final = MemoryOwner(tenant="acme", user="ada")
 _BOB: Final = MemoryOwner(tenant="acme", user="bob")
@@ -142,18 +144,8 @@ def check_notes(make: Callable[[], NoteStore], *, rules: Sequence[NoteRule] = NO
             the rule as a note.
     """
     for rule in rules:
-        sentence = " ".join((rule.__doc__ or rule.__name__).split())
-        store = make()
-        try:
+        with closing(make()) as store, under_rule(rule, store):
             rule(store)
-        except AssertionError as error:
-            message = f"{store!r} breaks a rule: {sentence} {error}"
-            raise AssertionError(message) from error
-        except Exception as error:
-            error.add_note(f"{store!r} raised it under the rule: {sentence}")
-            raise
-        finally:
-            store.close()
 
 
 def _expect(what: str, came: object, wanted: object) -> None:

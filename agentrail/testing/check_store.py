@@ -34,6 +34,7 @@ from agentrail.testing.store_rules import (
     of_owners,
 )
 from agentrail.testing.store_rules.trial import OpenCut, StoreTrial
+from agentrail.testing.under_rule import under_rule
 
 StoreRule: TypeAlias = Callable[[StoreTrial], None]
 
@@ -127,7 +128,6 @@ def check_store(
             the rule as a note.
     """
     for rule in rules:
-        sentence = " ".join((rule.__doc__ or rule.__name__).split())
         with ExitStack() as opened:
 
             def make_closed(opened: ExitStack = opened) -> Store:
@@ -137,11 +137,5 @@ def check_store(
 
             store = make_closed()
             trial = StoreTrial(store, make_closed, pass_lease, reopen, cut)
-            try:
+            with under_rule(rule, store):
                 rule(trial)
-            except AssertionError as error:
-                message = f"{store!r} breaks a rule: {sentence} {error}"
-                raise AssertionError(message) from error
-            except Exception as error:
-                error.add_note(f"{store!r} raised it under the rule: {sentence}")
-                raise
