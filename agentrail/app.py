@@ -44,7 +44,8 @@ from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.store_options import StoreOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import OwnSandbox
-from agentrail.sandboxes.confinement import ShellFallback, check_choice
+from agentrail.sandboxes.confinement import check_choice
+from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.instructions import FilesAbove
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox

@@ -182,7 +182,7 @@ def thawed(value: Any) -> Any:
         return value
     match value:
         case FrozenDict() | Mapping():
-            return {name: thawed(item) for name, item in value.items()}
+            return {name: item if type(item) in _SCALARS else thawed(item) for name, item in value.items()}
         case list():
             return [thawed(item) for item in value]
         case _:

@@ -9,11 +9,13 @@ nothing is found, for what a session drops is freed by its reference count.
 
     many_sessions()  # once, when all is imported and set up, before `trio.run`
 
-Nothing else of this library touches the collector: it belongs to the program. `agentrail run` and `agentrail chat` are
-programs, and ask.
+Nothing else of this library touches the collector: it belongs to the program. The commands of `agentrail` are programs, and
+ask.
 """
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
@@ -24,6 +26,9 @@ Thresholds: TypeAlias = tuple[int, int, int]
 THRESHOLDS: Final[Thresholds] = (50_000, 20, 50)
 """How many objects are made before the youngest are looked through; how many such looks before the next generation is;
 how many of those before all are. CPython 3.11 has 700, 10 and 10."""
+
+SHORT_LOOK: Final = 5_000
+"""How many objects are made before the youngest are looked through, where no look may be felt: so many take a millisecond."""
 
 
 @frozen(kw_only=True)
@@ -131,3 +136,34 @@ def _raised(thresholds: Thresholds) -> Thresholds:
     if youngest == 0:  # the collector is off
         return thresholds
     return max(youngest, THRESHOLDS[0]), max(middle, THRESHOLDS[1]), max(oldest, THRESHOLDS[2])
+
+
+@contextmanager
+def no_looks() -> Iterator[None]:
+    """Let the collector of this process rest for a block that imports: what is imported stays, and looking for garbage in it is a quarter of the time.
+
+    One that was off stays off. What is garbage is found by the first look behind the block.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
+def short_looks() -> Iterator[None]:
+    """Let the collector of this process look often, and each time at few objects, for a block in which a person waits for each key.
+
+    prompt_toolkit leaves some three thousand objects in cycles each time that it draws: looking through fifty thousand of them, three
+    times a second, stops all threads for ten milliseconds. A collector that is off stays off; thresholds are as before behind the block.
+    """
+    before = gc.get_threshold()
+    if before[0]:  # else it is off
+        gc.set_threshold(SHORT_LOOK, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -37,7 +37,9 @@ from agentrail.abc.instructions import (
     InstructionFiles as InstructionFiles,
 )
 from agentrail.abc.knowledge import (
+    ALL_DOCUMENTS as ALL_DOCUMENTS,
     EVERY_USER as EVERY_USER,
+    DocumentFilter as DocumentFilter,
     Knowledge as Knowledge,
     KnowledgeBase as KnowledgeBase,
     KnowledgeDocument as KnowledgeDocument,

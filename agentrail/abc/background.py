@@ -4,6 +4,8 @@ Kept by what runs the calls of the session, for as long as that lives: a restart
 with none. No process enters this file; who follows one puts in what it prints.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import trio
@@ -102,12 +104,18 @@ class BackgroundCommand:
             del self._unread[:surplus]
 
 
+_NO_COMMANDS: Final[Mapping[str, BackgroundCommand]] = MappingProxyType({})
+
+
 class BackgroundCommands:
     """Those of one session."""
 
+    # Slots, and no table before the first command: most sessions have none.
+    __slots__ = ("_known",)
+
     def __init__(self) -> None:
         """Begin with none."""
-        self._known: dict[str, BackgroundCommand] = {}
+        self._known = _NO_COMMANDS
 
     @property
     def running(self) -> tuple[BackgroundCommand, ...]:
@@ -127,15 +135,16 @@ class BackgroundCommands:
         if len(self.running) >= MAX_BACKGROUND_COMMANDS:
             return None
         made = BackgroundCommand(self._mint(operation_id), command)
-        self._known[made.id] = made
-        ended = [one for one in self._known.values() if not one.is_running]
+        known = {**self._known, made.id: made}
+        ended = [one for one in known.values() if not one.is_running]
         if len(ended) > MAX_ENDED_COMMANDS:
-            del self._known[ended[0].id]
+            del known[ended[0].id]
+        self._known = known
         return made
 
     def forget(self, command: BackgroundCommand) -> None:
         """Take back a command that never began."""
-        self._known.pop(command.id, None)
+        self._known = {name: one for name, one in self._known.items() if one is not command}
 
     def find(self, command_id: str) -> BackgroundCommand | None:
         """Find one by its id."""

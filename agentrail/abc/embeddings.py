@@ -7,7 +7,7 @@ searched by words alone. It is given vectors of length one, packed as float32, t
 from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
 
-from agentrail.abc.knowledge import Passage
+from agentrail.abc.knowledge import ALL_DOCUMENTS, DocumentFilter, Passage
 from agentrail.abc.recall import ANY_TAGS, MemoryEntry, MemoryOwner, TagFilter
 
 MAX_EMBEDDED: Final = 64
@@ -73,8 +73,15 @@ class VectorRecall(VectorKeeper, Protocol):
 class VectorKnowledge(VectorKeeper, Protocol):
     """What a store of knowledge has besides, that compares meanings."""
 
-    def nearest(
-        self, reader: MemoryOwner, vector: bytes, kind: str, base: str = "", *, limit: int
+    def nearest(  # noqa: PLR0913 - as the port, and what is near
+        self,
+        reader: MemoryOwner,
+        vector: bytes,
+        kind: str,
+        base: str = "",
+        within: DocumentFilter = ALL_DOCUMENTS,
+        *,
+        limit: int,
     ) -> tuple[Passage, ...]:
         """Give passages that a user may read whose vectors point the way of this one, as `KnowledgeStore.search` does.
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from attrs import field, frozen
 
-from agentrail.abc.recall import MemoryOwner
+from agentrail.abc.recall import MemoryOwner, faults_of_tags, tuple_of_tags
 from agentrail.errors import OptionError
 
 DocumentState: TypeAlias = Literal["pending", "indexed", "failed"]
@@ -23,6 +23,7 @@ MAX_DOCUMENT_BYTES: Final = 16 << 20
 """Of one document."""
 
 MAX_DOCUMENT_SUMMARY_CHARACTERS: Final = 300
+MAX_FOLDER_CHARACTERS: Final = 500
 MAX_FOUND_PASSAGES: Final = 50
 """How many passages one search gives at most."""
 
@@ -30,6 +31,10 @@ MAX_AROUND: Final = 10
 """How many passages in front of one, and behind it, are read with it at most."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+# From where a path is meant: no part of a folder, so that what was added as /srv/docs or ../docs has one that can be named.
+_START: Final = re.compile(r"(?:\.{0,2}/)+")
+_SCHEME: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 def check_base_name(name: object) -> str:
@@ -80,6 +85,79 @@ def check_summary(summary: object) -> str:
     return summary
 
 
+def check_document_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Give the tags of a document; they are as those of a memory.
+
+    Raises:
+        OptionError: Your move: what is no tag, one twice, or more than 16; all faults at once.
+    """
+    given: tuple[str, ...] = tuple_of_tags(tags)
+    faults = faults_of_tags("tags", given)
+    if faults:
+        raise OptionError(faults)
+    return given
+
+
+def folder_of(path: str) -> str:
+    """Give the folder of a document, the directory part of its path without `/`, `./` and `../` in front; empty where it has none."""
+    return _placed(path).rpartition("/")[0]
+
+
+def _placed(path: str) -> str:
+    start = _START.match(path)
+    return path if start is None else path[start.end() :]
+
+
+def _without_last_slash(folder: Any) -> Any:
+    return folder.removesuffix("/") if isinstance(folder, str) else folder  # as a shell completes it
+
+
+def _faults_of_folder(folder: object) -> list[str]:
+    if (
+        isinstance(folder, str)
+        and len(folder) <= MAX_FOLDER_CHARACTERS
+        and folder.isprintable()
+        and not {"", ".", ".."}.intersection(_SCHEME.sub("", folder, count=1).split("/"))
+    ):
+        return []
+    rule = f"1 to {MAX_FOLDER_CHARACTERS} characters that can be printed, without . and .. and without a slash in front"
+    return [
+        f"{folder!r:.80} is no folder of documents: expected the directory part of their paths, as docs/travel; {rule}"
+    ]
+
+
+@frozen(kw_only=True)
+class DocumentFilter:
+    """Which documents are looked at: those that pass both.
+
+    Attributes:
+        folder: Those in this folder and the folders below it; None for all. A slash at its end is left out.
+        tags: Those that have every one of these, exactly as they are written; empty for whatever tags.
+
+    Raises:
+        OptionError: Your move: what is no folder or no tag; all faults at once.
+    """
+
+    folder: str | None = field(default=None, converter=_without_last_slash)
+    tags: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what cannot be."""
+        faults = [] if self.folder is None else _faults_of_folder(self.folder)
+        faults += faults_of_tags("tags", self.tags)
+        if faults:
+            raise OptionError(faults)
+
+    def passes(self, path: str, tags: Sequence[str]) -> bool:
+        """Say whether a document of this path, with these tags, is looked at."""
+        is_inside = self.folder is None or _placed(path).startswith(f"{self.folder}/")
+        return is_inside and all(tag in tags for tag in self.tags)
+
+
+ALL_DOCUMENTS: Final = DocumentFilter()
+"""Whatever their folders and tags."""
+
+
 def may_read(readers: Sequence[str], reader: MemoryOwner) -> bool:
     """Say whether a base is open to a user of its tenant. No user is meant by an empty list, and none by an empty name."""
     return EVERY_USER in readers or (bool(reader.user) and reader.user in readers)
@@ -113,6 +191,7 @@ class KnowledgeDocument:
         reason: Of one that failed, a sentence.
         passages: How many it has.
         summary: What it is about, in a line; empty where none was written.
+        tags: What it was tagged with, in this order.
     """
 
     path: str
@@ -121,6 +200,12 @@ class KnowledgeDocument:
     reason: str = ""
     passages: int = 0
     summary: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """Where it is; see `folder_of`."""
+        return folder_of(self.path)
 
 
 @frozen(kw_only=True)
@@ -159,8 +244,8 @@ class Passage:
 class KnowledgeStore(Protocol):
     """Keeps bases. Every call but `close` may raise `StoreUnavailable`.
 
-    `open_base`, `announce`, `add`, `fail`, `remove`, `documents`, `beginning` and `summarize` are for who looks after a base; the others ask
-    for a user who may read or not.
+    `open_base`, `announce`, `add`, `fail`, `tag`, `remove`, `documents`, `beginning` and `summarize` are for who looks after a base; the others
+    ask for a user who may read or not.
     """
 
     def open_base(self, tenant: str, base: str, readers: Iterable[str] | None = None) -> None:
@@ -182,6 +267,8 @@ class KnowledgeStore(Protocol):
     def add(self, tenant: str, base: str, path: str, content: bytes) -> KnowledgeDocument:
         """Put a document in place of the one of its path, and cut it into passages. What cannot be read is `failed`, and has none.
 
+        The tags of the one of its path stay.
+
         Raises:
             OptionError: Your move: there is no such base, or a path that is none.
         """
@@ -191,12 +278,22 @@ class KnowledgeStore(Protocol):
         """Note that a document could not be had. It has no passages any more."""
         ...
 
+    def tag(self, tenant: str, base: str, paths: Sequence[str], tags: Iterable[str]) -> int:
+        """Give documents these tags in place of theirs, also while they wait; without any they have none. Says how many there were.
+
+        Raises:
+            OptionError: Your move: there is no such base, or as of `check_document_tags`; then nothing is changed.
+        """
+        ...
+
     def remove(self, tenant: str, base: str, path: str) -> bool:
         """Remove a document, and overwrite what stood there; twice is fine. Says whether there was one."""
         ...
 
-    def documents(self, tenant: str, base: str) -> tuple[KnowledgeDocument, ...]:
-        """Give the documents of a base, by path, for who looks after it."""
+    def documents(
+        self, tenant: str, base: str, within: DocumentFilter = ALL_DOCUMENTS
+    ) -> tuple[KnowledgeDocument, ...]:
+        """Give the documents of a base that pass, by path, for who looks after it."""
         ...
 
     def beginning(self, tenant: str, base: str, path: str, *, most: int = 8_000) -> str:
@@ -215,8 +312,10 @@ class KnowledgeStore(Protocol):
         """Give the bases that a user may read, by name."""
         ...
 
-    def readable(self, reader: MemoryOwner, base: str) -> tuple[KnowledgeDocument, ...]:
-        """Give the documents of a base that can be found, by path.
+    def readable(
+        self, reader: MemoryOwner, base: str, within: DocumentFilter = ALL_DOCUMENTS
+    ) -> tuple[KnowledgeDocument, ...]:
+        """Give the documents of a base that can be found and pass, by path.
 
         Raises:
             OptionError: Your move: there is no base of this name that they may read; the message has those there are.
@@ -224,7 +323,13 @@ class KnowledgeStore(Protocol):
         ...
 
     def search(
-        self, reader: MemoryOwner, query: str, base: str = "", *, limit: int = 8
+        self,
+        reader: MemoryOwner,
+        query: str,
+        base: str = "",
+        within: DocumentFilter = ALL_DOCUMENTS,
+        *,
+        limit: int = 8,
     ) -> tuple[Passage, ...]:
         """Give passages about something, what fits best first, as `RecallStore.search` does.
 
@@ -232,6 +337,7 @@ class KnowledgeStore(Protocol):
             reader: Who asks.
             query: Words; nothing in it is syntax.
             base: Of this base; empty for all that they may read.
+            within: Of these documents alone; which words of the query are rare is a matter of them too.
             limit: How many at most, 1 to 50.
 
         Raises:
@@ -263,19 +369,29 @@ class Knowledge(Protocol):
         """Give the bases, by name."""
         ...
 
-    async def documents(self, base: str) -> tuple[KnowledgeDocument, ...]:
-        """Give the documents of a base; see `KnowledgeStore.readable`.
+    async def documents(
+        self, base: str, *, folder: str | None = None, tags: Iterable[str] = ()
+    ) -> tuple[KnowledgeDocument, ...]:
+        """Give the documents of a base, in a folder and with all of these tags; see `KnowledgeStore.readable`.
 
         Raises:
-            OptionError: Your move: as there.
+            OptionError: Your move: as there, or as of `DocumentFilter`.
         """
         ...
 
-    async def search(self, query: str, base: str = "", *, limit: int = 8) -> tuple[Passage, ...]:
-        """Give passages about something; see `KnowledgeStore.search`.
+    async def search(
+        self,
+        query: str,
+        base: str = "",
+        *,
+        limit: int = 8,
+        folder: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> tuple[Passage, ...]:
+        """Give passages about something, of documents in a folder and with all of these tags; see `KnowledgeStore.search`.
 
         Raises:
-            OptionError: Your move: as there.
+            OptionError: Your move: as there, or as of `DocumentFilter`.
         """
         ...
 

@@ -33,7 +33,8 @@ _MAX_SESSION: Final = 1_000
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
-def _tuple_of(tags: Any) -> Any:
+def tuple_of_tags(tags: Any) -> Any:
+    """Give tags as a tuple; what can be none comes back as it was, to be refused."""
     # A text is a sequence of letters too, and each of them would be a tag.
     return tuple(tags) if isinstance(tags, Iterable) and not isinstance(tags, str | bytes) else tags
 
@@ -146,7 +147,7 @@ class MemoryEntry:
 
     id: str
     text: str
-    tags: tuple[str, ...] = field(default=(), converter=_tuple_of)
+    tags: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
     session: str = ""
     at_ms: int
     version: int = 1
@@ -185,8 +186,8 @@ class TagFilter:
         OptionError: Your move: what is no tag, or more than 16; all faults at once.
     """
 
-    any_of: tuple[str, ...] = field(default=(), converter=_tuple_of)
-    all_of: tuple[str, ...] = field(default=(), converter=_tuple_of)
+    any_of: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
+    all_of: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be."""

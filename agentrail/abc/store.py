@@ -371,7 +371,7 @@ class Store(Protocol):
         ...
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
-        """Remove a root with its tree: records, snapshots, and blobs that no other has. What stood there is overwritten.
+        """Remove a root with its tree: records, snapshots, and blobs that no other has. What stood there is overwritten; see `overwrite_removed`.
 
         Args:
             scope: Of the tree.

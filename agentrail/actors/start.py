@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from types import FunctionType, MethodType
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar
 
+import msgspec
 from attrs import evolve, field, frozen
 
 from agentrail.actors.handle import ActorCell, ActorContext, ActorHandle
@@ -15,7 +16,7 @@ from agentrail.errors import InvalidSpec
 from agentrail.otp.child_specs import Arguments, StartRecipe
 from agentrail.otp.edges import show
 from agentrail.otp.exits import ExitReason, Normal, check_reason
-from agentrail.otp.statem import Init, Limits, MachineEvent, Transition
+from agentrail.otp.statem import DEFAULT_LIMITS, Init, Limits, MachineEvent, Transition
 
 _NORMAL: Final = Normal()
 S = TypeVar("S")
@@ -164,8 +165,7 @@ class ActorView:
     below: ActorHandle | None = None
 
 
-@frozen
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """How an actor is set up; see `Start.with_options`.
 
     Attributes of this library's own use:
@@ -176,13 +176,16 @@ class Options:
     name: RegistryName | None = None
     capacity: int = 1000
     overflow: Overflow = "reject"
-    limits: Limits = field(factory=Limits)
+    limits: Limits = DEFAULT_LIMITS
     trap_exits: bool = False
     prepare: Callable[[ActorCell], None] | None = None
     look: Callable[[], ActorView] | None = None
 
 
 Form = Literal["worker", "machine", "subtree"]
+
+# One for all: each of ten thousand children would have its own.
+_NO_OPTIONS: Final = Options()
 
 
 @frozen
@@ -195,7 +198,7 @@ class Start(StartRecipe):
     """
 
     form: Form = "worker"
-    options: Options = field(factory=Options)
+    options: Options = _NO_OPTIONS
 
     def with_options(
         self,
@@ -228,9 +231,8 @@ class Start(StartRecipe):
             _refuse_option("name", name, "what registry.name(key) returns, or None")
         if self.form != "machine":
             given = {"capacity": capacity, "overflow": overflow, "limits": limits, "trap_exits": trap_exits}
-            default = Options()
             for option, value in given.items():
-                if value != getattr(default, option):
+                if value != getattr(_NO_OPTIONS, option):
                     what = "a worker, which reads no messages" if self.form == "worker" else "a supervisor"
                     _refuse_option(
                         option, value, f"nothing, since this is {what}: it is an option of machine()"

@@ -37,7 +37,7 @@ from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.scopes import NO_SCOPE
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.sandboxes.confinement import ShellFallback
+from agentrail.sandboxes.fallback import ShellFallback
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -118,6 +118,7 @@ class SessionFutures(Far):
     detach_plugin: Final = later(AsyncSession.detach_plugin)
     reload_plugin: Final = later(AsyncSession.reload_plugin)
     journal: Final = later(AsyncSession.journal)
+    turns: Final = later(AsyncSession.turns)
     state_at: Final = later(AsyncSession.state_at)
     fork: Final = _later_forked(AsyncSession.fork)
     rewind: Final = later(AsyncSession.rewind)
@@ -193,6 +194,7 @@ class Session(Far):
     detach_plugin: Final = waits(SessionFutures.detach_plugin)
     reload_plugin: Final = waits(SessionFutures.reload_plugin)
     journal: Final = waits(SessionFutures.journal)
+    turns: Final = waits(SessionFutures.turns)
     state_at: Final = waits(SessionFutures.state_at)
     fork: Final = waits(SessionFutures.fork)
     rewind: Final = waits(SessionFutures.rewind)

@@ -1,22 +1,25 @@
 """What a session has for the files above its working directory: the port, carried to where it may block. Nothing is decided here."""
 
-from attrs import frozen
+from pathlib import Path
 
-from agentrail.abc import InstructionFiles
+import msgspec
+
+from agentrail.abc import FindInstructions
 from agentrail.core.protocol.hooks import InstructionsFound
 from agentrail.outside import Outside
 
 
-@frozen(kw_only=True, eq=False)
-class InstructionsAbove:
-    """What reads the files above a working directory.
+class InstructionsAbove(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What reads the files above a working directory. The port is found when it is asked, as it is in few sessions.
 
     Attributes:
-        files: They.
+        find: Gives the port for a working directory.
+        working_dir: Which.
         outside: Where functions that block are run.
     """
 
-    files: InstructionFiles
+    find: FindInstructions
+    working_dir: str
     outside: Outside
 
     async def read(self, names: tuple[str, ...]) -> InstructionsFound:
@@ -24,4 +27,5 @@ class InstructionsAbove:
 
         Cancellation: They are not waited for any more.
         """
-        return await self.outside.offload(self.files.read, names, abandon_on_cancel=True)
+        files = self.find(Path(self.working_dir))
+        return await self.outside.offload(files.read, names, abandon_on_cancel=True)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -177,7 +176,7 @@ def _above_of(sandbox: object, working_dir: str, dependencies: Dependencies) -> 
     if dependencies.instructions is None or kind != "local":
         return None
     return InstructionsAbove(
-        files=dependencies.instructions(Path(path or working_dir)), outside=dependencies.outside
+        find=dependencies.instructions, working_dir=path or working_dir, outside=dependencies.outside
     )
 
 
@@ -360,4 +359,5 @@ def _config_of(
         group_id=options.group_id,
         scope=options.scope,
         gathers_context=bool(options.context_providers),
+        wake_on_background_end=options.wake_on_background_end,
     )

@@ -53,12 +53,15 @@ class BranchingDoor(ABC):
     _down: str | None
     _beginnings: Beginnings
 
-    async def delete_session(self, session_id: str, *, scope: str = NO_SCOPE) -> int:
+    async def delete_session(self, session_id: str, *, scope: str = NO_SCOPE, purge: bool = False) -> int:
         """Remove a stored session with all that works for it: records, snapshots, and large values that no other has.
 
         Args:
             session_id: Its id; of a root that is not alive here.
             scope: The one that it was started in.
+            purge: Whether nothing of it is to be left in any file. What is deleted is overwritten where it stood; the copies that pages of a
+                file may keep go when the file is written anew, half a minute after the last purge, and at the latest when the supervisor
+                is closed. Sessions wait for that as for any commit, a second for some hundred MB. It is owed in the store: where the process dies, the next one does it.
 
         Returns:
             How many bytes that were.
@@ -78,7 +81,8 @@ class BranchingDoor(ABC):
         async with self._beginnings.reserve(key):
             if self._known(key) is not None:
                 raise StillNeeded(session_id, by=["this process, where it is alive: stop it first"])
-            return await keeping.write(partial(keeping.store.delete, scope, SessionId(session_id)))
+            remove = partial(keeping.store.delete, scope, SessionId(session_id))
+            return await (keeping.overwriter.purge(remove) if purge else keeping.write(remove))
 
     async def trim_session(self, session_id: str, *, before: int, scope: str = NO_SCOPE) -> int:
         """Drop the first records of a stored session: what it was before a snapshot can be seen no more.

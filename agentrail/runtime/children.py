@@ -257,6 +257,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
         gathers_context=False,  # as little around its task as its system prompt has
+        wake_on_background_end=False,  # the session above pays for each of its cycles, and begins them
         rules=data.rules,
         response_format=agent.result,  # not that of its session, which is for who asked that one
         user_data=handles_in(agent.data_below(ports.user_data)),

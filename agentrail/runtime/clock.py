@@ -63,6 +63,11 @@ def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
     known[outside] = seconds
 
 
+# One for all sessions that have none, and never written to: an empty table of its own, or one that was emptied, would weigh in
+# ten thousand idle ones.
+_NO_DEADLINES: Final[dict[EffectId, float]] = {}
+
+
 class SessionTimers:
     """The timers of one session: deadlines that its loop looks at, and no tasks."""
 
@@ -70,12 +75,14 @@ class SessionTimers:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._deadlines: dict[EffectId, float] = {}
+        self._deadlines = _NO_DEADLINES
         self._streams: dict[EffectId, object] | None = None  # made for the first one: idle sessions have none
 
     def set(self, effect_id: EffectId, at_ms: int) -> None:
         """Set a timer on the clock of signals; one whose time has passed fires at once."""
         now = trio.current_time()
+        if not self._deadlines:
+            self._deadlines = {}
         self._deadlines[effect_id] = now + max(at_ms - ms_of(now), 0) / 1000
 
     def watch(self, effect_id: EffectId, stream: object) -> None:
@@ -94,6 +101,9 @@ class SessionTimers:
         self._deadlines.pop(effect_id, None)
         if self._streams is not None:
             self._streams.pop(effect_id, None)
+        if not self._deadlines:
+            self._deadlines = _NO_DEADLINES
+            self._streams = self._streams or None
 
     async def serve(
         self,
@@ -149,9 +159,10 @@ class SessionTimers:
         """
         give: Callable[[Any], bool] = handle
         in_a_row = 0
+        # Given at once: to set it later takes half as long as the scope itself.
+        until = min(self._deadlines.values(), default=math.inf)
         while True:
-            until = math.inf
-            with trio.CancelScope() as scope:
+            with trio.CancelScope(deadline=until) as scope:
                 while True:
                     item = self._take_due() if self._deadlines else NO_MESSAGE
                     if item is NO_MESSAGE:
@@ -171,6 +182,7 @@ class SessionTimers:
                     if in_a_row == MAX_IN_A_ROW:
                         in_a_row = 0
                         await trio.lowlevel.checkpoint()
+            until = math.inf  # a timer is due, which is taken first
 
     def _take_due(self) -> object:
         effect_id = min(self._deadlines, key=self._deadlines.__getitem__)

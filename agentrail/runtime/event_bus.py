@@ -7,7 +7,7 @@ from agentrail.core.session.projection import LiveText
 from agentrail.errors import CursorAhead, SessionDown, SessionRested
 from agentrail.events import Envelope, Event, EventsLost
 from agentrail.messages import SessionId
-from agentrail.runtime.live_text import STARTS, LiveTail
+from agentrail.runtime.live_text import CHANGES_TEXT, STARTS, LiveTail
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 
 ReadEarlier: TypeAlias = Callable[[int, int], Awaitable[Sequence[Event]]]
@@ -166,7 +166,7 @@ class EventBus:
         """Give an event to all who subscribed before it."""
         meta = event.meta
         assert meta is not None  # noqa: S101 - the core publishes nothing without
-        if self._live is not None or type(event) in STARTS:
+        if type(event) in CHANGES_TEXT:
             self._hear(event)
         # The envelope says it and not the class: what a child said in passing is ephemeral on its parent too.
         if meta.ephemeral:
@@ -182,7 +182,11 @@ class EventBus:
                 subscription.offer(event)
 
     def _hear(self, event: Event) -> None:
-        live = self._live or LiveTail()
+        live = self._live
+        if live is None:
+            if type(event) not in STARTS:
+                return
+            live = LiveTail()
         self._live = live if live.hear(event) else None
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
+import msgspec
 import trio
 from attrs import define, field, frozen
 
@@ -178,8 +179,7 @@ class ChunkBuffer:
         return ChunksArrived(at_ms=now_ms(), effect_id=self.effect_id, chunks=tuple(chunks))
 
 
-@frozen
-class SignsOfLife:
+class SignsOfLife(msgspec.Struct, frozen=True):
     """What a stream gave that its session has not heard of.
 
     Attributes:
@@ -645,6 +645,8 @@ class Interpreter:
 
     def _closed(self, effect_id: EffectId, opened: _Open) -> None:
         del self._open[effect_id]
+        if not self._open:
+            self._open.clear()  # what an emptied dict keeps would weigh in ten thousand idle sessions
         if opened.ended is not None:
             opened.ended.set()
 

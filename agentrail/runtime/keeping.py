@@ -19,6 +19,7 @@ from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.old_events import OldEvents
+from agentrail.runtime.overwriting import Overwriter
 from agentrail.runtime.past_events import PastEvents
 from agentrail.runtime.retention import KeepLimits, Retention
 from agentrail.runtime.session import SessionCell
@@ -79,6 +80,7 @@ class Keeping:
         node: Who owns what is started here; new at each start.
         on_drift: What becomes of a session of which the code here makes another history.
         retention: What deletes sessions that are too old or too many; None where all are kept.
+        overwriter: What sees to it that nothing of what was purged or swept is left in a file.
         past_events: Gives pages of what sessions have published.
     """
 
@@ -109,8 +111,18 @@ class Keeping:
         self.past_events: PastEvents = PastEvents(store)
         self._old_events = OldEvents(store, self._outside, self._folds)
         self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
+        self.overwriter: Overwriter = Overwriter(store, self.write)
         self.retention: Retention | None = (
-            None if limits is None else Retention(store, limits, self.node.id, self._outside, self.write)
+            None
+            if limits is None
+            else Retention(
+                store,
+                limits,
+                self.node.id,
+                self._outside,
+                self.write,
+                after_removing=self.overwriter.after_sweep,
+            )
         )
         self._may_sweep = trio.Event()
         self._checked_at = float("-inf")
@@ -135,6 +147,8 @@ class Keeping:
             await self.read(beat)
         nursery.start_soon(self.writer.run, name="writer of the store")
         nursery.start_soon(self._beat_on, name="beats of the node")
+        if not self.store.is_immediate:  # else what is removed is nowhere else
+            nursery.start_soon(self.overwriter.run, name="overwriting in the store")
         if self.retention is not None:
             nursery.start_soon(self._sweep_on, self.retention, name="sweeps of the store")
 
@@ -155,6 +169,8 @@ class Keeping:
         if self.retention is not None:
             self.retention.stop()
         await self.writer.wait_empty()
+        if not self.store.is_immediate:
+            await self.overwriter.finish()
 
     async def begin(self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None) -> None:
         """Begin the journal of a session, which returns when that is durable.

@@ -58,6 +58,7 @@ class OwnKeywords(FirstKeywords, total=False):
     max_agents: int
     max_agents_total: int
     max_agent_depth: int
+    wake_on_background_end: bool
 
 
 class SessionKeywords(FirstKeywords, total=False):
@@ -68,3 +69,4 @@ class SessionKeywords(FirstKeywords, total=False):
     max_agents: int
     max_agents_total: int
     max_agent_depth: int
+    wake_on_background_end: bool

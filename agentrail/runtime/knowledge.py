@@ -1,6 +1,6 @@
 """What sessions look things up in: one store for all of a supervisor, and for each session what its owner may read there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeVar
 
@@ -8,7 +8,9 @@ import trio
 
 from agentrail.abc.embeddings import VectorKnowledge
 from agentrail.abc.knowledge import (
+    ALL_DOCUMENTS,
     MAX_FOUND_PASSAGES,
+    DocumentFilter,
     Knowledge,
     KnowledgeBase,
     KnowledgeDocument,
@@ -83,21 +85,33 @@ class OwnKnowledge(Knowledge):
         """Give the bases; see `Knowledge.bases`."""
         return await self._shelf.look(partial(self._shelf.store.bases, self._reader))
 
-    async def documents(self, base: str) -> tuple[KnowledgeDocument, ...]:
+    async def documents(
+        self, base: str, *, folder: str | None = None, tags: Iterable[str] = ()
+    ) -> tuple[KnowledgeDocument, ...]:
         """Give the documents of a base; see `Knowledge.documents`."""
-        return await self._shelf.look(partial(self._shelf.store.readable, self._reader, base))
+        within = DocumentFilter(folder=folder, tags=tags)
+        return await self._shelf.look(partial(self._shelf.store.readable, self._reader, base, within))
 
-    async def search(self, query: str, base: str = "", *, limit: int = 8) -> tuple[Passage, ...]:
+    async def search(
+        self,
+        query: str,
+        base: str = "",
+        *,
+        limit: int = 8,
+        folder: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> tuple[Passage, ...]:
         """Give passages about something; see `Knowledge.search`."""
         check_limit(limit, MAX_FOUND_PASSAGES)
+        within = DocumentFilter(folder=folder, tags=tags)
         store, meanings = self._shelf.store, self._shelf.meanings
         if meanings is not None and isinstance(store, VectorKnowledge) and query.strip():
             meanings.look_after(store, self._reader.tenant, self._shelf.write, is_new=False)
             vector = await meanings.vector_or_words(query, self._tell)
             if vector is not None:
                 both = partial(search_passages, store, self._reader, query, (vector, meanings.kind), base)
-                return await self._shelf.look(partial(both, limit=limit))
-        return await self._shelf.look(partial(store.search, self._reader, query, base, limit=limit))
+                return await self._shelf.look(partial(both, within=within, limit=limit))
+        return await self._shelf.look(partial(store.search, self._reader, query, base, within, limit=limit))
 
     async def read(self, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
         """Give a passage with its neighbours; see `Knowledge.read`."""
@@ -113,14 +127,17 @@ def search_passages(  # noqa: PLR0913 - as the port, and what the query means
     meaning: tuple[bytes, str],
     base: str,
     *,
+    within: DocumentFilter = ALL_DOCUMENTS,
     limit: int,
 ) -> tuple[Passage, ...]:
     """Search by words and by meaning, and make one ranking of both; arguments are as of `search_both` of memories."""
     count = min(max(limit, FUSED_FROM_EACH), MAX_FOUND_PASSAGES)
-    said = store.search(reader, query, base, limit=count)
+    said = store.search(reader, query, base, within, limit=count)
     vector, kind = meaning
     meant = (
-        store.nearest(reader, vector, kind, base, limit=count) if isinstance(store, VectorKnowledge) else ()
+        store.nearest(reader, vector, kind, base, within, limit=count)
+        if isinstance(store, VectorKnowledge)
+        else ()
     )
     found = {one.id: one for one in (*said, *meant)}
     order = fuse([one.id for one in said], [one.id for one in meant], limit=limit)

@@ -25,8 +25,10 @@ from agentrail.events import (
 )
 from agentrail.messages import CallId
 
-_BEGINS_ANEW: Final = frozenset({ResponseComplete, StreamError})
-_ENDS: Final = frozenset({AgentEnd, AgentAbort, AgentError, SessionRestarted, SessionEnd})
+_BEGINS_ANEW: Final[frozenset[type[Event]]] = frozenset({ResponseComplete, StreamError})
+_ENDS: Final[frozenset[type[Event]]] = frozenset(
+    {AgentEnd, AgentAbort, AgentError, SessionRestarted, SessionEnd}
+)
 
 
 class LiveTail:
@@ -86,3 +88,6 @@ class LiveTail:
 
 STARTS: Final[frozenset[type[Event]]] = frozenset({MessageDelta, ThinkingDelta, ToolProgress, RequestStart})
 """With which kinds something begins to be live; a session that is at rest holds no `LiveTail`."""
+
+CHANGES_TEXT: Final[frozenset[type[Event]]] = STARTS | {ToolExecutionEnd} | _BEGINS_ANEW | _ENDS
+"""All that changes it; others need not pass by."""

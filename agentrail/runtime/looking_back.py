@@ -9,7 +9,7 @@ import trio
 from attrs import field, frozen
 
 from agentrail.abc import Provider
-from agentrail.core.journal.branches import CallBehind
+from agentrail.core.journal.branches import CallBehind, PastTurn
 from agentrail.core.session.branching import without_what_was_open
 from agentrail.core.session.state import SessionState
 from agentrail.errors import OptionError
@@ -125,6 +125,27 @@ class LookingBackHandle(AskingHandle):
         refuse(fault_of_number("number", number, needed=True))
         await trio.lowlevel.checkpoint()
         return await self._branching().look_back(self._cell, lambda journal: journal.past_state(number))
+
+    async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
+        """Name the turns that are over: those that `rewind(turn=…)` goes back to, and behind which `fork(turn=…)` begins.
+
+        Args:
+            limit: How many at most, up to 10,000: the last ones.
+
+        Returns:
+            The turns in order, with what was asked and said, and whether the conversation as it stands has them.
+
+        Raises:
+            OptionError: Your move: there is no store, or a number that cannot be.
+            Trimmed: The beginning of the journal was dropped, so that turns cannot be counted.
+            Erased, Unrevivable, JournalCorrupt: As of `state_at`.
+            StoreUnavailable: The store cannot be read now.
+
+        Cancellation: At once. It is worked out in a thread, four at a time.
+        """
+        refuse(fault_of_limit(limit))
+        await trio.lowlevel.checkpoint()
+        return await self._branching().look_back(self._cell, lambda journal: journal.turns()[-limit:])
 
     async def fork(
         self,

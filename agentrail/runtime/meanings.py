@@ -138,6 +138,23 @@ class Meanings:
             self._at_work[key] = False
             self._start(self._fill, keeper, tenant, carry)
 
+    async def fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
+        """Make vectors of all that has none, and wait for it; arguments as of `look_after`.
+
+        Returns:
+            How many.
+
+        Raises:
+            NoMeaning: The embedder failed or is too slow; what was made until then is kept.
+            AgentrailError: The store cannot be read or written.
+
+        Cancellation: As for `NoMeaning`.
+        """
+        count = 0
+        while made := await self._fill_some(keeper, tenant, carry):
+            count += made
+        return count
+
     async def _fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> None:
         key = (id(keeper), tenant)
         try:
@@ -149,16 +166,16 @@ class Meanings:
         finally:
             del self._at_work[key]
 
-    async def _fill_some(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> bool:
-        """Make one batch, and say whether there was anything to do."""
+    async def _fill_some(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
+        """Make one batch, and say how many there were to make."""
         rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=MAX_EMBEDDED))
         if not rows:
-            return False
+            return 0
         with trio.move_on_after(_BATCH_SECONDS):
             vectors = await self._vectors_of([text[:_MAX_TEXT] for _, text in rows])
             pairs = [(number, vector) for (number, _), vector in zip(rows, vectors, strict=True)]
             await carry(lambda: keeper.put_vectors(tenant, self.kind, pairs))
-            return True
+            return len(pairs)
         message = f"the embedder {self._source.name} gave no answer within {_BATCH_SECONDS:g} s"
         raise NoMeaning(message)
 

@@ -96,6 +96,8 @@ class SessionOptions:
         max_agents: How many of them may be alive in the background at once.
         max_agents_total: How many may be started there in one cycle.
         max_agent_depth: How deep agents in the background may start agents; from 1 to 4.
+        wake_on_background_end: Whether a command that ends by itself in the background, while the session is idle, starts a cycle, whose
+            prompt is how it ended. Else the model reads that in front of its next prompt. Sessions below are never woken.
     """
 
     model: str | Provider
@@ -138,6 +140,7 @@ class SessionOptions:
     max_agents: int = 8
     max_agents_total: int = 64
     max_agent_depth: int = 1
+    wake_on_background_end: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be.
@@ -513,6 +516,7 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     ("max_agents", partial(_whole, least=1)),
     ("max_agents_total", partial(_whole, least=1)),
     ("max_agent_depth", _agent_depth),
+    ("wake_on_background_end", _flag),
     ("tool_timeout_seconds", partial(_seconds, zero=False)),
     ("approval_timeout_seconds", partial(_seconds, zero=True)),
     ("restart", _one_of(*_RESTARTS, written=f"one of {', '.join(_RESTARTS)}")),

@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.bodies import join_blobs
-from agentrail.core.journal.branches import CallBehind, calls_behind, turns_in
+from agentrail.core.journal.branches import CallBehind, PastTurn, calls_behind, past_turns
 from agentrail.core.journal.explaining import ExplainedStep, explained_step
 from agentrail.core.journal.files import FilesBehind, files_behind
 from agentrail.core.journal.folding import Sources, first_state, walk
@@ -215,13 +215,22 @@ class Journal:
             number = self.stored.tail.seq if at is None else at
             self.check_number(number)
             return number
+        turns = self.turns()
+        if not 1 <= turn <= len(turns):
+            fault = f"turn is {turn}: expected one from 1 to {len(turns)}, which are over in session {self.stored.session!r}"
+            raise OptionError([fault])
+        return turns[turn - 1].record
+
+    def turns(self) -> tuple[PastTurn, ...]:
+        """Name the turns that are over.
+
+        Raises:
+            Trimmed: The beginning was dropped, so that no one knows how many there were.
+            OptionError, Erased, JournalCorrupt, CodecError, Unrevivable: As of `state_behind`.
+        """
         records = read_after(self._store, self.stored.scope, self.stored.session, 0)
         sources = self._sources()
-        ends = list(turns_in(walk(first_state(records, sources), records, sources=sources)))
-        if not 1 <= turn <= len(ends):
-            fault = f"turn is {turn}: expected one from 1 to {len(ends)}, which are over in session {self.stored.session!r}"
-            raise OptionError([fault])
-        return ends[turn - 1]
+        return past_turns(walk(first_state(records, sources), records, sources=sources))
 
     def number_of_event(self, event: int) -> int:
         """Find the record whose step published an event. Numbers of events never fall, so few records are read.

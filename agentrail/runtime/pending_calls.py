@@ -71,6 +71,11 @@ class PendingCall:
             self.on_answered()
 
 
+# One for all sessions that no caller waits for, and never written to: an empty table of its own, or one that was emptied, would
+# weigh in ten thousand idle ones.
+_NO_CALLS: Final[dict[SignalId, PendingCall]] = {}
+
+
 class PendingCalls:
     """The callers who wait for one session, across its restarts."""
 
@@ -98,7 +103,7 @@ class PendingCalls:
         self._session_id = session_id
         self._key = key or session_id
         self._outside = outside or current()
-        self._waiting: dict[SignalId, PendingCall] = {}
+        self._waiting = _NO_CALLS
         self._down: str | None = None
         self._is_rested = False
         self._prefix = ""
@@ -154,6 +159,8 @@ class PendingCalls:
         """
         if self._down is not None:
             raise self._gone()
+        if not self._waiting:
+            self._waiting = {}
         call = self._waiting[signal.signal_id] = PendingCall(on_answered=on_answered, asked=signal)
         try:
             send(signal)
@@ -165,6 +172,8 @@ class PendingCalls:
     def drop(self, signal_id: SignalId) -> None:
         """Wait no more: a reply that comes later is thrown away."""
         self._waiting.pop(signal_id, None)
+        if not self._waiting:
+            self._waiting = _NO_CALLS
 
     def answer(self, to: SignalId, value: object) -> bool:
         """Give a caller its value, and say whether that is so; one who has gone away, or has an answer, gets nothing."""

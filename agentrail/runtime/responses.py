@@ -7,7 +7,14 @@ a record with such a value cannot be read again, and a journal with such a recor
 from types import UnionType
 from typing import Any, Final, get_args
 
-from agentrail.core.protocol.request import Chunk, ReasoningDelta, TextDelta, UsageUpdate
+from agentrail.core.protocol.request import (
+    ArgumentsDelta,
+    Chunk,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallStarted,
+    UsageUpdate,
+)
 from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.core.wire.codec import decode_signal, encode_signal
 from agentrail.core.wire.settling import settled
@@ -16,6 +23,7 @@ from agentrail.frozen import FrozenDict
 from agentrail.messages import AssistantMessage, StopReason, Text, TokenUsage, ToolCall
 
 _STOP_REASONS: Final = frozenset(get_args(StopReason))
+_NEVER_RECORDED: Final[frozenset[type]] = frozenset({ToolCallStarted, ArgumentsDelta})
 _TOLD: Final = (str, str, str, bool, float, tuple)
 _USED: Final = (int, int, int, int, int, bool)
 
@@ -79,8 +87,8 @@ def check_chunk(chunk: Chunk) -> None:
     Raises:
         ProtocolError: Something in it is of another type.
     """
-    # By hand, and not through its bytes: there is one for each word of a model, and mostly it is plain text.
-    if type(chunk) is TextDelta and type(chunk.text) is str:
+    # By hand, and not through its bytes: there is one for each word of a model, and mostly it is plain text, or a piece of a call.
+    if (type(chunk) is TextDelta and type(chunk.text) is str) or type(chunk) in _NEVER_RECORDED:
         return
     match chunk:
         case TextDelta(text):

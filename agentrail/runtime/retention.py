@@ -7,9 +7,9 @@ is alive is never touched: one that woke meanwhile is seen by the store itself, 
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import Final
 
 import trio
 from attrs import frozen
@@ -19,10 +19,8 @@ from agentrail.errors import AgentrailError, SessionNotFound, StillNeeded
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.edges import call_guarded
-from agentrail.otp.exits import keep
-from agentrail.otp.leaving import describe_bug
 from agentrail.outside import Outside
-from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
+from agentrail.runtime.overwriting import Write, bug_told
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.store_writer import StoreBug
 
@@ -39,7 +37,12 @@ DAY_MS: Final = 86_400_000
 _PAGE: Final = 1_000
 _NAMED: Final = 5
 
-T = TypeVar("T")
+_TELL_BUG: Final = bug_told("a sweep")
+
+
+def _nothing() -> None:
+    """Do nothing: no one is told."""
+
 
 _TreeKey = tuple[str, SessionId]
 
@@ -161,10 +164,6 @@ class SweepPlan:
         return ((scope, size) for scope, size in self._sizes.items() if most is not None and size > most)
 
 
-class _Write(Protocol):
-    def __call__(self, function: Callable[[], T]) -> Awaitable[T]: ...
-
-
 class Retention:
     """Sweeps a store, again and again.
 
@@ -175,7 +174,16 @@ class Retention:
         sweeps: How many sweeps came to their end.
     """
 
-    def __init__(self, store: Store, limits: KeepLimits, node: str, outside: Outside, write: _Write) -> None:
+    def __init__(  # noqa: PLR0913 - what it works with
+        self,
+        store: Store,
+        limits: KeepLimits,
+        node: str,
+        outside: Outside,
+        write: Write,
+        *,
+        after_removing: Callable[[], object] = _nothing,
+    ) -> None:
         """Nothing is asked of the store yet.
 
         Args:
@@ -184,12 +192,14 @@ class Retention:
             node: The id of the node that this is; what it owns is alive.
             outside: Where functions that block are run.
             write: Lets a function write to the store, between what sessions write.
+            after_removing: Is called once behind a sweep that has deleted something.
         """
         self._store = store
         self._limits = limits
         self._node = node
         self._outside = outside
         self._write = write
+        self._after_removing = after_removing
         self._scope = trio.CancelScope()
         # Of sessions that no node owns, with the hash of their last record: what does not change is measured once.
         self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
@@ -218,8 +228,9 @@ class Retention:
 
         Cancellation: As of `run`.
         """
+        before = self.deleted
         try:
-            look = partial(call_guarded, _tell_bug, self._look)
+            look = partial(call_guarded, _TELL_BUG, self._look)
             plan = await self._outside.offload(look, abandon_on_cancel=True)
             while (found := plan.next()) is not None:
                 await self._delete(plan, *found)
@@ -228,6 +239,9 @@ class Retention:
                 "stored sessions could not be swept: %s; tried again in %g s", error, SWEEP_EVERY_SECONDS
             )
             return
+        finally:
+            if self.deleted > before:
+                self._after_removing()
         self.sweeps += 1
         self._tell(plan)
 
@@ -307,7 +321,7 @@ class Retention:
 
     async def _delete(self, plan: SweepPlan, one: StoredTree, why: str) -> None:
         try:
-            await self._write(partial(call_guarded, _tell_bug, self._delete_now, one, why))
+            await self._write(partial(call_guarded, _TELL_BUG, self._delete_now, one, why))
         except SessionNotFound:
             plan.deleted(one)  # by another
         except StillNeeded as error:
@@ -322,11 +336,3 @@ class Retention:
         self.deleted += 1
         self.deleted_bytes += size
         LOGGER.info("session %s was deleted, %d bytes: %s", key_of(one.scope, one.root), size, why)
-
-
-def _tell_bug(error: BaseException) -> NoReturn:
-    if isinstance(error, AgentrailError):
-        raise error
-    said = describe_bug(error)[:MAX_CRASH_MESSAGE]
-    log_crash(f"the store crashed in a sweep: {said}", error, keep)
-    raise StoreBug(said) from None

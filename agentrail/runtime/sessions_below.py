@@ -9,6 +9,7 @@ import trio
 from attrs import define
 
 from agentrail.abc import Error, ToolOutcome, timeout_seconds_of
+from agentrail.actors.start import ActorView
 from agentrail.core.policy.budget import spent_of
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.session.children import sources_said_by
@@ -57,6 +58,12 @@ class SessionEntry:
     cell: SessionCell
     workspace: Workspace
     branch: Branch
+
+    def look(self) -> ActorView:
+        """Say how it looks in a tree."""
+        cell = self.cell
+        phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
+        return ActorView(phase, cell.mailbox.statistics().waiting, self.branch.supervisor)
 
 
 class SessionsBelow(ABC):

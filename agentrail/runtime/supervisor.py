@@ -7,7 +7,6 @@ had not read yet go on with the next incarnation; and what crashes too often is 
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 import trio
@@ -20,7 +19,7 @@ from agentrail.abc import (
     ResolveProvider,
 )
 from agentrail.actors.running import cleanup_scope
-from agentrail.actors.start import ActorView, Options, Start
+from agentrail.actors.start import Options, Start
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
@@ -536,7 +535,7 @@ class SessionSupervisor(
         return Session(cell)
 
     def _child_spec(self, entry: SessionEntry, given: Restart) -> ChildSpec:
-        options = Options(look=partial(_look_at, entry))
+        options = Options(look=entry.look)
         start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=options)
         # A session ends cleanly only when it is told to, so that a `permanent` one is not to come back either.
         restart: Restart = "temporary" if given == "temporary" else "transient"
@@ -681,9 +680,3 @@ class SessionSupervisor(
                     at_seconds=trio.current_time(),
                 )
             )
-
-
-def _look_at(entry: SessionEntry) -> ActorView:
-    cell = entry.cell
-    phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
-    return ActorView(phase, cell.mailbox.statistics().waiting, entry.branch.supervisor)

@@ -5,7 +5,7 @@ cancellation may never end. The group is dismissed instead: cancelled, waited fo
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import trio
 from attrs import frozen
@@ -33,6 +33,11 @@ class TaskCrashed(Control):
     error: BaseException
 
 
+# One for all groups that have none, and never written to: an empty table of its own, or one that was emptied, would weigh in ten
+# thousand idle sessions.
+_NO_TASKS: Final[dict[trio.CancelScope, str]] = {}
+
+
 class TaskGroup:
     """The tasks of one incarnation.
 
@@ -53,7 +58,7 @@ class TaskGroup:
         self.scrub: Scrub = scrub
         self._nursery = nursery
         self._mailbox = mailbox
-        self._working: dict[trio.CancelScope, str] = {}
+        self._working = _NO_TASKS
         self._gone: trio.Event | None = None
 
     def deliver(self, item: object) -> None:
@@ -79,6 +84,8 @@ class TaskGroup:
             name: What it is called, should it be left behind.
         """
         if self._gone is None:
+            if not self._working:
+                self._working = {}
             self._working[scope] = name
             self._nursery.start_soon(self._work, scope, function, args, name=name)
 
@@ -125,6 +132,6 @@ class TaskGroup:
         finally:
             del self._working[scope]
             if not self._working:
-                self._working.clear()  # what an emptied dict keeps would weigh in ten thousand idle sessions
+                self._working = _NO_TASKS
                 if self._gone is not None:
                     self._gone.set()

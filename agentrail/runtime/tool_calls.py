@@ -8,8 +8,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
+import msgspec
 import trio
-from attrs import frozen
 
 from agentrail.abc import (
     MAX_RESULT_BYTES,
@@ -62,8 +62,7 @@ _END_SESSIONS_WITHIN_SECONDS: Final = 4.5
 """A little more than a session takes at most to end."""
 
 
-@frozen(kw_only=True)
-class BegunCall:
+class BegunCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that the session has decided to run.
 
     Attributes:
@@ -86,7 +85,6 @@ class RunningCall:
         effect: The call.
         known: What the session knew when the call started.
         ports: What the session was given to work with.
-        deadline: When the timeout strikes, on Trio's clock.
     """
 
     __slots__ = (
@@ -102,7 +100,6 @@ class RunningCall:
         "_scope",
         "_sessions",
         "_way_back",
-        "deadline",
         "effect",
         "known",
         "ports",
@@ -118,8 +115,10 @@ class RunningCall:
         began: BegunCall,
         processes: Processes,
         child_usages: list[ChildUsage],
+        *,
+        at_ms: int,
     ) -> None:
-        """Begin silent; inside of the Trio run that the call belongs to."""
+        """Begin silent, at a time; inside of the Trio run that the call belongs to."""
         self._calls = calls
         self._scope = began.scope
         self._processes = processes
@@ -127,7 +126,7 @@ class RunningCall:
         self._way_back = way_back()
         self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
-        self._began_at_ms = now_ms()
+        self._began_at_ms = at_ms
         self._is_detached = False
         self._is_over = False
         self._sandbox: Sandbox | None = None
@@ -135,7 +134,6 @@ class RunningCall:
         self.effect = began.effect
         self.known = began.known
         self.ports = calls.ports
-        self.deadline: float = began.scope.deadline
 
     # --- what the tool is given
 
@@ -187,7 +185,7 @@ class RunningCall:
         self._in_trio(self._detach, text, plain)
 
     def _detach(self, text: str, details: JsonValue) -> None:
-        self._scope.deadline = self.deadline = math.inf
+        self._scope.deadline = math.inf
         self._processes.lift_deadlines()
         at_ms = now_ms()
         tool = self.ports.tools[self.effect.name, self.effect.generation]
@@ -202,6 +200,11 @@ class RunningCall:
                 ran_ms=max(at_ms - self._began_at_ms, 0),
             )
         )
+
+    @property
+    def deadline(self) -> float:
+        """When the timeout strikes, on Trio's clock; its tool runs by now, so the scope has been entered."""
+        return self._scope.deadline
 
     @property
     def commands(self) -> BackgroundCommands:
@@ -476,13 +479,16 @@ class ToolCallRunner:
         effect, scope = began.effect, began.scope
         call: RunningCall | None = None
         ran_ms: int | None = None
-        ended = self._decide_start(effect, scope)
+        ended = self._decide_start(effect)
         if not isinstance(ended, AttemptEnd):
-            call = RunningCall(self, began, processes, child_usages)
+            tool, timeout_seconds = ended
+            # From its beginning on, which is in this pass. To give it the deadline itself would take half as long as the scope.
+            scope.relative_deadline = max(timeout_seconds, 0.0)
+            call = RunningCall(self, began, processes, child_usages, at_ms=started_at_ms)
             attempt = Attempt(
-                tool=ended[0],
+                tool=tool,
                 context=ContextOfCall.of(call),
-                timeout_seconds=ended[1],
+                timeout_seconds=timeout_seconds,
                 withheld=self.ports.withheld,
                 refusal=self._refusal_of(began) if began.known.stack.following else None,
             )
@@ -534,8 +540,8 @@ class ToolCallRunner:
         outcome = Error(text="[Not started: nobody waited for it any more]")
         self.task_group.deliver_first(ChildWork(effect=effect).finished(outcome, ChildUsage(), now_ms()))
 
-    def _decide_start(self, effect: RunTool, scope: trio.CancelScope) -> tuple[Tool, float] | AttemptEnd:
-        """Give the tool and how long it may take, of which its scope is told; or say why it does not run."""
+    def _decide_start(self, effect: RunTool) -> tuple[Tool, float] | AttemptEnd:
+        """Give the tool and how long it may take; or say why it does not run."""
         ports = self.ports
         tool = ports.tools[effect.name, effect.generation]
         # Looked at through an edge: a tool may be anybody's object, and what it says of itself anybody's code.
@@ -547,9 +553,7 @@ class ToolCallRunner:
             return AttemptEnd(text=clean_text(crashed.error.message), is_error=True)
         if threaded and ports.threads.is_full:
             return AttemptEnd(text=TOO_MANY, is_error=True)
-        timeout_seconds: float = own_seconds or ports.tool_timeout_seconds
-        scope.deadline = trio.current_time() + timeout_seconds
-        return tool, timeout_seconds
+        return tool, own_seconds or ports.tool_timeout_seconds
 
 
 def _unreadable(name: str, error: BaseException) -> ErrorInfo:

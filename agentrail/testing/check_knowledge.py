@@ -33,6 +33,8 @@ KNOWLEDGE_RULES: Final[tuple[KnowledgeRule, ...]] = (
     knowledge_rules.what_waits_is_announced,
     knowledge_rules.what_cannot_be_read_is_failed,
     knowledge_rules.a_line_stays_until_its_document_changes,
+    knowledge_rules.tags_stay_until_others_are_given,
+    knowledge_rules.folders_and_tags_narrow,
     knowledge_rules.a_passage_is_read_with_its_neighbours,
     knowledge_rules.removing_twice_is_fine,
     knowledge_rules.passages_are_limited,

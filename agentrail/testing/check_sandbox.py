@@ -21,6 +21,7 @@ from agentrail.abc import (
     SnapshotSandbox,
 )
 from agentrail.testing.process_rules import opens_processes
+from agentrail.testing.under_rule import sentence_of_rule
 from agentrail.testing.versions_rules import notes_what_it_writes, puts_files_back
 
 SandboxFactory: TypeAlias = Callable[[], Sandbox]
@@ -45,8 +46,7 @@ async def check_sandbox(make: SandboxFactory) -> None:
             with trio.fail_after(_RULE_SECONDS):
                 await rule(sandbox)
         except AssertionError as error:
-            sentence = " ".join((rule.__doc__ or rule.__name__).split())
-            message = f"{sandbox!r} breaks a rule: {sentence} {error}"
+            message = f"{sandbox!r} breaks a rule: {sentence_of_rule(rule)} {error}"
             raise AssertionError(message) from error
         finally:
             await sandbox.aclose()

@@ -26,6 +26,7 @@ from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import thawed
 from agentrail.messages import JsonObject
 from agentrail.testing.orphans import take_census
+from agentrail.testing.under_rule import sentence_of_rule
 
 MAX_LABEL_CHARACTERS: Final = 200
 
@@ -50,8 +51,7 @@ async def check_tool(tool: Tool, arguments: JsonObject, ctx: ToolContext) -> Non
             with trio.fail_after(_RULE_SECONDS):
                 await rule(tool, arguments, ctx)
         except AssertionError as error:
-            sentence = " ".join((rule.__doc__ or rule.__name__).split())
-            message = f"tool {tool.name!r} breaks a rule: {sentence} {error}"
+            message = f"tool {tool.name!r} breaks a rule: {sentence_of_rule(rule)} {error}"
             raise AssertionError(message) from error
 
 

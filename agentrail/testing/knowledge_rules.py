@@ -11,7 +11,9 @@ from attrs import define
 from agentrail.abc.knowledge import (
     MAX_AROUND,
     MAX_DOCUMENT_SUMMARY_CHARACTERS,
+    MAX_FOLDER_CHARACTERS,
     MAX_FOUND_PASSAGES,
+    DocumentFilter,
     KnowledgeDocument,
     KnowledgeStore,
 )
@@ -208,6 +210,99 @@ def a_line_stays_until_its_document_changes(trial: KnowledgeTrial) -> None:
     _expect("of what has changed", [one.summary for one in store.readable(READER_ADA, "hers")], [""])
 
 
+def tags_stay_until_others_are_given(trial: KnowledgeTrial) -> None:
+    """Tags are of a document by its path, whatever becomes of it, until others are given or it is removed."""
+    store = trial.store
+    trial.add("a.md", "trains")
+    trial.add("b.md", "trains")
+    listed = [("c.md", _digest("x"))]
+    store.announce(TENANT, "hers", listed)
+
+    def tags() -> dict[str, tuple[str, ...]]:
+        return {one.path: one.tags for one in store.documents(TENANT, "hers")}
+
+    _expect("how many", store.tag(TENANT, "hers", ["a.md", "c.md", "none.md"], ["travel", "eu"]), 2)
+    both = ("travel", "eu")
+    _expect("who has them", tags(), {"a.md": both, "b.md": (), "c.md": both})
+    _expect("of one that is added", trial.add("c.md", "boats").tags, both)
+    trial.add("a.md", "new trains")
+    _expect("of one that has changed", tags()["a.md"], both)
+    _expect("of one that failed", store.fail(TENANT, "hers", "a.md", "it vanished").tags, both)
+    store.tag(TENANT, "hers", ["a.md"], ["new"])
+    store.tag(TENANT, "hers", ["c.md"], [])
+    _expect("with others, and with none", tags(), {"a.md": ("new",), "b.md": (), "c.md": ()})
+    refused: tuple[list[Any], ...] = (
+        ["a", "a"],
+        [""],
+        [" a"],
+        ["a\n"],
+        ["x" * 65],
+        [f"t{number}" for number in range(17)],
+        [7],
+    )
+    for wrong in refused:
+        _refuses(f"the tags {wrong!r:.40}", partial(store.tag, TENANT, "hers", ["a.md"], wrong))
+    _refuses("tags in no base", lambda: store.tag(TENANT, "nothing", ["a.md"], ["new"]))
+    _expect("what was refused", tags()["a.md"], ("new",))
+    store.remove(TENANT, "hers", "a.md")
+    _expect("of one that is new again", trial.add("a.md", "trains").tags, ())
+
+
+def folders_and_tags_narrow(trial: KnowledgeTrial) -> None:
+    """A folder holds what is below it and nothing that only begins like it; all tags have to be there; who may not read sees nothing still."""
+    store = trial.store
+    paths = (
+        "docs/travel/eu.md",
+        "docs/travel/asia/rail.md",
+        "docs/traveling.md",
+        "travel/eu.md",
+        "/docs/travel/x.md",
+    )
+    for path in paths:
+        trial.add(path, "trains")
+    trial.add("docs/travel/his.md", "trains", "his", "bob")
+    store.tag(TENANT, "hers", [paths[0], paths[2]], ["travel", "eu"])
+    store.tag(TENANT, "hers", [paths[1]], ["travel"])
+    inside = {paths[0], paths[1], paths[4]}
+    for folder, tags, wanted in (
+        ("docs/travel", (), inside),
+        ("docs/travel/", (), inside),
+        ("docs", (), {*inside, paths[2]}),
+        ("docs/travel", ("travel",), {paths[0], paths[1]}),
+        (None, ("eu", "travel"), {paths[0], paths[2]}),
+        ("docs/travel/asia", ("eu",), set[str]()),
+        ("docs/trave_", (), set[str]()),
+        ("docs/travel/eu.md", (), set[str]()),
+        ("Docs", (), set[str]()),
+        (None, ("EU",), set[str]()),
+    ):
+        within = DocumentFilter(folder=folder, tags=tags)
+        for base in ("", "hers"):
+            found = {one.path for one in store.search(READER_ADA, "trains", base, within)}
+            _expect(f"what is found in {within!r}", found, wanted)
+        listed = [one.path for one in store.readable(READER_ADA, "hers", within)]
+        _expect(f"what is listed in {within!r}", listed, sorted(wanted))
+        looked = [one.path for one in store.documents(TENANT, "hers", within)]
+        _expect(f"what who looks after it sees in {within!r}", looked, sorted(wanted))
+        _expect("what a stranger finds", store.search(STRANGER, "trains", "", within), ())
+        _refuses("a list for a stranger", partial(store.readable, STRANGER, "hers", within))
+    one = store.search(READER_ADA, "trains", "", DocumentFilter(folder="docs"), limit=1)
+    _expect("how many with a limit", len(one), 1)
+    for wrong in (
+        "",
+        "/",
+        "/docs",
+        "..",
+        "docs/../travel",
+        "./docs",
+        "docs//travel",
+        "a\0",
+        "x" * (MAX_FOLDER_CHARACTERS + 1),
+        7,
+    ):
+        _refuses(f"the folder {wrong!r:.40}", partial[object](DocumentFilter, folder=wrong))
+
+
 def a_passage_is_read_with_its_neighbours(trial: KnowledgeTrial) -> None:
     """As many in front of it and behind it as wanted, in order, and none of another document."""
     trial.add("long.md", "\n\n".join(f"# Part {number}\n\n{f'word{number} ' * 150}" for number in range(5)))
@@ -280,12 +375,15 @@ def knowledge_is_closed_twice(trial: KnowledgeTrial) -> None:
 
 
 def what_was_added_is_there_again(trial: KnowledgeTrial) -> None:
-    """A store that keeps something has it again when it is opened again: passages, readers, and what waits."""
+    """A store that keeps something has it again when it is opened again: passages, readers, tags, and what waits."""
     if trial.reopen is None:
         return
     trial.add("a.md", "trains")
     trial.store.announce(TENANT, "hers", [("b.md", _digest("x"))])
+    trial.store.tag(TENANT, "hers", ["b.md"], ["eu"])
     trial.store = trial.reopen(trial.store)
     _expect("the search", trial.found("trains"), ["a.md"])
     _expect("what another finds", trial.found("trains", reader=READER_BOB), [])
     _expect("the states", trial.states(), {"a.md": "indexed", "b.md": "pending"})
+    tags = [one.tags for one in trial.store.documents(TENANT, "hers")]
+    _expect("the tags", tags, [(), ("eu",)])

@@ -152,7 +152,7 @@ def run_is_complete(run: Sequence[Seen]) -> None:
         )
     # One that was judged when the session crashed is received, and then queued: it is one prompt all the same.
     assert said + Counter(dropped) == Counter(set(accepted))
-    accepted = [ref for ref in accepted if not ref.startswith("wake/")]  # an agent said these
+    accepted = [ref for ref in accepted if not ref.startswith("wake/")]  # no one said these
     assert set(accepted) <= {seen.signal.ref for seen in alive if isinstance(seen.signal, Prompt | Steer)}
     running = 0
     for event in events:

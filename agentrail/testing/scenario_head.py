@@ -25,7 +25,7 @@ _GRAMMAR: Final = """
     max_turns= compact_at_tokens= max_output_tokens= max_prompt_queue= max_steering_queue= max_parallel_tools= max_retries=
     tool_max_retries= approval_timeout_ms= question_timeout_ms= immune_tools= inline_tags= response_format= budget=
     on_max_turns= @model fallbacks= agents= agent_limits= host_hooks= gathers_context= system_prompt= prompt_mode= user_data=
-    working_dir= group_id= replaced_sections= @id
+    working_dir= group_id= replaced_sections= wake_on_background_end= @id
 """
 _TOOL_GRAMMAR: Final = """
     name @parameters class=effect_class retries=max_retries timeout=timeout_seconds [unkillable:killable] [polling]

@@ -301,7 +301,7 @@ TAKES_NOTHING: Final = {
             "subscribe",
             "wait_for",
             "rules",
-            *("journal", "state_at", "fork", "rewind"),  # numbers, and objects of the application
+            *("journal", "state_at", "turns", "fork", "rewind"),  # numbers, and objects of the application
         )
     ),
     *("session.attach_plugin", "session.reload_plugin"),  # objects of the application

@@ -5,8 +5,9 @@ import hashlib
 import msgspec
 from attrs import field, mutable
 
-from agentrail.abc.store import Filters, Standing, StoredSession, StoredSnapshot
-from agentrail.core.journal.record import Record, Tail
+from agentrail.abc.store import Erasure, Filters, Standing, StoredSession, StoredSnapshot
+from agentrail.core.journal.erasing import closing_record, erased_record, is_erased
+from agentrail.core.journal.record import ERASED, Record, Tail
 from agentrail.errors import (
     AlreadyExists,
     Fenced,
@@ -111,7 +112,8 @@ class PlainStore:
         first = opening.records[0]
         key = (first.scope, first.session)
         if (there := self.sessions.get(key)) is not None:
-            if there.opening.records != opening.records:
+            present = there.records[there.first - 1 : len(opening.records)]
+            if there.opening.records != opening.records or any(one.kind == ERASED for one in present):
                 raise AlreadyExists
             if there.epoch > 1:
                 raise Fenced(key[1], durable_up_to=there.last_of(1))
@@ -221,7 +223,8 @@ class PlainStore:
 
     def put_snapshot(self, shot):
         """As `Store.put_snapshot`."""
-        if (one := self.sessions.get((shot.scope, shot.session))) is not None:
+        one = self.sessions.get((shot.scope, shot.session))
+        if one is not None and one.records[shot.seq - 1].kind != ERASED:
             one.shots[shot.seq] = shot
             one.shots = dict(sorted(one.shots.items())[-2:])
 
@@ -271,8 +274,36 @@ class PlainStore:
             raise StillNeeded(session, by=["node"])
         for key in tree:
             del self.sessions[key]
+        self.drop_blobs()
+
+    def drop_blobs(self):
+        """Drop the large values that no session has any more, and count them."""
         kept = {digest for one in self.sessions.values() for digest in one.blobs}
+        before = len(self.blobs)
         self.blobs = {digest: content for digest, content in self.blobs.items() if digest in kept}
+        return before - len(self.blobs)
+
+    def erase(self, scope, session, why):
+        """As `Store.erase`."""
+        top = self.find_root(scope, session)
+        tree = self.tree(scope, session)
+        if self.is_alive(top.node) and not all(one.standing.has_ended for one in tree.values()):
+            raise StillNeeded(session, by=["node"])
+        erased = Erasure()
+        for one in tree.values():
+            there = one.records[one.first - 1 :]
+            count = 0
+            if not is_erased(there[-2:], why):
+                count = sum(record.kind != ERASED for record in there)
+                end = closing_record(one.records[-1], why, self.clock())
+                one.records = [*(erased_record(record, why) for record in one.records), end]
+                one.written = self.clock()
+            one.blobs, snapshots, one.shots = set(), len(one.shots), {}
+            one.standing, one.node = Standing(has_ended=True), ""
+            erased += Erasure(
+                sessions=bool(count), records=count, snapshots=snapshots, blobs=self.drop_blobs()
+            )
+        return erased
 
     def trim(self, scope, session, before):
         """As `Store.trim`."""

@@ -227,6 +227,19 @@ class StoreBesidePlain(RuleBasedStateMachine):
         self.authors = [one for one in self.authors if (one.scope, one.session) not in gone]
         self.made = [one for one in self.made if (one.scope, one.session) not in gone]
 
+    @rule(data=st.data(), why=st.sampled_from(["user forgotten", "user forgotten", "retention"]))
+    def erase(self, data, why):
+        """What was said in a tree is removed, for the first time or again; what its old owners say is refused from then on."""
+        scope, session = self.key(data)
+        assert answer_of(self.store.erase, scope, session, why) == answer_of(
+            self.plain.erase, scope, session, why
+        )
+
+    @rule()
+    def overwrite_removed(self):
+        """The file is written anew: nothing that is there changes by that."""
+        assert self.store.overwrite_removed() is True
+
     @rule(data=st.data(), before=st.integers(1, 9))
     def trim(self, data, before):
         """The beginning of a journal is dropped."""

@@ -223,6 +223,7 @@ def everything() -> SessionState:
         gathers_context=True,
         rules=frozenset({Rule(tool="deploy", family=None, at_ms=7)}),
         replaced_sections={"mode": "Only read."},
+        wake_on_background_end=True,
         agent_limits=AgentLimits(max_depth=2, max_agents=3, max_agents_total=4),
     )
     history = History.of((UserMessage(content=_ASKED, ref=_P), _SAID))
@@ -525,6 +526,7 @@ def everything() -> SessionState:
             names=names,
             cycle=_P,
             started=2,
+            is_waking=True,
             notes=("[anna is ended]",),
         ),
         tokens=TokenCount(fixed=1, tokens=2, messages=3),

@@ -40,6 +40,8 @@ def test_calls_are_found_by_their_ids_and_stay_in_order(count):
     assert (after.find("c3"), after.next_waiting()) == (running, before[0])
     assert (before.find("c3").stage, before.find("c99")) == ("waiting", None)
     assert (after.count("running"), after.count("waiting", "running"), len(after)) == (1, count, count)
+    found = [after.has_any(frozenset(one)) for one in ({"running"}, {"done", "waiting"}, {"done"}, set())]
+    assert found == [True, True, False, False]
     again = after.changed(msgspec.structs.replace(running, effect_id="t2"))
     assert again.find("c3").effect_id == "t2"
     assert [state.call.call_id for state in again] == [f"c{n}" for n in range(count)]

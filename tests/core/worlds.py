@@ -107,7 +107,9 @@ def agents_session(**options) -> SessionState:
     waker = AgentSpec(name="waker", description="Wakes.", background=True, wake=True)
     poet = AgentSpec(name="poet", description="Writes.", handoff=True, tools=TOOLS)
     agents = (SCOUT, waker, poet, AgentSpec(name="clerk", description="Pays.", handoff=True))
-    return new_session(Toolbox([*TOOLS, *AGENT_TOOLS]), **({"agents": agents} | options))
+    return new_session(
+        Toolbox([*TOOLS, *AGENT_TOOLS]), **({"agents": agents, "wake_on_background_end": True} | options)
+    )
 
 
 def walk(script: Iterable[signals.Signal], state: SessionState | None = None) -> Iterator[Seen]:

@@ -74,7 +74,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a detached call keeps its timeout",
         breaks=_ENDED,
         file="runtime/tool_calls.py",
-        old="        self._scope.deadline = self.deadline = math.inf\n",
+        old="        self._scope.deadline = math.inf\n",
         new="",
         killed_by=f"{_COMMANDS}::test_a_command_is_begun_read_and_its_end_is_told",
     ),

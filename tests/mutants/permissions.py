@@ -12,7 +12,42 @@ _PLAIN: Final = "tests/plugins/test_shell_plain.py"
 _POLICY: Final = "tests/plugins/test_permission_policy.py"
 _ORACLE: Final = "tests/plugins/test_permissions_oracle.py::test_no_harmful_line_is_allowed"
 
+_DENY: Final = "tests/plugins/test_permission_deny.py::test_a_deny_is_not_escaped_by_spelling"
+_FILES: Final = "tests/blueprints/test_permission_files.py"
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    Mutant(
+        name="what programs are told is not guessed",
+        breaks=_ORDER,
+        file="plugins/permission_verdict.py",
+        old="        of_one = guessed(words)\n",
+        new="        of_one = []\n",
+        killed_by=_DENY,
+    ),
+    Mutant(
+        name="an arithmetic divides no commands",
+        breaks=_ORDER,
+        file="plugins/shell_words.py",
+        old='                Operator(";"),\n            )\n',
+        new="            )\n",
+        killed_by=_DENY,
+    ),
+    Mutant(
+        name="a rule that is kept ends the trust in skills",
+        breaks=_ALWAYS,
+        file="blueprints/permission_files.py",
+        old="{**was, **digests_of(files)",
+        new="{**digests_of(files)",
+        killed_by=f"{_FILES}::test_always_leaves_all_else_trusted",
+    ),
+    Mutant(
+        name="a rule is kept beside what came meanwhile",
+        breaks=_ALWAYS,
+        file="blueprints/permission_files.py",
+        old='if not found and place.scope == "user" and os',
+        new="found = []\n    if os",
+        killed_by=f"{_FILES}::test_what_came_between_the_look_and_the_write_is_not_trusted",
+    ),
     Mutant(
         name="a redirection may go on behind 2>&1",
         breaks=_READS,

@@ -8,6 +8,8 @@ _TURNS: Final = "no session holds the loop"
 _AT_ONCE: Final = "the first piece of a response arrives at once"
 _CHECKED: Final = "a tool is judged by what it says itself"
 _CONTEXT: Final = "a context says the same whenever it is asked"
+_APART: Final = "what one session has at work is no other one's"
+_TIMED: Final = "a call has the time that its tool names"
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
@@ -49,5 +51,45 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old='        "memory": lambda call: frozen_value(call.effect.memory),\n',
         new="",
         killed_by="tests/runtime/test_tool_context.py::test_a_context_knows_where_each_of_its_members_is",
+    ),
+    Mutant(
+        name="sessions share their timers",
+        breaks=_APART,
+        file="runtime/clock.py",
+        old="        if not self._deadlines:\n            self._deadlines = {}\n",
+        new="",
+        killed_by="tests/runtime/test_clock.py::test_the_timers_of_one_session_are_no_other_ones",
+    ),
+    Mutant(
+        name="sessions share their callers",
+        breaks=_APART,
+        file="runtime/pending_calls.py",
+        old="        if not self._waiting:\n            self._waiting = {}\n",
+        new="",
+        killed_by="tests/runtime/test_task_group.py::test_what_one_session_has_at_work_is_no_other_ones[False]",
+    ),
+    Mutant(
+        name="sessions share their tasks",
+        breaks=_APART,
+        file="runtime/task_group.py",
+        old="            if not self._working:\n                self._working = {}\n",
+        new="",
+        killed_by="tests/runtime/test_task_group.py::test_what_one_session_has_at_work_is_no_other_ones[False]",
+    ),
+    Mutant(
+        name="a call has no deadline",
+        breaks=_TIMED,
+        file="runtime/tool_calls.py",
+        old="            scope.relative_deadline = max(timeout_seconds, 0.0)\n",
+        new="",
+        killed_by="tests/runtime/test_tool_port.py::test_the_time_of_a_call_begins_with_its_work[2]",
+    ),
+    Mutant(
+        name="a call without any time crashes its session",
+        breaks=_TIMED,
+        file="runtime/tool_calls.py",
+        old="max(timeout_seconds, 0.0)",
+        new="timeout_seconds",
+        killed_by="tests/runtime/test_tool_port.py::test_the_time_of_a_call_begins_with_its_work[-1]",
     ),
 )

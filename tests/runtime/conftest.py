@@ -64,7 +64,7 @@ def road(request):
     if request.param == HERE:
         yield HERE
         return
-    pytest.importorskip("trio_websocket", reason="no extra `gateway`")
+    pytest.importorskip("trio_websocket", reason="no extra `connect`")
     pytest.importorskip("starlette", reason="no extra `gateway`")
     with import_module("tests.remote.over_a_network").every_supervisor_remote():
         yield request.param

@@ -148,6 +148,26 @@ async def test_a_command_is_begun_read_and_its_end_is_told(supervisor):
     await supervisor.stop_session(session.session_id)
 
 
+@on_virtual_time
+async def test_its_end_is_the_next_prompt_of_a_session_that_was_started_so(supervisor):
+    """Nobody asks: the model hears of it, with words that say how it ended, and its answer is an end like any other."""
+    workshop = Workshop()
+    model = acting(
+        calls(BACKGROUND), says("begun"), lambda request: says(request.messages[-1].content[0].text)
+    )
+    session = await start(supervisor, model, workshop, wake_on_background_end=True)
+    with trio.fail_after(900):
+        async with session.subscribe(kinds=[AgentEnd]) as ends:
+            assert await session.ask("Serve.") == "begun"
+            await trio.sleep(600)
+            workshop.opened[0].end(3)
+            _, woken = await anext(ends), await anext(ends)
+    assert woken.ref.startswith("wake/")
+    assert "has ended (exit code 3)" in woken.messages[-1].text
+    assert not notes_in(await session.messages())
+    await supervisor.stop_session(session.session_id)
+
+
 def results_in_history(messages):
     """Give the texts of all results."""
     return [one.text for said in messages if isinstance(said, ToolMessage) for one in said.results]

@@ -407,6 +407,7 @@ async def test_a_child_may_no_more_than_its_parent(supervisor, budget):
         budget=budget,
         max_output_tokens=100,
         immune_tools=["nobody"],
+        wake_on_background_end=True,
     )
     await session.detach_tools("gone")
     with trio.fail_after(10):
@@ -419,6 +420,8 @@ async def test_a_child_may_no_more_than_its_parent(supervisor, budget):
     assert child.ports.workspace is parent.ports.workspace
     assert child.ports.working_dir == parent.ports.working_dir
     assert child.state.data.config.immune_tools == parent.state.data.config.immune_tools
+    wakes = [one.state.data.config.wake_on_background_end for one in (parent, child)]
+    assert wakes == [True, False]
     assert child.state.data.rules <= parent.state.data.rules
     given = child.state.data.config.budget
     assert (given is None) == (budget is None)

@@ -194,6 +194,18 @@ async def test_a_full_mailbox_does_not_hold_the_loop(timers, mailbox, nursery, t
 
 
 @on_virtual_time
+async def test_the_timers_of_one_session_are_no_other_ones(timers, mailbox):
+    """Sessions without any share an empty table; what is set is in a table of its own, also when there was none again."""
+    other = SessionTimers()
+    for _ in range(2):
+        timers.set(W1, now_ms() + 10)
+        other.cancel(W1)
+        with trio.fail_after(1):
+            assert await letters(timers, mailbox, 1) == [W1]
+        timers.cancel(W1)
+
+
+@on_virtual_time
 async def test_as_long_as_something_is_at_work_one_scope_does_for_all_waits(
     timers, mailbox, nursery, monkeypatch
 ):

@@ -1,5 +1,7 @@
 """Files for agents, as a session reads them: upward through a port of their own, and from the working directory on through its sandbox."""
 
+from pathlib import Path
+
 import pytest
 import trio
 
@@ -40,7 +42,9 @@ class Above:
 
 async def answered(sandbox, above=None, below=()):
     """What a plugin hears."""
-    port = None if above is None else InstructionsAbove(files=above, outside=current())
+    port = (
+        None if above is None else InstructionsAbove(find=lambda _: above, working_dir="/", outside=current())
+    )
     wanted = p.ReadInstructions(names=NAMES, below=below)
     return await run_plugin_request("e1", wanted, lambda: sandbox, None, keep, above=port)
 
@@ -92,6 +96,22 @@ async def test_a_port_that_crashes_is_an_answer():
 
     with pytest.raises(SandboxError):
         await read_instructions(p.ReadInstructions(names=NAMES), refuse, None, keep)
+
+
+async def test_the_port_is_found_when_it_is_asked():
+    """Few sessions ask, so those that start make neither a path nor a port; what finds it may crash like the port itself."""
+    wanted, places = p.ReadInstructions(names=NAMES), []
+
+    def find(place):
+        places.append(place)
+        return Above(RuntimeError("broken")) if len(places) == 1 else 1 / 0
+
+    port = InstructionsAbove(find=find, working_dir="/w", outside=current())
+    assert places == []
+    for _ in range(2):
+        failed = await run_plugin_request("e1", wanted, lambda: None, None, keep, above=port)
+        assert failed.error.code == "instructions_crashed"
+    assert places == [Path("/w")] * 2
 
 
 async def test_who_waits_for_a_port_can_be_cancelled():

@@ -271,6 +271,36 @@ async def test_a_fork_behind_a_turn(store):
         assert (await texts(await session.fork(turn=3)))[-1] == "b"
 
 
+async def test_turns_are_named_as_the_journal_counts_them(store):
+    """With what was asked and said; those that a rewind took away count no more, until one goes forth again; also when it came back."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = ScriptedModel([wants("record"), says("a"), says("b"), says("c")])
+        session = await supervisor.start_session(model=model, tools=[RecordingTool()], session_id="s-1")
+        assert await session.turns() == ()
+        await session.ask("One")
+        await session.ask("Two\n  or more")
+        turns = await session.turns()
+        told = [(one.number, one.asked, one.said, one.counts) for one in turns]
+        assert told == [(1, "One", "", True), (2, "One", "a", True), (3, "Two or more", "b", True)]
+        assert await session.turns(1) == turns[2:]
+        for turn in turns:
+            assert (await session.rewind(turn=turn.number)).number == turn.record
+            assert [one.counts for one in await session.turns()] == [
+                one.number <= turn.number for one in turns
+            ]
+        await session.rewind(turn=2)
+        await session.ask("Three")
+        now = await session.turns()
+        assert [(one.number, one.asked) for one in now if one.counts] == [
+            (1, "One"),
+            (2, "One"),
+            (4, "Three"),
+        ]
+    async with open_kept(store) as supervisor:
+        back = await supervisor.resume_session("s-1", model=saying("d"), tools=[RecordingTool()])
+        assert await back.turns() == now
+
+
 async def test_a_fork_can_be_set_up_otherwise(store):
     """Model, tools, plugins and limits; what is not named stays, and what was spent is spent."""
     async with no_orphans(), open_kept(store) as supervisor:

@@ -243,11 +243,21 @@ async def test_passages_are_found_by_words_and_by_meaning(tmp_path, nursery):
         store.open_base("acme", base, readers)
         store.add("acme", base, "a.md", b"# Rail\n\nThe station is near.\n")
         store.add("acme", base, "b.md", b"# Dogs\n\nA puppy barks.\n")
-    own = KnowledgeShelf(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon)).of(ADA)
+    shelf = KnowledgeShelf(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon))
+    own = shelf.of(ADA)
     await own.search("train")
     await settled(store, toy)
     assert [(one.base, one.path) for one in await own.search("train")] == [("open", "a.md")]
     assert [one.path for one in await own.search("hound near", "open", limit=1)] != []
+    store.add("acme", "open", "dogs/c.md", b"A puppy sleeps.")
+    store.tag("acme", "open", ["b.md"], ["pets"])
+    shelf.meanings.look_after(store, "acme", shelf.write, is_new=True)
+    await settled(store, toy)
+    assert [one.path for one in await own.search("hound", folder="dogs")] == ["dogs/c.md"]
+    assert [one.path for one in await own.search("hound", tags=["pets"])] == ["b.md"]
+    assert await own.search("hound", folder="dogs", tags=["pets"]) == ()
+    with pytest.raises(OptionError, match="no folder"):
+        await own.search("hound", folder="..")
     with pytest.raises(OptionError, match="no knowledge base 'closed'"):
         await own.search("train", "closed")
     store.remove("acme", "open", "a.md")

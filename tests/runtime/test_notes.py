@@ -231,7 +231,9 @@ async def test_places_are_named(given, tmp_path):
 def test_a_blueprint_says_whether_memories_come_unasked():
     """`memory.auto` (12.5)."""
     for auto in (True, False):
-        made = Blueprint("helper").with_capabilities(memory_capability(auto=auto)).options()
+        helper = Blueprint("helper").with_memory(auto=not auto).with_memory(auto=auto)
+        made = helper.options()
+        assert [one.name for one in helper.capabilities] == ["memory"]
         assert (p.AutoRecall in made["plugins"]) == auto
         assert {p.WorkingNotes, p.MemoryFlush} < {p.AutoRecall, *made["plugins"]}
         assert [one.name for one in made["tools"]] == ["remember", "recall", "forget"]

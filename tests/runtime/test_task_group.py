@@ -6,6 +6,8 @@ import pytest
 import trio
 
 from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
+from agentrail.core.protocol.signals import SignalId, StatusQuery
+from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.task_group import TaskCrashed, TaskGroup
 
 
@@ -111,3 +113,21 @@ async def test_a_cancellation_from_outside_is_not_taken_for_a_failure():
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert task_group.working == ()
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+async def test_what_one_session_has_at_work_is_no_other_ones(emptied):
+    """Sessions with nothing at work share the empty tables of that; what begins is in a table of its own, also behind an end."""
+    asked = StatusQuery(at_ms=0, signal_id=SignalId("q-1"))
+    async with trio.open_nursery() as nursery:
+        groups = [TaskGroup(nursery, Mailbox()) for _ in range(2)]
+        calls = [PendingCalls("s-1"), PendingCalls("s-2")]
+        for _ in range(1 + emptied):
+            groups[0].start_soon(trio.lowlevel.checkpoint, scope=trio.CancelScope(), name="one")
+            calls[0].open(asked, lambda _: None)
+            assert [group.working for group in groups] == [("one",), ()]
+            assert [call.is_waited_for for call in calls] == [True, False]
+            await trio.testing.wait_all_tasks_blocked()
+            calls[0].drop(asked.signal_id)
+            assert [group.working for group in groups] == [(), ()]
+            assert [call.is_waited_for for call in calls] == [False, False]

@@ -647,6 +647,20 @@ async def test_a_value_that_comes_after_the_timeout_is_dropped(supervisor):
     assert (await session.status()).dropped_signals == 1
 
 
+@on_virtual_time
+@pytest.mark.parametrize("seconds", [2, 0.5, -1])
+async def test_the_time_of_a_call_begins_with_its_work(supervisor, seconds):
+    """It ends right behind so many seconds. A port that names less than none by then has no time at all."""
+    hang = HangingTool(timeout_seconds=1)
+    session = await supervisor.start_session(model=calling("hang"), tools=[hang])
+    hang.timeout_seconds = seconds
+    began_at = trio.current_time()
+    await session.ask("Hi")
+    assert trio.current_time() - began_at == pytest.approx(max(seconds, 0), abs=0.01)
+    (result,) = await results_of(session)
+    assert result.text.startswith(f"Timed out after {seconds} s.")
+
+
 async def test_what_may_have_taken_effect_is_in_the_receipt(supervisor):
     """Calls of tools that promise nothing, and not those that are pure or idempotent."""
     tools = [

@@ -83,6 +83,11 @@ WRONG = {
         (lambda s: s.journal("1"), "after is '1': expected a whole number from 0"),
         (lambda s: s.journal(-1, 0), "after is -1: expected a whole number from 0; limit is 0: expected a whole number from 1 to 10000"),
     ],
+    "turns": [
+        (lambda s: s.turns("1"), "limit is '1': expected a whole number from 1 to 10000"),
+        (lambda s: s.turns(0), "limit is 0: expected a whole number from 1 to 10000"),
+        (lambda s: s.turns(), "a journal needs a store: open_supervisor(store='sqlite:')"),
+    ],
     "state_at": [
         (lambda s: s.state_at(None), "number is None: expected a whole number from 1"),
         (lambda s: s.state_at("1"), "number is '1': expected a whole number from 1"),
@@ -330,7 +335,7 @@ AFTER = {
 }
 
 
-OF_A_STORE = ("journal", "state_at", "fork", "rewind")
+OF_A_STORE = ("journal", "turns", "state_at", "fork", "rewind")
 """Without one there is nothing to look into, whether the session is there or not."""
 
 

@@ -6,6 +6,7 @@ import time
 import pytest
 from attrs import evolve
 
+from agentrail.abc.knowledge import ALL_DOCUMENTS, DocumentFilter
 from agentrail.errors import OptionError
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.testing import knowledge_rules as rules
@@ -123,6 +124,25 @@ class SummarizesAny(Sqlite):
         return super().summarize(tenant, base, path, now.digest, summary)
 
 
+class ForgetsTags(Sqlite):
+    """Takes the tags of what is added again away."""
+
+    def add(self, tenant, base, path, content):
+        """As if it were new."""
+        added = super().add(tenant, base, path, content)
+        self.tag(tenant, base, [path], [])
+        return added
+
+
+class BeginsAlike(Sqlite):
+    """Takes whatever begins like a folder for a part of it."""
+
+    def search(self, reader, query, base="", within=ALL_DOCUMENTS, *, limit=8):
+        """By the letters of the path."""
+        found = super().search(reader, query, base, DocumentFilter(tags=within.tags), limit=limit)
+        return tuple(one for one in found if one.path.startswith(within.folder or ""))
+
+
 class Greedy(Sqlite):
     """Reads more than is wanted."""
 
@@ -187,6 +207,7 @@ BROKEN = {
     rules.a_base_is_open_to_its_readers_alone: OpenToAll, rules.readers_are_changed: FirstReaders,
     rules.what_has_changed_takes_the_place: KeepsOld, rules.what_waits_is_announced: NamesAll, rules.what_cannot_be_read_is_failed: FailsAndKeeps,
     rules.a_line_stays_until_its_document_changes: SummarizesAny,
+    rules.tags_stay_until_others_are_given: ForgetsTags, rules.folders_and_tags_narrow: BeginsAlike,
     rules.a_passage_is_read_with_its_neighbours: Greedy, rules.removing_twice_is_fine: RemovesAgain, rules.passages_are_limited: Unlimited,
     rules.readers_see_whole_documents_while_one_is_written: HalfWritten, rules.knowledge_is_closed_twice: ClosedOnce,
     rules.what_was_added_is_there_again: Forgetful,

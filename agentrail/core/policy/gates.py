@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from attrs import frozen
+import msgspec
 
 from agentrail.core.values.append_only import GrowingSet
 from agentrail.core.values.toolbox import Toolbox, parse_arguments
@@ -23,8 +23,7 @@ _MAX_NAME_SHOWN: Final = 200
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-@frozen(kw_only=True)
-class Passed:
+class Passed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The call may run.
 
     Attributes:
@@ -34,8 +33,7 @@ class Passed:
     arguments: JsonObject
 
 
-@frozen(kw_only=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The call does not run.
 
     Attributes:

@@ -170,6 +170,7 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         cycle: The cycle in which `started` were counted.
         started: How many were started in that cycle.
         notes: What ended while nothing waited for it; the model reads it in front of its next turn.
+        is_waking: Whether one of `notes` starts a cycle if the present one ends well before the model has read it.
     """
 
     states: tuple[AgentState, ...] = ()
@@ -178,6 +179,7 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cycle: PromptRef | None = None
     started: int = 0
     notes: tuple[str, ...] = ()
+    is_waking: bool = False
 
     def find(self, name: str) -> AgentState | None:
         """Find one by its name."""

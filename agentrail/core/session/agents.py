@@ -342,14 +342,47 @@ def _tell(step: StepContext, state: AgentState) -> None:
     if len(text) > MAX_NOTE_CHARACTERS:
         more = "… [wait_agents gives the rest]"
         text = text[: MAX_NOTE_CHARACTERS - len(more)] + more
-    data = step.data
-    wakes = (
-        agent_spec_of(step, state).wake and data.cycle is None and data.stopping is None and not data.queue
-    )
-    if not wakes:
+    if agent_spec_of(step, state).wake:
+        tell_or_wake(step, state.name, text)
+    else:
         add_note(step, text)
+
+
+def tell_or_wake(step: StepContext, source: str, text: str) -> None:
+    """Let news of the background be the next prompt of an idle session; of one at work a note, which wakes it where no turn reads it.
+
+    Args:
+        step: Of what brings the news.
+        source: What the news is of: a part of the name of the prompt.
+        text: What the model reads.
+    """
+    if _may_be_woken(step):
+        _wake(step, source, text)
         return
-    ref = PromptRef(f"wake/{state.name}/{data.seq}")
+    add_note(step, text)
+    step.data.agents = replace(step.data.agents, is_waking=True)
+
+
+def wake_after_cycle(step: StepContext) -> None:
+    """Begin another cycle where news came while the last turn was at work, and no prompt waits that would bring them along."""
+    if step.data.agents.is_waking and _may_be_woken(step):
+        _wake(step, "background", "\n\n".join(take_notes(step)))
+
+
+def take_notes(step: StepContext) -> tuple[str, ...]:
+    """Take the notes of the background, which the model reads now."""
+    notes = step.data.agents.notes
+    if notes:
+        step.data.agents = replace(step.data.agents, notes=(), is_waking=False)
+    return notes
+
+
+def _may_be_woken(step: StepContext) -> bool:
+    return step.data.cycle is None and step.data.stopping is None and not step.data.queue
+
+
+def _wake(step: StepContext, source: str, text: str) -> None:
+    ref = PromptRef(f"wake/{source}/{step.data.seq}")
     content = (Text(text=text),)
     step.data.queue = (QueuedPrompt(ref=ref, content=content),)
     step.publish(PromptQueued(ref=ref, content=content, position=0))

@@ -60,14 +60,8 @@ from agentrail.events import (
 from agentrail.frozen import EMPTY
 from agentrail.messages import CallId, StopReason, ToolResult
 
-GOES_ON_BY_ITSELF: Final[tuple[Stage, ...]] = (
-    "checking",
-    "awaiting",
-    "waiting",
-    "pausing",
-    "running",
-    "stopping",
-    "reporting",
+GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset(
+    {"checking", "awaiting", "waiting", "pausing", "running", "stopping", "reporting"}
 )
 """The stages in which a call needs no person."""
 
@@ -214,7 +208,7 @@ def survivor_finished(step: StepContext, phase: Phase, signal: ToolFinished, cal
     apply_changes(step, signal.changes)
     result = calls.finished_result(state, signal)
     if state.detached:
-        detached.detached_ended(step, state, result)
+        detached.note_or_wake(step, state, result)
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
     calls.publish_end(step, state, result)
@@ -356,7 +350,7 @@ def decided(step: StepContext, trigger: ResumeTrigger, *, resume: bool) -> Next:
     for state in released:
         calls.put(step, put_to_people(step, state))
     batch = step.data.batch
-    if step.suspended and (batch.count(*GOES_ON_BY_ITSELF) or batch.count("done") == len(batch)):
+    if step.suspended and (batch.has_any(GOES_ON_BY_ITSELF) or batch.count("done") == len(batch)):
         interactions.end_wait(step, trigger)
     return continue_batch(step)
 
@@ -388,10 +382,10 @@ def continue_batch(step: StepContext) -> Next:
     """Fill the slots that are free; close the batch when all is done; wait in idle when only people can go on."""
     _fill_slots(step)
     batch = step.data.batch
+    if batch.has_any(GOES_ON_BY_ITSELF):  # first: so it is behind nearly each call
+        return Phase.EXECUTING_TOOLS
     if batch.count("done") == len(batch):
         return _close(step)
-    if batch.count(*GOES_ON_BY_ITSELF):
-        return Phase.EXECUTING_TOOLS
     if step.data.steers:  # the user has spoken already, so no plugin is asked any more
         skip_for_steering(step)
         return _close(step)
@@ -535,7 +529,7 @@ def _run(step: StepContext, state: CallState) -> CallState:
     operation_id = state.operation_id or operation_id_of(
         config.session_id, step.data.minted, call.name, arguments_hash
     )
-    started = calls.publish_start(step, state)
+    calls.publish_start(step, state)
     step.start(
         RunTool(
             effect_id=effect_id,
@@ -557,7 +551,8 @@ def _run(step: StepContext, state: CallState) -> CallState:
         OfCall(call.call_id),
     )
     return msgspec.structs.replace(
-        started,
+        state,
+        started=True,
         stage="running",
         effect_id=effect_id,
         operation_id=operation_id,
@@ -631,7 +626,7 @@ def _wait_to_retry(step: StepContext, state: CallState) -> None:
 def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) -> None:
     """Answer a survivor, and stop it; its slot is free when it has really ended."""
     if state.detached:
-        _stop_at_work(step, state, detached.detached_stopping(step, state, text))
+        _stop_at_work(step, state, detached.note_stop(step, state, text))
         return
     step.publish(ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason))
     result = calls.result_of(state, text)

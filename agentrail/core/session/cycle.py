@@ -14,7 +14,7 @@ from agentrail.core.protocol.actions import ResolveApproval
 from agentrail.core.protocol.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
 from agentrail.core.protocol.request import CachePoint
 from agentrail.core.protocol.signals import ContextGathered, GoOn, SignalId
-from agentrail.core.session import compaction, holding
+from agentrail.core.session import agents, compaction, holding
 from agentrail.core.session.budget import reserve_request
 from agentrail.core.session.context import begin_gathering, context_tokens, digest_with, take_context
 from agentrail.core.session.handoff import hand_over
@@ -126,17 +126,9 @@ def start_without_words(step: StepContext, signal: GoOn) -> Next:
 def _say_notes(step: StepContext) -> None:
     """Let the model hear what survivors of an abort said since, and agents in the background."""
     if step.data.notes or step.data.agents.notes:
-        notes = tuple(Text(text=note) for note in (*step.data.notes, *take_notes(step)))
+        notes = tuple(Text(text=note) for note in (*step.data.notes, *agents.take_notes(step)))
         step.data.history = step.data.history.with_user(UserMessage(content=notes, origin="note"))
         step.data.notes = ()
-
-
-def take_notes(step: StepContext) -> tuple[str, ...]:
-    """Take the notes of agents, which the model reads now."""
-    notes = step.data.agents.notes
-    if notes:
-        step.data.agents = msgspec.structs.replace(step.data.agents, notes=())
-    return notes
 
 
 def reject_prompt(step: StepContext, prompt: QueuedPrompt, reason: str) -> Phase:
@@ -180,7 +172,7 @@ def begin_turn(step: StepContext) -> Next:
     hand_over(step)
     before = step.cycle
     if step.data.agents.notes:
-        content = tuple(Text(text=note) for note in take_notes(step))
+        content = tuple(Text(text=note) for note in agents.take_notes(step))
         step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
     _apply_steers(step)
     _apply_interventions(step)
@@ -361,6 +353,7 @@ def _finish_well(step: StepContext, stop_reason: EndReason) -> Phase:
     for asker in cycle.askers:
         step.reply(asker, ended.text)
     requeue_steers(step)
+    agents.wake_after_cycle(step)
     return Phase.IDLE
 
 

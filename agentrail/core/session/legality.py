@@ -81,7 +81,7 @@ LEGALITY: Final[Mapping[type[signals.Signal], Mapping[Phase, Cell]]] = MappingPr
     signals.ToolAsked:             _row("I",    "R",    "S",      "E"),  # a tool that asks too late hears that no answer will come
     signals.ToolWantsChild:        _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase
     signals.ChangeModel:           _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
-    signals.ToolSourceReported:      _row("I",    "R",    "S",      "E"),  # whatever it is busy with, people hear of it
+    signals.ToolSourceReported:    _row("I",    "R",    "S",      "E"),  # whatever it is busy with, people hear of it
     signals.UpdatePluginOpts:      _row("I",    "R",    "S",      "E"),  # applied when the session is idle
     signals.ChangePlugins:         _row("I",    P,      P,        P),  # between two cycles only, so no hook of an old version runs after
     signals.ChangeTools:           _row("I",    "R",    "S",      "E"),  # calls under way keep their tools
@@ -101,8 +101,8 @@ LEGALITY: Final[Mapping[type[signals.Signal], Mapping[Phase, Cell]]] = MappingPr
     signals.ChildStarted:          _row("I",    "R",    "S",      "E"),  # as ToolFinished: the call of a child may survive its cycle
     signals.ChildPublished:        _row("I",    "R",    "S",      "E"),
     signals.ToolEmitted:           _row(D,      D,      D,        "E"),  # as ToolProgressed
-    signals.ToolAnsweredEarly:          _row(D,      D,      D,        "ERI"),  # as ToolProgressed: a survivor has its answer already
-    signals.ToolFinished:          _row("I",    "R",    "S",      "ERI"),  # everywhere: a call that survived an abort ends when it ends
+    signals.ToolAnsweredEarly:     _row(D,      D,      D,        "ERI"),  # as ToolProgressed: a survivor has its answer already
+    signals.ToolFinished:          _row("IR",   "R",    "S",      "ERI"),  # everywhere: a call that survived an abort ends when it ends; IR: it may wake the session
     signals.HostJudged:            _row(D,      D,      D,        "ERI"),  # a call that waits for the host has a batch
     signals.HostTold:              _row("I",    "R",    "S",      "ERI"),  # as ToolFinished: an abort does not wait for it
     signals.AgentIdled:            _row("IR",   "R",    "S",      "ERI"),  # agents outlive a cycle; IR: one that wakes the session

@@ -151,9 +151,13 @@ class OpenCalls(Sequence[CallState]):
         after._few = None
         if self._few is not None:
             place = self._ids.index(state.call.call_id)
-            few, stages = list(self._few), list(self._stages)
-            few[place], stages[place] = state, state.stage
-            after._few, after._stages, after._ids = tuple(few), tuple(stages), self._ids
+            few = list(self._few)
+            few[place] = state
+            after._few, after._stages, after._ids = tuple(few), self._stages, self._ids
+            if self._stages[place] != state.stage:
+                stages = list(self._stages)
+                stages[place] = state.stage
+                after._stages = tuple(stages)
             return after
         place = self._places[state.call.call_id]
         before = self[place]
@@ -185,6 +189,12 @@ class OpenCalls(Sequence[CallState]):
         if self._few is not None:
             return sum(map(self._stages.count, stages))
         return sum(self._counts.get(stage, 0) for stage in stages)
+
+    def has_any(self, stages: frozenset[Stage]) -> bool:
+        """Say whether a call is in one of some stages; stops at the first one."""
+        if self._few is not None:
+            return not stages.isdisjoint(self._stages)
+        return any(self._counts.get(stage) for stage in stages)
 
     @property
     def waiting_children(self) -> int:

@@ -124,6 +124,7 @@ class Status:
         plugins: Its plugins, in the order in which they are asked.
         client_calls: The calls that wait for the client; those of children are in `children`.
         agent: As which of its agents it works since it was handed over; None before.
+        between_turns: Whether plugins are asked what follows the turn, behind its calls or its answer: the next request is of the next turn.
     """
 
     session_id: SessionId
@@ -150,6 +151,7 @@ class Status:
     plugins: tuple[PluginStatus, ...] = ()
     client_calls: tuple[PendingClientCall, ...] = ()
     agent: str | None = None
+    between_turns: bool = False
 
     @property
     def all_approvals(self) -> tuple[Approval, ...]:
@@ -264,6 +266,7 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
         client_calls=tuple(one for one in asked if isinstance(one, PendingClientCall)),
         suspended=phase is Phase.IDLE and data.cycle is not None,
         agent=data.acting.name,
+        between_turns=data.held is not None and data.held.prompt is None,
         tearing_down=data.teardown is not None,
         messages=len(data.history),
         usage=data.usage,

@@ -146,6 +146,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         agent_limits: How many of them may work in the background.
         rules: What people always allow, as the session above knew it when this one began.
         replaced_sections: Texts in place of what plugins, tools and the mode add to the system prompt, by key; an empty one removes it.
+        wake_on_background_end: Whether what ends by itself in the background, while the session is idle, starts a cycle.
     """
 
     session_id: SessionId
@@ -179,6 +180,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     agent_limits: AgentLimits = AgentLimits()
     rules: frozenset[Rule] = frozenset()
     replaced_sections: JsonObject = EMPTY
+    wake_on_background_end: bool = False
 
     def __post_init__(self) -> None:
         """Freeze the application's own data: it is shown to plugins and tools, and handed on to children."""

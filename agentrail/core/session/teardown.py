@@ -407,7 +407,7 @@ def _stop_detached(step: StepContext, reason: str | None) -> Stopped:
         return (), ()
     text = f"[Stopped: {reason}]" if reason else STOPPED
     for state in states:
-        detached.detached_stopping(step, state, text)
+        detached.note_stop(step, state, text)
     step.data.survivors = tuple(state for state in step.data.survivors if state not in states)
     ids, unknown = _left_to_teardown(step, states)
     step.ask(KillTools(effect_ids=ids))

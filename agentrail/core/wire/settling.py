@@ -24,7 +24,7 @@ from agentrail.core.protocol.request import TextDelta
 from agentrail.core.protocol.stamped import Stamped
 from agentrail.events import Envelope
 from agentrail.frozen import FrozenDict, FrozenList, frozen_value
-from agentrail.messages import TokenUsage
+from agentrail.messages import AssistantMessage, Text, TokenUsage, ToolCall
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -156,6 +156,11 @@ def _settled_delta(delta: TextDelta) -> TextDelta:
     return delta if delta.text.isascii() else settled(delta)
 
 
+def _settled_text(block: Text) -> Text:
+    given: Any = block.text  # its annotation is what is in doubt
+    return block if type(given) is str and given.isascii() else settled(block)
+
+
 def _settled_usage(usage: TokenUsage) -> TokenUsage:
     return usage if _is_sound(usage) else settled(usage)
 
@@ -236,6 +241,9 @@ _BY_CLASS: Final[Mapping[type, Callable[[Any], Any]]] = MappingProxyType(
     {
         TextDelta: _settled_delta,  # one for each word of a model
         TokenUsage: _settled_usage,  # one for each response
+        AssistantMessage: settled,
+        Text: _settled_text,
+        ToolCall: settled,
         float: _number,
         tuple: _each,
         frozenset: _members,

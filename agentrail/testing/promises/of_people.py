@@ -7,8 +7,6 @@ from typing import TypeGuard
 from agentrail.core.protocol.effects import Refuse, ReplyToCaller, SpawnChild
 from agentrail.core.protocol.signals import (
     AbortCycle,
-    AgentEnded,
-    AgentIdled,
     Asked,
     GoOn,
     Parked,
@@ -97,10 +95,8 @@ def what_a_prompt_came_with_goes_with_it(seen: Seen) -> None:
     came = list(_origins(seen.before))
     if isinstance(seen.signal, Prompt | GoOn | Steer):
         came.append((seen.signal.ref, seen.signal.via, seen.signal.request_id))
-    # What an agent says when it wakes the session came through no door, and no request asked for it.
-    came += [
-        (ref, None, None) for ref in _new_prompts(seen) if isinstance(seen.signal, AgentIdled | AgentEnded)
-    ]
+    # What wakes the session from the background came through no door, and no request asked for it.
+    came += [(ref, None, None) for ref in _woken(seen)]
     said = [
         (event.ref, event.via, event.request_id)
         for event in seen.events
@@ -144,11 +140,15 @@ def _new_prompts(seen: Seen) -> list[str]:
         said = [str(event.ref) for event in seen.events if isinstance(event, PromptReceived | PromptQueued)]
         # A steer that ends the last turn by what it skips is a prompt in its own step: requeued, and not new.
         again = _requeued(seen)
-        return [ref for ref in said if ref == seen.signal.ref and ref not in again]
-    # An agent wakes the session: what it said is the next prompt.
-    if isinstance(seen.signal, AgentIdled | AgentEnded):
-        return [event.ref for event in seen.events if isinstance(event, PromptQueued)]
-    return []
+        return [*[ref for ref in said if ref == seen.signal.ref and ref not in again], *_woken(seen)]
+    return _woken(seen)
+
+
+def _woken(seen: Seen) -> list[str]:
+    """News of the background that is the next prompt, of an agent or of a call; one that waits already may be queued once more."""
+    waited = set(map(_ref_of, waiting_prompts(seen.before)))
+    queued = [str(event.ref) for event in seen.events if isinstance(event, PromptQueued)]
+    return [ref for ref in queued if ref.startswith("wake/") and ref not in waited]
 
 
 def callers_are_answered_once(seen: Seen) -> None:

@@ -79,6 +79,11 @@ def erasing_again_changes_nothing(trial: StoreTrial) -> None:
     trial.store.erase("", author.session, _WHY)
     whys = [decode_erased(one.body).why for one in trial.records("s") if one.kind == ERASED]
     expect_same(whys[:2], ["retention", "retention"], "why they were erased")
+    trial.store.take("", author.session, "n2", "start")
+    expect_same(
+        trial.store.erase("", author.session, _WHY), Erasure(), "what is erased of one that was taken since"
+    )
+    expect_same(trial.stored("s").node, "", "who owns what was erased")
     told = [trial.store.overwrite_removed() for _ in range(2)]
     assert all(type(one) is bool for one in told), f"whether it is overwritten was told as {told}"
 

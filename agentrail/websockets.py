@@ -1,0 +1,67 @@
+"""The one place that imports trio-websocket: what speaks over WebSockets takes its names from here. They come with the extra `connect`.
+
+They are looked up on first use, so that what can be imported does not depend on what is installed; `need_websockets` says at the beginning
+of a call, and in words, that they are missing. Nothing is decided here about connections.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from agentrail.errors import OptionError
+
+if TYPE_CHECKING:
+    from trio_websocket import (
+        ConnectionClosed,
+        ConnectionRejected,
+        HandshakeError,
+        WebSocketConnection,
+        wrap_client_stream,
+    )
+    from wsproto.utilities import LocalProtocolError
+
+_HOMES: Final = {
+    "ConnectionClosed": "trio_websocket",
+    "ConnectionRejected": "trio_websocket",
+    "HandshakeError": "trio_websocket",
+    "LocalProtocolError": "wsproto.utilities",
+    "WebSocketConnection": "trio_websocket",
+    "wrap_client_stream": "trio_websocket",
+}
+
+
+__all__ = [
+    "ConnectionClosed",
+    "ConnectionRejected",
+    "HandshakeError",
+    "LocalProtocolError",
+    "WebSocketConnection",
+    "need_websockets",
+    "wrap_client_stream",
+]
+
+
+def need_websockets(what: str) -> None:
+    """Refuse what needs WebSockets where they are not installed.
+
+    Args:
+        what: Needs them, as the caller knows it, such as `agentrail.connect`.
+
+    Raises:
+        OptionError: Your move: the extra is missing; the message has the command that installs it.
+    """
+    try:
+        import_module("trio_websocket")
+    except ModuleNotFoundError as error:
+        fault = f'{what} needs {error.name}, which is not installed: pip install "agentrail[connect]"'
+        raise OptionError([fault]) from error
+
+
+def __getattr__(name: str) -> object:
+    """Resolve a name on first use, and remember it."""
+    home = _HOMES.get(name)
+    if home is None:
+        message = f"module 'agentrail.websockets' has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
