@@ -8,7 +8,13 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.abc import Provider, Tool, name_of
-from agentrail.blueprints.capabilities import CAPABILITIES, CODING_CAPABILITIES, CODING_PLUGINS, CODING_TOOLS
+from agentrail.blueprints.capabilities import (
+    CAPABILITIES,
+    CODING_CAPABILITIES,
+    CODING_PLUGINS,
+    CODING_TOOLS,
+    memory_capability,
+)
 from agentrail.blueprints.capability import (
     Capability,
     faults_of_plugin_entries,
@@ -213,6 +219,14 @@ class Blueprint:
     def with_capabilities(self, *capabilities: Capability) -> "Blueprint":
         """Give one with these capabilities too; one of a known name takes that one's place."""
         return self.override(capabilities=(*self.capabilities, *capabilities))
+
+    def with_memory(self, *, auto: bool = False) -> "Blueprint":
+        """Give one with the capability `memory`: working notes, and memories of the user where its supervisor was given `memories`.
+
+        Args:
+            auto: Whether the five memories that fit a prompt best are shown with it, unasked.
+        """
+        return self.with_capabilities(memory_capability(auto=auto))
 
     def override(self, **fields: Any) -> "Blueprint":
         """Give one with other values; an option that is None is as it was never given.

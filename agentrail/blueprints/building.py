@@ -12,6 +12,7 @@ from agentrail.abc import Secret, Tool, name_of
 from agentrail.app import VARIABLES, provider_of
 from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.capabilities import CAPABILITIES, SKILLS, memory_capability
+from agentrail.blueprints.embedder import read_embedder
 from agentrail.blueprints.finding import read_bytes
 from agentrail.blueprints.permissions import faults_of_policies
 from agentrail.blueprints.prompt import PromptLayers, without_comment
@@ -106,6 +107,7 @@ class Builder:
         self._found: dict[tuple[str, str], Any] = {}
         # Made once, so that all agents share what it has fetched, and its faults are said also where no agent has it.
         self._web = read_web(settings.web, self._fault)
+        read_embedder(settings.embedder, self._fault)  # no agent has it: a server and commands do
         auto = settings.memory.get("auto")
         self._memory = memory_capability(auto=auto is not None and auto.value)
 

@@ -1,21 +1,35 @@
 """Slash commands that others bring: a skill by its name, and what files of other programs hold. Joined to a registry as values."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from agentrail.commands import CommandAnswer, CommandCall, CommandRegistry, SlashCommand
 from agentrail.commands.built_in import built_in_commands
 from agentrail.commands.command import COMMAND_NAME
 from agentrail.config.imported_commands import ImportedCommand, expand_command
-from agentrail.config.skills import Skill, SkillSet
+from agentrail.config.skills import NO_SKILLS, Skill, SkillSet
 from agentrail.tools.skill import prompt_of_skill
 
 _BUILT_IN: Final = frozenset(one.name for one in built_in_commands())
 
 
-def commands_of_skills(skills: Iterable[Skill]) -> tuple[SlashCommand, ...]:
-    """Make a command of each skill that a user may open: `/name`, and what is typed behind it is what the skill is asked to do."""
-    return tuple(_of_skill(one) for one in skills if one.text.for_user)
+SkillsOfAgents: TypeAlias = SkillSet | Mapping[str, SkillSet]
+"""The skills of one session; or of each agent that sessions may work as, by its name, as on a server."""
+
+
+def commands_of_skills(skills: SkillsOfAgents) -> tuple[SlashCommand, ...]:
+    """Make a command of each skill that a user may open: `/name`, and what is typed behind it is what the skill is asked to do.
+
+    Of a name that several agents have there is one command, which opens that of the agent of the session.
+    """
+    if isinstance(skills, SkillSet):
+        return tuple(_of_skill(one.name, {None: one}) for one in skills.skills if one.text.for_user)
+    by_name: dict[str, dict[str | None, Skill]] = {}
+    for agent, found in skills.items():
+        for one in found.skills:
+            if one.text.for_user:
+                by_name.setdefault(one.name, {})[agent] = one
+    return tuple(_of_skill(name, of_agents) for name, of_agents in by_name.items())
 
 
 def commands_of_programs(found: Iterable[ImportedCommand]) -> tuple[SlashCommand, ...]:
@@ -24,19 +38,22 @@ def commands_of_programs(found: Iterable[ImportedCommand]) -> tuple[SlashCommand
 
 
 def join_commands(
-    registry: CommandRegistry, *, skills: SkillSet | None = None, imported: Sequence[ImportedCommand] = ()
+    registry: CommandRegistry,
+    *,
+    skills: SkillsOfAgents | None = None,
+    imported: Sequence[ImportedCommand] = (),
 ) -> CommandRegistry:
     """Join them to what is there, whose names win: a command of the project, then a skill, then a file of another program.
 
     Args:
         registry: What there is: built in, and of files of ours.
-        skills: Those that the session has; None for a session without any.
+        skills: Those that the session has, or each agent of a server; None for sessions without any.
         imported: Of other programs, the first of a name wins.
 
     Returns:
         One with all of them. What cannot have its name is left out, and `left_out` says so; `/skills` lists the skills.
     """
-    of_skills = () if skills is None else commands_of_skills(skills.skills)
+    of_skills = () if skills is None else commands_of_skills(skills)
     of_programs = commands_of_programs(reversed(imported))
     unnamed = [one.name for one in imported if not COMMAND_NAME.fullmatch(one.name.lower())]
     known = {one.name for one in registry.commands} - _BUILT_IN
@@ -51,17 +68,23 @@ def join_commands(
     return made if skills is None else made.replacing(_list_skills(made, skills))
 
 
-def _of_skill(skill: Skill) -> SlashCommand:
-    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
-        return CommandAnswer(prompt=prompt_of_skill(skill, call.text))
+def _of_skill(name: str, of_agents: Mapping[str | None, Skill]) -> SlashCommand:
+    """Make one command; the key None stands for a session whatever its agent is."""
+    first = next(iter(of_agents.values()))
 
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
+        return CommandAnswer(prompt=prompt_of_skill(of_agents.get(call.desk.agent, first), call.text))
+
+    agents = tuple([agent for agent in of_agents if agent is not None])
     return SlashCommand(
-        name=skill.name,
-        description=skill.text.description,
-        arguments=skill.text.argument_hint or "[what to do]",
+        name=name,
+        description=first.text.description,
+        arguments=first.text.argument_hint or "[what to do]",
         run=run,
+        needs_session=False,  # a message that is one may begin it
         in_history=True,
         source="skill",
+        agent=agents or None,
     )
 
 
@@ -79,10 +102,10 @@ def _of_program(command: ImportedCommand) -> SlashCommand:
     )
 
 
-def _list_skills(registry: CommandRegistry, skills: SkillSet) -> SlashCommand:
-    lines = tuple(f"{one.name}: {one.text.description}" for one in skills.skills)
-
-    async def run(_: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - as above
+def _list_skills(registry: CommandRegistry, skills: SkillsOfAgents) -> SlashCommand:
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - as above
+        own = skills if isinstance(skills, SkillSet) else skills.get(call.desk.agent or "", NO_SKILLS)
+        lines = tuple(f"{one.name}: {one.text.description}" for one in own.skills)
         return CommandAnswer(lines=lines or ("this session has no skills",))
 
     built_in = registry.find("skills")

@@ -1,19 +1,15 @@
 """The files in which "always" is kept: `.agentrail/permissions.toml` of a project that is trusted, else the user's own."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from attrs import frozen
 
 from agentrail import outside
-from agentrail.blueprints.finding import (
-    PERMISSIONS_FILE,
-    FoundFiles,
-    find_files,
-    read_bytes,
-    show_path,
-)
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.blueprints.finding import PERMISSIONS_FILE, FoundFiles, read_bytes, show_path
 from agentrail.blueprints.trusting import digests_of, is_trusted, read_trust, write_trust
 from agentrail.config.permission_text import with_allowed
 from agentrail.config.reading import MAX_CONFIG_BYTES, Scope
@@ -49,7 +45,7 @@ def find_permission_file(
     Raises:
         OptionError: Your move: as of `read_configuration`.
     """
-    return _place_in(find_files(config, environ, cwd), environ, cwd)
+    return _place_in(read_configuration(environ, cwd=cwd, config=config).files, environ, cwd)
 
 
 def _place_in(files: FoundFiles, environ: Mapping[str, str], cwd: Path) -> PermissionFile | None:
@@ -80,34 +76,35 @@ def keep_allowed(
     Raises:
         OptionError: Your move: the file cannot be read, edited or written. It is as it was.
     """
-    files = find_files(config, environ, cwd)
+    # With the files of other programs that it imports: those are trusted with it.
+    files = read_configuration(environ, cwd=cwd, config=config).files
     place = _place_in(files, environ, cwd)
     if place is None or not rules:
         return None
-    text = _text_of(place)
+    text = _text_of(place, files)
     made = with_allowed(text, rules, name=place.shown)
     if len(made.encode()) > MAX_CONFIG_BYTES:
         raise OptionError(
             [f"{place.shown} would be longer than {MAX_CONFIG_BYTES // 1024} KiB: take rules out"]
         )
     if made != text:
-        _write(place, made)
-        if place.scope == "project":
-            _trust_still(files, made, environ)
+        _write(place, made, partial(_trust_still, files, made, environ) if place.scope == "project" else None)
     return place
 
 
-def _text_of(place: PermissionFile) -> str:
-    if not os.path.lexists(place.path):
-        return ""
+def _text_of(place: PermissionFile, files: FoundFiles) -> str:
+    """Give what stands in the file: of a project what was trusted just now, and not what has come there since."""
+    found = [one.data for one in files.project if one.path == place.path]
+    if not found and place.scope == "user" and os.path.lexists(place.path):
+        found = [read_bytes(place.path, follow=False)]
     try:
-        return read_bytes(place.path, follow=False).decode()
+        return b"".join(found).decode()
     except UnicodeDecodeError as error:
         raise OptionError([f"{place.shown} is no UTF-8: save it in that encoding"]) from error
 
 
-def _write(place: PermissionFile, text: str) -> None:
-    """Write a file: whole, or not at all."""
+def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -> None:
+    """Write a file: whole, or not at all; and let it be trusted while it can still be left as it was: a disk may be full for both."""
     folder = place.path.parent
     beside = place.path.with_name(f".{place.path.name}.{outside.ids(4)}")
     try:
@@ -120,6 +117,8 @@ def _write(place: PermissionFile, text: str) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
+            if agree is not None:
+                agree()
             beside.replace(place.path)
         finally:
             beside.unlink(missing_ok=True)
@@ -128,7 +127,9 @@ def _write(place: PermissionFile, text: str) -> None:
 
 
 def _trust_still(files: FoundFiles, text: str, environ: Mapping[str, str]) -> None:
-    """Trust what was trusted, and the file as it was written: not what has changed beside it meanwhile, which no person has seen."""
+    """Trust what was trusted, skills too, and the file as it was written: not what has changed beside it meanwhile, which no person has seen."""
     directory = str(files.directory.resolve()) if files.directory is not None else ""
-    digests = {**digests_of(files), PERMISSIONS_FILE.as_posix(): file_digest(text.encode())}
-    write_trust(read_trust(environ).with_directory(directory, digests), environ)
+    listed = read_trust(environ)
+    was = listed.directories.get(directory, {})
+    digests = {**was, **digests_of(files), PERMISSIONS_FILE.as_posix(): file_digest(text.encode())}
+    write_trust(listed.with_directory(directory, digests), environ)

@@ -7,11 +7,13 @@ from agentrail.commands.command import CommandAnswer, CommandCall, SlashCommand
 from agentrail.commands.showing import (
     plan_in,
     show_agents,
+    show_calls_behind,
     show_commands,
     show_plan_lines,
     show_session_tree,
     show_spent,
     show_status,
+    show_turns,
 )
 from agentrail.core.values.transcript import transcript_of
 from agentrail.errors import CommandError
@@ -46,7 +48,7 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
         one("plan", _plan, "show the plan, and what is to do"),
         one("cost", _cost, "say what the session has used"),
         one("fork", _fork, "begin a session that goes on from this one", "[turn]"),
-        one("rewind", _rewind, "go back to the end of a turn; nothing is deleted", "turn", background=False),
+        one("rewind", _rewind, "go back to the end of a turn, or list the turns; nothing is deleted", "[turn]", background=False),
         one("export", _export, "give the conversation as text, or write it to a file", "[file]"),
         one("permissions", _permissions, "say what may run: mode, rules, what is always allowed"),
         one("abort", _abort, "stop the running cycle; what waits goes on", "[why]"),
@@ -128,14 +130,17 @@ async def _cost(call: CommandCall) -> CommandAnswer:
 
 
 async def _fork(call: CommandCall) -> CommandAnswer:
-    fork = await call.session.fork(turn=_turn_of(call, needed=False))
+    fork = await call.session.fork(turn=_turn_of(call))
     return CommandAnswer(lines=(f"{fork.session_id} goes on from here; this session goes on as it is",))
 
 
 async def _rewind(call: CommandCall) -> CommandAnswer:
-    turn = _turn_of(call, needed=True)
-    await call.session.rewind(turn=turn)
-    return CommandAnswer(lines=(f"back at the end of turn {turn}; what happened outside stays done",))
+    turn = _turn_of(call)
+    if turn is None:
+        return CommandAnswer(lines=show_turns(await call.session.turns()))
+    rewound = await call.session.rewind(turn=turn)
+    head = f"back at the end of turn {turn}; what happened outside stays done"
+    return CommandAnswer(lines=(head, *show_calls_behind(rewound.calls)))
 
 
 async def _export(call: CommandCall) -> CommandAnswer:
@@ -175,8 +180,8 @@ async def _quit(_: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command'
     return CommandAnswer(leaves=True)
 
 
-def _turn_of(call: CommandCall, *, needed: bool) -> int | None:
-    if not call.text and not needed:
+def _turn_of(call: CommandCall) -> int | None:
+    if not call.text:
         return None
     if not (call.text.isascii() and call.text.isdecimal() and len(call.text) < 10 and int(call.text) > 0):  # noqa: PLR2004 - nine digits
         message = f"/{call.name} takes the number of a turn, counted from 1, as in /{call.name} 2; got {call.text!r:.80}"

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, Protocol, Self, TypeAlias
 
 from attrs import field, frozen
 
+from agentrail.core.journal.branches import PastTurn
 from agentrail.core.session.projection import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.messages import Message, SessionId
@@ -56,6 +57,10 @@ class CommandSession(Protocol):
 
     async def rewind(self, *, turn: int | None = None) -> Any:
         """Go back."""
+        ...
+
+    async def turns(self) -> Sequence[PastTurn]:
+        """Name the turns that it can go back to."""
         ...
 
     async def rules(self) -> Sequence[Any]:
@@ -175,7 +180,7 @@ class SlashCommand:
         background: Whether it may be run while a cycle is at work.
         in_history: Whether what it says becomes part of the conversation.
         source: Whose it is.
-        agent: As which agent a session has to work for it; None for any.
+        agent: As which agent a session has to work for it, or as one of which; None for any.
 
     Raises:
         OptionError: Your move: a name that is none, or nothing that it does.
@@ -190,7 +195,7 @@ class SlashCommand:
     background: bool = True
     in_history: bool = False
     source: str = "blueprint"
-    agent: str | None = None
+    agent: str | tuple[str, ...] | None = None
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be."""
@@ -211,9 +216,10 @@ class SlashCommand:
             return "only at a terminal, in agentrail chat"
         if self.needs_session and desk.session is None:
             return "needs a session"
-        if self.agent is not None and desk.agent != self.agent:
-            return f"needs the agent {self.agent}"
-        return None
+        if self.agent is None:
+            return None
+        agents = (self.agent,) if isinstance(self.agent, str) else self.agent
+        return None if desk.agent in agents else f"needs the agent {' or '.join(agents)}"
 
     def row(self, desk: CommandDesk) -> CommandRow:
         """List it."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from agentrail.commands.command import CommandRow
+from agentrail.core.journal.branches import CallBehind, PastTurn
 from agentrail.core.session.projection import ChildSession, Status
 from agentrail.events import STEP_MARKS, PlanStep, Todo, read_steps
 from agentrail.messages import AssistantMessage, Message, TokenUsage, UserMessage
@@ -49,18 +50,81 @@ def show_spent(usage: TokenUsage) -> tuple[str, ...]:
     )
 
 
+MAX_LISTED_TURNS = 30
+
+
+def show_turns(turns: Sequence[PastTurn]) -> tuple[str, ...]:
+    """List the turns that a conversation has and can go back to, the latest last; where there are many, the latest."""
+    found = [turn for turn in turns if turn.counts]
+    if not found:
+        return ("no turn is over: there is nothing to go back to",)
+    left_out = len(found) - MAX_LISTED_TURNS
+    return (
+        *([f"… and {left_out} before these"] if left_out > 0 else []),
+        *(f"{turn.number}  {show_turn(turn)}" for turn in found[-MAX_LISTED_TURNS:]),
+        f"/rewind {found[-1].number} goes back to the end of turn {found[-1].number}",
+    )
+
+
+def show_calls_behind(calls: Sequence[CallBehind]) -> tuple[str, ...]:
+    """List what a session that went back has done outside since, which is not taken back."""
+    left_out = len(calls) - MAX_LISTED_TURNS
+    return (
+        *(
+            f"  {one.outcome}: {one.name} {_shortened(one.summary)}".rstrip()
+            for one in calls[:MAX_LISTED_TURNS]
+        ),
+        *([f"  … and {left_out} more"] if left_out > 0 else []),
+    )
+
+
+def show_turn(turn: PastTurn) -> str:
+    """Say in a line which turn it was: what was asked, and what the model said."""
+    asked = f"> {_shortened(turn.asked)} · " if turn.asked else ""
+    return f"{asked}{_shortened(turn.said) or 'no words'}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
+
+
+_SHORT = 48
+
+
 def show_session_tree(status: Status) -> tuple[str, ...]:
     """Draw a session and those that work for it."""
     return tuple(_tree(status.session_id, status, None, 0))
 
 
 def _tree(session_id: str, status: Status | None, agent: str | None, depth: int) -> Iterator[str]:
-    state = "not known" if status is None else status.phase
+    state = "not known" if status is None else _at_work(status)
     named = f" ({agent})" if agent else ""
     yield f"{'  ' * depth}{session_id}{named}: {state}"
+    for tool in () if status is None else status.running_tools:
+        how = (
+            ", in the background"
+            if tool.detached or tool.survivor
+            else ", being stopped"
+            if tool.stopping
+            else ""
+        )
+        yield f"{'  ' * (depth + 1)}→ {tool.name}{how}"
     below: Iterable[ChildSession] = () if status is None else status.children
     for child in below:
         yield from _tree(child.session_id, child.status, child.agent, depth + 1)
+
+
+def _at_work(status: Status) -> str:
+    """Say what a session is at, and what of it waits for others."""
+    waiting = len(status.approvals) + len(status.questions) + len(status.client_calls)
+    parts = [
+        f"{status.phase}, turn {status.turn}" if status.turn else status.phase,
+        status.model,
+        *(["being stopped"] if status.tearing_down else []),
+        *([f"{waiting} wait for people"] if waiting else []),
+        *([f"{len(status.queued)} prompts wait"] if status.queued else []),
+    ]
+    return " · ".join(parts)
 
 
 def show_agents(names: Sequence[str], status: Status) -> tuple[str, ...]:

@@ -145,6 +145,7 @@ class DefaultsForm:
     max_agents: int | None = None
     max_agents_total: int | None = None
     max_agent_depth: int | None = None
+    wake_on_background_end: bool | None = None
 
 
 @frozen(kw_only=True)
@@ -329,6 +330,25 @@ class MemoryForm:
 
 
 @frozen(kw_only=True)
+class EmbedderForm:
+    """What makes vectors, so that memories and knowledge bases are found by meaning too; as `OpenAIEmbedder`.
+
+    Attributes:
+        model: As the server calls it.
+        dimension: How many numbers its vectors have: 1,536 of `text-embedding-3-small`.
+        api_key: Where its key is; None: in OPENAI_API_KEY, and none at all where `base_url` names another server.
+        base_url: What stands in front of `/embeddings`; None for OpenAI's.
+        sends_dimension: Whether the server is told how many numbers are wanted, for models that can shorten their vectors.
+    """
+
+    model: str | None = None
+    dimension: int | None = None
+    api_key: SecretForm | None = None
+    base_url: str | None = None
+    sends_dimension: bool | None = None
+
+
+@frozen(kw_only=True)
 class FileForm:
     """A whole file.
 
@@ -346,6 +366,7 @@ class FileForm:
         host: What `agentrail serve` serves.
         mcp: Servers of tools, each by its name. What they say is not read: this version starts none, and says so.
         memory: How agents remember.
+        embedder: What makes vectors of memories and passages.
     """
 
     version: int | None = None
@@ -361,3 +382,4 @@ class FileForm:
     host: HostForm = HostForm()
     mcp: Mapping[str, Any] = {}
     memory: MemoryForm = MemoryForm()
+    embedder: EmbedderForm = EmbedderForm()

@@ -3,17 +3,16 @@
 What comes of it is a file of ours with that one agent, so that all that holds for those holds for it: trust, faults, and where it stands.
 """
 
-import tomllib
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from attrs import define, field
 
 from agentrail.config.forms import AgentForm, FileForm, PermissionsForm, PromptForm
-from agentrail.config.keys import hide_keys
-from agentrail.config.places import ConfigFault, ConfigPath, ConfigPlace, TooDeeplyNested, find_lines
+from agentrail.config.places import ConfigFault, ConfigPath, ConfigPlace
 from agentrail.config.reading import AGENT_NAME, ConfigFile, Scope
 from agentrail.config.structuring import show_value
+from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.config.tool_names import ToolListFault, split_tools, translate_tools
 from agentrail.config.yaml_head import HeadFault, read_yaml_head
 
@@ -112,15 +111,11 @@ def read_codex_agent(
 ) -> ConfigFile:
     """Read an agent of Codex; as of `read_claude_agent`."""
     try:
-        values = tomllib.loads(text)
-        lines = find_lines(text.replace("\r\n", "\n"))
-    except (tomllib.TOMLDecodeError, TooDeeplyNested, RecursionError) as error:
-        said = f"this is no TOML: {hide_keys(str(error))}"
+        values, lines = read_toml_text(text)
+    except TomlFault as fault:
+        place = ConfigPlace(file=file, path=("",), lines={("",): fault.line})
         return ConfigFile(
-            name=file,
-            scope=scope,
-            folder=folder,
-            faults=(ConfigFault(place=ConfigPlace(file=file), said=said),),
+            name=file, scope=scope, folder=folder, faults=(ConfigFault(place=place, said=fault.said),)
         )
     reader = _AgentReader(file, values, lines, models)
     sandbox = reader.text("sandbox_mode")

@@ -7,13 +7,12 @@
 
 import re
 import shlex
-import tomllib
 from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from agentrail.config.keys import hide_keys
 from agentrail.config.structuring import show_value
+from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.config.yaml_head import HeadFault, YamlHead, read_yaml_head
 from agentrail.errors import CommandError
 
@@ -103,10 +102,9 @@ def read_gemini_command(path: str, text: str) -> ImportedCommand:
         CommandFault: It is no TOML, or has no prompt.
     """
     try:
-        values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        message = f"this is no TOML: {hide_keys(str(error))}"
-        raise CommandFault(message) from None
+        values, _ = read_toml_text(text)
+    except TomlFault as fault:
+        raise CommandFault(str(fault)) from None
     prompt = _text(values, "prompt")
     if not prompt:
         message = "it has no prompt: write one"

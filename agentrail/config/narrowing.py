@@ -100,6 +100,8 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
     policies = tuple(narrowing.policy(one) for one in project.policies)
     for name, said in project.mcp.items():
         narrowing.refuse(said, f"the MCP server {name}")
+    for name, said in project.embedder.items():  # what is remembered of a user would be sent there
+        narrowing.refuse(said, f"embedder.{name}")
     web = narrowing.web()
     memory = narrowing.memory()
     left = Settings(

@@ -1,10 +1,10 @@
 """The text of a file of permissions, with rules of `allow` added: what else stands in it stays, comments too. Plain functions."""
 
 import re
-import tomllib
 from collections.abc import Sequence
 from typing import Any, Final
 
+from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.errors import OptionError
 
 _LIST: Final = re.compile(r"^[ \t]*allow[ \t]*=[ \t]*\[", re.MULTILINE)
@@ -50,9 +50,9 @@ def with_allowed(text: str, rules: Sequence[str], *, name: str) -> str:
 
 def _read(text: str, name: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise OptionError([f"{name} is no TOML: {error}"]) from error
+        return read_toml_text(text)[0]
+    except TomlFault as fault:
+        raise OptionError([f"{name}:{fault.line}: {fault.said}"]) from fault
 
 
 def _inserted(text: str, rules: Sequence[str]) -> str:
@@ -90,8 +90,8 @@ def _quoted(rule: str) -> str:
 def _says(text: str, before: dict[str, Any], allow: Sequence[str]) -> bool:
     """Look whether a text says what the one before did, and these rules."""
     try:
-        after = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        after, _ = read_toml_text(text)
+    except TomlFault:
         return False
     wanted = {**permissions_in(before), "allow": [*allow]}
     if "permissions" in after:

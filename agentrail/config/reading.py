@@ -1,7 +1,6 @@
 """One file, read: a form, the line of each value, and all that is wrong with it. What cannot be read is left out of the form."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -9,15 +8,9 @@ from attrs import field, frozen
 
 from agentrail.config.forms import FORMAT_VERSION, FileForm
 from agentrail.config.keys import looks_like_key, names_secret
-from agentrail.config.places import (
-    MAX_CONFIG_LEVELS,
-    ConfigFault,
-    ConfigPath,
-    ConfigPlace,
-    TooDeeplyNested,
-    find_lines,
-)
+from agentrail.config.places import ConfigFault, ConfigPath, ConfigPlace
 from agentrail.config.structuring import show_value, structure_file
+from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.config.yaml_head import HeadFault, read_yaml_head
 
 Scope: TypeAlias = Literal["project", "user"]
@@ -27,11 +20,6 @@ MAX_CONFIG_BYTES: Final = 256 * 1024
 
 AGENT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-_AT_LINE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
-# `tomllib` goes through all beginnings of a dotted key, so a long one would take it hours.
-_LONG_KEY: Final = re.compile(
-    rf"""(?<![A-Za-z0-9_"'-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MAX_CONFIG_LEVELS}}}"""
-)
 _KEY_LITERAL: Final = (
     'this looks like a key: write { env = "NAME" } and set that variable, or { file = "path" }, where a secret is taken; '
     "and make a new key where others could read this file"
@@ -113,21 +101,10 @@ def read_toml(
         What it says, and its faults: of syntax the first one alone, of other kinds all.
     """
     made = ConfigFile(name=name, scope=scope, folder=folder)
-    long = _LONG_KEY.search(text)
-    if long is not None:
-        line = text.count("\n", 0, long.start()) + 1
-        return _only(made, _fault(name, line, f"a key of over {MAX_CONFIG_LEVELS} parts: nest less deeply"))
     try:
-        tree = tomllib.loads(text)
-        lines = find_lines(text.replace("\r\n", "\n"))
-    except tomllib.TOMLDecodeError as error:
-        return _only(made, _syntax_fault(name, text, str(error)))
-    except TooDeeplyNested as error:
-        return _only(
-            made, _fault(name, error.line, f"expected at most {MAX_CONFIG_LEVELS} levels: nest less deeply")
-        )
-    except RecursionError:  # of `tomllib`, which calls itself for each bracket
-        return _only(made, _fault(name, 1, f"expected at most {MAX_CONFIG_LEVELS} levels: nest less deeply"))
+        tree, lines = read_toml_text(text)
+    except TomlFault as fault:
+        return _only(made, _fault(name, fault.line, fault.said))
     if not is_policy:
         return _checked(made, tree, lines, only_texts=False)
     if not isinstance(tree.get("permissions"), dict):
@@ -271,12 +248,6 @@ def _faults_of_form(read: ConfigFile) -> Iterator[ConfigFault]:
         if not AGENT_NAME.fullmatch(name):
             said = "expected a name of 1 to 64 of A-Z a-z 0-9 _ -"
             yield ConfigFault(place=read.place("agents", name), said=said)
-
-
-def _syntax_fault(name: str, text: str, said: str) -> ConfigFault:
-    match = _AT_LINE.search(said)
-    line = int(match[1]) if match is not None and match[1] else text.rstrip("\n").count("\n") + 1
-    return _fault(name, line, f"this is no TOML: {_AT_LINE.sub('', said)}")
 
 
 def _fault(name: str, line: int, said: str) -> ConfigFault:

@@ -101,6 +101,7 @@ class Settings:
         host: What is served, where and to whom, by name; limits as `limits.NAME`.
         mcp: Servers of tools, by name.
         memory: How agents remember, by name.
+        embedder: What makes vectors, by name; of one file alone: half of one and half of another one is none.
     """
 
     default_agent: Sourced | None = None
@@ -115,6 +116,7 @@ class Settings:
     host: Mapping[str, Sourced] = field(default=_NOTHING)
     mcp: Mapping[str, Sourced] = field(default=_NOTHING)
     memory: Mapping[str, Sourced] = field(default=_NOTHING)
+    embedder: Mapping[str, Sourced] = field(default=_NOTHING)
 
 
 NO_SETTINGS: Final = Settings()
@@ -165,6 +167,7 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
         host={**second.host, **first.host},
         mcp={**second.mcp, **first.mcp},
         memory={**second.memory, **first.memory},
+        embedder=first.embedder or second.embedder,
     )
 
 
@@ -268,6 +271,7 @@ def _rest_of(read: ConfigFile) -> Settings:
         host=_host_of(read),
         mcp={name: _sourced(read, server, "mcp", name) for name, server in form.mcp.items()},
         memory=_values_of(read, form.memory, "memory"),
+        embedder=_values_of(read, form.embedder, "embedder"),
     )
 
 

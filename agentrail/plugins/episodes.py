@@ -1,9 +1,10 @@
 """Episodes: what they are as memories, and how a model sees them. Pure."""
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from agentrail.core.values.fences import fenced_in
 
 TAG: Final = "episode"
 """Which memories are episodes."""
@@ -17,7 +18,6 @@ _INTRODUCTION: Final = (
 )
 _ASKED: Final = "Asked: "
 _ANSWERED: Final = "Answered: "
-_MARK: Final = re.compile(r"<(?=\s*/?\s*episodes)", re.IGNORECASE)
 
 
 def id_of_episode(session_id: str, at_ms: int) -> str:
@@ -40,7 +40,7 @@ def show_episodes(entries: Sequence[Any], session_id: str, limit: int) -> str:
         limit: How many at most.
     """
     others = [one for one in entries if isinstance(one, Mapping) and one.get("session_id") != session_id]
-    texts = [_MARK.sub("&lt;", str(one.get("text", ""))) for one in others[:limit]]
+    texts = [fenced_in(str(one.get("text", "")), "episodes") for one in others[:limit]]
     lines = [f"- {text.replace(chr(10), chr(10) + '  ')}" for text in texts]
     return "\n".join(["<episodes>", _INTRODUCTION, *lines, "</episodes>"]) if lines else ""
 

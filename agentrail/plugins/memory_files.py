@@ -8,6 +8,7 @@ import attrs
 
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES, Emitted
 from agentrail.core.protocol.hooks import BeforeTool, InstructionsFound
+from agentrail.core.values.fences import fenced_in
 from agentrail.core.values.instructions import (
     MAX_INSTRUCTION_BYTES,
     FittedInstructions,
@@ -219,7 +220,7 @@ def _sections(memory: MemoryFiles) -> Iterator[str]:
 
 def _section_of(file: InstructionFile) -> str:
     # A file must not end its own section: what comes after would look like the words of the application.
-    shown = file.text.replace(f"</{SECTION}", f"&lt;/{SECTION}")
+    shown = fenced_in(file.text, SECTION)
     return f"{_opening_of(file.path)}\n{shown}\n</{SECTION}>"
 
 

@@ -76,6 +76,8 @@ def _has_argument(pattern: Argument, arguments: JsonObject, *, ignore_case: bool
     if found is _MISSING:
         return False
     text, glob = _canonical(found), pattern.glob
+    if text is None:  # then it may be anything
+        return ignore_case
     return (
         _star(glob.casefold()).match(text.casefold()) is not None
         if ignore_case
@@ -83,12 +85,16 @@ def _has_argument(pattern: Argument, arguments: JsonObject, *, ignore_case: bool
     )
 
 
-def _canonical(value: Any) -> str:
+def _canonical(value: Any) -> str | None:
+    """Write a value as rules compare it; None for one that cannot be written: too deep, too large, or no text."""
     if isinstance(value, str):
         return value
     if isinstance(value, float) and value.is_integer():  # what JSON has no two numbers for
         value = int(value)
-    return canonical_json(value).decode()
+    try:
+        return canonical_json(value).decode()
+    except (ValueError, RecursionError):
+        return None
 
 
 def _must_be_below(url: str, host: str) -> bool:

@@ -27,7 +27,9 @@ _ANOTHER_ROOT: Final = re.compile(
 )
 
 EDITED_WITH_CARE: Final = (
-    *(".git", ".gitmodules", ".gitconfig", ".hg", ".agentrail", ".vscode", ".idea", ".mcp.json", ".envrc"),
+    *(".git", ".gitmodules", ".gitconfig", ".hg", ".vscode", ".idea", ".mcp.json", ".envrc"),
+    # What denies may stand there, and would be gone with the next session.
+    *("agentrail.toml", ".agentrail", ".agents", ".claude", ".codex", ".gemini"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
     *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login"),
     *(

@@ -21,6 +21,7 @@ from agentrail.plugins.permission_rules import (
     CommandPattern,
     ListName,
 )
+from agentrail.plugins.shell_guesses import MAX_GUESSED, guessed
 from agentrail.plugins.shell_lines import simple_commands
 from agentrail.plugins.shell_plain import NotRead, PlainCommand, PlainLine, PlainReading, read_plain
 from agentrail.plugins.shell_stars import uncovered_by_star
@@ -46,12 +47,10 @@ _EVALUATES: Final = frozenset(
         "unset",
         "getopts",
         "wait",
+        "[[",
     }
 )
 """Builtins that take a word for the name of a variable, whose index they calculate, so that they run what is substituted in it."""
-_RUNS_A_WORD: Final = frozenset({"jobs", "mapfile", "readarray", "compgen"})
-"""Builtins that run a word behind one of their options."""
-_WORDS_LOOKED_AT: Final = 32
 _SHELL_ARGUMENTS: Final = frozenset({"background", "command", "timeout_seconds", "workdir"})
 _DENY, _ASK, _ALLOW = range(3)
 
@@ -260,11 +259,15 @@ class _Judging:
         whys = [uncovered_by_star(command) for command in commands]
         is_unknown = False
         if deny.rules or ask.rules:
-            spoken, is_unknown = _spoken(line, commands if not any(whys) else ())
-            for place, rules in ((_DENY, deny), (_ASK, ask)):
-                found = self._first_of_line(place, rules, spoken, line)
+            spoken, guesses, is_unknown = _spoken(line, commands if not any(whys) else ())
+            lists = ((_DENY, deny), (_ASK, ask))
+            for place, rules in lists:
+                found = self._first_of_line(place, rules, spoken or ((),), line)
                 if found is not None:
                     return found, False
+            is_unknown = is_unknown or any(
+                self._first_of_line(place, rules, guesses, line) is not None for place, rules in lists
+            )
             if is_unknown and ask.rules:
                 written = self.policy.ask[ask.rules[0][0]]
                 return _Found(
@@ -278,7 +281,7 @@ class _Judging:
     ) -> _Found | None:
         """Give the first rule that may be about any command of a line."""
         best: int | None = None
-        for words in spoken or ((),):
+        for words in spoken:
             for number, rule in rules.about(words[0]) if words else rules.anywhere:
                 if best is not None and number >= best:
                     break
@@ -430,15 +433,19 @@ class _Judging:
         self.asked.append(AskedRule(name=LISTS[place], rule=rule, matched=matched, command=" ".join(words)))
 
 
-def _spoken(line: object, certain: tuple[PlainCommand, ...]) -> tuple[tuple[tuple[str, ...], ...], bool]:
-    """Give the words of all commands that a line may run, and whether it may run what cannot be known."""
+_Commands: TypeAlias = tuple[tuple[str, ...], ...]
+
+
+def _spoken(line: object, certain: tuple[PlainCommand, ...]) -> tuple[_Commands, _Commands, bool]:
+    """Give the words of all commands that a line runs or may run, guesses at more of them, and whether it may run what cannot be known."""
     if certain:
         behind = (command.run for command in certain if command.behind)
-        return (*(command.words for command in certain), *behind), False
+        return (*(command.words for command in certain), *behind), (), False
     if not isinstance(line, str):
-        return (), True
+        return (), (), True
     found = tuple(simple_commands(line))
     spoken = [command.words for command in found if command.words]
+    is_unknown = any(not one.is_known for one in found)
     for command in found:
         if command.program in _EVALUATES:
             spoken += (
@@ -448,12 +455,13 @@ def _spoken(line: object, certain: tuple[PlainCommand, ...]) -> tuple[tuple[tupl
                 for inner in simple_commands(word)
                 if inner.words
             )
-        elif command.program in _RUNS_A_WORD:
-            spoken += (
-                command.words[at : at + _WORDS_LOOKED_AT]
-                for at in range(1, min(len(command.words), _WORDS_LOOKED_AT))
-            )
-    return tuple(spoken), any(not one.is_known for one in found)
+    guesses: list[tuple[str, ...]] = []
+    for words in dict.fromkeys(spoken):
+        of_one = guessed(words)
+        if of_one is None or len(guesses) > MAX_GUESSED:
+            return tuple(spoken), tuple(guesses), True
+        guesses += of_one
+    return tuple(spoken), tuple(guesses), is_unknown
 
 
 def _elsewhere(commands: tuple[PlainCommand, ...], arguments: JsonObject) -> bool:

@@ -9,23 +9,24 @@ from typing import Final
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, CallModel, Continue, Intervene, Request
+from agentrail.core.protocol.actions import Action, Continue
 from agentrail.core.protocol.hooks import (
     AfterResponse,
     AfterToolBatch,
     BeforeFinish,
     BeforeTool,
-    ModelAnswer,
     RequestDone,
-    RequestFailed,
 )
 from agentrail.core.stack.plugin import Context
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.reviews import (
     Reviews,
     ask_agent,
-    candidate_in,
+    ask_itself,
+    ask_model,
     listen_for_call,
+    listen_to_itself,
+    read_model,
     read_review,
     write_call,
 )
@@ -50,11 +51,11 @@ class Reflection(Plugin[Reviews]):
         """Take the criteria, and who judges by them.
 
         Raises:
-            ValueError: Your move: no criteria, no signal, a negative number of reviews, or two reviewers.
+            ValueError: Your move: no criteria, no signal or one of several lines, a negative number of reviews, or two reviewers.
         """
-        if not criteria or not pass_signal.strip() or max_reviews < 0:
+        if not criteria or len(pass_signal.strip().splitlines()) != 1 or max_reviews < 0:
             message = (
-                "criteria and pass_signal need words, and max_reviews is 0 or more; "
+                "criteria and pass_signal need words, pass_signal on one line, and max_reviews is 0 or more; "
                 f"got {list(criteria)!r}, {pass_signal!r}, {max_reviews!r}"
             )
             raise ValueError(message)
@@ -76,10 +77,9 @@ class Reflection(Plugin[Reviews]):
             state = attrs.evolve(state, reviews=0, passed=False, answer="", is_asked_for=False, call_id=None)
         if state.reviewer_agent is not None:
             return listen_for_call(event.message, state)
-        reviews_itself = state.reviewer_model is None and state.reviews > 0
-        return Continue(
-            attrs.evolve(state, passed=reviews_itself and state.pass_signal in event.message.text)
-        )
+        if state.reviewer_model is None:
+            return listen_to_itself(event.message, state)
+        return Continue(attrs.evolve(state, passed=False))
 
     @on(BeforeFinish)
     def review(self, event: BeforeFinish, state: Reviews, ctx: Context) -> Action[Reviews]:
@@ -88,19 +88,7 @@ class Reflection(Plugin[Reviews]):
             return ask_agent(state, ctx)
         if state.passed or state.reviews >= state.max_reviews:
             return Continue(state)
-        wanted = "\n".join(f"- {criterion}" for criterion in state.criteria)
-        if state.reviewer_model is None:
-            prompt = (
-                f"Review your answer by these criteria:\n{wanted}\n"
-                f"If it meets all of them, say {state.pass_signal} and nothing else. If not, write a better answer."
-            )
-            return Intervene(prompt, attrs.evolve(state, reviews=state.reviews + 1))
-        question = CallModel(
-            prompt=f"Criteria:\n{wanted}\n\nAnswer:\n{candidate_in(ctx.messages)}",
-            system=f"You review an answer. If it meets all criteria, say {state.pass_signal}; if not, say what is wrong.",
-            model=state.reviewer_model,
-        )
-        return Request(question, "review", state, wait=True)
+        return ask_itself(state, ctx) if state.reviewer_model is None else ask_model(state, ctx)
 
     @on(BeforeTool)
     def hand_over(self, event: BeforeTool, state: Reviews, ctx: Context) -> Action[Reviews]:
@@ -115,12 +103,4 @@ class Reflection(Plugin[Reviews]):
     @on(RequestDone)
     def hear(self, event: RequestDone, state: Reviews, ctx: Context) -> Action[Reviews]:
         """Send the answer back with what the reviewer says; a reviewer that fails lets it pass."""
-        match event.result:
-            case ModelAnswer(text=text) if state.pass_signal not in text and text.strip():
-                prompt = f"A reviewer says of your answer:\n{text}\nWrite a better one."
-                return Intervene(prompt, attrs.evolve(state, reviews=state.reviews + 1))
-            case RequestFailed(error=error):
-                emits = (("reflection_failed", {"error": error.message}),)
-                return Continue(attrs.evolve(state, passed=True), emits=emits)
-            case _:
-                return Continue(attrs.evolve(state, passed=True))
+        return read_model(event.result, state)

@@ -1,4 +1,7 @@
-"""What `Reflection` remembers, and how it lets an agent review: the model calls `task`, the plugin writes that call and reads its result."""
+"""What `Reflection` remembers, and how each of its three reviewers is asked and heard: the model itself, another model, an agent.
+
+Of an agent the model calls `task`, and the plugin writes that call and reads its result. All three approve in one way (`is_approved`).
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -6,8 +9,16 @@ from typing import Final
 import attrs
 
 from agentrail.core.policy.response_format import document_in
-from agentrail.core.protocol.actions import Action, Continue, Intervene, ReplaceResponse, ReplaceToolArgs
-from agentrail.core.protocol.hooks import AfterToolBatch, BeforeTool
+from agentrail.core.protocol.actions import (
+    Action,
+    CallModel,
+    Continue,
+    Intervene,
+    ReplaceResponse,
+    ReplaceToolArgs,
+    Request,
+)
+from agentrail.core.protocol.hooks import AfterToolBatch, BeforeTool, ModelAnswer, RequestFailed
 from agentrail.core.stack.plugin import Context
 from agentrail.core.values.strict_json import NotJson, decode_strictly
 from agentrail.frozen import frozen_json, same_json
@@ -19,7 +30,6 @@ from agentrail.messages import (
     Message,
     Text,
     ToolCall,
-    ToolResult,
     UserMessage,
 )
 
@@ -46,7 +56,7 @@ class Reviews:
         reviews: How often this cycle's answer was sent back.
         passed: Whether it was found good.
         reviewer_agent: The agent that reviews; None: a model.
-        answer: What the agent reviews, or has reviewed.
+        answer: What is reviewed, or was; not kept for `reviewer_model`, behind whose review the answer stands as it is.
         is_asked_for: Whether the model was told to have it reviewed, and has not called the agent yet.
         call_id: The call by which the agent reviews; None: none is open.
     """
@@ -102,9 +112,51 @@ def read_review(event: AfterToolBatch, state: Reviews) -> Action[Reviews]:
     result = next((one for one in event.results if one.call_id == state.call_id), None)
     if result is None:
         return Continue(state)
-    passed = result.is_error or is_approved(result, state.pass_signal)
+    passed = result.is_error or is_approved(result.text, state.pass_signal)
     emits = (_failed(result.text),) if result.is_error else ()
     return Continue(attrs.evolve(state, call_id=None, passed=passed), emits=emits)
+
+
+def listen_to_itself(message: AssistantMessage, state: Reviews) -> Action[Reviews]:
+    """Hear what the model says of its own answer: where it approves that one, it is what is returned, and not the signal."""
+    if not state.reviews or message.calls:
+        return Continue(attrs.evolve(state, passed=False))
+    if not is_approved(message.text, state.pass_signal):
+        return Continue(attrs.evolve(state, passed=_is_same_document(state.answer, message.text)))
+    state = attrs.evolve(state, passed=True)
+    return ReplaceResponse(state.answer, state) if state.answer.strip() else Continue(state)
+
+
+def ask_itself(state: Reviews, ctx: Context) -> Action[Reviews]:
+    """Have the model review its answer, and keep that for when it passes."""
+    state = attrs.evolve(state, answer=candidate_in(ctx.messages), reviews=state.reviews + 1)
+    prompt = (
+        f"Review your answer by these criteria:\n{criteria_in(state)}\n"
+        f"If it does not meet all of them, write a better answer. {_good(state)}"
+    )
+    return Intervene(prompt, state)
+
+
+def ask_model(state: Reviews, ctx: Context) -> Action[Reviews]:
+    """Have another model review the answer; the cycle waits for it."""
+    question = CallModel(
+        prompt=f"Criteria:\n{criteria_in(state)}\n\nAnswer:\n{candidate_in(ctx.messages)}",
+        system=f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line; if not, say what is wrong.",
+        model=state.reviewer_model,
+    )
+    return Request(question, "review", state, wait=True)
+
+
+def read_model(result: object, state: Reviews) -> Action[Reviews]:
+    """Send the answer back with what the reviewer says; a reviewer that fails, or says nothing, lets it pass."""
+    match result:
+        case ModelAnswer(text=text) if text.strip() and not is_approved(text, state.pass_signal):
+            prompt = f"A reviewer says of your answer:\n{text}\nWrite a better one."
+            return Intervene(prompt, attrs.evolve(state, reviews=state.reviews + 1))
+        case RequestFailed(error=error):
+            return Continue(attrs.evolve(state, passed=True), emits=(_failed(error.message),))
+        case _:
+            return Continue(attrs.evolve(state, passed=True))
 
 
 def asked_review(state: Reviews) -> str:
@@ -112,24 +164,24 @@ def asked_review(state: Reviews) -> str:
 
     A document it writes again: where answers have a shape, vendors let it say nothing else, and callers read nothing else.
     """
-    good = (
-        f"Else say {state.pass_signal} and nothing else: your answer is then returned as it stands."
-        if document_of(state.answer) is None
-        else "Else write the same JSON again, unchanged."
-    )
     return (
         f"Have your answer reviewed before it is returned: call `{TASK}` once, with subagent_type {state.reviewer_agent!r}. "
         "Your answer and what it is judged by are put into the call for you, whatever the description says.\n"
-        f"If the review says what is wrong, write a better answer. {good}"
+        f"If the review says what is wrong, write a better answer. {_good(state)}"
     )
+
+
+def _good(state: Reviews) -> str:
+    if document_of(state.answer) is None:
+        return f"Else say {state.pass_signal} and nothing else: your answer is then returned as it stands."
+    return "Else write the same JSON again, unchanged."
 
 
 def review_arguments(state: Reviews, messages: Sequence[Message]) -> JsonObject:
     """Give the arguments of the call: an agent knows nothing of the conversation, so all that it judges by stands there."""
-    wanted = "\n".join(f"- {criterion}" for criterion in state.criteria)
     description = (
         f"You review an answer. If it meets all criteria, say {state.pass_signal} on the first line. "
-        f"If not, say what is wrong with it, point by point.\n\nCriteria:\n{wanted}\n\n"
+        f"If not, say what is wrong with it, point by point.\n\nCriteria:\n{criteria_in(state)}\n\n"
         f"Asked:\n{_asked(messages)}\n\nAnswer:\n{state.answer}"
     )
     return frozen_json({"description": description, "subagent_type": state.reviewer_agent})
@@ -147,15 +199,15 @@ def review_call(calls: Sequence[ToolCall], agent: str | None) -> CallId | None:
     return None
 
 
-def is_approved(result: ToolResult, pass_signal: str) -> bool:
+def is_approved(review: str, pass_signal: str) -> bool:
     """Say whether a review has found an answer good: by its first line, or by `verdict` where it is a JSON object.
 
     Not by the words anywhere in it: "this cannot be APPROVED" is no approval.
     """
-    document = document_of(result.text)
+    document = document_of(review)
     if isinstance(document, Mapping):
         return is_signal(str(document.get("verdict")), pass_signal)
-    return is_signal(result.text.strip().partition("\n")[0], pass_signal)
+    return is_signal(review.strip().partition("\n")[0], pass_signal)
 
 
 def is_signal(text: str, pass_signal: str) -> bool:
@@ -172,8 +224,10 @@ def candidate_in(messages: Sequence[Message]) -> str:
 
 def is_same_answer(one: str, other: str) -> bool:
     """Say whether two answers are the same: their words, or what they say as JSON."""
-    if one == other:
-        return True
+    return one == other or _is_same_document(one, other)
+
+
+def _is_same_document(one: str, other: str) -> bool:
     document = document_of(one)
     return document is not None and same_json(document, document_of(other))
 
@@ -187,6 +241,11 @@ def document_of(answer: str) -> JsonValue:
     except NotJson:
         return None
     return document if isinstance(document, Mapping | list) else None
+
+
+def criteria_in(state: Reviews) -> str:
+    """Write what a good answer is, one line for each criterion."""
+    return "\n".join(f"- {criterion}" for criterion in state.criteria)
 
 
 def _asked(messages: Sequence[Message]) -> str:

@@ -32,6 +32,8 @@ _DIRECTORY: Final = re.compile(
 )
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)\+?=(.*)\Z", re.DOTALL)
 _FORMAT: Final = re.compile(r"%(?:%|-?\d*(?:\.\d+)?([sbqdc]))")
+_SCRIPT_OPTION: Final = re.compile(r"(?:-([A-Za-z]*?[ef])|--(expression|file|source)=?)(.*)\Z", re.DOTALL)
+_ZERO: Final = re.compile(r"\\0(?=[0-7])")
 _XARGS_QUOTE: Final = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"|\\(.)", re.DOTALL)
 _FEW: Final = re.compile(r"-[nLl]|--max-(?:args|lines)")
 _GIT_RUNS: Final = re.compile(
@@ -111,7 +113,7 @@ def look_inside(reader: LineReader, words: tuple[str, ...], stdin: str | None) -
     elif program in INTERPRETERS:
         _interpreter(reader, words, INTERPRETERS[program], stdin)
     elif program in CODE_FIRST:
-        _filter(reader, words)
+        _filter(reader, words, stdin)
     elif program in WRAPPERS:
         _wrapper(reader, words, WRAPPERS[program], stdin)
 
@@ -142,7 +144,7 @@ def _shell(reader: LineReader, operands: tuple[str, ...], stdin: str | None) -> 
         word = left.pop(0)
         if word == "--":
             break
-        if word in SHELL_OPTIONS_WITH_A_WORD or (word[1:2] != "-" and word[-1] in "oO"):
+        if word in SHELL_OPTIONS_WITH_A_WORD or (word[1:2] != "-" and not set("oO").isdisjoint(word)):
             argument = left.pop(0) if left else ""
             if word in {"--rcfile", "--init-file"}:
                 _script(reader, argument, None)
@@ -427,23 +429,35 @@ def _code(reader: LineReader, words: tuple[str, ...], code: str) -> None:
         )
 
 
-def _filter(reader: LineReader, words: tuple[str, ...]) -> None:
-    """Read the code of `awk` and `sed`: the first operand, or what stands behind `-e`."""
+def _filter(reader: LineReader, words: tuple[str, ...], stdin: str | None) -> None:
+    """Read the code of `awk` and `sed`: what stands behind `-e`, in a file that the line writes, or in the first operand."""
     operands = words[1:]
-    codes = [
-        operands[place + 1] for place, word in enumerate(operands[:-1]) if word in {"-e", "--expression"}
-    ]
+    codes: list[str] = []
+    for place, word in enumerate(operands):
+        option = _SCRIPT_OPTION.match(word)
+        if option is not None:
+            letters, given = option[1] or option[2][0], option[3] or "".join(operands[place + 1 : place + 2])
+            is_file = letters[-1] == "f"
+            fed = (
+                stdin
+                if given in _STDIN
+                else reader.written.get(given.rpartition("/")[2], reader.written.get(given))
+            )
+            codes += [given] if not is_file else [] if fed is None else [fed]
     codes = codes or [word for word in operands if word[:1] != "-"][:1]
     is_sed = words[0].endswith("sed")
     for code in codes:
-        if SED_RUNS.search(code) if is_sed else RUNS_CODE.search(code):
+        if code == UNQUOTED:
+            reader.unknown(" ".join(words), "its script is not known before it runs")
+        elif SED_RUNS.search(code) if is_sed else RUNS_CODE.search(code):
             reader.unknown(" ".join(words), "its script runs programs; give the command as a line of its own")
 
 
 def _wrapper(reader: LineReader, words: tuple[str, ...], wrapper: Wrapper, stdin: str | None) -> None:
     program, operands = words[0].rpartition("/")[2], words[1:]
     for line in inner_lines(wrapper, operands):
-        reader.read(f"env {line}" if program == "env" else line, stdin)
+        # In a line of `env -S` a blank may be written so.
+        reader.read(f"env {line}".replace("\\_", " ") if program == "env" else line, stdin)
     first = operands[:1]
     if first and first[0] in wrapper.shows:
         return
@@ -479,7 +493,7 @@ def printed_by(words: tuple[str, ...], raw: tuple[str, ...], stdin: str | None) 
     if program == "echo":
         options = [word for word in operands if re.fullmatch(r"-[neE]+", word)]
         text = " ".join(operands[len(options) :] if tuple(options) == operands[: len(options)] else operands)
-        return unescaped(text) if "\\" in text else text
+        return _echoed(text) if "\\" in text else text
     if program == "printf" and operands[:1] != ("-v",):
         return _formatted(operands[1:] if operands[:1] == ("--",) else operands)
     if (
@@ -495,6 +509,11 @@ def printed_by(words: tuple[str, ...], raw: tuple[str, ...], stdin: str | None) 
     return FOUND if is_finder and stdin in {None, FOUND} else UNQUOTED
 
 
+def _echoed(text: str) -> str:
+    """Read escapes as `echo -e` and `%b` do: an octal number has a zero in front of its three digits."""
+    return unescaped(_ZERO.sub(r"\\", text))
+
+
 def _formatted(operands: tuple[str, ...]) -> str:
     if not operands:
         return ""
@@ -503,7 +522,7 @@ def _formatted(operands: tuple[str, ...]) -> str:
     is_plain = "%" not in _FORMAT.sub("", form) and len(form) * len(operands) < MAX_PRINTED
 
     def fill(found: re.Match[str]) -> str:
-        return "%" if found[1] is None else unescaped(given.pop(0)) if given else ""
+        return "%" if found[1] is None else _echoed(given.pop(0)) if given else ""
 
     text = _FORMAT.sub(fill, form)
     while given and "%" in form and is_plain:

@@ -179,6 +179,8 @@ class _Walk(LineReader):
         for value in values:
             if RUN_BY_OTHERS.match(name):
                 self.read(value)
+            elif name in {"BASH_ENV", "ENV"} and value in self.written:  # a script that shells begin with
+                self.read(self.written[value])
             elif "$(" in value or "`" in value:
                 self.expander.text(value)
 
@@ -224,7 +226,6 @@ class _Walk(LineReader):
 
     def _substitute(self, line: str) -> str:
         """Read a line whose output becomes part of a word."""
-        len(self.found)
         self.is_inner += 1
         text = self.read(line)
         self.is_inner -= 1
@@ -253,9 +254,11 @@ class _Walk(LineReader):
                 stdin = self._redirect(token, stdin, files, written)
         if words and words[0] in _COMPOUND:
             self._loop(words)
-            if words[2:3] == ["do"]:  # `for NAME do …`: over the arguments
-                self._inner_piece(words[3:], stdin)
+            if words[2:3] in (["do"], ["{"]):  # `for NAME do …`: over the arguments
+                self._inner_piece(words[3:], stdin, written)
             return UNQUOTED
+        if "]]" in words[:-1] and words[words.index("]]") + 1] in _RESERVED:  # nothing else divides them
+            self._inner_piece(words[words.index("]]") + 1 :], stdin, written)
         sets: list[str] = []
         while words and (assignment := _ASSIGNMENT.match(words[0])) is not None:
             sets.append(self._assignment(assignment))
@@ -300,16 +303,18 @@ class _Walk(LineReader):
                 break
         return words
 
-    def _inner_piece(self, raws: list[str], stdin: str | None) -> None:
-        """Read the command behind the `do` of a loop, which may be a loop again."""
+    def _inner_piece(self, raws: list[str], stdin: str | None, written: list[str]) -> None:
+        """Read a command behind a `do` or `then` that nothing divides from what stands in front of it, and what it writes."""
         if self.depth >= MAX_SHELL_DEPTH:
             self.unknown(" ".join(raws), "it is nested deeper than anybody writes")
             return
         self.depth += 1
         try:
-            self._piece([ShellWord(raw) for raw in raws], stdin)
+            text = self._piece([ShellWord(raw) for raw in raws], stdin)
         finally:
             self.depth -= 1
+        for name in written:
+            self.write(name, text)
 
     def _redirect(
         self, token: Redirection, stdin: str | None, files: list[str], written: list[str]

@@ -138,11 +138,14 @@ CODE_FIRST: Final = frozenset({"awk", "gawk", "mawk", "nawk", "sed", "gsed"})
 RUNS_CODE: Final = re.compile(
     r"(?:\b(?:system|popen[234]?|exec[lv]\w*|spawn\w*|shell_exec|passthru|proc_open|rmtree|remove_tree|rmSync|rm_rf?|eval|getattr)"
     r"|\bexec|\bqx|\bcall_process|\bfork)\s*[({\"'/ ]|\b(?:subprocess|child_process|FileUtils|pty|Open3|posix_spawn|os\.exec\w+|"
-    r"__import__|importlib|b64decode|fromhex|do shell script|shell-command)\b|\|\s*getline|\|&?\s*\"|^\s*:?!|`[^`]+`|%x[{(\[]",
+    r"__import__|importlib|b64decode|fromhex|do shell script|shell-command)\b|\|\s*getline|\|&?\s*\"|^[^\S\n]*+:?!|`[^`]+`|%x[{(\[]",
     re.MULTILINE,
 )
 """What in such code runs programs, or code that it makes itself."""
-SED_RUNS: Final = re.compile(r"(?:^|[;{}\n])\s*(?:[\d$,/\w]*[\d$/])?\s*e(?:\s|$)|[/|#,!]\w*e\w*\s*(?:$|[;}\n])")
+# No repeat meets another one over the same characters: three that did took minutes for a script of blank lines.
+SED_RUNS: Final = re.compile(
+    r"(?:^|[;{}\n])[^\S\n]*+(?:[\d$,/\w]*[\d$/])?[^\S\n]*+e(?:\s|$)|[/|#,!](?=\w*e)\w*+[^\S\n]*+(?:$|[;}\n])"
+)
 GLOBAL_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "git": frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix", "--config-env"}),
     "docker": frozenset({"-H", "-c", "-l", "--host", "--context", "--config", "--log-level", "--tlscacert", "--tlscert", "--tlskey"}),
@@ -169,8 +172,11 @@ def command_starts(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[int]:
         seen.add(at)
         word = operands[at] if at < len(operands) else ""
         if word == "--":
-            yield at + 1 + wrapper.skips
-        elif word.startswith("-") and word[1:]:
+            start = at + 1
+            while wrapper.assigns and "=" in "".join(operands[start : start + 1]):
+                start += 1
+            yield start + wrapper.skips
+        elif word.startswith("-") and (word[1:] or word in wrapper.flags):
             left += [at + width for width in _widths(wrapper, word)]
         elif wrapper.assigns and "=" in word:
             left.append(at + 1)
@@ -199,15 +205,23 @@ def _widths(wrapper: Wrapper, word: str) -> tuple[int, ...]:
 def inner_lines(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[str]:
     """Give the command lines that stand behind a wrapper's options."""
     short = "".join(one[1] for one in sorted(wrapper.lines) if len(one) == len("-c"))
+    long = [one for one in sorted(wrapper.lines) if one.startswith("--")]
     for place, word in enumerate(operands):
         if word == "--":
             return
         behind = place + 1
-        if word in wrapper.lines or (short and re.fullmatch(rf"-[A-Za-z]*[{short}]", word)):
+        name, equals, value = word.partition("=")
+        # In any abbreviation: getopt takes it.
+        is_long = name.startswith("--") and any(one.startswith(name) for one in long)
+        if (
+            word in wrapper.lines
+            or (is_long and not equals)
+            or (short and re.fullmatch(rf"-[A-Za-z]*[{short}]", word))
+        ):
             line = "".join(operands[behind : behind + 1])
             behind += 1
-        elif word.startswith("--") and "=" in word and word.partition("=")[0] in wrapper.lines:
-            line = word.partition("=")[2]
+        elif is_long:
+            line = value
         elif short and re.match(rf"-[{short}].", word):
             line = word[2:]
         else:

@@ -73,7 +73,8 @@ NEVER: Final[tuple[tuple[str, str], ...]] = (
     ("runs the program that it is given", ("chronic multitime hyperfine watchexec nodemon inotifywait run-parts start-stop-daemon capsh bwrap "
         "proot wine ld.so ldd ltrace setsid ionice nq tsp pssh rush dbus-launch gtk-launch xdg-open open gio x-terminal-emulator xterm "
         "konsole kitty alacritty tmux concurrently forever pm2 logsave choom uclampset cset cgexec runcon sg newgrp login agetty getty "
-        "i386 x86_64 aoss eatmydata faketime runscript systemd-nspawn machinectl fzf sk parallel-ssh")),
+        "i386 x86_64 aoss eatmydata ssh-agent chpst envdir envuidgid softlimit setuidgid setlock execlineb daemonize daemon with-lock lockf lockrun "
+        "cronic ifne sem direnv dotenv aws-vault aws-okta op doppler chamber vault sops devbox pixi toolbox distrobox parallel-rsync faketime runscript systemd-nspawn machinectl fzf sk parallel-ssh")),
     ("runs code", " ".join((*sorted(INTERPRETERS), *sorted(CODE_FIRST), ("wish irb pry R Rscript luajit java javac jshell groovy scala kotlin kotlinc "
         "dotnet mono csi fsi erl iex elixir mix ghc ghci runghc runhaskell stack cabal ocaml racket guile clojure clj lein sbcl clisp "
         "swift crystal nim zig dart flutter perl5 pythonw ipython bpython jupyter ts-node tsx tsc esbuild swc webpack vite rollup jest "
@@ -150,23 +151,24 @@ STAR_ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
     "pnpm": _row("such options and commands run other programs", "run test list ls why outdated audit",
                  short="cC", long="dir script-shell shell-mode config prefix store-dir"),
     "cargo": _row("such options and commands run other programs, or use another project", "build check test fmt clippy tree metadata doc bench clean",
-                  short="CZ", long="config target-dir manifest-path out-dir artifact-dir lockfile-path"),
+                  short="CZ", long="config target-dir manifest-path out-dir artifact-dir lockfile-path open"),
     "go": _row("such options and commands run other programs, or write files", "build test vet fmt list version doc", is_single=True, is_exact=True,
                long="exec toolexec o C overlay modfile vettool cpuprofile memprofile blockprofile mutexprofile coverprofile trace outputdir ldflags gcflags "
                "asmflags gccgoflags compiler pkgdir test.exec test.cpuprofile test.memprofile test.blockprofile test.mutexprofile test.coverprofile test.trace "
                "test.outputdir test.testlogfile test.gocoverdir"),
-    "gh": _row("such options and commands run other programs, or change anything", "pr issue run release status", short="we",
-               long="web editor recover browser"),
-    "kubectl": _row("such options and commands run programs in a cluster, or write", "get describe logs top version explain", long="kubeconfig cache-dir profile-output"),
+    "gh": _row("such options and commands run other programs, write files, or change anything", "pr issue run release status", short="weDO",
+               long="web editor recover browser dir output"),
+    "kubectl": _row("such options and commands run programs in a cluster, write, or send a token elsewhere", "get describe logs top version explain", short="s",
+                    long="kubeconfig cache-dir profile-output server"),
     "pytest": _row("runs code that its options name, or writes files", short="cpo", is_inside=True,
                    long="basetemp junit-xml junitxml log-file rootdir confcutdir override-ini config-file pdbcls debug import-mode cov-report cov-config report-log "
-                   "result-log pastebin trace-config"),
-    "mypy": _row("runs a program, reads plugins, or writes files", long="python-executable install-types config-file cache-dir junit-xml any-exprs-report cobertura-xml-report "
+                   "result-log pastebin trace-config tx px rsyncdir html json-report-file durations-path benchmark-storage benchmark-json"),
+    "mypy": _row("runs a program, reads plugins, or writes files", is_inside=True, long="python-executable install-types config-file cache-dir junit-xml any-exprs-report cobertura-xml-report "
                  "html-report linecount-report linecoverage-report lineprecision-report txt-report xml-report xslt-html-report xslt-txt-report custom-typeshed-dir "
                  "custom-typing-module shadow-file"),
     "ruff": _row("writes a file, or reads other settings", "check format rule version", short="o", long="output-file config cache-dir"),
     "eslint": _row("loads code that its options name, or writes a file", short="cof",
-                   long="config output-file format formatter rulesdir plugin resolve-plugins-relative-to parser cache-location cache-file"),
+                   long="config output-file format formatter rulesdir plugin resolve-plugins-relative-to parser cache-location cache-file init"),
     "prettier": _row("loads code that its options name", long="plugin config plugin-search-dir cache-location"),
 })
 # fmt: on

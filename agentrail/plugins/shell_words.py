@@ -20,6 +20,8 @@ _MARK: Final = re.compile(r"[\\'\"`$(){}#<\n]")
 _ARRAY: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=\Z")
 _HERE: Final = re.compile(r"<<(-?)[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|()<>'\"\\])+)", re.DOTALL)
 _QUOTES: Final = re.compile(r"['\"\\]")
+_LINE_IN_BRACES: Final = (" ", "\t", "\n", "|")
+_IN_BRACES: Final = "a line in `${ …; }` is in it, whose end only newer shells know"
 _BEFORE_A_COMMENT: Final = frozenset(" \t\n;&|(")
 
 
@@ -81,7 +83,13 @@ def shell_tokens(line: str) -> Iterator[ShellToken]:
             token, at = _redirection(line, found, bodies)
             yield token
         elif line.startswith("((", at) and (end := _arithmetic_end(line, at)) is not None:
-            yield from (ShellWord("let"), ShellWord(f"$(({line[at + 2 : end - 2]}))"))
+            # A command of its own, also behind `for` and in front of `then`, where nothing else divides it from them.
+            yield from (
+                Operator(";"),
+                ShellWord("let"),
+                ShellWord(f"$(({line[at + 2 : end - 2]}))"),
+                Operator(";"),
+            )
             at = end
         elif (operator := _OPERATOR.match(line, at)) is not None:
             yield Operator(operator[0])
@@ -209,8 +217,10 @@ def closing(line: str, at: int, mark: str) -> int:
         Its place; the length of the line where there is none.
 
     Raises:
-        Unreadable: A here-document in it has no end, or `case` is in it, whose parentheses are not balanced.
+        Unreadable: A here-document in it has no end, or it holds a line in braces.
     """
+    if mark == "}" and line.startswith(_LINE_IN_BRACES, at):
+        raise Unreadable(_IN_BRACES)
     stack = [mark]
     here: list[tuple[str, bool]] = []
     while (found := _MARK.search(line, at)) is not None:
@@ -228,6 +238,8 @@ def closing(line: str, at: int, mark: str) -> int:
             stack.append("`")
         elif char == "$" and line[at : at + 1] in {"(", "{"}:
             opens = line[at]
+            if opens == "{" and line.startswith(_LINE_IN_BRACES, at + 1):
+                raise Unreadable(_IN_BRACES)
             stack.append("}" if opens == "{" else "a" if line.startswith("((", at) else ")")
             at += 1
         elif char == '"':

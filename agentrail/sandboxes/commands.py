@@ -17,7 +17,8 @@ from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal
 from agentrail.errors import ProcessRefused
 from agentrail.logs import Logger
 from agentrail.sandboxes.command import CommandRun, Program, open_process, run_command
-from agentrail.sandboxes.confinement import Confinement, ShellFallback, fall_back, probe
+from agentrail.sandboxes.confinement import Confinement, fall_back, probe
+from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.files import Files
 from agentrail.sandboxes.guarded import Guarded, Mount
 from agentrail.sandboxes.limits import CommandLimits

@@ -6,16 +6,15 @@ import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, get_args
 
 import trio
 from attrs import evolve, field, frozen
 
 from agentrail.errors import OptionError
 from agentrail.sandboxes.command import NotBegun, Program, try_program
+from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.view import BIND_OPENED, CALL_FILTER, OPTIONAL, Confining, decide_basis, find_filter
-
-ShellFallback: TypeAlias = Literal["refuse", "unconfined"]
 
 PROBE_SECONDS: Final = 10.0
 MAX_TRIALS: Final = 3

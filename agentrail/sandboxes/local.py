@@ -41,8 +41,9 @@ from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
 from agentrail.sandboxes.beneath import find_opener, open_anywhere, open_by_walk
 from agentrail.sandboxes.commands import CommandRules, Commands, check_command
-from agentrail.sandboxes.confinement import Confinement, ShellFallback, check_choice
+from agentrail.sandboxes.confinement import Confinement, check_choice
 from agentrail.sandboxes.copying import copy_tree
+from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.files import HardLinks
 from agentrail.sandboxes.gitignore import FILE_NAME
 from agentrail.sandboxes.globbing import PathPattern

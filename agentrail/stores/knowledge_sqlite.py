@@ -14,15 +14,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import apsw
+from attrs import evolve
 
 from agentrail.abc.knowledge import (
+    ALL_DOCUMENTS,
     MAX_AROUND,
     MAX_DOCUMENT_BYTES,
     MAX_FOUND_PASSAGES,
+    DocumentFilter,
     KnowledgeBase,
     KnowledgeDocument,
     Passage,
     check_base_name,
+    check_document_tags,
     check_readers,
     check_summary,
     may_read,
@@ -66,13 +70,24 @@ _SUMMARIES: Final = """
 CREATE TABLE IF NOT EXISTS summary (document INTEGER PRIMARY KEY REFERENCES document, text TEXT NOT NULL) STRICT
 """
 
+# So are these, with the first tags. They are a list in JSON, and stay while a document changes; the trigger also holds for an older agentrail.
+_TAGS: Final = """
+CREATE TABLE IF NOT EXISTS tagged (document INTEGER PRIMARY KEY REFERENCES document, tags TEXT NOT NULL) STRICT;
+CREATE TRIGGER IF NOT EXISTS document_removed AFTER DELETE ON document BEGIN DELETE FROM tagged WHERE document = old.number; END;
+"""
+
 MAX_DOCUMENT_PATH: Final = 500
 
 _COLUMNS: Final = "p.id, d.base, d.path, p.trail, p.first_line, p.last_line, p.text"
 
+# Documents are a list of their numbers in JSON; `_INSIDE` holds of all for NULL.
+_PASSAGES: Final = "SELECT number FROM passage WHERE document IN (SELECT value FROM json_each({numbers}))"
+_INSIDE: Final = f"(?3 IS NULL OR rowid IN ({_PASSAGES.format(numbers='?3')}))"
+
 _SEARCH: Final = f"""
 SELECT {_COLUMNS} FROM (
-    SELECT rowid AS number, bm25(words, 2.0, 1.0) AS score FROM words WHERE words MATCH ?1 ORDER BY score, rowid LIMIT ?2
+    SELECT rowid AS number, bm25(words, 2.0, 1.0) AS score FROM words WHERE words MATCH ?1 AND {_INSIDE}
+    ORDER BY score, rowid LIMIT ?2
 ) AS found JOIN passage AS p ON p.number = found.number JOIN document AS d ON d.number = p.document
 ORDER BY found.score, p.number
 """  # noqa: S608 - constants
@@ -82,7 +97,7 @@ SELECT {_COLUMNS} FROM json_each(?) AS wanted JOIN passage AS p ON p.number = wa
 JOIN document AS d ON d.number = p.document ORDER BY wanted.key
 """  # noqa: S608 - constants
 
-_COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+_COUNT: Final = f"SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 AND {_INSIDE} LIMIT ?2)"  # noqa: S608 - constants
 _NO_BOUND: Final = -1
 _MAX_BASES: Final = 16
 """How many bases are searched at once; who may read more has to name one."""
@@ -176,7 +191,7 @@ class SqliteKnowledge:
                         indexed(key, cut_words(piece.text)),
                     ),
                 )
-        return added
+            return evolve(added, tags=_tags_of(connection, number))
 
     def fail(self, tenant: str, base: str, path: str, reason: str) -> KnowledgeDocument:
         """Note that a document could not be had; see `KnowledgeStore.fail`."""
@@ -188,8 +203,21 @@ class SqliteKnowledge:
 
     def _fail(self, tenant: str, base: str, failed: KnowledgeDocument) -> KnowledgeDocument:
         with self._writing(tenant, base) as connection:
-            _drop_passages(connection, _note(connection, base, failed))
-        return failed
+            number = _note(connection, base, failed)
+            _drop_passages(connection, number)
+            return evolve(failed, tags=_tags_of(connection, number))
+
+    def tag(self, tenant: str, base: str, paths: Sequence[str], tags: Iterable[str]) -> int:
+        """Give documents tags; see `KnowledgeStore.tag`."""
+        given = json.dumps(check_document_tags(tags))
+        with self._writing(tenant, base) as connection:
+            connection.execute(_TAGS)
+            connection.execute(
+                """INSERT OR REPLACE INTO tagged SELECT number, ?1 FROM document
+                WHERE base = ?2 AND path IN (SELECT value FROM json_each(?3))""",
+                (given, base, json.dumps([*map(_checked_path, paths)])),
+            )
+            return connection.changes()
 
     def remove(self, tenant: str, base: str, path: str) -> bool:
         """Remove a document; see `KnowledgeStore.remove`."""
@@ -208,10 +236,12 @@ class SqliteKnowledge:
             file.empty_log()
         return number is not None
 
-    def documents(self, tenant: str, base: str) -> tuple[KnowledgeDocument, ...]:
+    def documents(
+        self, tenant: str, base: str, within: DocumentFilter = ALL_DOCUMENTS
+    ) -> tuple[KnowledgeDocument, ...]:
         """Give the documents of a base; see `KnowledgeStore.documents`."""
         with self._files.of(tenant).reading() as connection:
-            return () if connection is None else _documents_of(connection, base)
+            return () if connection is None else _documents_of(connection, base, within)
 
     def beginning(self, tenant: str, base: str, path: str, *, most: int = 8_000) -> str:
         """Give how a document begins; see `KnowledgeStore.beginning`."""
@@ -244,43 +274,63 @@ class SqliteKnowledge:
         with self._files.of(reader.tenant).reading() as connection:
             return () if connection is None else _bases_for(connection, reader)
 
-    def readable(self, reader: MemoryOwner, base: str) -> tuple[KnowledgeDocument, ...]:
+    def readable(
+        self, reader: MemoryOwner, base: str, within: DocumentFilter = ALL_DOCUMENTS
+    ) -> tuple[KnowledgeDocument, ...]:
         """Give the documents of a base that can be found; see `KnowledgeStore.readable`."""
         with self._files.of(reader.tenant).reading() as connection:
             there = [] if connection is None else [one.name for one in _bases_for(connection, reader)]
             if connection is None or base not in there:
                 raise OptionError([_fault_of_base(base, there)])
-            return tuple([one for one in _documents_of(connection, base) if one.state == "indexed"])
+            return tuple([one for one in _documents_of(connection, base, within) if one.state == "indexed"])
 
     def search(
-        self, reader: MemoryOwner, query: str, base: str = "", *, limit: int = 8
+        self,
+        reader: MemoryOwner,
+        query: str,
+        base: str = "",
+        within: DocumentFilter = ALL_DOCUMENTS,
+        *,
+        limit: int = 8,
     ) -> tuple[Passage, ...]:
         """Give passages about something; see `KnowledgeStore.search`."""
         check_limit(limit, MAX_FOUND_PASSAGES)
         words = query_words(query)
         with self._files.of(reader.tenant).reading() as connection:
             asked = _asked_for(() if connection is None else _bases_for(connection, reader), base)
-            matches = [] if connection is None else [_match(connection, one, words) for one in asked]
-            match = " OR ".join([f"({one})" for one in matches if one])
-            if connection is None or not match:
+            if connection is None:
                 return ()
-            return tuple(map(_passage_of, connection.execute(_SEARCH, (match, limit))))
+            asked, numbers = _narrowed(connection, asked, within)
+            matches = [_match(connection, one, words, numbers) for one in asked]
+            match = " OR ".join([f"({one})" for one in matches if one])
+            if not match:
+                return ()
+            return tuple(map(_passage_of, connection.execute(_SEARCH, (match, limit, numbers))))
 
-    def nearest(
-        self, reader: MemoryOwner, vector: bytes, kind: str, base: str = "", *, limit: int
+    def nearest(  # noqa: PLR0913 - as the port
+        self,
+        reader: MemoryOwner,
+        vector: bytes,
+        kind: str,
+        base: str = "",
+        within: DocumentFilter = ALL_DOCUMENTS,
+        *,
+        limit: int,
     ) -> tuple[Passage, ...]:
         """Give passages that mean nearly the same; see `VectorKnowledge.nearest`."""
         with self._files.of(reader.tenant).reading() as connection:
             if connection is None:
                 return ()
+            asked, numbers = _narrowed(connection, _asked_for(_bases_for(connection, reader), base), within)
+            allowed = None if numbers is None else _passages_of(connection, numbers)
             near: list[tuple[float, int]] = []
-            for one in _asked_for(_bases_for(connection, reader), base):
+            for one in asked:
                 rows = partial(_vectors_of, connection, one.name, kind)
                 part = (reader.tenant, one.name, kind)
-                near += self._vectors.nearest(connection, part, vector, rows, limit=limit)
+                near += self._vectors.nearest(connection, part, vector, rows, limit=limit, allowed=allowed)
             near.sort(key=lambda pair: (-pair[0], pair[1]))
-            numbers = json.dumps([number for _, number in near[:limit]])
-            return tuple(map(_passage_of, connection.execute(_NUMBERED, (numbers,))))
+            found = json.dumps([number for _, number in near[:limit]])
+            return tuple(map(_passage_of, connection.execute(_NUMBERED, (found,))))
 
     def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
         """Give the passages that have no vector; see `VectorKeeper.without_vectors`."""
@@ -364,6 +414,29 @@ def _asked_for(bases: Sequence[KnowledgeBase], base: str) -> Sequence[KnowledgeB
     return asked
 
 
+def _narrowed(
+    connection: apsw.Connection, bases: Sequence[KnowledgeBase], within: DocumentFilter
+) -> tuple[Sequence[KnowledgeBase], str | None]:
+    """Give bases as if they had only the documents that pass, and the numbers of those as `_INSIDE` takes them."""
+    if within == ALL_DOCUMENTS:
+        return bases, None
+    tags = _column_of(connection, "tagged", "tags")
+    statement = f"SELECT number, path, passages, {tags} FROM document WHERE base = ? AND passages > 0"  # noqa: S608 - constants
+    narrowed: list[KnowledgeBase] = []
+    numbers: list[int] = []
+    for base in bases:
+        rows: list[Any] = connection.execute(statement, (base.name,)).fetchall()
+        inside = [row for row in rows if within.passes(row[1], json.loads(row[3] or "[]"))]
+        if inside:
+            narrowed.append(evolve(base, documents=len(inside), passages=sum(row[2] for row in inside)))
+            numbers += [row[0] for row in inside]
+    return narrowed, json.dumps(numbers)
+
+
+def _passages_of(connection: apsw.Connection, numbers: str) -> list[int]:
+    return [int(number) for (number,) in connection.execute(_PASSAGES.format(numbers="?"), (numbers,))]
+
+
 def _vectors_of(connection: apsw.Connection, base: str, kind: str) -> Sequence[tuple[int, bytes]]:
     statement = """SELECT v.number, v.data FROM document AS d JOIN passage AS p ON p.document = d.number
         JOIN vector AS v ON v.number = p.number WHERE d.base = ? AND v.kind = ?"""
@@ -381,26 +454,49 @@ def _note(connection: apsw.Connection, base: str, document: KnowledgeDocument) -
     )
 
 
-def _has_summaries(connection: apsw.Connection) -> bool:
-    return bool(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'summary'").get)
+def _has_table(connection: apsw.Connection, name: str) -> bool:
+    return bool(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).get)
 
 
-def _documents_of(connection: apsw.Connection, base: str) -> tuple[KnowledgeDocument, ...]:
-    line = "(SELECT text FROM summary WHERE document = number)" if _has_summaries(connection) else "NULL"
-    statement = f"""SELECT path, digest, state, reason, passages, coalesce({line}, '')
+def _column_of(connection: apsw.Connection, table: str, column: str) -> str:
+    """Write what a table has beside a document; NULL as long as there is no such table."""
+    if not _has_table(connection, table):
+        return "NULL"
+    return f"(SELECT {column} FROM {table} WHERE document = number)"  # noqa: S608 - constants
+
+
+def _tags_of(connection: apsw.Connection, document: int) -> tuple[str, ...]:
+    tags = _column_of(connection, "tagged", "tags")
+    kept = connection.execute(f"SELECT {tags} FROM document WHERE number = ?", (document,)).get  # noqa: S608 - constants
+    return tuple(json.loads(kept or "[]"))
+
+
+def _documents_of(
+    connection: apsw.Connection, base: str, within: DocumentFilter
+) -> tuple[KnowledgeDocument, ...]:
+    line, tagged = _column_of(connection, "summary", "text"), _column_of(connection, "tagged", "tags")
+    statement = f"""SELECT path, digest, state, reason, passages, coalesce({line}, ''), coalesce({tagged}, '[]')
         FROM document WHERE base = ? ORDER BY path"""  # noqa: S608 - constants
+    rows = [(*row, tuple(json.loads(tags))) for *row, tags in connection.execute(statement, (base,))]
     return tuple(
         [
             KnowledgeDocument(
-                path=path, digest=digest, state=state, reason=reason, passages=passages, summary=summary
+                path=path,
+                digest=digest,
+                state=state,
+                reason=reason,
+                passages=passages,
+                summary=summary,
+                tags=tags,
             )
-            for path, digest, state, reason, passages, summary in connection.execute(statement, (base,))
+            for path, digest, state, reason, passages, summary, tags in rows
+            if within.passes(path, tags)
         ]
     )
 
 
 def _drop_passages(connection: apsw.Connection, document: int) -> None:
-    if _has_summaries(connection):
+    if _has_table(connection, "summary"):
         connection.execute("DELETE FROM summary WHERE document = ?", (document,))
     connection.execute(
         "DELETE FROM words WHERE rowid IN (SELECT number FROM passage WHERE document = ?)", (document,)
@@ -425,13 +521,15 @@ def _bases_for(connection: apsw.Connection, reader: MemoryOwner) -> tuple[Knowle
     )
 
 
-def _match(connection: apsw.Connection, base: KnowledgeBase, words: Sequence[str]) -> str:
+def _match(
+    connection: apsw.Connection, base: KnowledgeBase, words: Sequence[str], numbers: str | None
+) -> str:
     """Write what is looked for in one base; nothing where it has none of the words."""
     key = owner_key("base", base.name)
 
     def count(word: str, most: int | None) -> int:
         match = any_of("head body", key, [word])
-        return int(connection.execute(_COUNT, (match, _NO_BOUND if most is None else most)).get)
+        return int(connection.execute(_COUNT, (match, _NO_BOUND if most is None else most, numbers)).get)
 
     chosen = choose_words(words, count, base.passages)
     return any_of("head body", key, chosen) if chosen else ""

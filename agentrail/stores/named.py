@@ -1,4 +1,4 @@
-"""Which store a name stands for: `memory:`, `sqlite:`, `sqlite:PATH`; and where the data directory is. Environments are given, not read."""
+"""Which store a name stands for: `memory:`, `sqlite:`, `sqlite:PATH`. Environments are given, not read."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -12,36 +12,12 @@ import trio
 from agentrail import outside
 from agentrail.abc.store import Store
 from agentrail.errors import OptionError
+from agentrail.stores.data_directory import STORE_FILE, find_data_directory
 from agentrail.stores.memory import MemoryStore
-from agentrail.stores.sqlite_files import make_data_directory, no_store_at
-
-DATA_VARIABLE: Final = "AGENTRAIL_DATA_DIR"
-"""Names the data directory, where it is not the usual one."""
-
-STORE_FILE: Final = "sessions.db"
-"""The file of `sqlite:` in the data directory."""
+from agentrail.stores.sqlite_files import make_data_directory
 
 NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:PATH'"
 """What a store may be called."""
-
-
-def find_data_directory(environ: Mapping[str, str]) -> Path:
-    """Say where agentrail keeps what it keeps: `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
-
-    Args:
-        environ: Variables; of these `AGENTRAIL_DATA_DIR`, `XDG_DATA_HOME` and `HOME` are looked at.
-
-    Raises:
-        StoreUnavailable: None of them says where; the message names `--data-dir`.
-    """
-    if environ.get(DATA_VARIABLE):
-        return Path(environ[DATA_VARIABLE]).expanduser()
-    if environ.get("XDG_DATA_HOME"):
-        return Path(environ["XDG_DATA_HOME"]) / "agentrail"
-    if environ.get("HOME"):
-        return Path(environ["HOME"]) / ".local" / "share" / "agentrail"
-    reason = f"none of {DATA_VARIABLE}, XDG_DATA_HOME and HOME says where"
-    raise no_store_at(Path(STORE_FILE), reason)
 
 
 def path_of_store(name: str, data_directory: Path) -> Path | None:

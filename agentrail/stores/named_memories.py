@@ -14,7 +14,7 @@ from agentrail.abc.knowledge import KnowledgeStore
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import RecallStore
 from agentrail.errors import OptionError
-from agentrail.stores.named import find_data_directory
+from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.notes_memory import InMemoryNotes
 from agentrail.stores.recall_memory import InMemoryRecall

@@ -31,6 +31,7 @@ from agentrail.abc.store import (
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, Fenced, OptionError, StoreUnavailable
 from agentrail.messages import SessionId
+from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_connections import (
     Connect,
     Connector,
@@ -43,7 +44,7 @@ from agentrail.stores.sqlite_connections import (
 )
 from agentrail.stores.sqlite_copying import copy_store
 from agentrail.stores.sqlite_damage import check_sound
-from agentrail.stores.sqlite_files import WriteLock, check_place, no_store_at
+from agentrail.stores.sqlite_files import WriteLock, check_place
 from agentrail.stores.sqlite_opening import look_at, open_writer, prepare, salvage_now
 from agentrail.stores.sqlite_owed import change_rows, fetch_rows
 from agentrail.stores.sqlite_reading import (

@@ -7,8 +7,9 @@ from pathlib import Path
 import apsw
 
 from agentrail.errors import OptionError
+from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_connections import Connector
-from agentrail.stores.sqlite_files import make_private_file, no_store_at, sync_directory
+from agentrail.stores.sqlite_files import make_private_file, sync_directory
 
 
 def copy_store(connector: Connector, source: apsw.Connection, path: Path) -> int:

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from agentrail.errors import StoreInUse, StoreUnavailable
+from agentrail.errors import StoreInUse
+from agentrail.stores.data_directory import no_store_at
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
@@ -44,13 +45,6 @@ def make_data_directory(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise no_store_at(path, error.strerror or str(error)) from error
-
-
-def no_store_at(path: Path, reason: str) -> StoreUnavailable:
-    """Say that no store can be kept at a path, and what to do."""
-    return StoreUnavailable(
-        f"no sessions can be stored in {os.fspath(path)!r}: {reason}; name another place with --data-dir"
-    )
 
 
 def check_place(path: Path, *, mounts: Callable[[], str] | None = None) -> None:

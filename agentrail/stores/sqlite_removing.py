@@ -118,6 +118,8 @@ UPDATE session SET node = '', last_seq = ?, epoch = ?, hash = ?, written_at_ms =
     is_working = ?, has_ended = ?, waits_for = ?, due_at_ms = ?, title = ?
 WHERE scope = ? AND session = ?
 """
+_LET_GO: Final = "UPDATE session SET node = '' WHERE scope = ? AND session = ?"
+"""Of one that was erased before, and taken since."""
 
 
 def erase_tree(  # noqa: PLR0913 - what the port says, and the clock
@@ -148,6 +150,8 @@ def _erase_session(connection: apsw.Connection, one: StoredSession, why: str, no
         connection.execute(PUT_RECORD, row_of(last))
         row = (last.seq, last.epoch, last.hash, now, *standing_row(Standing(has_ended=True)))
         connection.execute(_END_SESSION, (*row, *key))
+    else:
+        connection.execute(_LET_GO, key)
     connection.execute("DELETE FROM snapshot WHERE scope = ? AND session = ?", key)
     snapshots = connection.changes()
     digests = _digests_of(connection, *key)

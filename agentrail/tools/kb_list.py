@@ -2,27 +2,38 @@
 
 from typing import Annotated, Final
 
-from agentrail.abc import Error, Ok, ToolContext
+import msgspec
+
+from agentrail.abc import MAX_TAGS, Error, Ok, ToolContext
 from agentrail.errors import AgentrailError
 from agentrail.tools.function import tool
 from agentrail.tools.printing import counted
-from agentrail.tools.quoted_passages import NO_KNOWLEDGE, listed_documents
+from agentrail.tools.quoted_passages import NO_KNOWLEDGE, WANTED_FOLDER, listed_documents, wanted_tags
 
 MAX_LISTED_DOCUMENTS: Final = 200
+
+BASE_MISSING: Final = "folder and tags are for the documents of one knowledge base: name it in kb."
 
 
 @tool(effect_class="pure", timeout_seconds=30)
 async def kb_list(
     kb: Annotated[str, "A knowledge base, to list its documents; empty to list the bases."] = "",
+    folder: Annotated[str, WANTED_FOLDER] = "",
+    tags: Annotated[
+        tuple[str, ...], msgspec.Meta(max_length=MAX_TAGS), "Only documents that have all of these tags."
+    ] = (),
     *,
     ctx: ToolContext,
 ) -> Ok | Error:
-    """List the knowledge bases that can be searched, or the documents of one of them, with what each is about where that is known."""
+    """List the knowledge bases that can be searched, or the documents of one of them, with their tags and what each is about."""
     if ctx.knowledge is None:
         return Error(text=NO_KNOWLEDGE)
     try:
         if kb:
-            return Ok(text=listed_documents(await ctx.knowledge.documents(kb), most=MAX_LISTED_DOCUMENTS))
+            found = await ctx.knowledge.documents(kb, folder=folder.strip() or None, tags=wanted_tags(tags))
+            return Ok(text=listed_documents(found, most=MAX_LISTED_DOCUMENTS))
+        if folder.strip() or tags:
+            return Error(text=BASE_MISSING)
         bases = await ctx.knowledge.bases()
     except AgentrailError as error:
         return Error(text=f"The knowledge bases could not be listed: {error}")

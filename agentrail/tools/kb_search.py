@@ -4,12 +4,12 @@ from typing import Annotated, Final
 
 import msgspec
 
-from agentrail.abc import Error, Ok, ToolContext
+from agentrail.abc import MAX_TAGS, Error, Ok, ToolContext
 from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject
 from agentrail.tools.function import tool
 from agentrail.tools.printing import printable
-from agentrail.tools.quoted_passages import NO_KNOWLEDGE, fenced_passages
+from agentrail.tools.quoted_passages import NO_KNOWLEDGE, WANTED_FOLDER, fenced_passages, wanted_tags
 
 MAX_SHOWN_PASSAGES: Final = 20
 """How many passages one call shows: of 3 KiB or so each."""
@@ -20,7 +20,7 @@ def _label(arguments: JsonObject) -> str:
 
 
 @tool(effect_class="pure", timeout_seconds=30, label=_label)
-async def kb_search(
+async def kb_search(  # noqa: PLR0913 - what a model may say
     query: Annotated[
         str, msgspec.Meta(min_length=1), "Words that stand in what you look for; nothing in it is syntax."
     ],
@@ -28,6 +28,10 @@ async def kb_search(
     limit: Annotated[
         int, msgspec.Meta(ge=1, le=MAX_SHOWN_PASSAGES), "How many passages to show at most."
     ] = 8,
+    folder: Annotated[str, WANTED_FOLDER] = "",
+    tags: Annotated[
+        tuple[str, ...], msgspec.Meta(max_length=MAX_TAGS), "Only documents that have all of these tags."
+    ] = (),
     *,
     ctx: ToolContext,
 ) -> Ok | Error:
@@ -36,9 +40,12 @@ async def kb_search(
         return Error(text=NO_KNOWLEDGE)
     try:
         knowledge = ctx.knowledge.telling(lambda reason: ctx.emit("knowledge_words_only", {"reason": reason}))
-        found = await knowledge.search(query, kb, limit=limit)
+        found = await knowledge.search(
+            query, kb, limit=limit, folder=folder.strip() or None, tags=wanted_tags(tags)
+        )
     except AgentrailError as error:
         return Error(text=f"Nothing could be looked up: {error}")
     if not found:
-        return Ok(text=f'Nothing is written about "{printable(query[:200])}". Try other words.')
+        where, wider = (" there", ", a wider folder or fewer tags") if folder.strip() or tags else ("", "")
+        return Ok(text=f'Nothing is written about "{printable(query[:200])}"{where}. Try other words{wider}.')
     return Ok(text=fenced_passages(found), details={"sources": [one.source for one in found]})

@@ -135,7 +135,8 @@ async def _page(client: WebClient, cache: PageCache, session_id: str, url: str) 
     kept = cache.find(session_id, asked)
     if kept is not None:
         return kept, True
-    fetched = await client.fetch(url)
+    # The call was judged by the host that it names: `web_fetch(domain:…)` would hold nothing if that one could pass it on.
+    fetched = await client.fetch(url, stays_on_host=True)
     page = await _read(fetched, client.rules)
     cache.keep(session_id, asked, page)
     return page, False

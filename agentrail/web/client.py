@@ -40,19 +40,23 @@ class WebClient:
         """Give one with other rules, which looks names up and believes certificates as this one does."""
         return WebClient(rules, resolve=self._resolve, tls=self._tls)
 
-    async def fetch(self, url: str, *, max_bytes: int = MAX_BODY_BYTES) -> Fetched:
+    async def fetch(
+        self, url: str, *, max_bytes: int = MAX_BODY_BYTES, stays_on_host: bool = False
+    ) -> Fetched:
         """Get what stands at an address.
 
         Args:
             url: As it was written, by a model or a page.
             max_bytes: How much may come, inflated.
+            stays_on_host: Whether a redirect to another host is not followed: for who was allowed this host, and perhaps no other.
 
         Raises:
-            FetchFailed: It may not be fetched, cannot be had, or took over 30 s. The message says which, and where nothing was sent.
+            FetchFailed: It may not be fetched, cannot be had, leads elsewhere, or took over 30 s. The message says which, and where nothing
+                was sent.
 
         Cancellation: Closes the connection.
         """
-        return await (await self._opened()).fetch(url, max_bytes)
+        return await (await self._opened()).fetch(url, max_bytes, stays_on_host=stays_on_host)
 
     async def send(self, request: WebRequest, *, max_bytes: int = MAX_BODY_BYTES) -> Fetched:
         """Send one request, and take its answer. A redirect is an error: a key might go along.

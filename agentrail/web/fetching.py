@@ -56,11 +56,11 @@ class Fetching:
         self._tls = tls
         self._robots: dict[tuple[str, str, int], tuple[float, RobotsTxt]] = {}
 
-    async def fetch(self, url: str, max_bytes: int) -> Fetched:
+    async def fetch(self, url: str, max_bytes: int, *, stays_on_host: bool = False) -> Fetched:
         """Get what stands at an address; see `WebClient.fetch`."""
         with trio.move_on_after(FETCH_SECONDS):
             try:
-                return await self._follow(url, max_bytes)
+                return await self._follow(url, max_bytes, stays_on_host=stays_on_host)
             except (AddressRefused, BodyRefused, OSError, httpx.HTTPError) as error:
                 raise FetchFailed(_why(error)) from None
         message = f"Not fetched: it took over {FETCH_SECONDS:g} s. Try another page, or this one later."
@@ -81,8 +81,8 @@ class Fetching:
         message = f"No answer within {FETCH_SECONDS:g} s."
         raise FetchFailed(message)
 
-    async def _follow(self, url: str, max_bytes: int) -> Fetched:
-        address = read_web_url(url, self.rules)
+    async def _follow(self, url: str, max_bytes: int, *, stays_on_host: bool) -> Fetched:
+        address = first = read_web_url(url, self.rules)
         for _ in range(MAX_REDIRECTS + 1):
             async with self._connected(address) as transport:
                 if self.rules.robots and not (await self._robots_of(transport, address)).allows(
@@ -94,6 +94,12 @@ class Fetching:
             if answer.status not in _MOVED or "location" not in answer.headers:
                 break
             address = read_web_url(urljoin(address.url, answer.headers["location"]), self.rules)
+            if stays_on_host and address.host != first.host:
+                message = (
+                    f"Not fetched: {first.host} leads to another host, which was not asked for and may not be allowed. "
+                    f"Fetch {address.url} itself if you want that page."
+                )
+                raise FetchFailed(message)
         else:
             message = f"Not fetched: it was redirected over {MAX_REDIRECTS} times."
             raise FetchFailed(message)

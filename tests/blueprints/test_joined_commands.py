@@ -39,6 +39,27 @@ async def test_a_skill_is_opened_by_its_name(tmp_path):
     assert (row.source, row.available) == ("skill", True)
 
 
+async def test_on_a_server_a_skill_is_opened_by_who_has_it(tmp_path):
+    """Of one name each agent opens its own; sessions of the others read that they cannot, and a message may begin with it (12.4, 12.10)."""
+    put(tmp_path / "one", "notes")
+    put(tmp_path / "one", "draft")
+    put(tmp_path / "two", "notes")
+    put(tmp_path / "two", "review")
+    of_agents = {"scribe": read_skills(tmp_path / "one"), "critic": read_skills(tmp_path / "two")}
+    registry = join_commands(CommandRegistry(), skills={**of_agents, "plain": read_skills()})
+    for agent in of_agents:
+        begins = await registry.run_line("/notes today", CommandDesk(agent=agent))
+        assert begins.prompt.startswith("Open the skill 'notes'")
+        assert begins.prompt.endswith("today")
+    with pytest.raises(CommandError, match="/review cannot be run here: needs the agent critic"):
+        await registry.run_line("/review", CommandDesk(session=SESSION, agent="scribe"))
+    with pytest.raises(CommandError, match="needs the agent scribe or critic"):
+        await registry.run_line("/notes", CommandDesk(session=SESSION, agent="plain"))
+    for agent, lines in (("critic", ["notes", "review"]), ("plain", ["this session has no skills"])):
+        answer = await registry.run_line("/skills", CommandDesk(session=SESSION, agent=agent))
+        assert [line.partition(":")[0] for line in answer.lines] == lines
+
+
 async def test_without_skills_nothing_changes():
     """A session that has none keeps the command that says so."""
     assert join_commands(CommandRegistry()).commands == CommandRegistry().commands

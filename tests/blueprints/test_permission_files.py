@@ -1,5 +1,7 @@
 """What a person always allows is kept in a file that people read and edit, and holds from there (12.7)."""
 
+import errno
+import os
 import tomllib
 
 import pytest
@@ -10,6 +12,8 @@ from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.finding import find_files
 from agentrail.blueprints.permission_files import find_permission_file, keep_allowed
 from agentrail.blueprints.trusting import digests_of, is_trusted, read_trust, write_trust
+from agentrail.cli.config import trust as trust_directory
+from agentrail.cli.exits import Exit
 from agentrail.cli.permissions import read_policy
 from agentrail.config.permission_text import with_allowed
 from agentrail.errors import OptionError
@@ -117,6 +121,82 @@ def test_what_changed_beside_it_is_not_trusted_with_it(project):
     assert keep_allowed(["shell(ls *)"], environ, cwd=place).scope == "user"
     assert not is_trusted(find_files(None, environ, place), environ)
     assert not (place / ".agentrail").exists()
+
+
+def test_always_leaves_all_else_trusted(project, monkeypatch):
+    """The files of other programs that a project imports, and its skills, are trusted as before: "always" is no reason to doubt them."""
+    _, place, environ, _ = project
+    (place / "agentrail.toml").write_text('[import]\npermissions = ["claude"]\n')
+    skill = place / ".agentrail" / "skills" / "notes"
+    for path, text in (
+        (place / ".claude" / "settings.json", '{"permissions": {"allow": ["Bash(wc:*)"]}}'),
+        (
+            skill / "SKILL.md",
+            "---\nname: notes\ndescription: Writes notes.\nallowed-tools: shell\n---\nWrite.\n",
+        ),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("HOME", environ["HOME"])
+    assert trust_directory() is Exit.DONE
+    for rule in ("shell(git log *)", "shell(ls *)"):
+        assert find_permission_file(environ, cwd=place).scope == "project"
+        assert keep_allowed([rule], environ, cwd=place).scope == "project"
+        read = read_configuration(environ, cwd=place).check()
+        assert read.trusted
+        assert [one.is_trusted for one in read.read_skills().skills if one.name == "notes"] == [True]
+    counts = PermissionCall(tool="shell", arguments={"command": "wc x | git log"})
+    assert judge(policy_of(environ, place), counts).decision == "allow"
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("text", [None, "# mine\nallow = []\n"])
+def test_a_full_disk_leaves_file_and_trust_as_they_were(project, monkeypatch, calls, text):
+    """Whichever of the two cannot be written: what was said holds as before, and no half of it."""
+    _, place, environ, trust = project
+    path = place / ".agentrail" / "permissions.toml"
+    if text is not None:
+        path.parent.mkdir()
+        path.write_text(text)
+    trust()
+    left = [calls]
+
+    def full(_):
+        left[0] -= 1
+        if left[0] == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OptionError, match="No space left"):
+        keep_allowed(["shell(ls *)"], environ, cwd=place)
+    assert read_configuration(environ, cwd=place).trusted
+    assert (path.read_text() if path.exists() else None) == text
+    assert sorted(one.name for one in place.rglob("*") if one.name.startswith(".permissions")) == []
+    assert keep_allowed(["shell(ls *)"], environ, cwd=place).scope == "project"
+
+
+@pytest.mark.parametrize("text", [None, "allow = ['shell(wc *)']\n"])
+def test_what_came_between_the_look_and_the_write_is_not_trusted(project, monkeypatch, text):
+    """A command that runs in the project writes there at the worst moment: its rules are in no file that is trusted."""
+    _, place, environ, trust = project
+    path = place / ".agentrail" / "permissions.toml"
+    path.parent.mkdir()
+    if text is not None:
+        path.write_text(text)
+    trust()
+
+    def looked(*given):
+        answer = is_trusted(*given)
+        path.write_text("allow = ['shell']\n")
+        return answer
+
+    monkeypatch.setattr("agentrail.blueprints.permission_files.is_trusted", looked)
+    assert keep_allowed(["shell(ls *)"], environ, cwd=place).scope == "project"
+    read = read_configuration(environ, cwd=place)
+    assert read.trusted
+    allowed = [rule.value for policy in read.settings.policies for rule in policy.allow]
+    assert allowed == [*(["shell(wc *)"] if text else []), "shell(ls *)"]
 
 
 def test_a_project_of_rules_alone_is_one(project):

@@ -1,5 +1,6 @@
 """One registry of commands: names, sources, what cannot be run and why (12.10)."""
 
+import re
 from types import SimpleNamespace
 
 import attrs
@@ -22,9 +23,10 @@ from agentrail.commands import (
 )
 from agentrail.commands.markdown import MAX_COMMAND_BYTES
 from agentrail.commands.registry import MAX_REGISTERED
-from agentrail.commands.showing import show_spent
+from agentrail.commands.showing import show_calls_behind, show_spent, show_turns
+from agentrail.core.journal.branches import CallBehind, PastTurn
 from agentrail.errors import CommandError, OptionError, UnknownCommand
-from agentrail.messages import TokenUsage
+from agentrail.messages import CallId, TokenUsage
 from agentrail.plugins import Permissions
 from agentrail.runtime.glancing import names_for_commands
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -313,13 +315,16 @@ async def test_what_the_built_in_commands_say_of_a_session():
         assert await told("permissions") == "mode: plan\nallow: write_todos"
         assert (await told("model")).startswith("the model is scripted")
         assert await told("abort") == "nothing runs"
-        assert await told("tree") == "s: idle"
+        assert (await told("tree")).startswith("s: idle · scripted")
         assert await told("tree", on=attrs.evolve(desk, tree=tree)) == "a\nb"
         assert "Look, and tidy." in await told("export")
         assert await told("compact", "too long") == "the conversation is compacted before the next request"
         assert (await told("fork")).endswith("goes on from here; this session goes on as it is")
+        assert re.search(
+            r"^1  > Look, and tidy.* · .+\n.*/rewind \d+ goes back", await told("rewind"), re.DOTALL
+        )
         assert await told("rewind", "1") == "back at the end of turn 1; what happened outside stays done"
-        for wrong in ("", "x", "0", "-1", "²", "9" * 10):
+        for wrong in ("x", "0", "-1", "²", "9" * 10):
             with pytest.raises(CommandError, match="takes the number of a turn"):
                 await registry.run("rewind", wrong, desk)
         bare = await supervisor.start_session(model=model, session_id="bare")
@@ -334,11 +339,32 @@ async def test_what_the_built_in_commands_say_of_a_session():
 
 async def test_what_they_do_to_a_session():
     """A model is asked for, a cycle is stopped; what the session does not take is raised as it is."""
+    quiet = {
+        "approvals": (),
+        "questions": (),
+        "client_calls": (),
+        "queued": (),
+        "tearing_down": False,
+        "turn": 0,
+    }
+    rests = SimpleNamespace(phase="idle", model="demo:", running_tools=(), children=(), **quiet)
     child = SimpleNamespace(session_id="s.1", agent="scout", status=None)
-    other = SimpleNamespace(session_id="s.2", agent=None, status=SimpleNamespace(phase="idle", children=()))
+    other = SimpleNamespace(session_id="s.2", agent=None, status=rests)
+    calls = [("shell", True, False), ("read_file", False, True), ("grep", False, False)]
     status = SimpleNamespace(
         session_id="s",
-        phase="running",
+        phase="executing_tools",
+        model="demo:fast",
+        turn=2,
+        tearing_down=True,
+        approvals=("a",),
+        questions=("q",),
+        client_calls=(),
+        queued=("p",),
+        running_tools=tuple(
+            SimpleNamespace(name=name, detached=detached, survivor=False, stopping=stopping)
+            for name, detached, stopping in calls
+        ),
         children=(child, other),
         plugins=tuple(SimpleNamespace(name=name, options={}) for name in ("Other", "Permissions")),
     )
@@ -365,9 +391,12 @@ async def test_what_they_do_to_a_session():
         "at work: an agent, s.2, idle",
     )
     assert (await registry.run("tree", "", desk)).lines == (
-        "s: running",
+        "s: executing_tools, turn 2 · demo:fast · being stopped · 2 wait for people · 1 prompts wait",
+        "  → shell, in the background",
+        "  → read_file, being stopped",
+        "  → grep",
         "  s.1 (scout): not known",
-        "  s.2: idle",
+        "  s.2: idle · demo:",
     )
     assert (await registry.run("permissions", "", desk)).lines == (
         "mode: default, and no rule of the session's own",
@@ -378,3 +407,19 @@ async def test_what_they_do_to_a_session():
         show_spent(TokenUsage(cost_usd=None, estimated=True))[0]
         == "cost: not known: a price is missing (partly estimated)"
     )
+
+
+def test_turns_are_listed_with_what_was_asked_and_what_stays_done_is_named():
+    """Those that the conversation has, the latest last and at most thirty; a call that may have changed something, with how it ended."""
+    assert show_turns(()) == ("no turn is over: there is nothing to go back to",)
+    turns = [PastTurn(number=number, record=number, asked="a " * 60, said="b") for number in range(1, 41)]
+    turns += [PastTurn(number=41, record=41), PastTurn(number=42, record=42, counts=False)]
+    lines = show_turns(turns)
+    assert (len(lines), lines[0], lines[-2]) == (32, "… and 11 before these", "41  no words")
+    assert lines[-1] == "/rewind 41 goes back to the end of turn 41"
+    assert lines[1] == f"12  > {('a ' * 60)[:47]}… · b"
+    call = CallBehind(
+        number=1, call_id=CallId("c"), name="shell", effect_class="once", outcome="done", summary="ls"
+    )
+    assert show_calls_behind([call]) == ("  done: shell ls",)
+    assert show_calls_behind([call] * 32)[-1] == "  … and 2 more"

@@ -108,7 +108,8 @@ OPTIONS: Final = (
     "uniq -f 1 f HARM", "uniq -d f HARM", "sort f | uniq - HARM", "shuf -o HARM f", "shuf --output=HARM f", "shuf --o=HARM f", "shuf -oHARM f", "shuf -n1 -o HARM f", "shuf -en1 -oHARM a", "iconv -o HARM f", "iconv --output=HARM f", "iconv --outp=HARM f",
     "cd opts && sort *", "cd opts && sort -- *; sort -o HARM f", "cd opts; sort *", "sort opts/*; sort -o HARM f", "cd opts && sort -*", "cd opts && sort ?oHARM x", "cd opts && uniq [hx]*", "cd opts && find * -maxdepth 0; find ../keep -delete",
     "cd two && uniq *", "cd two && uniq ?", "cd two && uniq [ab]*", "uniq two/*; uniq f HARM", "cd opts\nsort *", "cd opts && sort [-]*", "file -C -m magic; sort -o HARM f",
-    "diff -l f g; sort -o HARM f", "date -s x; sort -o HARM f", "tree -o HARM", "rg --pre harm a", "rg --pre=harm a .", "fd -x harm", "fd --exec harm", "jq -n 1 -f x; sort -o HARM f", "zip -TT harm x.zip f -T", "xxd f HARM",
+    "diff -l f g; sort -o HARM f", "date -s x; sort -o HARM f", "tree -o HARM", "rg --pre harm a", "rg --pre=harm a .", "fd -x harm", "fd --exec harm", "pytest --tx=popen//python=harm -d", "pytest --html=HARM", "mypy @opts", "mypy /x", "eslint --init", "cargo doc --open", "gh run download -D HARM",
+    "gh release download v1 --output=HARM", "kubectl get pods --server=https://x", "kubectl get -shttps://x pods", "jq -n 1 -f x; sort -o HARM f", "zip -TT harm x.zip f -T", "xxd f HARM",
 )  # fmt: skip
 """Options and operands that run programs or write files."""
 

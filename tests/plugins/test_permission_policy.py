@@ -285,6 +285,16 @@ def test_an_argument_is_found_by_name_or_pointer(rule, arguments, matches):
     assert (decision(policy_of("bypass", deny=[rule]), "deploy", **arguments) == "deny") is matches
 
 
+def test_an_argument_that_cannot_be_written_may_be_anything():
+    """Nested beyond what is written, or a number of thousands of digits: no call makes a verdict raise."""
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in (deep, {"a": deep}, 10**5_000):
+        assert decision(policy_of("bypass", deny=["deploy(x=1)"]), "deploy", x=value) == "deny"
+        assert decision(policy_of("strict", allow=["deploy(x=*)"]), "deploy", x=value) == "deny"
+
+
 def test_agents_skills_and_servers():
     """`task(agent)`, `skill(name)`, `mcp__server`, and `*` in names."""
     policy = policy_of(
@@ -336,8 +346,11 @@ def test_accept_edits_accepts_files_of_the_workspace_only():
         "x.pem",
         " a",
         "file:///srv/project/x",
+        "agentrail.toml",
+        "a/.claude/settings.json",
+        ".agents/skills/x/SKILL.md",
     ]
-    assert [decision(policy, "edit_file", path=path) for path in edits] == ["allow", "allow", *["ask"] * 9]
+    assert [decision(policy, "edit_file", path=path) for path in edits] == ["allow", "allow", *["ask"] * 12]
 
 
 def test_plan_mode_lets_nothing_with_an_effect_run():

@@ -29,6 +29,49 @@ def test_the_model_reviews_its_own_answer():
     assert plugin.hears(p.BeforeFinish(), turn=2).prompt is None
 
 
+@pytest.mark.parametrize(
+    ("said", "passes"),
+    [
+        ("APPROVED", True),
+        (" **APPROVED.**\nIt meets both.", True),
+        ("not APPROVED", False),
+        ("It is not APPROVED yet.", False),
+        ("A better answer.\nAPPROVED", False),
+        ('{"verdict": "APPROVED"}', True),
+    ],
+)
+def test_an_answer_is_approved_by_the_first_line_alone(said, passes):
+    """Of the model itself and of another one, as of an agent; the words anywhere in a text approve nothing, and what is returned is the answer."""
+    itself = Alone(Reflection)
+    itself.hears(says("Because."), turn=1)
+    itself.hears(p.BeforeFinish(), messages=MESSAGES)
+    heard = itself.hears(says(said), turn=2)
+    assert heard.event.message.text == ("Because." if passes else said)
+    assert (itself.hears(p.BeforeFinish()).prompt is None) is passes
+    assert (reviewed(p.ModelAnswer(text=said)).prompt is None) is passes
+
+
+def test_what_stands_between_a_review_and_its_answer_changes_nothing():
+    """The model may look things up first; an answer without words, and a document, are returned as they are written."""
+    looks = Alone(Reflection)
+    looks.hears(says("Because."), turn=1)
+    looks.hears(p.BeforeFinish(), messages=MESSAGES)
+    assert looks.hears(says("APPROVED", "read"), turn=2).event.message.text == "APPROVED"
+    assert looks.hears(says("APPROVED"), turn=3).event.message.text == "Because."
+    silent = Alone(Reflection)
+    silent.hears(says(""), turn=1)
+    silent.hears(p.BeforeFinish())
+    assert silent.hears(says("APPROVED"), turn=2).event.message.text == "APPROVED"
+    assert silent.hears(p.BeforeFinish()).prompt is None
+    document = AssistantMessage(content=(Text(text='{"a": 1}'),), model="demo:")
+    shaped = Alone(Reflection)
+    shaped.hears(says('{"a": 1}'), turn=1)
+    prompt = shaped.hears(p.BeforeFinish(), messages=(MESSAGES[0], document)).prompt
+    assert prompt.endswith("write the same JSON again, unchanged.")
+    assert shaped.hears(says('{ "a": 1 }'), turn=2).event.message.text == '{ "a": 1 }'
+    assert shaped.hears(p.BeforeFinish()).prompt is None
+
+
 def test_the_signal_counts_only_as_an_answer_to_a_review():
     """A first answer that happens to say it is reviewed; a better answer is reviewed again."""
     plugin = Alone(Reflection)
@@ -78,10 +121,8 @@ def test_without_an_answer_there_is_still_a_review():
 def test_it_keeps_the_contract_of_plugins():
     """`check_plugin`, and options that cannot be are refused."""
     check_plugin(Reflection, options=[{}, {"reviewer_model": "demo:judge"}, {"max_reviews": 0}])
-    for options in ({"criteria": []}, {"pass_signal": ""}, {"max_reviews": -1}):
-        with pytest.raises(
-            PluginError, match="criteria and pass_signal need words, and max_reviews is 0 or more"
-        ):
+    for options in ({"criteria": []}, {"pass_signal": ""}, {"pass_signal": "a\nb"}, {"max_reviews": -1}):
+        with pytest.raises(PluginError, match="criteria and pass_signal need words, pass_signal on one line"):
             load_stack([(Reflection, options)])
 
 

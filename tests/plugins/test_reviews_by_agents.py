@@ -207,7 +207,7 @@ def test_what_was_asked_is_the_prompt_and_what_the_user_said_since():
 def test_the_verdict_is_the_first_line_or_the_field(text, approves):
     """The signal somewhere in the words is no approval."""
     result = ToolResult(call_id=CallId("c1"), name="task", text=text)
-    assert is_approved(result, "APPROVED") is approves
+    assert is_approved(result.text, "APPROVED") is approves
 
 
 def test_it_keeps_the_contract_of_plugins():

@@ -1,6 +1,8 @@
 """`SecurityGuard`: which command lines and which paths pass, harmless look-alikes included."""
 
+import shlex
 import sys
+import time
 
 import pytest
 from hypothesis import given, strategies as st
@@ -422,6 +424,35 @@ def test_arguments_are_looked_into_to_any_depth():
     assert is_blocked("x", {"commands": ["ls", "rm -rf x"]})
     assert is_blocked("x", {"argv": ["rm", "-rf", "x"]})
     assert not is_blocked("x", {"argv": ["echo", "rm -rf x"], "paths": [1, None]})
+
+
+@pytest.mark.parametrize("program", ["sed", "sed -e", "awk", "python3 -c", "perl -ne"])
+def test_a_script_is_read_in_time_that_grows_as_it_does(program):
+    """Nine thousand blank lines for `sed` took minutes, in which no session of the process went on."""
+    began = time.process_time()
+    for pump in (
+        "\n",
+        "\n ",
+        ";",
+        " ",
+        "e",
+        "/e",
+        "/e ",
+        "1",
+        "\n1,",
+        "$",
+        "!",
+        "| ",
+        "`",
+        "exec",
+        "spawn ",
+        "{",
+        ":!",
+        "a b",
+    ):
+        for start, end in (("", "\1"), ("/", "x\1"), (";", "!"), ("`", "\1")):
+            list(simple_commands(f"{program} {shlex.quote(start + pump * (9_000 // len(pump)) + end)}"))
+    assert time.process_time() - began < 5.0
 
 
 MEGABYTE = 1_000_000

@@ -5,12 +5,12 @@ import threading
 from contextlib import closing
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
-from agentrail.abc.knowledge import MAX_FOUND_PASSAGES, check_base_name
+from agentrail.abc.knowledge import MAX_FOUND_PASSAGES, DocumentFilter, check_base_name, folder_of
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError, StoreUnavailable
-from agentrail.stores import knowledge_sqlite
+from agentrail.stores import knowledge_sqlite, words
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge, faults_of_knowledge, opened_knowledge
 from agentrail.stores.tenant_files import files_of
@@ -280,6 +280,115 @@ def test_what_is_removed_stands_nowhere_any_more(store):
     assert b"kingfisher4711" not in b"".join(path.read_bytes() for path in files_of(store.path_of("acme")))
 
 
+# --- folders and tags
+
+PARTS = st.sampled_from(["a", "ab", "_b", "A"])
+FOLDERS = st.lists(PARTS, min_size=1, max_size=2).map("/".join)
+PATHS = st.builds("{}{}/{}.md".format, st.sampled_from(["", "/", "../", "./../"]), FOLDERS, PARTS)
+TAGS = st.lists(st.sampled_from(["eu", "travel", "e", '"', "[]"]), unique=True, max_size=3)
+
+
+@given(
+    documents=st.dictionaries(PATHS | PARTS.map("{}.md".format), TAGS, min_size=2, max_size=6),
+    folder=st.none() | FOLDERS,
+    tags=TAGS,
+)
+@example(documents={"a/x.md": ["eu", "e"], "ab/x.md": ["eu"], "a.md": ["eu"]}, folder="a", tags=["eu"])
+@example(documents={"a/x.md": ["eu"], "ab/x.md": ["e", "eu"]}, folder=None, tags=["eu", "e"])
+def test_what_is_narrowed_is_the_part_of_the_whole_that_passes(tmp_path_factory, documents, folder, tags):
+    """Part by part of the folder, tag by tag, whatever signs they have; and nothing of it to who may not read (12.6)."""
+    with closing(SqliteKnowledge(tmp_path_factory.mktemp("knowledge"))) as store:
+        store.open_base("acme", "hers", ["ada"])
+        for path, given_tags in documents.items():
+            store.add("acme", "hers", path, b"trains")
+            store.tag("acme", "hers", [path], given_tags)
+        wanted, parts = set(), [] if folder is None else folder.split("/")
+        for path, has in documents.items():
+            above = folder_of(path).split("/")
+            if above[: len(parts)] == parts and {*tags} <= {*has}:
+                wanted.add(path)
+        within = DocumentFilter(folder=folder, tags=tags)
+        assert {one.path for one in store.search(ADA, "trains", "", within)} == wanted
+        assert [one.path for one in store.readable(ADA, "hers", within)] == sorted(wanted)
+        assert store.search(BOB, "trains", "", within) == ()
+        with pytest.raises(OptionError, match="there is no knowledge base"):
+            store.readable(BOB, "hers", within)
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("a.md", ""),
+        ("/a.md", ""),
+        ("docs/a.md", "docs"),
+        ("/srv/docs/a.md", "srv/docs"),
+        ("../../docs/a.md", "docs"),
+        (".docs/a.md", ".docs"),
+        ("..docs/a.md", "..docs"),
+        ("https://a.example/guide/x", "https://a.example/guide"),
+    ],
+)
+def test_the_folder_of_a_document_can_be_named(store, path, folder):
+    """Also of one that was added from elsewhere, or from the web; one that lies in none is in no folder."""
+    added = store.add("acme", "hers", path, b"trains")
+    assert added.folder == folder
+    if folder:
+        assert sources(store, ADA, "trains", within=DocumentFilter(folder=folder)) == [f"{path}#L1-L1"]
+    assert sources(store, ADA, "trains", within=DocumentFilter(folder="elsewhere")) == []
+
+
+def test_which_words_decide_is_a_matter_of_the_folder(store, monkeypatch):
+    """A word that is frequent in the base, and alone in the folder, finds there what it would find in a base of its own."""
+    monkeypatch.setattr(words, "FEW_ROWS", 1)
+    for number in range(9):
+        store.add("acme", "hers", f"much/{number}.md", b"trains")
+    store.add("acme", "hers", "much/rare.md", b"kingfisher")
+    store.add("acme", "hers", "few/a.md", b"trains")
+    store.add("acme", "hers", "few/b.md", b"boats")
+    assert sources(store, ADA, "kingfisher trains") == ["much/rare.md#L1-L1"]
+    assert sources(store, ADA, "kingfisher trains", within=DocumentFilter(folder="few")) == ["few/a.md#L1-L1"]
+
+
+def test_a_file_without_tags_gets_them_with_the_first(store):
+    """It is read and narrowed as it was, in its version; what is removed takes its tags along, and they stand nowhere."""
+    store.add("acme", "hers", "docs/a.md", b"trains")
+    eu = DocumentFilter(tags=["eu4711"])
+    assert store.documents("acme", "hers")[0].tags == ()
+    assert sources(store, ADA, "trains", within=DocumentFilter(folder="docs")) == ["docs/a.md#L1-L1"]
+    assert sources(store, ADA, "trains", within=eu) == []
+    assert store.tag("acme", "hers", ["docs/a.md"], ["eu4711"]) == 1
+    assert sources(store, ADA, "trains", within=eu) == ["docs/a.md#L1-L1"]
+    store.remove("acme", "hers", "docs/a.md")
+    assert b"eu4711" not in b"".join(path.read_bytes() for path in files_of(store.path_of("acme")))
+
+
+def test_what_is_no_folder_is_told_with_the_rule():
+    """Before anything is looked at (12.6)."""
+    for wrong in (
+        "",
+        "/",
+        "/docs",
+        "..",
+        "a/../b",
+        ".",
+        "a//b",
+        "https://",
+        "a\0b",
+        "x" * 10_000,
+        "\ud800",
+        7,
+    ):
+        with pytest.raises(
+            OptionError, match="is no folder of documents: expected the directory part"
+        ) as caught:
+            DocumentFilter(folder=wrong)
+        assert len(str(caught.value)) < 300
+    with pytest.raises(OptionError, match=r"is no folder.*tags\[0\] is no tag"):
+        DocumentFilter(folder="..", tags=[""])
+    with pytest.raises(OptionError, match="tags is of type str"):
+        DocumentFilter(tags="eu")
+
+
 # --- wrong input
 
 
@@ -305,6 +414,8 @@ def test_wrong_input_is_told(store):
         (lambda: store.announce("acme", "hers", [("x" * 501, "")]), "is no path of a document"),
         (lambda: store.open_base("acme", "hers", [7]), r"readers\[0\] is of type int"),
         (lambda: store.open_base("acme", "hers", [""]), r"readers\[0\] is of type str: expected a user"),
+        (lambda: store.tag("acme", "nothing", ["a.md"], ["eu"]), "there is no knowledge base 'nothing'"),
+        (lambda: store.tag("acme", "hers", ["a\nb"], ["eu"]), "is no path of a document"),
         (lambda: store.search(ADA, "x", limit=0), "limit is 0"),
         (lambda: store.search(ADA, "x", limit=MAX_FOUND_PASSAGES + 1), "limit is 51"),
         (lambda: store.read(ADA, "p-1", around=11), "around is 11: expected a whole number from 0 to 10"),

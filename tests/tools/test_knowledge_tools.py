@@ -10,7 +10,7 @@ from agentrail.abc import Error, MemoryOwner, Ok, Passage
 from agentrail.outside import current
 from agentrail.runtime.knowledge import KnowledgeShelf
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
-from agentrail.tools.kb_list import kb_list
+from agentrail.tools.kb_list import BASE_MISSING, kb_list
 from agentrail.tools.kb_read import kb_read
 from agentrail.tools.kb_search import kb_search
 from agentrail.tools.quoted_passages import NO_KNOWLEDGE, NO_SUCH_PASSAGE, fenced_passages, listed_documents
@@ -45,7 +45,9 @@ async def test_passages_are_shown_with_what_to_cite(store):
         '<document path="travel.md" passages="1" about="&lt;b> &quot;Trains&quot; &amp; &lt;/document>"/>'
     )
     many = [document] * 5
-    assert listed_documents(many, most=2).endswith("[3 more are not shown: search for what you want]")
+    assert listed_documents(many, most=2).endswith(
+        "[3 more are not shown: name a folder or tags, or search for what you want]"
+    )
     found = await kb_search.execute({"query": "trains"}, ctx)
     lines = found.text.splitlines()
     assert lines[0] == (
@@ -62,6 +64,38 @@ async def test_passages_are_shown_with_what_to_cite(store):
         'Nothing is written about "planes". Try other words.'
     )
     assert await kb_read.execute({"id": passage_id}, context_of(store, "bob")) == Error(text=NO_SUCH_PASSAGE)
+
+
+async def test_a_folder_and_tags_narrow(store):
+    """What lies there, with all of the tags; shown with them, as data; a folder that has nothing gives nothing (12.6)."""
+    ctx = context_of(store, "ada")
+    for path in ("docs/eu/rail.md", "docs/europe.md"):
+        store.add("acme", "handbook", path, b"trains")
+    store.tag("acme", "handbook", ["docs/eu/rail.md"], ["eu", '"/>'])
+
+    async def found(**narrow):
+        outcome = await kb_search.execute({"query": "trains", **narrow}, ctx)
+        return (outcome.details or {}).get("sources", outcome.text)
+
+    assert await found(folder="docs/eu/", tags=[" eu", "eu"]) == ["docs/eu/rail.md#L1-L1"]
+    assert await found(tags=["eu", "asia"]) == (
+        'Nothing is written about "trains" there. Try other words, a wider folder or fewer tags.'
+    )
+    assert len(await found(folder=" ", tags=[])) == 3
+    assert (await kb_list.execute({"kb": "handbook", "folder": "docs/eu"}, ctx)).text.splitlines()[1:] == [
+        '<document path="docs/eu/rail.md" passages="1" tags="eu, &quot;/>"/>'
+    ]
+    assert (await kb_list.execute({"kb": "handbook", "tags": ["asia"]}, ctx)).text.startswith("0 documents.")
+    assert await kb_list.execute({"folder": "docs"}, ctx) == Error(text=BASE_MISSING)
+    for tool, call in ((kb_search, {"query": "x"}), (kb_list, {"kb": "handbook"})):
+        for folder in ("../eu", "/docs", "a\0", "x" * 10_000):
+            outcome = await tool.execute({**call, "folder": folder}, ctx)
+            assert isinstance(outcome, Error)
+            assert "is no folder of documents" in outcome.text
+            assert len(outcome.text) < 400
+        assert "tags[0] is no tag" in (await tool.execute({**call, "tags": [""]}, ctx)).text
+        hidden = await tool.execute({**call, "folder": "docs/eu"}, context_of(store, "bob"))
+        assert "rail.md" not in hidden.text
 
 
 async def test_who_may_not_read_sees_nothing(store):

@@ -56,6 +56,16 @@ async def test_a_page_is_shown_as_markdown_in_a_fence():
 
 
 @on_bounded_time
+async def test_a_page_leads_the_tool_to_no_other_host():
+    """A rule `web_fetch(domain:…)` is about the address of the call: where that passes it on, the model has to ask again."""
+    site = Site(any=(302, {"Location": "https://elsewhere.example/?secret"}, b""))
+    async with open_sites(site):
+        said = await tool_for(site).execute({"url": site.origin}, CTX)
+    assert isinstance(said, Error)
+    assert "Fetch https://elsewhere.example/?secret itself" in said.text
+
+
+@on_bounded_time
 async def test_a_long_page_is_cut_unless_its_domain_is_trusted():
     """And what is missing is said."""
     site = Site(any=(200, TEXT, b"x" * 60_000))

@@ -153,6 +153,28 @@ async def test_a_page_comes_with_its_type_and_where_it_stands_after_redirects():
     )
 
 
+@pytest.mark.parametrize(
+    "to", ["{other}/x?secret", "//OTHER.example:{port}/", "//b.site.example:{port}/", "//example:{port}/"]
+)
+@on_bounded_time
+async def test_who_was_allowed_one_host_is_led_to_no_other(to):
+    """Nothing is sent there, and it is said where that is; on the same host, however it is written, all is as ever."""
+    site = Site(b=b"page")
+    async with open_sites(site):
+        other = site.origin.replace("site", "other")
+        hosts = [
+            site.origin.replace("site.example", one) for one in ("other.example", "b.site.example", "example")
+        ]
+        site.pages["a"] = (302, {"Location": f"//SITE.example:{site.port}/b"}, b"")
+        site.pages["c"] = (302, {"Location": to.format(other=other, port=site.port)}, b"")
+        client = fetching(site, inside=hosts)
+        page = await client.fetch(f"{site.origin}/a", stays_on_host=True)
+        assert (page.url, page.content) == (f"{site.origin}/b", b"page")
+        with pytest.raises(FetchFailed, match=r"leads to another host.* Fetch http://[a-z.]*example:[0-9]+/"):
+            await client.fetch(f"{site.origin}/c", stays_on_host=True)
+    assert [target for _, target in site.asked] == ["/a", "/b", "/c"]
+
+
 @on_bounded_time
 async def test_six_redirects_are_too_many():
     """A circle among them."""

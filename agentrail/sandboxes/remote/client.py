@@ -83,6 +83,7 @@ from agentrail.sandboxes.remote.wire import (
     decode_as,
     encode_request,
 )
+from agentrail.websockets import need_websockets
 from agentrail.wire.sandbox_address import NoAddress, RemoteAddress, read_sandbox_address
 
 T = TypeVar("T")
@@ -376,10 +377,15 @@ class RemoteSandbox:
         """Open a process there that is talked to while it runs, over a WebSocket of its own; leaving the block stops it.
 
         Raises:
-            ProcessRefused: Its server does not start it, or cannot be asked: then with the code `io_error`, and the address.
+            ProcessRefused: Its server does not start it, or cannot be asked: then with the code `io_error`, and the address; or the extra
+                `connect` is not installed here: `unsupported`.
 
         Cancellation: As of `execute`.
         """
+        try:
+            need_websockets("a process of a sandbox elsewhere that is talked to")
+        except OptionError as missing:
+            raise ProcessRefused(str(missing), code="unsupported") from missing
         request = OpenRequest(
             argv=tuple(argv),
             workdir=options.workdir,

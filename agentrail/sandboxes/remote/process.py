@@ -12,8 +12,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import trio
-from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, wrap_client_stream
 
+from agentrail import websockets
 from agentrail.sandboxes.remote.connection import SANDBOX_CONNECT_SECONDS, refuse_connection
 from agentrail.sandboxes.remote.wire import (
     ANSWER_SECONDS,
@@ -39,19 +39,11 @@ _PAUSE_SECONDS: Final = 0.0025
 
 _NO_PROCESS: Final = "it opens no process for us"
 
-_FAILED: Final = (
-    ConnectionClosed,
-    HandshakeError,
-    trio.BrokenResourceError,
-    trio.ClosedResourceError,
-    OSError,
-)
-
 
 @asynccontextmanager
 async def dialed(
     address: RemoteAddress, path: str, headers: Sequence[tuple[bytes, bytes]], tls: ssl.SSLContext | None
-) -> AsyncIterator[WebSocketConnection]:
+) -> AsyncIterator["websockets.WebSocketConnection"]:
     """Open a WebSocket for a block.
 
     Raises:
@@ -69,7 +61,7 @@ async def dialed(
         async with trio.open_nursery() as nursery:
             try:
                 with trio.fail_after(SANDBOX_CONNECT_SECONDS):
-                    connection = await wrap_client_stream(
+                    connection = await websockets.wrap_client_stream(
                         nursery,
                         stream,
                         parts.netloc,
@@ -78,7 +70,7 @@ async def dialed(
                         message_queue_size=_QUEUED,
                         max_message_size=2 * WIRE_PIECE_BYTES,
                     )
-            except (*_FAILED, trio.TooSlowError):
+            except _failures(trio.TooSlowError):
                 raise refuse_connection(address, _NO_PROCESS) from None
             yield connection
             nursery.cancel_scope.cancel(reason="this process is done with")
@@ -86,7 +78,7 @@ async def dialed(
         alone = _alone(group)
         # A handshake that is refused is raised in a task of the library's own, no matter which task waits for it.
         raise (
-            refuse_connection(address, _NO_PROCESS) if isinstance(alone, HandshakeError) else alone
+            refuse_connection(address, _NO_PROCESS) if isinstance(alone, websockets.HandshakeError) else alone
         ) from None
     finally:
         await trio.aclose_forcefully(stream)
@@ -123,7 +115,9 @@ async def _open_stream(
 class RemoteProcess:
     """A process elsewhere, as `ToolProcess` has it."""
 
-    def __init__(self, connection: WebSocketConnection, pid: int, end: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, connection: "websockets.WebSocketConnection", pid: int, end: Callable[[], Awaitable[None]]
+    ) -> None:
         """Made by `RemoteSandbox.open_process`.
 
         Args:
@@ -181,7 +175,7 @@ class RemoteProcess:
     async def listen(self) -> None:
         """Take what comes until the connection ends."""
         try:
-            with suppress(*_FAILED, UnreadableWire):
+            with suppress(*_failures(), UnreadableWire):
                 while True:
                     await self._take(await self._connection.get_message())
         finally:
@@ -202,7 +196,7 @@ class RemoteProcess:
 
 
 class _Input(trio.abc.SendStream):
-    def __init__(self, connection: WebSocketConnection) -> None:
+    def __init__(self, connection: "websockets.WebSocketConnection") -> None:
         self._connection = connection
         self._sending = trio.StrictFIFOLock()
         self._is_closed = False
@@ -220,7 +214,7 @@ class _Input(trio.abc.SendStream):
 
     async def aclose(self) -> None:
         if not self._is_closed:
-            with suppress(*_FAILED):
+            with suppress(*_failures()):
                 await self._send(encode_said(InputEnd()).decode())
             self._is_closed = True
         await trio.lowlevel.checkpoint()
@@ -231,7 +225,7 @@ class _Input(trio.abc.SendStream):
             raise trio.ClosedResourceError(said)
         try:
             await self._connection.send_message(message)
-        except (ConnectionClosed, OSError) as error:
+        except (websockets.ConnectionClosed, OSError) as error:
             raise trio.BrokenResourceError from error
         await trio.sleep(_PAUSE_SECONDS)
 
@@ -276,8 +270,20 @@ async def holding(process: RemoteProcess) -> AsyncIterator[None]:
         raise _alone(group) from None
 
 
+def _failures(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """Give what a connection that breaks raises, and others. Asked when one has: the names come with an extra."""
+    return (
+        websockets.ConnectionClosed,
+        websockets.HandshakeError,
+        trio.BrokenResourceError,
+        trio.ClosedResourceError,
+        OSError,
+        *others,
+    )
+
+
 async def begin_process(
-    address: RemoteAddress, connection: WebSocketConnection, request: OpenRequest
+    address: RemoteAddress, connection: "websockets.WebSocketConnection", request: OpenRequest
 ) -> ProcessOpened | ProcessRefusal:
     """Ask for a process over an open WebSocket.
 
@@ -289,7 +295,7 @@ async def begin_process(
             await connection.send_message(encode_request(request).decode())
             message = await connection.get_message()
         said: FromProcess = decode_as(FromProcess, message.encode() if isinstance(message, str) else b"")
-    except (*_FAILED, trio.TooSlowError, UnreadableWire):
+    except _failures(trio.TooSlowError, UnreadableWire):
         raise refuse_connection(address, _NO_PROCESS) from None
     if isinstance(said, ProcessOpened | ProcessRefusal):
         return said

@@ -1,0 +1,63 @@
+"""What files say of an embedder, `[embedder]`: looked through without its key, and made when something is to be compared."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from agentrail.abc import Secret
+from agentrail.blueprints.secrets import secret_of
+from agentrail.config.forms import SecretForm
+from agentrail.config.places import ConfigFault
+from agentrail.config.settings import Sourced
+from agentrail.errors import OptionError
+from agentrail.providers.embeddings import USUAL_URL, OpenAIEmbedder
+from agentrail.stores.vectors import NO_NUMPY, has_numpy
+
+USUAL_KEY: Final = SecretForm(env="OPENAI_API_KEY")
+"""Where the key of OpenAI is, if files say nothing; a server that is named with `base_url` is sent none then."""
+
+OpenEmbedder: TypeAlias = Callable[[], OpenAIEmbedder]
+"""Makes an embedder, with its key as it is now. Raises `OptionError`: the key is not where it is said to be."""
+
+
+def read_embedder(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> OpenEmbedder | None:
+    """Make what opens an embedder of what files say.
+
+    Args:
+        said: What they say under `embedder`, by name.
+        fault: Is told what is wrong with a value; then nothing is made.
+
+    Returns:
+        None where files name none, or where something is wrong.
+    """
+    if not said:
+        return None
+    first = next(iter(said.values()))
+    missing = [name for name in ("model", "dimension") if name not in said]
+    if missing:
+        fault(first, f"an embedder needs model and dimension: {' and '.join(missing)} is not said")
+        return None
+    values: dict[str, Any] = {name: one.plain for name, one in said.items() if name != "api_key"}
+    try:
+        OpenAIEmbedder(**values)
+    except OptionError as error:
+        for text in error.faults:
+            name = text.partition(" ")[0]
+            fault(said.get(name, first), text.removeprefix(f"{name} is "))
+        return None
+    if not has_numpy():
+        fault(first, NO_NUMPY)
+        return None
+    key = said.get("api_key")
+    where = USUAL_KEY if key is None and values.get("base_url", USUAL_URL) == USUAL_URL else None
+    where, folder = (where, "") if key is None else (key.value, key.folder)
+
+    def open_embedder() -> OpenAIEmbedder:
+        try:
+            secret = None if where is None else Secret(secret_of(where, folder, os.environ))
+        except OptionError as error:
+            place = (first if key is None else key).place
+            raise OptionError([str(ConfigFault(place=place, said=text)) for text in error.faults]) from None
+        return OpenAIEmbedder(**values, api_key=secret)
+
+    return open_embedder
