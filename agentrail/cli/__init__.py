@@ -2,7 +2,8 @@
 
 - `run.py`, `chat.py`, `doctor.py`, `plugins.py`, `check_plugins.py`: the commands. `commands.py` knows their names, and imports
   the one that is wanted.
-- `options.py`: what `run` and `chat` are told; `typed_options.py`: what `--opt` says. `exits.py`: exit codes, and errors as
+- `chat_command.py` is how a chat begins, before `chat.py` is imported, which holds the conversation.
+- `choices.py`: what `run` and `chat` are told; `options.py`: what that comes to; `typed_options.py`: what `--opt` says. `exits.py`: exit codes, and errors as
   sentences. `logs.py`: what of the log a person sees.
 - `rendering.py`: events as text, without any I/O. `screen.py`, `lines.py`: what is written, and what is typed.
 - `interrupts.py`: what Ctrl-C does.
@@ -24,7 +25,10 @@ def main() -> None:
     """Run the command with the arguments of the process, and exit with its code."""
     try:
         # Not at the top: it takes a tenth of a second, and Ctrl-C in that time must not print a traceback either.
-        from agentrail.cli.commands import run_command_line
+        from agentrail.tuning import no_looks
+
+        with no_looks():
+            from agentrail.cli.commands import run_command_line
 
         code = run_command_line(sys.argv[1:])
     except* KeyboardInterrupt:

@@ -1,17 +1,17 @@
-"""`agentrail chat`: talk with a model, and type while it works."""
+"""The conversation of `agentrail chat`: lines and keys become what a session does, and what it publishes is shown.
+
+How a chat begins, and what is seen before this is imported, stands in `chat_command.py`.
+"""
 
 import contextlib
 import os
-import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections import deque
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
-from attrs import define, evolve, field, frozen
-from cyclopts import Parameter
+from attrs import define, evolve, field
 
 from agentrail import outside
 from agentrail.abc.store import Store
@@ -19,39 +19,28 @@ from agentrail.actors.tree import render_tree
 from agentrail.app import open_supervisor
 from agentrail.cli import people
 from agentrail.cli.attaching import pictures_in, reader_below, with_pictures
-from agentrail.cli.configuring import (
-    AgentOption,
-    CommandSetup,
-    ConfigFiles,
-    keep_rules,
-    read_setup,
-    write_faults,
-    write_notice,
-)
+from agentrail.cli.chat_order import ChatOrder
+from agentrail.cli.configuring import keep_rules, read_setup, write_faults
+from agentrail.cli.desk import Desk, open_desk
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.ledger import ChatLedger
-from agentrail.cli.lines import Lines, PlainLines
-from agentrail.cli.logs import send_logs_to_stderr
-from agentrail.cli.options import ApproveOption, Choices, choose_for, decide_session, with_approvals
-from agentrail.cli.output import OutputClosed, OutputFailed, write_error
+from agentrail.cli.lines import Typed
+from agentrail.cli.options import choose_for, decide_session, with_approvals
+from agentrail.cli.output import write_error
 from agentrail.cli.rendering import Transcript
 from agentrail.cli.resuming import (
     ComeBack,
-    KeepingOptions,
     Say,
     asked_again,
     built_in_code,
     come_back,
     is_lasting,
-    keeping_from,
     kept_store,
 )
 from agentrail.cli.screen import DirectScreen, look_of_process
-from agentrail.cli.stored import KeptIn, directory_of
-from agentrail.cli.switching import SWITCHING, GoTo, export_to, switch
+from agentrail.cli.switching import SWITCHING, GoTo, export_to, others_in, switch
 from agentrail.cli.terminal.keys import Chosen, KeyPress, SentLine, decide_ctrl_c
-from agentrail.cli.views import ChatView, LineView
 from agentrail.commands import (
     CommandAnswer,
     CommandDesk,
@@ -72,23 +61,10 @@ from agentrail.runtime.glancing import names_for_commands
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.tuning import many_sessions
 
-ResumeOption: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        help="Go on with a session that was kept: --resume ID, or --resume alone for the one that was at work last.",
-        show_default=False,
-    ),
-]
-
-ConnectOption: TypeAlias = Annotated[
-    str | None,
-    Parameter(
-        help="Talk with a session on this server, with the token of AGENTRAIL_TOKEN; --agent names its profile, --resume ID one that is there.",
-        show_default=False,
-    ),
-]
+if TYPE_CHECKING:
+    from agentrail.cli.terminal.live_view import TerminalView
+    from agentrail.remote.session import RemoteSession
 
 _ANSWER_SECONDS: Final = 10.0
 """How long a command waits for a server."""
@@ -97,114 +73,25 @@ _MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
 
 
-def chat(  # noqa: PLR0913 - an option each
-    *,
-    choices: Choices = Choices(),  # noqa: B008 - frozen
-    agent: AgentOption = None,
-    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
-    approve: ApproveOption = None,
-    resume: ResumeOption = None,
-    connect: ConnectOption = None,
-    kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
-) -> Exit:
-    """Talk with a model; see `commands.py` for the help."""
-    send_logs_to_stderr(debug=choices.debug)
-    try:
-        if agent is not None and resume is not None:
-            raise OptionError(
-                ["--agent is for a new session: one that comes back has what it had, leave --agent out"]
-            )
-        setup = None if resume is not None or connect is not None else read_setup(files, agent, choices.cwd)
-    except AgentrailError as error:
-        write_faults(error)
-        return Exit.USAGE
-    write_notice(setup)
-    order = ChatOrder(
-        choices=choices,
-        approve=approve,
-        keeping=keeping_from(kept_in, resume),
-        setup=setup,
-        trust_project=files.trust_project,
-        config=files.config,
-        connect=connect,
-        agent=agent,
-    )
-    with many_sessions(collect=False):  # so far there was nothing but imports
-        return trio.run(serve_chat, order)
-
-
-@frozen(kw_only=True)
-class ChatOrder:
-    """What the command line asks for.
-
-    Attributes:
-        choices: The options that `run` has too.
-        approve: Which tools wait for a person.
-        keeping: How the session is kept, and which one comes back.
-        setup: What configuration files say; None where there are none.
-        trust_project: Whether the project's files count as trusted, this time.
-        config: The file of configuration that was named; None where none was.
-        connect: The server on which the session lives; None for this process.
-        agent: The agent of the configuration, or the profile of the server; None for the usual one.
-    """
-
-    choices: Choices
-    approve: ApproveOption
-    keeping: KeepingOptions
-    setup: CommandSetup | None = None
-    trust_project: bool = False
-    config: Path | None = None
-    connect: str | None = None
-    agent: str | None = None
-
-
 # --- the terminal
 
 
-@frozen(kw_only=True)
-class Desk:
-    """Where one types and reads.
+def _teller(terminal: "TerminalView | None") -> Say:
+    """Give what says something to the person: above the line of a screen while there is one, else on stderr."""
+    transcript = Transcript(look_of_process())
 
-    Attributes:
-        lines: What is typed.
-        view: What is seen.
-        in_order: Whether a line waits until the cycle before it has ended: they come from a pipe.
-        asks_twice: Whether Ctrl-C leaves a chat that rests when it comes twice; else the first one does.
-    """
+    async def tell(text: str) -> None:
+        if terminal is None or terminal.is_closed:
+            await DirectScreen().write(transcript.note(text))
+        else:
+            await terminal.say(text)
 
-    lines: Lines
-    view: ChatView
-    in_order: bool
-    asks_twice: bool = False
+    return tell
 
 
-@asynccontextmanager
-async def open_desk(order: "ChatOrder", commands: CommandRegistry, session: Session) -> AsyncIterator[Desk]:
-    """Open what there is: a screen in a terminal that can have one, else plain lines."""
-    is_terminal = os.isatty(0)
-    if decide_editor(is_terminal=is_terminal and os.isatty(1), term=os.environ.get("TERM", "")):
-        # Imported here: a fifth of a second that neither pipes nor `--help` have to wait for.
-        from agentrail.cli.terminal.chat_view import open_chat_view
-
-        history = None if order.keeping.store == "memory:" else _history_file(order)
-        async with open_chat_view(session, commands, history, order.choices.cwd) as view:
-            yield Desk(lines=view, view=view, in_order=False, asks_twice=True)
-    else:
-        prompts = is_terminal and os.isatty(1)
-        plain = LineView(transcript=Transcript(look_of_process()), screen=DirectScreen(), prompts=prompts)
-        yield Desk(lines=PlainLines(), view=plain, in_order=not is_terminal)
-
-
-def decide_editor(*, is_terminal: bool, term: str) -> bool:
-    """Say whether there is a screen with lines that are edited: in a terminal that knows escape sequences."""
-    return is_terminal and term not in {"", "dumb"}
-
-
-def _history_file(order: "ChatOrder") -> Path | None:
-    """Where what was typed is kept; None where the user has no place for it."""
-    with contextlib.suppress(AgentrailError):
-        return directory_of(order.keeping.data_dir) / "chat-history"
-    return None
+async def _leave_terminal(terminal: "TerminalView | None") -> None:
+    if terminal is not None:
+        await terminal.aclose()
 
 
 # --- the conversation
@@ -226,6 +113,7 @@ class Chat:
         agent: As which agent of the configuration the session was started; None for none.
         keep: Writes what is always allowed where the user keeps it, and says where.
         store: Where other conversations are; None where nothing is kept.
+        far: The session, where it lives on a server; None for one of this process.
         directory: Relative to which files are named.
         goes_to: The conversation that is gone on with when this one is left; None for none.
         was_used: Whether anything was said.
@@ -243,12 +131,14 @@ class Chat:
     agent: str | None = None
     keep: people.KeepRules | None = None
     store: Store | None = None
+    far: "RemoteSession | None" = None
     directory: Path = field(factory=Path)
     goes_to: GoTo | None = None
     was_used: bool = False
     code: Exit = Exit.DONE
     _is_stopping: bool = False
     _warned_at: float | None = None
+    _ahead: deque[Typed] = field(factory=deque)
 
     async def talk(self) -> None:
         """Talk until the user leaves or the session ends, and stop what runs then.
@@ -323,7 +213,7 @@ class Chat:
         """Take lines until there are no more."""
         await self._invite()
         while True:
-            typed = await self.desk.lines.next_line()
+            typed = self._ahead.popleft() if self._ahead else await self.desk.lines.next_line()
             if typed is KeyPress.CTRL_C:
                 await self._ctrl_c()
             elif typed is KeyPress.HANG_UP:
@@ -338,12 +228,29 @@ class Chat:
         """Do what a line says; over a network not for ever, because the next line may be `/quit`."""
         if self.supervisor is not None:
             return await self._take(line)
-        with trio.move_on_after(_ANSWER_SECONDS):
-            return await self._take(line)
-        await self._say(
-            "the server did not answer in time: look whether it took this before you say it again"
-        )
-        return True
+        stays: bool | None = None
+        with trio.move_on_after(_ANSWER_SECONDS) as waiting:
+            async with trio.open_nursery() as nursery:
+                if (
+                    self.desk.asks_twice
+                ):  # elsewhere Ctrl-C is a signal, and a line that is waited for cannot be given back
+                    nursery.start_soon(self._read_ahead, waiting)
+                stays = await self._take(line)
+                nursery.cancel_scope.cancel(reason="it was taken")
+        if stays is None:
+            await self._say(
+                "the server did not answer in time: look whether it took this before you say it again"
+            )
+        return stays is not False
+
+    async def _read_ahead(self, waiting: trio.CancelScope) -> None:
+        """Keep what is typed while the server is waited for, in order; a key that stops or leaves ends the waiting."""
+        while True:
+            typed = await self.desk.lines.next_line()
+            if typed is not KeyPress.CTRL_C:
+                self._ahead.append(typed)
+            if isinstance(typed, KeyPress):
+                waiting.cancel(reason="no one wants to wait any more")
 
     async def _leave(self) -> None:
         """Stop what runs, and show that it did; the session itself ends with its supervisor."""
@@ -371,6 +278,12 @@ class Chat:
 
     async def _prompt(self, text: str) -> None:
         try:
+            # From a pipe, and line by line, what is no command is a prompt, as ever: scripts count on it.
+            if self.desk.asks_twice and not self.ledger.is_idle:
+                told = await people.answer_waiting(self.session, text)
+                if told is not None:
+                    await self._say(told)
+                    return
             content = await self._content(text)
             receipt = await self.session.prompt(content)
         except (CommandError, YourMove) as error:
@@ -460,7 +373,7 @@ class Chat:
             await self._say(f"/{typed.name} is for a terminal, not for a pipe")
             return True
         try:
-            found = await switch(typed.name, typed.text, self.store, self.session.session_id)
+            found = await self._find(typed)
         except AgentrailError as error:
             await self._say(f"error: {describe_error(error)}")
             return True
@@ -469,6 +382,13 @@ class Chat:
             return False
         await self._say(*found)
         return True
+
+    async def _find(self, typed: TypedCommand) -> GoTo | tuple[str, ...]:
+        if self.far is None:
+            return await switch(typed.name, typed.text, self.store, self.session.session_id)
+        from agentrail.cli.far_commands import switch_far
+
+        return await switch_far(typed.name, typed.text, self.far)
 
     async def _prompt_of(self, answer: CommandAnswer) -> None:
         """Say what a command wants said, with the model that it wants asked."""
@@ -518,56 +438,60 @@ class Chat:
 # --- running it
 
 
-async def serve_chat(order: ChatOrder) -> Exit:
-    """Chat until the user leaves, and say how it ended."""
-    code = Exit.FAILED
-    try:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, _hang_ups() as gone:
-            code = await _serve(order, signals, gone)
-    except* OutputFailed as failed:
-        write_error(f"{failed.exceptions[0]}.")
-    except* OutputClosed:
-        code = Exit.FAILED  # the output is read no more
-    except* AgentrailError as failed:
-        write_error(f"{failed.exceptions[0]}.")
-    return code
-
-
-@contextlib.contextmanager
-def _hang_ups() -> Iterator[AsyncIterator[int] | None]:
-    """Receive SIGHUP, which says that the terminal was closed; nothing where `nohup` says that this is not to matter."""
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-        yield None
-        return
-    with trio.open_signal_receiver(signal.SIGHUP) as gone:
-        yield gone
-
-
-async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncIterator[int] | None) -> Exit:
-    code = Exit.INTERRUPTED
-    async with trio.open_nursery() as nursery:
-        with trio.CancelScope() as starting:
-            interrupts, hang_ups = Interrupts(handle=starting.cancel), Interrupts(handle=starting.cancel)
-            nursery.start_soon(interrupts.receive, signals)
-            if gone is not None:
-                nursery.start_soon(hang_ups.receive, gone)
-            going: ChatOrder | None = order
-            while going is not None:
-                start = _start if going.connect is None else _start_far
-                code, going = await start(going, nursery, interrupts, hang_ups)
-        nursery.cancel_scope.cancel(reason="the chat is over")
-    return code
-
-
-async def _start(
-    order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts, hang_ups: Interrupts
+async def hold(
+    order: ChatOrder,
+    terminal: "TerminalView | None",
+    nursery: trio.Nursery,
+    interrupts: Interrupts,
+    hang_ups: Interrupts,
 ) -> tuple[Exit, ChatOrder | None]:
-    """Hold one conversation; gives how it ended, and what is gone on with."""
-    transcript = Transcript(look_of_process())
+    """Hold one conversation; gives how it ended, and what is gone on with.
 
-    async def tell(text: str) -> None:
-        await DirectScreen().write(transcript.note(text))
+    Args:
+        order: What is asked for.
+        terminal: The screen that is open, and closed when the conversation is over; None for plain lines.
+        nursery: For what a key starts.
+        interrupts: Of Ctrl-C, which this takes over.
+        hang_ups: Of a terminal that was closed, as well.
+    """
+    tell = _teller(terminal)
+    try:
+        try:
+            order = await _with_files(order, tell)
+        except AgentrailError as error:
+            await _leave_terminal(terminal)
+            write_faults(error)
+            return Exit.USAGE, None
+        start = _start if order.connect is None else _start_far
+        return await start(order, terminal, tell, nursery, interrupts, hang_ups)
+    finally:
+        await _leave_terminal(terminal)  # noqa: ASYNC102 - shielded and bounded inside
 
+
+async def _with_files(order: ChatOrder, tell: Say) -> ChatOrder:
+    """Read the configuration files, where they are still to be read, and say first that a project is not trusted.
+
+    Raises:
+        AgentrailError: Your move: as of `read_setup`.
+    """
+    if order.files is None:
+        return order
+    setup = read_setup(order.files, order.agent, order.choices.cwd)
+    notice = None if setup is None else setup.configuration.notice
+    if notice is not None:
+        await tell(f"{notice}.")
+    return evolve(order, files=None, setup=setup)
+
+
+async def _start(  # noqa: PLR0913, PLR0917 - as of `hold`
+    order: ChatOrder,
+    terminal: "TerminalView | None",
+    tell: Say,
+    nursery: trio.Nursery,
+    interrupts: Interrupts,
+    hang_ups: Interrupts,
+) -> tuple[Exit, ChatOrder | None]:
+    """Hold a conversation with a session of this process."""
     try:
         async with kept_store(order.keeping, tell, is_needed=False) as store:
             opened = open_supervisor(
@@ -582,48 +506,57 @@ async def _start(
                 commands = commands_for(order)
                 for fault in commands.left_out:
                     await tell(f"left out: {fault}")
-                async with open_desk(order, commands, session) as desk:
-                    chat = Chat(
-                        commands=commands,
-                        agent=None if order.setup is None else order.setup.agent,
-                        session=session,
-                        supervisor=supervisor,
-                        desk=desk,
-                        nursery=nursery,
-                        back=back,
-                        store=store,
-                        directory=order.choices.cwd,
-                        keep=partial(keep_rules, order.config, order.choices.cwd),
-                    )
-                    interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
-                    await chat.talk()
+                others = partial(others_in, store, session.session_id)
+                chat = Chat(
+                    commands=commands,
+                    agent=None if order.setup is None else order.setup.agent,
+                    session=session,
+                    supervisor=supervisor,
+                    desk=await open_desk(terminal, session, commands, order.choices.cwd, others),
+                    nursery=nursery,
+                    back=back,
+                    store=store,
+                    directory=order.choices.cwd,
+                    keep=partial(keep_rules, order.config, order.choices.cwd),
+                )
+                interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
+                await chat.talk()
+                await _leave_terminal(terminal)  # before what runs is stopped, which may take a while
             await _end(chat, store, tell)
     except AgentrailError as error:  # of the options; once it talks, errors come in groups
+        await _leave_terminal(terminal)
         write_error(describe_error(error))
         return Exit.USAGE, None
     return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
 
 
-async def _start_far(
-    order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts, hang_ups: Interrupts
+async def _start_far(  # noqa: PLR0913, PLR0917 - as of `hold`
+    order: ChatOrder,
+    terminal: "TerminalView | None",
+    tell: Say,
+    nursery: trio.Nursery,
+    interrupts: Interrupts,
+    hang_ups: Interrupts,
 ) -> tuple[Exit, ChatOrder | None]:
-    """Hold one conversation with a session on a server; as `_start`."""
-    # Imported here: what connects takes a while, and only who is far away needs it.
-    from agentrail.cli.far_session import find_far, open_far, watch_server
-
+    """Hold a conversation with a session on a server."""
     assert order.connect is not None  # noqa: S101 - said by who calls
-    transcript = Transcript(look_of_process())
     try:
+        # Imported here: what connects takes a while, and only who is far away needs it.
+        from agentrail.cli.far_commands import far_registry, others_on_server
+        from agentrail.cli.far_session import find_far, open_far, watch_server
+
         async with open_far(order.connect, order.keeping.resume, order.agent) as far:
             session: Any = far  # its calls are those of `Session`
-            commands = CommandRegistry()
-            async with open_desk(order, commands, session) as desk, trio.open_nursery() as watching:
+            commands, others = await far_registry(far), partial(others_on_server, far)
+            desk = await open_desk(terminal, session, commands, order.choices.cwd, others)
+            async with trio.open_nursery() as watching:
                 chat = Chat(
                     session=session,
                     supervisor=None,
                     desk=desk,
                     nursery=nursery,
                     commands=commands,
+                    far=far,
                     back=await find_far(far),
                     directory=order.choices.cwd,
                 )
@@ -631,9 +564,11 @@ async def _start_far(
                 watching.start_soon(watch_server, far, desk.view.say)
                 await chat.talk()
                 watching.cancel_scope.cancel(reason="the chat is over")
+            await _leave_terminal(terminal)
             again = f"agentrail chat --connect {order.connect} --resume {far.session_id}"
-            await DirectScreen().write(transcript.note(f"session {far.session_id} is on the server: {again}"))
+            await tell(f"session {far.session_id} is on the server: {again}")
     except AgentrailError as error:
+        await _leave_terminal(terminal)
         write_error(describe_error(error))
         return Exit.USAGE if isinstance(error, OptionError) else Exit.FAILED, None
     return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)

@@ -11,6 +11,7 @@ from agentrail.cli.logs import OPTION, tell_crash
 from agentrail.cli.output import open_missing_streams, write_error
 from agentrail.cli.resume_option import fill_in_latest
 from agentrail.otp.edges import call_guarded
+from agentrail.tuning import no_looks
 
 
 def version_line() -> str:
@@ -40,7 +41,7 @@ app.command(
     Exit codes: 0 done, 1 the cycle failed, 2 wrong usage, 130 interrupted.""",
 )
 app.command(
-    "agentrail.cli.chat:chat",
+    "agentrail.cli.chat_command:chat",
     name="chat",
     help="""Talk with a model; type while it works.
 
@@ -214,6 +215,13 @@ app.command(
 )
 
 
+def _import_and_run(arguments: Sequence[str]) -> object:
+    """Import the command that is wanted, and run it."""
+    with no_looks():
+        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+    return command(*bound.args, **bound.kwargs)
+
+
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, and return its exit code.
 
@@ -229,7 +237,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         return Exit.FAILED
 
     try:
-        code = call_guarded(crashed, app, fill_in_latest(arguments), exit_on_error=False, print_error=False)
+        code = call_guarded(crashed, _import_and_run, fill_in_latest(arguments))
     except UnusedCliTokensError as error:
         asked = "".join(arguments[:1])
         more = (

@@ -71,6 +71,11 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 # search = { engine = "brave", api_key = { env = "BRAVE_API_KEY" } }
 # model = "anthropic:claude-haiku-4-5"       # who answers a question about a page
 
+# What makes vectors, so that memories and knowledge bases are found by meaning too; pip install "agentrail[embeddings]"
+# [embedder]
+# model = "text-embedding-3-small"
+# dimension = 1536
+
 # What `agentrail serve` serves: a profile for each agent, with its name as id.
 # [host]
 # port = 8700
@@ -195,6 +200,8 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     yield from _table("import", settings.imports)
     yield from _table("models", settings.models)
     yield from _table("web", settings.web, environ)
+    yield from _table("memory", settings.memory)
+    yield from _table("embedder", settings.embedder, environ)
     yield from _table("host", settings.host)
     for name, key in SERVE_KEYS.items():
         if environ.get(SERVE_VARIABLES[name]):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from attrs import frozen
 from cyclopts import Parameter
 
-from agentrail.app import ChosenModel
 from agentrail.cli.output import write_error
 from agentrail.errors import AgentrailError, OptionError
 
 if TYPE_CHECKING:
+    from agentrail.app import ChosenModel
     from agentrail.blueprints.blueprint import Blueprint
     from agentrail.blueprints.configuration import Configuration
     from agentrail.config.settings import Sourced
@@ -138,10 +138,12 @@ def write_notice(setup: CommandSetup | None) -> None:
         write_error(f"{notice}.")
 
 
-def model_of_files(setup: CommandSetup | None, environ: Mapping[str, str]) -> ChosenModel | None:
+def model_of_files(setup: CommandSetup | None, environ: Mapping[str, str]) -> "ChosenModel | None":
     """Give the model that files name, where nothing stands in front of them."""
     if setup is None or environ.get(MODEL_VARIABLE):
         return None
+    from agentrail.app import ChosenModel
+
     said = setup.said("model")
     return None if said is None else ChosenModel(model=said.value, why=str(said.place))
 

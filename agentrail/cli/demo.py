@@ -11,7 +11,8 @@ from agentrail.cli.demo_stage import TourStage, demo_look_of_process
 from agentrail.cli.demo_tour import give_tour
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.output import OutputClosed, OutputFailed, write_error
+from agentrail.cli.output import OutputClosed, OutputFailed
+from agentrail.cli.printing import end_without_output
 from agentrail.cli.screen import DirectScreen
 
 
@@ -37,8 +38,7 @@ async def show_tour(stage: TourStage) -> Exit:
             try:
                 await give_tour(stage)
             except OutputFailed as error:
-                write_error(f"{error}.")
-                end = Exit.FAILED
+                end = end_without_output(error)
             except OutputClosed:  # its reader has seen enough (`| head`)
                 pass
             finally:

@@ -20,6 +20,7 @@ from agentrail.app import (
     provider_of,
 )
 from agentrail.builds import FOLDER, Build, look_at_build
+from agentrail.cli.choices import BaseUrl, Model
 from agentrail.cli.configuring import (
     AgentOption,
     CommandSetup,
@@ -32,11 +33,10 @@ from agentrail.cli.doctor_store import look_at_store
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.finding import CheckVerdict, Finding
 from agentrail.cli.hosting import faults_of_host
+from agentrail.cli.kept_in import DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.options import BaseUrl, Model
 from agentrail.cli.printing import print_text
 from agentrail.cli.serve_options import ServeFlags, decide_serving, show_serving
-from agentrail.cli.stored import DataDirectory
 from agentrail.errors import AgentrailError, ProviderError
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients

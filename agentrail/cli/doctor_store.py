@@ -12,7 +12,8 @@ from agentrail.abc.store import Filters
 from agentrail.cli.finding import Finding
 from agentrail.cli.stored import all_sessions, is_process_there
 from agentrail.errors import AgentrailError
-from agentrail.stores.named import find_data_directory, path_of_store
+from agentrail.stores.data_directory import find_data_directory
+from agentrail.stores.named import path_of_store
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_files import beside, check_place, writer_of
 

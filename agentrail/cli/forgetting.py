@@ -12,8 +12,9 @@ from attrs import evolve
 from agentrail.abc.notes import NoteStore
 from agentrail.abc.recall import MemoryOwner, RecallStore
 from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.kept_in import directory_of
 from agentrail.cli.output import write_error
-from agentrail.cli.stored import StorePlace, directory_of, say, writing
+from agentrail.cli.stored import StorePlace, say, writing
 from agentrail.errors import StoreInUse
 from agentrail.runtime.forgetting import NOT_REACHED, ForgottenUser, erase_trees, trees_of_user
 from agentrail.stores.named import path_of_store

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from agentrail.app import ChosenModel
+from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import CommandSetup, model_of_files
-from agentrail.cli.options import Choices, choose_for, decide_session
+from agentrail.cli.options import choose_for, decide_session
 from agentrail.cli.serve_options import SERVE_KEYS, fault_of_host, fault_of_port
 from agentrail.config.places import ConfigFault
 from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
@@ -20,7 +21,9 @@ from agentrail.errors import OptionError
 
 if TYPE_CHECKING:
     from agentrail.blueprints.configuration import Configuration
+    from agentrail.config.skills import SkillSet
     from agentrail.host.profiles import AgentProfile
+    from agentrail.providers.embeddings import OpenAIEmbedder
 
 DEFAULT_PROFILE: Final = "default"
 """The id of the only profile where files name no agent."""
@@ -42,10 +45,12 @@ class ServedProfile:
     Attributes:
         profile: As a host takes it.
         chosen: The model, and who named it.
+        skills: Those that its sessions have.
     """
 
     profile: "AgentProfile"
     chosen: ChosenModel
+    skills: "SkillSet"
 
 
 def faults_of_host(settings: Settings) -> tuple[ConfigFault, ...]:
@@ -130,6 +135,9 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
 
     Args:
         settings: Without faults.
+
+    Raises:
+        OptionError: The operator's move: the key of the embedder is not where it is said to be.
     """
     from agentrail.host.limits import Limits
 
@@ -142,7 +150,26 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
             options[name] = _placed(said)
         elif name not in SERVE_KEYS.values() and name not in _OF_PROFILES:
             options[name] = said.plain
-    return options | ({"limits": Limits(**limits)} if limits else {})
+    embedder = _embedder_of(settings)
+    return (
+        options
+        | ({"limits": Limits(**limits)} if limits else {})
+        | ({} if embedder is None else {"embedder": embedder})
+    )
+
+
+def _embedder_of(settings: Settings) -> "OpenAIEmbedder | None":
+    """Make the embedder that files name.
+
+    Raises:
+        OptionError: The operator's move: its key is not where it is said to be.
+    """
+    if not settings.embedder:
+        return None
+    from agentrail.blueprints.embedder import read_embedder
+
+    opened = read_embedder(settings.embedder, lambda _, __: None)
+    return None if opened is None else opened()
 
 
 def _placed(said: Sourced) -> str:
@@ -187,7 +214,11 @@ async def make_profiles(
             chosen = model_of_files(setup, environ) or usual
             if chosen is None:
                 chosen = usual = await choose_for(Choices(), environ)
-            made.append(ServedProfile(profile=_profile_of(setup, chosen, environ), chosen=chosen))
+            made.append(
+                ServedProfile(
+                    profile=_profile_of(setup, chosen, environ), chosen=chosen, skills=_skills_of(setup)
+                )
+            )
         except OptionError as error:
             faults += error.faults
     if faults:
@@ -200,6 +231,13 @@ def _setup_of(configuration: "Configuration", name: str | None) -> CommandSetup:
 
     blueprint = build_blueprint(configuration.settings, name, skills=configuration.read_skills)
     return CommandSetup(configuration=configuration, agent=name, blueprint=blueprint)
+
+
+def _skills_of(setup: CommandSetup) -> "SkillSet":
+    from agentrail.config.skills import NO_SKILLS
+
+    use = setup.blueprint.skills
+    return NO_SKILLS if use is None else use.skills
 
 
 def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, str]) -> "AgentProfile":

@@ -12,19 +12,34 @@ import trio
 from attrs import frozen
 from cyclopts import App, Parameter
 
-from agentrail.abc.knowledge import EVERY_USER, MAX_FOUND_PASSAGES, KnowledgeDocument, KnowledgeStore
-from agentrail.abc.recall import MemoryOwner
+from agentrail.abc.embeddings import VectorKnowledge
+from agentrail.abc.knowledge import (
+    ALL_DOCUMENTS,
+    EVERY_USER,
+    MAX_FOUND_PASSAGES,
+    DocumentFilter,
+    KnowledgeDocument,
+    KnowledgeStore,
+    check_document_tags,
+)
+from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.app import provider_of
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.web import read_web_rules
+from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import ConfigFiles, options_of_files, read_setup
 from agentrail.cli.exits import Exit
 from agentrail.cli.kb_summaries import summarize_documents, wanted_documents
+from agentrail.cli.kept_in import DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.options import Choices, choose_for
+from agentrail.cli.meanings import WordsAlone, embedder_of_files, make_vectors, meaning_of
+from agentrail.cli.options import choose_for
 from agentrail.cli.output import write_error
-from agentrail.cli.stored import DataDirectory, run_over_store, say
+from agentrail.cli.stored import run_over_store, say
 from agentrail.errors import OptionError, ProviderError
+from agentrail.providers.embeddings import OpenAIEmbedder
+from agentrail.runtime.knowledge import search_passages
+from agentrail.runtime.meanings import NoMeaning
 from agentrail.stores.documents import HTML, MARKDOWN, PDF
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge
@@ -62,6 +77,30 @@ class KnowledgePlace:
 
 USUAL_KNOWLEDGE: Final = KnowledgePlace()
 
+Folder = Annotated[
+    str | None,
+    Parameter(
+        help="Only documents in this folder and those below it: the directory part of their paths.",
+        show_default=False,
+    ),
+]
+NewTags = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--tag",
+        help="A tag for each of the documents, also for those that have not changed; given several times: all of them, in place of theirs.",
+        show_default=False,
+    ),
+]
+Tagged = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--tag",
+        help="Only documents with this tag; given several times: with all of them.",
+        show_default=False,
+    ),
+]
+
 
 @app.command(
     name="add",
@@ -69,10 +108,11 @@ USUAL_KNOWLEDGE: Final = KnowledgePlace()
 
     PATH is a file, a directory whose .md, .txt, .html and .pdf files are meant, or an address, https://…, which is fetched: by what [web] in
     agentrail.toml lets be fetched. What has not changed is left alone, what has changed takes the
-    place of what was there. A base is read by no user until one is named with --reader. Exit codes: 0 all is added, 1 some could
-    not be read, or not be summarized, 2 wrong usage.""",
+    place of what was there, and has its tags unless others are given. A base is read by no user until one is named with --reader. Where [embedder] in agentrail.toml names one, all
+    passages of the tenant that have no vector get theirs. Exit codes: 0 all is added, 1 some could
+    not be read, not be summarized, or get no vector, 2 wrong usage.""",
 )
-def add_documents(
+def add_documents(  # noqa: PLR0913 - one for each flag
     name: Annotated[str, Parameter(help="Of the knowledge base.")],
     *paths: Annotated[str, Parameter(help="Files, directories and addresses.")],
     reader: Annotated[
@@ -83,6 +123,7 @@ def add_documents(
             show_default=False,
         ),
     ] = (),
+    tag: NewTags = (),
     summarize: Annotated[
         bool,
         Parameter(
@@ -110,17 +151,21 @@ def add_documents(
         )
         if model is not None and not summarize:
             raise OptionError(["--model is for --summarize: give both, or none"])
+        adding = _Adding(store, place.tenant, name, check_document_tags(tag))
+        embedder = embedder_of_files(os.environ)
         fetch = fetcher_of_files(os.environ) if urls else None
         asked = chosen_model(model, os.environ) if summarize else None
         store.open_base(place.tenant, name, reader or None)
-        added = [*_add_all(store, place.tenant, name, files)]
+        added = [*_add_all(adding, files)]
         if fetch is not None:
-            added += _add_fetched(store, place.tenant, name, urls, fetch)
+            added += _add_fetched(adding, urls, fetch)
         for one in added:
             say(_line_of(one))
         failed = sum(one.state == "failed" for one in added)
         unchanged = len(files) + len(urls) - len(added)
-        say(f"{counted(len(added) - failed, 'document')} added, {unchanged:,} unchanged, {failed:,} failed.")
+        say(
+            f"{counted(len(added) - failed, 'document')} added, {unchanged:,} unchanged, {failed:,} failed.{_tagged(tag)}"
+        )
         if asked is not None:
             named = [*(file.as_posix() for file in files), *urls]
             wanted = wanted_documents(store, place.tenant, name, named)
@@ -128,9 +173,28 @@ def add_documents(
             told = [*summarize_documents(store, place.tenant, name, wanted, model=chosen, options=options)]
             say(f"{counted(len(told), 'document')} summarized, {len(wanted) - len(told):,} not.")
             failed += len(wanted) - len(told)
+        if embedder is not None:
+            failed += not _add_vectors(embedder, store, place.tenant)
         return Exit.FAILED if failed else Exit.DONE
 
     return _over(place, work)
+
+
+def _tagged(tags: Sequence[str]) -> str:
+    return f" All that are there have the tags {', '.join(map(printable, tags))} now." if tags else ""
+
+
+def _add_vectors(embedder: OpenAIEmbedder, store: KnowledgeStore, tenant: str) -> bool:
+    """Let what was added be found by meaning, and say whether that went well; words find it all the same."""
+    if not isinstance(store, VectorKnowledge):
+        return True
+    try:
+        made = make_vectors(embedder, store, tenant)
+    except NoMeaning as error:
+        write_error(f"not all can be found by meaning yet: {error}. Adding the same again goes on.")
+        return False
+    say(f"{counted(made, 'passage')} can be found by meaning besides.")
+    return True
 
 
 def chosen_model(model: str | None, environ: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
@@ -171,23 +235,44 @@ def files_below(paths: Sequence[Path]) -> list[Path]:
     return [*found]
 
 
-def _add_all(
-    store: KnowledgeStore, tenant: str, base: str, files: Sequence[Path]
-) -> Iterator[KnowledgeDocument]:
+@frozen
+class _Adding:
+    """Where documents are added, and with which tags; without any they keep theirs."""
+
+    store: KnowledgeStore
+    tenant: str
+    base: str
+    tags: tuple[str, ...]
+
+    def announce(self, listed: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+        """Let them wait, with their tags: none can be found without."""
+        waiting = self.store.announce(self.tenant, self.base, listed)
+        if self.tags:
+            self.store.tag(self.tenant, self.base, [path for path, _ in listed], self.tags)
+        return waiting
+
+    def add(self, path: str, content: bytes) -> KnowledgeDocument:
+        return self.store.add(self.tenant, self.base, path, content)
+
+    def fail(self, path: str, reason: str) -> KnowledgeDocument:
+        return self.store.fail(self.tenant, self.base, path, reason)
+
+
+def _add_all(adding: _Adding, files: Sequence[Path]) -> Iterator[KnowledgeDocument]:
     digests: dict[str, str] = {}
     for file in files:
         try:
             digests[file.as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
         except OSError as error:
-            yield store.fail(tenant, base, file.as_posix(), f"it cannot be read: {error.strerror}")
+            yield adding.fail(file.as_posix(), f"it cannot be read: {error.strerror}")
     # Those that a process was killed at the last time wait still, and are among them.
-    for path in store.announce(tenant, base, [*digests.items()]):
+    for path in adding.announce([*digests.items()]):
         try:
             content = Path(path).read_bytes()
         except OSError as error:
-            yield store.fail(tenant, base, path, f"it cannot be read: {error.strerror}")
+            yield adding.fail(path, f"it cannot be read: {error.strerror}")
             continue
-        yield store.add(tenant, base, path, content)
+        yield adding.add(path, content)
 
 
 def _is_url(path: str) -> bool:
@@ -195,16 +280,16 @@ def _is_url(path: str) -> bool:
 
 
 def _add_fetched(
-    store: KnowledgeStore, tenant: str, base: str, urls: Sequence[str], fetch: Callable[[str], bytes]
+    adding: _Adding, urls: Sequence[str], fetch: Callable[[str], bytes]
 ) -> Iterator[KnowledgeDocument]:
     for url in urls:
         try:
             content = fetch(url)
         except (FetchFailed, UnreadableDocument) as error:
-            yield store.fail(tenant, base, url, str(error).rstrip("."))
+            yield adding.fail(url, str(error).rstrip("."))
             continue
-        if store.announce(tenant, base, [(url, hashlib.sha256(content).hexdigest())]):
-            yield store.add(tenant, base, url, content)
+        if adding.announce([(url, hashlib.sha256(content).hexdigest())]):
+            yield adding.add(url, content)
 
 
 def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
@@ -243,25 +328,32 @@ def fetch_document(client: WebClient, url: str) -> bytes:
 
 def _line_of(document: KnowledgeDocument) -> str:
     more = document.reason if document.state == "failed" else counted(document.passages, "passage")
+    tags = f"  [{', '.join(map(printable, document.tags))}]" if document.tags else ""
     about = f"  {printable(document.summary)}" if document.summary else ""
-    return f"{document.state}  {printable(document.path)}  {more}{about}"
+    return f"{document.state}  {printable(document.path)}  {more}{tags}{about}"
 
 
 @app.command(
     name="list",
-    help="List the documents of a knowledge base with what became of them, or without a name the bases.",
+    help="List the documents of a knowledge base with what became of them and their tags, or without a name the bases.",
 )
 def list_documents(
     name: Annotated[str, Parameter(help="Of the knowledge base.", show_default=False)] = "",
     *,
     user: Annotated[str, Parameter(help="List the bases that this user may read.", show_default=False)] = "",
+    folder: Folder = None,
+    tag: Tagged = (),
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
     """List; see the help above."""
 
     def work(store: KnowledgeStore) -> Exit:
+        within = DocumentFilter(folder=folder, tags=tag)
+        is_narrow = within != ALL_DOCUMENTS
+        if is_narrow and not name:
+            raise OptionError(["--folder and --tag are for the documents of one knowledge base: name it"])
         if name:
-            lines = [_line_of(one) for one in store.documents(place.tenant, name)]
+            lines = [_line_of(one) for one in store.documents(place.tenant, name, within)]
         else:
             bases = store.bases(MemoryOwner(tenant=place.tenant, user=user))
             lines = [
@@ -273,7 +365,7 @@ def list_documents(
             say(line)
         if not lines:
             what = (
-                f"the knowledge base {name!r} has no documents"
+                f"the knowledge base {name!r} has no documents{' there, or none with all of these tags' if is_narrow else ''}"
                 if name
                 else f"there is no knowledge base that user {user!r} may read"
             )
@@ -285,22 +377,34 @@ def list_documents(
 
 @app.command(
     name="search",
-    help="Search knowledge bases as a user of them does: any word of the query finds, what fits best comes first.",
+    help="""Search knowledge bases as a user of them does: any word of the query finds, what fits best comes first.
+
+    Where [embedder] in agentrail.toml names one, passages are found by meaning too, in one ranking, as sessions find them.""",
 )
-def search_documents(
+def search_documents(  # noqa: PLR0913 - one for each flag
     query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
     *,
     kb: Annotated[str, Parameter(help="Of this knowledge base alone.", show_default=False)] = "",
     user: Annotated[
         str, Parameter(help="As which user; without it as one who has no name.", show_default=False)
     ] = "",
+    folder: Folder = None,
+    tag: Tagged = (),
     limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_FOUND_PASSAGES}.")] = 8,
+    words: WordsAlone = False,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
     """Search; see the help above."""
 
     def work(store: KnowledgeStore) -> Exit:
-        found = store.search(MemoryOwner(tenant=place.tenant, user=user), query, kb, limit=limit)
+        reader = MemoryOwner(tenant=place.tenant, user=user)
+        check_limit(limit, MAX_FOUND_PASSAGES)
+        within = DocumentFilter(folder=folder, tags=tag)
+        meaning = None if words else meaning_of(query, embedder_of_files(os.environ))
+        if meaning is None:
+            found = store.search(reader, query, kb, within, limit=limit)
+        else:
+            found = search_passages(store, reader, query, meaning, kb, within=within, limit=limit)
         for one in found:
             trail = f"  {printable(' > '.join(one.trail))}" if one.trail else ""
             say(

@@ -26,6 +26,7 @@ class ChatLedger:
         self._outstanding: set[PromptRef] = set()
         self._ended: set[PromptRef] = set()  # before we heard that they were accepted
         self._current: PromptRef | None = None
+        self._begun: PromptRef | None = None  # before we heard that it was accepted, or by someone else
         self._idle = trio.Event()
         self._idle.set()
         self._asked = trio.Event()
@@ -46,6 +47,8 @@ class ChatLedger:
         if ref in self._ended:
             self._ended.remove(ref)
             return
+        if ref == self._begun and ref in self._outstanding:
+            self._begun = None
         self._outstanding.add(ref)
         if self._idle.is_set():
             self._idle = trio.Event()
@@ -54,6 +57,9 @@ class ChatLedger:
         """Note an event."""
         if isinstance(event, AgentStart):
             self._current = event.ref
+            # Also one that was begun elsewhere, by who shares the session, or by a task in the background: it is at work all the same.
+            self._begun = event.ref if event.ref not in self._outstanding else None
+            self.accept(event.ref)
         elif isinstance(event, PromptDropped | PromptRejected | PromptTaken):
             self._end(event.ref)
         elif isinstance(event, ApprovalRequired | AskUser):
@@ -83,10 +89,9 @@ class ChatLedger:
         await trio.lowlevel.checkpoint()
 
     def _end(self, ref: PromptRef) -> None:
-        if ref in self._outstanding:
-            self._outstanding.remove(ref)
-        else:
-            self._ended.add(ref)
+        if ref not in self._outstanding or ref == self._begun:
+            self._ended.add(ref)  # we may hear yet that it was ours
+        self._outstanding.discard(ref)
         if not self._outstanding:
             self._idle.set()
 

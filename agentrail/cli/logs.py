@@ -38,8 +38,18 @@ def send_logs_to_stderr(*, debug: bool = False) -> None:
         ],
         # Each start of a task is a record of level debug, and no crash.
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_StderrNow()),  # type: ignore[arg-type]  # it is written to, and flushed
     )
+
+
+class _StderrNow:
+    """Writes to what `sys.stderr` is at the time: while a chat has its screen up, that is held back."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def without_traceback(_logger: object, _level: str, record: Any) -> Any:

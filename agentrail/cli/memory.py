@@ -10,13 +10,24 @@ from typing import Annotated, Final
 from attrs import frozen
 from cyclopts import App, Parameter
 
-from agentrail.abc.recall import MAX_FOUND, MAX_LISTED, MemoryEntry, MemoryOwner, RecallStore, TagFilter
+from agentrail.abc.recall import (
+    MAX_FOUND,
+    MAX_LISTED,
+    MemoryEntry,
+    MemoryOwner,
+    RecallStore,
+    TagFilter,
+    check_limit,
+)
 from agentrail.cli.exits import Exit
 from agentrail.cli.forgetting import forget_everything
+from agentrail.cli.kept_in import DEFAULT_STORE, DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.meanings import WordsAlone, embedder_of_files, meaning_of
 from agentrail.cli.output import write_error
-from agentrail.cli.stored import DEFAULT_STORE, DataDirectory, StorePlace, run_over_store, say
+from agentrail.cli.stored import StorePlace, run_over_store, say
 from agentrail.errors import OptionError
+from agentrail.runtime.memories import search_both
 from agentrail.stores.named_memories import directory_of_memories, opened_notes
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.tools.printing import printable
@@ -86,22 +97,30 @@ def list_memories(
 
 @app.command(
     name="search",
-    help="Search what is remembered of a user: any word of the query finds, what fits best comes first.",
+    help="""Search what is remembered of a user: any word of the query finds, what fits best comes first.
+
+    Where [embedder] in agentrail.toml names one, memories are found by meaning too, in one ranking, as sessions find them.""",
 )
-def search_memories(
+def search_memories(  # noqa: PLR0913 - one for each flag
     query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
     *,
     limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_FOUND}.")] = 20,
     tag: Tags = (),
     as_json: AsJson = False,
+    words: WordsAlone = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
     """Search; see the help above."""
 
     def show(store: RecallStore) -> Exit:
-        return _show(
-            store.search(place.owner, query, TagFilter(any_of=tag), limit=limit), place, as_json=as_json
-        )
+        tags = TagFilter(any_of=tag)
+        check_limit(limit, MAX_FOUND)
+        meaning = None if words else meaning_of(query, embedder_of_files(os.environ))
+        if meaning is None:
+            found = store.search(place.owner, query, tags, limit=limit)
+        else:
+            found = search_both(store, place.owner, query, meaning, tags, limit=limit)
+        return _show(found, place, as_json=as_json)
 
     return _over(place, show)
 

@@ -1,134 +1,20 @@
 """What `run` and `chat` are told, and what becomes of it before anything is started."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final
-
-from attrs import frozen
-from cyclopts import Parameter, validators
+from typing import Any
 
 from agentrail.abc import Tool
 from agentrail.app import ChosenModel, choose_model
+from agentrail.cli.choices import DEFAULT_TOOLS, Choices
 from agentrail.cli.configuring import CommandSetup, model_of_files, options_of_files
-from agentrail.cli.logs import Debug
 from agentrail.cli.typed_options import read_options
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.options import SessionOptions, make_options
-from agentrail.sandboxes.confinement import ShellFallback
 from agentrail.tools import builtin
-
-DEFAULT_TOOLS: Final = "list_dir,read_file"
-ALL_TOOLS: Final = ", ".join(tool.name for tool in builtin())
-"""Those that only read. `shell` must be asked for."""
-
-BaseUrl = Annotated[
-    str | None, Parameter(help="Where the provider's server is, such as http://localhost:11434/v1.")
-]
-ApproveOption = Annotated[
-    str | None,
-    Parameter(
-        help="Tools that wait for your /approve or /reject before they run: names or patterns with commas between "
-        "them, such as shell, or *."
-    ),
-]
-Model = Annotated[
-    str | None,
-    Parameter(help="The model, as provider:name. Without it: what the environment points at, else demo:."),
-]
-
-
-@Parameter(name="*")
-@frozen(kw_only=True)
-class Choices:
-    """The options that `run` and `chat` share.
-
-    Attributes:
-        model: The model string; None to choose by the environment.
-        base_url: Where the provider's server is; None for what the environment or the vendor says.
-        cwd: The working directory of the tools.
-        sandbox: Where files are and commands run; None for what the configuration says.
-        tools: Names with commas between them, or `none`; None for those of the configuration.
-        shell_fallback: What becomes of commands that cannot be confined.
-        system: What stands before the conversation.
-        max_turns: Model calls in one cycle; None for what the configuration says.
-        max_retries: How often a request is sent again after an error that may pass; None for what the configuration says.
-        opt: Options of the provider, each as `key=value`.
-        dangerously_bypass_permissions: Whether the mode `bypass` of the configuration may hold.
-        debug: Whether a crash is shown with its traceback.
-    """
-
-    model: Model = None
-    base_url: BaseUrl = None
-    cwd: Annotated[
-        Path,
-        Parameter(
-            help="The directory that the tools work in.",
-            validator=validators.Path(exists=True, file_okay=False),
-        ),
-    ] = Path()
-    sandbox: Annotated[
-        str | None,
-        Parameter(
-            help="Where files are and commands run: local, local:/path, memory, http://host:port of agentrail sandbox serve, or "
-            "container:IMAGE. Without it: as the configuration says, else local.",
-            show_default=False,
-        ),
-    ] = None
-    tools: Annotated[
-        str | None,
-        Parameter(
-            help=f"Which tools the model may call, with commas between them, or none: {ALL_TOOLS}. "
-            f"Those that change files or run commands must be named. Without it: those of the configuration, else {DEFAULT_TOOLS}.",
-            show_default=False,
-        ),
-    ] = None
-    shell_fallback: Annotated[
-        ShellFallback,
-        Parameter(
-            help="What becomes of commands where bubblewrap cannot confine them: refuse them, or run them "
-            "unconfined, with all your rights. agentrail doctor says whether it can."
-        ),
-    ] = "refuse"
-    system: Annotated[str | None, Parameter(help="Instructions that stand before the conversation.")] = None
-    max_turns: Annotated[
-        int | None,
-        Parameter(
-            help="How many times the model may be asked in one cycle. Without it: as the configuration says, else 100.",
-            validator=validators.Number(gte=1),
-            show_default=False,
-        ),
-    ] = None
-    max_retries: Annotated[
-        int | None,
-        Parameter(
-            help="How often a request is sent again after an error that may pass; 0 to hear of it at once. "
-            "Without it: as the configuration says, else 3.",
-            validator=validators.Number(gte=0),
-            show_default=False,
-        ),
-    ] = None
-    opt: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="An option of the provider as key=value, such as stall_seconds=60; as often as you like. Tables and lists are "
-            "written as JSON.",
-            negative=(),
-            show_default=False,
-        ),
-    ] = ()
-    dangerously_bypass_permissions: Annotated[
-        bool,
-        Parameter(
-            help="Let the mode bypass hold, where the configuration's permissions have it: calls that no rule is about run unasked.",
-            negative="",
-            show_default=False,
-        ),
-    ] = False
-    debug: Debug = False
 
 
 def decide_tools(text: str) -> tuple[Tool, ...]:

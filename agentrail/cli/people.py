@@ -48,6 +48,27 @@ def show_waiting(status: Status) -> list[str]:
     return [f"#{place} {_show(one)}" for place, one in enumerate(waiting_of(status), start=1)]
 
 
+async def answer_waiting(session: Session, words: str) -> str | None:
+    """Take words as the answer to what was asked, where one question waits and nothing else: who is asked answers, and names no command.
+
+    Args:
+        session: Whose.
+        words: As they were typed.
+
+    Returns:
+        A line that says what became of it; None where they are no answer.
+
+    Raises:
+        YourMove: What the question does not take, with the reason.
+    """
+    match waiting_of(await session.status()):
+        case (Question() as asked,):
+            await session.respond(asked.ref, _answer_to(asked, words))
+            return "answered"
+        case _:
+            return None
+
+
 async def decide(session: Session, command: str, rest: str, keep: KeepRules | None = None) -> str:
     """Carry out a command of a person.
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,6 +13,7 @@ from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import write_error
 from agentrail.cli.printing import print_text
+from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_always import proposed_rules
@@ -116,9 +116,9 @@ def _text_of(path: Path) -> str:
 def _table_of(path: Path, text: str) -> Mapping[str, Any]:
     """Give the table of permissions: the one of that name, or the whole file."""
     try:
-        found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise OptionError([f"{path} is no TOML: {error}"]) from error
+        found, _ = read_toml_text(text)
+    except TomlFault as fault:
+        raise OptionError([f"{path}:{fault.line}: {fault.said}"]) from fault
     table = found.get("permissions", found)
     if not isinstance(table, dict):
         raise OptionError(

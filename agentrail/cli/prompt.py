@@ -83,7 +83,7 @@ def tell_prompt(sections: Sequence[PromptSection], own: str | None) -> Iterator[
         yield section.text
         yield ""
     total = fixed_tokens_of(join_prompt(sections), Toolbox())
-    yield f"--- {len(sections)} sections, about {total} tokens"
+    yield f"--- {len(sections)} section{'s' if len(sections) > 1 else ''}, about {total} tokens"
 
 
 def tell_replaced(replaced: Mapping[str, str]) -> Iterator[str]:

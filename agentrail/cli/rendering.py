@@ -12,7 +12,6 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from agentrail.cli.notices import notice_of, show_milliseconds
-from agentrail.core.wire.codec import encode_event
 from agentrail.events import (
     STEP_MARKS,
     AgentEnd,
@@ -200,6 +199,9 @@ class Transcript:
 
 def json_line(event: Event) -> Pieces:
     """Encode an event for a program."""
+    # Imported here: it knows every signal, and what programs read no person waits for.
+    from agentrail.core.wire.codec import encode_event
+
     return (Piece("out", encode_event(event).decode() + "\n"),)
 
 

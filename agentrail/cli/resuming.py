@@ -6,7 +6,6 @@ What becomes of work that was cut off is decided by the core, and told by its ev
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import trio
@@ -15,18 +14,17 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.app import open_supervisor
+from agentrail.cli.choices import Choices
 from agentrail.cli.exits import Exit, describe_error
-from agentrail.cli.options import Choices, decide_provider_options
+from agentrail.cli.kept_in import DEFAULT_STORE, KeepingOptions, directory_of
+from agentrail.cli.options import decide_provider_options
 from agentrail.cli.rendering import Piece, Transcript
 from agentrail.cli.resume_option import LATEST
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.session_views import conversation, shorten
 from agentrail.cli.stored import (
-    DEFAULT_STORE,
-    KeptIn,
     StorePlace,
     all_sessions,
-    directory_of,
     find_one,
     latest_of,
     say,
@@ -52,36 +50,6 @@ def built_in_code(opening: StoredOpening) -> Mapping[str, Any]:
 
 
 # --- the store
-
-
-@frozen(kw_only=True)
-class KeepingOptions:
-    """How a session is kept.
-
-    Attributes:
-        store: The name of the store; None for the usual one, without which a chat goes on too.
-        data_dir: The data directory; None for the usual one.
-        resume: The id of the session to go on with, `LATEST`, or None to begin one.
-        keep_days: As of `open_supervisor`.
-        keep_bytes: As of `open_supervisor`.
-    """
-
-    store: str | None = None
-    data_dir: Path | None = None
-    resume: str | None = None
-    keep_days: float | None = None
-    keep_bytes: int | None = None
-
-
-def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
-    """Take what the command line says."""
-    return KeepingOptions(
-        store=given.store,
-        data_dir=given.data_dir,
-        resume=resume,
-        keep_days=given.keep_days,
-        keep_bytes=given.keep_bytes,
-    )
 
 
 @asynccontextmanager

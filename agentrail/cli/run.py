@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from cyclopts import Parameter
 
 from agentrail.app import ChosenModel, open_supervisor
+from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import (
     AgentOption,
     CommandSetup,
@@ -23,13 +24,14 @@ from agentrail.cli.configuring import (
 )
 from agentrail.cli.exits import Exit, describe_error, exit_of
 from agentrail.cli.interrupts import Interrupts, leave_at_once
+from agentrail.cli.kept_in import KeepingOptions, KeptIn, keeping_from
 from agentrail.cli.logs import send_logs_to_stderr
-from agentrail.cli.options import Choices, choose_for, decide_prompt, decide_session
-from agentrail.cli.output import OutputClosed, OutputFailed, write_error
+from agentrail.cli.options import choose_for, decide_prompt, decide_session
+from agentrail.cli.output import OutputClosed, OutputFailed
+from agentrail.cli.printing import end_without_output
 from agentrail.cli.rendering import Transcript, json_line
-from agentrail.cli.resuming import KeepingOptions, is_lasting, keeping_from, kept_store
+from agentrail.cli.resuming import is_lasting, kept_store
 from agentrail.cli.screen import DirectScreen, look_of_process
-from agentrail.cli.stored import KeptIn
 from agentrail.errors import AgentrailError, OptionError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import MAX_PROMPT_BYTES
@@ -209,11 +211,8 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
     except AgentrailError as error:
         await printer.say(f"error: {describe_error(error)}")
         return Exit.USAGE if stop.session is None else Exit.FAILED
-    except OutputFailed as error:
-        write_error(f"{error}.")
-    except OutputClosed:
-        pass  # the reader that closed it knows
-    return Exit.FAILED
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
 
 
 async def _run_cycle(

@@ -26,7 +26,7 @@ from agentrail.cli.serve_options import DEFAULT_HOST
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOCAL
 from agentrail.gateway.tokens import TokenEntry, Tokens, read_token_file
-from agentrail.sandboxes.confinement import ShellFallback
+from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.remote.wire import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE, TOKEN, TOKEN_WORDS
 from agentrail.sandboxes.view import Network
 

@@ -21,6 +21,7 @@ from agentrail.cli.configuring import ConfigFiles
 from agentrail.cli.demo_server import demo_directory, make_demo_application
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.hosting import default_profile, faults_of_host, make_profiles, options_of_host
+from agentrail.cli.kept_in import DEFAULT_STORE
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.printing import end_without_output
@@ -31,14 +32,13 @@ from agentrail.cli.serve_options import (
     fault_of_host,
     fault_of_port,
 )
-from agentrail.cli.stored import DEFAULT_STORE
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOOPBACK_NAMES, is_loopback
 from agentrail.gateway.tokens import Tokens, read_token_file
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.crashes import log_crash
-from agentrail.stores.named import DATA_VARIABLE
+from agentrail.stores.data_directory import DATA_VARIABLE
 from agentrail.tuning import many_sessions
 
 if TYPE_CHECKING:
@@ -246,7 +246,9 @@ async def make_default_application(
         profiles=[one.profile for one in served],
         default_profile=default_profile(settings),
         data_dir=options.data_dir,
-        commands=join_commands(commands, imported=configuration.commands),
+        commands=join_commands(
+            commands, skills={one.profile.id: one.skills for one in served}, imported=configuration.commands
+        ),
         is_for_several=has_tokens,
         **given,
     )

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from agentrail.cli.logs import Debug
 from agentrail.config.settings import Sourced
 from agentrail.errors import OptionError
-from agentrail.stores.named import DATA_VARIABLE
+from agentrail.stores.data_directory import DATA_VARIABLE
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8700

@@ -299,11 +299,8 @@ def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
     revived = state_of(store, found)
     data = revived.state.data
     decisions = list(decisions_of(data, frozenset(revived.begun), int(outside.wall() * 1000)))
-    yield (
-        f"{found.session}: {len(decisions)} things are open"
-        if decisions
-        else f"{found.session}: nothing is open"
-    )
+    open_things = {0: "nothing is", 1: "one thing is"}.get(len(decisions), f"{len(decisions)} things are")
+    yield f"{found.session}: {open_things} open"
     yield from (f"  {show_decision(one)}" for one in decisions)
 
 

@@ -16,8 +16,10 @@ from cyclopts import Parameter
 from agentrail.abc.held_secrets import secrets_in_variables
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.kept_in import DEFAULT_STORE, DataDirectory, directory_of
 from agentrail.cli.logs import Debug
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.printing import end_without_output
 from agentrail.core.journal.folding import GetBlob, Sources
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, SessionNotFound, StoreUnavailable, YourMove
@@ -26,54 +28,8 @@ from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.reviving import PluginFinder, Revived, read_after, revive
 from agentrail.runtime.withheld import knowing, without_known
-from agentrail.stores.named import DATA_VARIABLE, find_data_directory, open_store
+from agentrail.stores.named import open_store
 from agentrail.stores.sqlite_files import writer_of
-
-DEFAULT_STORE: Final = "sqlite:"
-
-DataDirectory = Annotated[
-    Path | None,
-    Parameter(
-        name="--data-dir",
-        help=f"The data directory. Without it: {DATA_VARIABLE}, else agentrail in your directory for data.",
-    ),
-]
-
-
-@Parameter(name="*")
-@frozen(kw_only=True)
-class KeptIn:
-    """Where `run` and `chat` keep a session.
-
-    Attributes:
-        store: The name of the store; None for the usual one.
-        data_dir: The data directory; None for the usual one.
-        keep_days: For how many days sessions are kept there; None for ever.
-        keep_bytes: How many bytes they may have; None for any number.
-    """
-
-    store: Annotated[
-        str | None,
-        Parameter(
-            help="Where the session is kept: sqlite:PATH, sqlite: for the file in the data directory, or memory: to keep nothing.",
-            show_default=False,
-        ),
-    ] = None
-    data_dir: DataDirectory = None
-    keep_days: Annotated[
-        float | None,
-        Parameter(
-            help="Delete stored sessions whose last record is older than so many days, from 1; without it all are kept.",
-            show_default=False,
-        ),
-    ] = None
-    keep_bytes: Annotated[
-        int | None,
-        Parameter(
-            help="Delete the oldest stored sessions while they have more bytes than this; without it all are kept.",
-            show_default=False,
-        ),
-    ] = None
 
 
 @Parameter(name="*")
@@ -131,15 +87,6 @@ def _closing(store: Store) -> Iterator[Store]:
         yield store
     finally:
         store.close()
-
-
-def directory_of(data_dir: Path | None) -> Path:
-    """Say where the data directory is.
-
-    Raises:
-        StoreUnavailable: Nothing says where.
-    """
-    return find_data_directory(os.environ) if data_dir is None else data_dir
 
 
 # --- finding sessions
@@ -302,10 +249,8 @@ def run_over_store(work: Callable[[], Exit]) -> Exit:
         return Exit.USAGE
     except AgentrailError as error:
         write_error(describe_error(error))
-    except OutputFailed as error:
-        write_error(f"{error}.")
-    except OutputClosed:
-        pass  # the reader that closed it knows
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
     return Exit.FAILED
 
 

@@ -1,21 +1,27 @@
 """`/clear`, `/sessions`, `/resume` and `/export FILE` of a chat: from one conversation to another, and to a file. The store does the rest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import trio
 from attrs import frozen
+from msgspec.structs import replace
 
 from agentrail import outside
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli.session_views import shorten, show_rows, standing_word
 from agentrail.cli.stored import all_sessions, find_one, latest_of
+from agentrail.cli.terminal.completing import Words
 from agentrail.core.values.transcript import transcript_of
-from agentrail.errors import CommandError
-from agentrail.messages import Message, SessionId
+from agentrail.errors import AgentrailError, CommandError
+from agentrail.messages import JsonObject, Message, SessionId
+from agentrail.runtime.past import journal_entries
 
 SWITCHING: Final = frozenset({"clear", "sessions", "resume"})
-MAX_LISTED_SESSIONS: Final = 20
+_MAX_LISTED: Final = 20
+_FIRST_RECORDS: Final = 8
+"""Among which the first prompt stands."""
 
 
 @frozen(kw_only=True)
@@ -72,17 +78,65 @@ def _latest_of_others(store: Store, current: SessionId) -> StoredSession:
 
 def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
     """List what can be resumed, the latest first."""
-    filters = Filters(scope="", only_roots=True, has_ended=False)
-    found = sorted(all_sessions(store, filters), key=lambda one: one.written_at_ms, reverse=True)
+    found = _latest_first(store)
     words = [
-        (one, "this one" if one.session == current else standing_word(one, is_owned=False)) for one in found
+        (titled(store, one), "this one" if one.session == current else standing_word(one, is_owned=False))
+        for one in found[:_MAX_LISTED]
     ]
     more = (
-        [f"… and {len(words) - MAX_LISTED_SESSIONS} more: agentrail sessions list"]
-        if len(words) > MAX_LISTED_SESSIONS
+        [f"… and {len(found) - _MAX_LISTED} more: agentrail sessions list"]
+        if len(found) > _MAX_LISTED
         else []
     )
-    return (*show_rows(words[:MAX_LISTED_SESSIONS]), *more, "/resume ID goes on with one")
+    return (*show_rows(words), *more, "/resume ID goes on with one")
+
+
+async def others_in(store: Store | None, current: SessionId) -> Words:
+    """Give the sessions of a store that `/resume` can go to, the latest first, each with how it stands and what it is about.
+
+    Raises:
+        StoreUnavailable: The store cannot be read now.
+    """
+    if store is None or store.is_immediate:
+        await trio.lowlevel.checkpoint()
+        return ()
+    found = await outside.offload(_named, store)
+    return [
+        (one.session, f"{standing_word(one, is_owned=False)} · {shorten(one.standing.title)}")
+        for one in found
+        if one.session != current
+    ]
+
+
+def _named(store: Store) -> list[StoredSession]:
+    return [titled(store, one) for one in _latest_first(store)[:_MAX_LISTED]]
+
+
+def titled(store: Store, stored: StoredSession) -> StoredSession:
+    """Give a session with its first words as its title, where the model gave it none: else people would know it by its id alone. This blocks."""
+    if stored.standing.title:
+        return stored
+    try:
+        begins = journal_entries(store, stored, stored.first_seq - 1, _FIRST_RECORDS)
+    except (
+        AgentrailError
+    ):  # what cannot be read has no words; whether it can be gone on with is said by who tries
+        return stored
+    words = (shorten(text) for one in begins if one.kind == "prompt" for text in _texts_in(one.body))
+    title = next(filter(None, words), "")
+    return replace(stored, standing=replace(stored.standing, title=title))
+
+
+def _texts_in(body: JsonObject) -> Iterator[str]:
+    content: Any = body.get("content")
+    for block in content if isinstance(content, Sequence) else ():
+        if isinstance(block, Mapping) and isinstance(block.get("text"), str):
+            yield block["text"]
+
+
+def _latest_first(store: Store) -> list[StoredSession]:
+    filters = Filters(scope="", only_roots=True, has_ended=False)
+    return sorted(all_sessions(store, filters), key=lambda one: one.written_at_ms, reverse=True)
 
 
 def export_to(file: Path, messages: Sequence[Message]) -> str:

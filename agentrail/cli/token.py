@@ -10,6 +10,7 @@ from agentrail import outside
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.printing import end_without_output
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOCAL
 from agentrail.gateway.tokens import NewToken, fault_of_mode, make_token, read_token_file
@@ -104,11 +105,8 @@ def show_new(made: NewToken, token_file: Path | None) -> str:
 def _tell(made: NewToken, token_file: Path | None) -> Exit:
     try:
         write_all(1, show_new(made, token_file).encode())
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
+    except (OutputFailed, OutputClosed) as error:
+        return end_without_output(error)
     if token_file is not None:
         write_error(f"added to {token_file}; this is the only time that the token is shown.")
     return Exit.DONE

@@ -92,7 +92,7 @@ def show_top(
     send_logs_to_stderr(debug=debug)
     try:
         address = address_of(url)
-        token = read_token(token_file)
+        dial = dial_for(address, read_token(token_file))
     except OptionError as error:
         write_error(describe_error(error))
         return Exit.USAGE
@@ -101,7 +101,6 @@ def show_top(
     shown = url.rstrip("/")
 
     async def main() -> Exit:
-        dial = dial_for(address, token)
         async with watch_rows(
             dial, "sessions", SessionRow, "session_id", wanted, connect_seconds=CONNECT_SECONDS
         ) as watched:

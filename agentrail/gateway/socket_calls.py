@@ -63,6 +63,7 @@ _UNORDERED: Final = frozenset(
         "revoke_rule",
         "rules",
         "sessions",
+        "turns",
     }
 )
 """What does not wait for earlier commands of its session: what reads, what stops, and what a person decides."""
@@ -70,7 +71,7 @@ _UNORDERED: Final = frozenset(
 _READS: Final = frozenset(
     {
         *("messages", "snapshot", "status", "request", "sessions", "journal", "state_at", "receipt_of"),
-        *("rules", "commands"),
+        *("rules", "commands", "turns"),
     }
 )
 """What changes nothing, and is done anew each time."""

@@ -30,6 +30,9 @@ from agentrail.wire.forms import encode_past_state, encode_receipt, encode_recei
 MAX_RECORDS_OF_A_COMMAND: Final = 1_000
 """Records of a journal that one command gives."""
 
+MAX_TURNS_OF_A_COMMAND: Final = 1_000
+"""Turns that one command names: the last ones."""
+
 _ONE: Final = "/sessions/{session_id}"
 _NULL: Final = b"null"
 
@@ -150,6 +153,14 @@ async def _journal(call: RouteCall) -> WholeAnswer:
     return answer_json(await session.journal(after, limit))
 
 
+async def _turns(call: RouteCall) -> WholeAnswer:
+    """Name the turns to which a session can go back: who may do that may know them."""
+    limit = whole_number(
+        "limit", call.query.get("limit"), MAX_TURNS_OF_A_COMMAND, least=1, most=MAX_TURNS_OF_A_COMMAND
+    )
+    return answer_json(await (await _session(call, only_root=True)).turns(limit))
+
+
 async def _state_at(call: RouteCall) -> WholeAnswer:
     """Say what the session was."""
     body: StateAtBody = call.body
@@ -175,6 +186,7 @@ METHOD_ROUTES: Final = {
     "status": _route("says how a session stands", _status),
     "fork": _route("begins a session that goes on from this one", _fork, ForkCommandBody),
     "rewind": _route("goes back to an earlier moment", _rewind, RewindCommandBody),
+    "turns": _route("names the turns that are over", _turns, query=("limit",)),
     "stop": _route("ends a session", _stop, StopBody),
     "journal": _route("shows a journal", _journal, query=("after", "limit"), scope="inspect"),
     "state_at": _route("says what the session was", _state_at, StateAtBody, scope="inspect"),

@@ -175,7 +175,7 @@ def decode_tokens(text: bytes, name: str) -> Tokens:
     """
     try:
         given = tomllib.loads(text.decode("utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:  # also of Python, for a number of thousands of digits
         # The place and not the words: those may repeat what stands there.
         place = _PLACE.search(str(error))
         message = f"{name} is no TOML{f', at {place[1]}' if place else ''}: `agentrail token new` prints the lines of an entry"

@@ -417,7 +417,7 @@ class HostSessions:
         Args:
             owner: Who is calling.
             session_id: Which one.
-            purge: Whether the store forgets it too.
+            purge: Whether the store forgets it too, and overwrites it; see `delete_session` of the supervisor.
 
         Raises:
             SessionUnknown, SessionIsChild, IdInvalid: As of `facts`, and of what only a root can do.
@@ -439,7 +439,7 @@ class HostSessions:
                 return
             try:
                 with suppress(SessionNotFound):
-                    await self.supervisor.delete_session(session_id, scope=owner.tenant_id)
+                    await self.supervisor.delete_session(session_id, scope=owner.tenant_id, purge=True)
             except StillNeeded:
                 # One that slept may have been woken in between, by who reads it: it is ended here first then.
                 if place == _TRIES or not self._is_open(owner, session_id):

@@ -25,7 +25,7 @@ from agentrail.host.requests import OnDisconnect
 from agentrail.host.webhooks import Webhooks
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.sandboxes.confinement import ShellFallback
+from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.stores.named_memories import (
     faults_of_embedder,
     faults_of_knowledge,

@@ -68,7 +68,8 @@ class CommandsOfHost:
         if typed is None:
             return request
         command = self.registry.find(typed.name)  # before a session is woken for it
-        desk = await self.desk(owner, facts)
+        # What begins a session is said by no agent yet, but it is known by which one it will be heard.
+        desk = CommandDesk(agent=request.agent_id or None) if facts is None else await self.desk(owner, facts)
         answer = await self.registry.run(command.name, typed.text, desk)
         if answer.prompt is None:
             return HandledResponse({"command": command.name, "lines": list(answer.lines)})

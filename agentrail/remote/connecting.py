@@ -46,7 +46,7 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
         Unreachable: No server answered in time; or its certificate is not trusted, which is not tried again.
         SessionUnknown: Your move: there is no such session, or it is another's.
         ProfileUnknown, RemoteRefused: The server does not create such a session, or does not let this client in.
-        OptionError: Your move: an argument that cannot be.
+        OptionError: Your move: an argument that cannot be, or the extra `connect` is not installed.
 
     Cancellation: The connections are closed. The session on the server goes on, and so do its cycles.
     """

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import trio
 from attrs import field, frozen
-from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, wrap_client_stream
 
+from agentrail import websockets
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized, Unreachable
 from agentrail.remote.faults import CLASS_OF_CODE, error_of_reply
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
@@ -26,7 +26,7 @@ MAX_SERVER_FRAME_BYTES: Final = 64 << 20
 
 QUEUED_FRAMES: Final = 16
 
-Dial: TypeAlias = Callable[[], AbstractAsyncContextManager[WebSocketConnection]]
+Dial: TypeAlias = Callable[[], AbstractAsyncContextManager["websockets.WebSocketConnection"]]
 """Opens a connection, and closes it when the block is left."""
 
 _PERMANENT: Final = frozenset({CloseCode.MALFORMED, CloseCode.TOO_LARGE, CloseCode.UNAUTHORIZED})
@@ -99,7 +99,11 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
         address: Of the server.
         token: Sent in the header of the upgrade, and nowhere else.
         tls: How its certificate is judged; None for the machine's way.
+
+    Raises:
+        OptionError: Your move: the extra `connect` is missing, which brings WebSockets.
     """
+    websockets.need_websockets("a session on a server")
     if token is not None:
         headers = [(b"authorization", f"Bearer {token}".encode())]
     else:  # a server without tokens takes pages of its own only, so as not to take those of others
@@ -121,13 +125,13 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
         return stream
 
     @asynccontextmanager
-    async def dial() -> AsyncIterator[WebSocketConnection]:
+    async def dial() -> AsyncIterator["websockets.WebSocketConnection"]:
         with trio.fail_after(HANDSHAKE_SECONDS) as handshake:
             # Over a stream of our own: where an upgrade is refused the library leaves its own open.
             stream = await open_stream()
             try:
                 async with trio.open_nursery() as nursery:
-                    connection = await wrap_client_stream(
+                    connection = await websockets.wrap_client_stream(
                         nursery,
                         stream,
                         address.named,
@@ -173,9 +177,9 @@ def decide_after(ended: BaseException | None) -> AfterEnd:
             return AfterEnd(fault=ended)
         case BaseException() if (fault := _certificate_fault(ended)) is not None:
             return AfterEnd(fault=fault)
-        case ConnectionRejected(status_code=status, headers=headers, body=body):
+        case websockets.ConnectionRejected(status_code=status, headers=headers, body=body):
             return _after_refusal(status, body, dict(headers or ()).get(b"retry-after"))
-        case ConnectionClosed(reason=reason) if reason is not None and reason.code in _PERMANENT:
+        case websockets.ConnectionClosed(reason=reason) if reason is not None and reason.code in _PERMANENT:
             if reason.code == CloseCode.UNAUTHORIZED:
                 return AfterEnd(fault=_unauthorized())
             code = CloseCode(reason.code).name.lower()

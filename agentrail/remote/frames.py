@@ -152,7 +152,10 @@ def ping_frame(number: int) -> bytes:
 
 
 _READS: Final = frozenset(
-    {"status", "snapshot", "messages", "request", "journal", "state_at", "receipt_of", "commands"}
+    {
+        *("status", "snapshot", "messages", "request", "journal", "state_at", "receipt_of", "commands"),
+        *("sessions", "turns"),
+    }
 )
 
 

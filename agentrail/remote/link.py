@@ -12,10 +12,8 @@ from typing import Any, Final
 import trio
 from attrs import define, field, frozen
 from msgspec import UNSET
-from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection
-from wsproto.utilities import LocalProtocolError
 
-from agentrail import outside
+from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, CodecError, RemoteRefused, YourMove
 from agentrail.remote.backoff import STEADY_SECONDS, reconnect_seconds
 from agentrail.remote.dialing import HANDSHAKE_SECONDS, Dial, decide_after
@@ -297,11 +295,16 @@ class RemoteLink:
                 await self._serve(connection, nursery)
         except* (OSError, trio.TooSlowError, trio.BrokenResourceError) as group:
             ended = _first(group)
-        except* (ConnectionClosed, HandshakeError, LocalProtocolError, CodecError) as group:
+        except* (
+            websockets.ConnectionClosed,
+            websockets.HandshakeError,
+            websockets.LocalProtocolError,
+            CodecError,
+        ) as group:
             ended = _first(group)
         return ended
 
-    async def _serve(self, connection: WebSocketConnection, nursery: trio.Nursery) -> None:
+    async def _serve(self, connection: "websockets.WebSocketConnection", nursery: trio.Nursery) -> None:
         self._heard_at = trio.current_time()
         await connection.send_message(hello_frame(HEARTBEAT_SECONDS).decode())
         with trio.fail_after(HANDSHAKE_SECONDS):
@@ -326,7 +329,7 @@ class RemoteLink:
         self._has_out.set()
         self.welcomed.set()
 
-    async def _send_all(self, connection: WebSocketConnection) -> None:
+    async def _send_all(self, connection: "websockets.WebSocketConnection") -> None:
         burst = self._rate * _SHARE_OF_RATE
         left, since = burst, trio.current_time()
         while True:
@@ -343,7 +346,7 @@ class RemoteLink:
             self._has_out = trio.Event()
             await self._has_out.wait()
 
-    async def _keep_time(self, connection: WebSocketConnection) -> None:
+    async def _keep_time(self, connection: "websockets.WebSocketConnection") -> None:
         """Say from time to time that this client is there, and give up a connection over which nothing comes."""
         number = 0
         while True:
@@ -429,5 +432,7 @@ def _first(group: BaseExceptionGroup[Any]) -> BaseException:
             waiting.extend(reversed(one.exceptions))
         else:
             leaves.append(one)
-    closed = [one for one in leaves if isinstance(one, ConnectionClosed | HandshakeError)]
+    closed = [
+        one for one in leaves if isinstance(one, websockets.ConnectionClosed | websockets.HandshakeError)
+    ]
     return (closed or leaves)[0]

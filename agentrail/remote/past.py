@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agentrail.core.journal.branches import PastTurn
 from agentrail.errors import CodecError
 from agentrail.frozen import frozen_json
 from agentrail.runtime.looking_back import Rewound
@@ -32,6 +33,28 @@ def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
         return tuple([_entry(one) for one in _ENTRIES.decode(text)])
     except (msgspec.DecodeError, RecursionError) as error:
         raise _fault(error) from error
+
+
+def read_turns(text: bytes) -> tuple[PastTurn, ...]:
+    """Read the turns of a session.
+
+    Raises:
+        CodecError: They are none.
+    """
+    try:
+        return tuple([PastTurn(**msgspec.structs.asdict(one)) for one in _TURNS.decode(text)])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _fault(error) from error
+
+
+class _Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as it is written; what a newer server says besides is left out."""
+
+    number: int
+    record: int
+    asked: str = ""
+    said: str = ""
+    counts: bool = True
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,3 +90,4 @@ def _fault(error: Exception) -> CodecError:
 
 _REWOUND: Final = msgspec.json.Decoder(Rewound)
 _ENTRIES: Final = msgspec.json.Decoder(list[_Entry])
+_TURNS: Final = msgspec.json.Decoder(list[_Turn])

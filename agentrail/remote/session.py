@@ -15,6 +15,7 @@ from attrs import evolve
 
 from agentrail import outside
 from agentrail.abc import Error, Ok
+from agentrail.core.journal.branches import PastTurn
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.signals import KillMode
 from agentrail.core.session.asked_forms import ApprovalRule
@@ -41,9 +42,10 @@ from agentrail.remote.commands import RemoteCommands
 from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
 from agentrail.remote.frames import object_in
 from agentrail.remote.links import Links
+from agentrail.remote.listing import RemoteListing
 from agentrail.remote.looking import find_event, last_request_id
 from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
-from agentrail.remote.past import read_journal_page, read_rewound
+from agentrail.remote.past import read_journal_page, read_rewound, read_turns
 from agentrail.remote.reading import RemoteReading
 from agentrail.remote.requests import ENDED_STATUSES, answer_in
 from agentrail.remote.subscription import RemoteSubscription
@@ -95,7 +97,7 @@ WAIT_SECONDS: Final = 60
 """How long one question about a request may wait at the server for its end."""
 
 
-class RemoteSession(RemoteCommands, NotRemoteCalls):
+class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
     """A session on a server, from outside. It stays good when connections are lost and come back."""
 
     __slots__ = ("_links", "_session_id")
@@ -595,6 +597,11 @@ class RemoteSession(RemoteCommands, NotRemoteCalls):
             if len(entries) < page:
                 break
         return tuple(found)
+
+    async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
+        """Name the turns that are over; as `Session.turns`. A server gives a thousand at most."""
+        refuse(fault_of_limit(limit))
+        return _read(read_turns, await self._call("turns", {"limit": min(limit, PAGE)}))
 
     async def state_at(self, number: int) -> PastState:
         """Say what the session was behind a record; as `Session.state_at`. It takes a token with the scope `inspect`."""

@@ -12,10 +12,8 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 import trio
-from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection
-from wsproto.utilities import LocalProtocolError
 
-from agentrail import outside
+from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, CodecError, Unreachable
 from agentrail.remote.backoff import STEADY_SECONDS, reconnect_seconds
 from agentrail.remote.dialing import HANDSHAKE_SECONDS, Dial, decide_after
@@ -122,12 +120,21 @@ class WatchedRows(Generic[R]):
                 await self._read(connection)
         except* (OSError, trio.TooSlowError, trio.BrokenResourceError, AgentrailError) as group:
             ended += _leaves(group)
-        except* (ConnectionClosed, HandshakeError, LocalProtocolError, CodecError) as group:
+        except* (
+            websockets.ConnectionClosed,
+            websockets.HandshakeError,
+            websockets.LocalProtocolError,
+            CodecError,
+        ) as group:
             ended = [*_leaves(group), *ended]
-        told = [one for one in ended if isinstance(one, AgentrailError | ConnectionClosed | HandshakeError)]
+        told = [
+            one
+            for one in ended
+            if isinstance(one, AgentrailError | websockets.ConnectionClosed | websockets.HandshakeError)
+        ]
         return next(iter(told or ended), None)
 
-    async def _read(self, connection: WebSocketConnection) -> None:
+    async def _read(self, connection: "websockets.WebSocketConnection") -> None:
         self._heard_at = trio.current_time()
         await connection.send_message(hello_frame(_HEARTBEAT_SECONDS).decode())
         with trio.fail_after(HANDSHAKE_SECONDS):
@@ -147,7 +154,7 @@ class WatchedRows(Generic[R]):
             self._heard_at = trio.current_time()
             self.take(text if isinstance(text, str) else text.decode())
 
-    async def _keep_time(self, connection: WebSocketConnection) -> None:
+    async def _keep_time(self, connection: "websockets.WebSocketConnection") -> None:
         number = 0
         while True:
             await trio.sleep(_HEARTBEAT_SECONDS)

@@ -29,6 +29,7 @@ WARM: Final = Warm(
         *("agentrail.testing.stacks", "cyclopts.help.inline_text", "rich.markdown"),
         *(
             "agentrail.cli.chat",
+            "agentrail.cli.chat_command",
             "certifi",
             "genai_prices",
             "h2.connection",

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.cli.chat import decide_editor
+from agentrail.cli.chat_command import decide_editor
 from agentrail.cli.ledger import ChatLedger
 from agentrail.commands.showing import show_status
 from agentrail.core.session.projection import RunningTool, Status
@@ -188,6 +188,21 @@ def test_a_prompt_may_end_before_its_receipt_is_here():
     ledger.note(AgentStart(ref=A))
     ledger.note(END)
     ledger.accept(A)
+    assert ledger.is_idle
+
+
+def test_a_cycle_that_someone_else_began_is_at_work_too():
+    """Over a server's session that is shared, and by a task in the background: Ctrl-C has something to stop; behind it all is as before."""
+    ledger = ChatLedger()
+    ledger.note(AgentStart(ref=A))
+    assert not ledger.is_idle
+    ledger.accept(B)
+    ledger.note(END)
+    assert not ledger.is_idle
+    ledger.note(AgentStart(ref=B))
+    ledger.note(END)
+    assert ledger.is_idle
+    ledger.accept(A)  # the answer to `prompt` came late: it was ours, and is over
     assert ledger.is_idle
 
 

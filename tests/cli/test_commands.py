@@ -1,26 +1,31 @@
 """The tree of commands."""
 
+import gc
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 import agentrail.cli
-from agentrail.cli.commands import version_line
+from agentrail.cli.commands import app, run_command_line, version_line
 from tests.cli.rig import run_agentrail
 from tests.forked import ROOT, environment
 
 
 async def test_help_names_every_command_and_is_quick_to_import():
-    """`--help` says what there is without importing what only a run needs."""
+    """`--help` says what there is without importing what only a run needs; nor does the first prompt of a chat wait for what answers."""
     ran = await run_agentrail("--help")
     assert ran.code == 0
     for name in ("run", "chat", "doctor"):
         assert name in ran.out
+    heavy = "{'httpx', 'jsonschema', 'apsw', 'trio_websocket', 'agentrail.app', 'agentrail.abc', 'agentrail.core.protocol'}"
     program = (
         "import sys; from agentrail.cli.commands import run_command_line; run_command_line(['--help']);"
-        "print({'trio', 'httpx', 'prompt_toolkit', 'jsonschema'} & set(sys.modules))"
+        "print({'trio', 'httpx', 'prompt_toolkit', 'jsonschema'} & set(sys.modules));"
+        "import agentrail.cli.chat_command, agentrail.cli.terminal.editor;"
+        f"print({heavy} & set(sys.modules))"
     )
     done = subprocess.run(  # noqa: ASYNC221 - half a second, with nothing else to do
         [sys.executable, "-c", program],
@@ -30,7 +35,7 @@ async def test_help_names_every_command_and_is_quick_to_import():
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines()[-1] == "set()"
+    assert done.stdout.splitlines()[-2:] == ["set()", "set()"]
 
 
 async def test_the_help_of_run_says_what_shell_may_do():
@@ -47,6 +52,19 @@ async def test_the_version_is_one_line():
     ran = await run_agentrail("--version")
     assert (ran.code, ran.out) == (0, f"{version_line()}\n")
     assert ran.out.startswith("agentrail")
+
+
+def test_garbage_is_looked_for_when_a_command_runs(monkeypatch):
+    """What is imported is spared; a command that goes on for hours is not."""
+    seen = []
+
+    def parse(_app, arguments, **_options):
+        seen.append((arguments, gc.isenabled()))
+        return lambda: seen.append(gc.isenabled()), SimpleNamespace(args=(), kwargs={}), {}
+
+    monkeypatch.setattr(type(app), "parse_args", parse)
+    assert run_command_line(["doctor"]) == 0
+    assert seen == [(["doctor"], False), True]
 
 
 def test_the_room_has_nothing_but_its_two_names():

@@ -96,7 +96,7 @@ def test_a_record_of_several_lines_is_one_line(capsys):
 
 def test_an_interrupt_is_no_crash(monkeypatch):
     """It travels, as before."""
-    monkeypatch.setattr("agentrail.cli.commands.app", _interrupted)
+    monkeypatch.setattr("agentrail.cli.commands._import_and_run", _interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_command_line(["doctor"])
 
@@ -117,6 +117,6 @@ def test_an_error_of_ours_that_nothing_caught_is_a_crash(monkeypatch, capsys):
     def fall(*_args, **_options):
         raise OptionError(["x is 1"])
 
-    monkeypatch.setattr("agentrail.cli.commands.app", fall)
+    monkeypatch.setattr("agentrail.cli.commands._import_and_run", fall)
     assert run_command_line(["doctor"]) == 1
     assert "agentrail has a bug, please report it: OptionError: x is 1" in capsys.readouterr().err

@@ -263,6 +263,17 @@ async def test_faults_of_several_agents_are_said_at_once(place):
     assert [fault.split(": ")[0] for fault in caught.value.faults] == ["agentrail.toml:2", "agentrail.toml:4"]
 
 
+async def test_skills_of_agents_are_commands_of_their_sessions(place):
+    """12.10: of one name each agent has its own; an agent without skills has none."""
+    skill = place / "project" / ".agentrail" / "skills" / "notes" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: notes\ndescription: Keeps notes.\n---\nWrite them down.")
+    write(place, f'{AGENTS}skills = ["notes"]\n')
+    made, options = decide_all(ServeFlags(), ConfigFiles(trust_project=True), None)
+    app = await make_default_application(options, made)
+    assert app.state.host.options.commands.find("notes").agent == ("other",)
+
+
 async def test_an_application_is_made_of_what_files_say(place, capfd):
     """Options, limits, profiles; a place that needs tokens refuses an agent that writes, unless the files say that users share it."""
     text = f"[host]\nconsole = false\nchat_timeout = 5.0\nlimits = {{ max_streams = 7 }}\nstore = 'memory:'\n{AGENTS}"

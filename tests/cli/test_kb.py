@@ -1,6 +1,7 @@
 """`agentrail kb`: documents are added, listed, searched and removed; wrong input first."""
 
 import threading
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -44,6 +45,10 @@ def docs(tmp_path, monkeypatch):
         ),
         (lambda p: add_documents("a b", "docs/a.md", place=p), "'a b' is no name of a knowledge base"),
         (lambda p: search_documents("x", limit=0, place=p), "limit is 0"),
+        (lambda p: search_documents("x", folder="", place=p), "'' is no folder of documents"),
+        (lambda p: list_documents("handbook", folder="/docs", place=p), "'/docs' is no folder of documents"),
+        (lambda p: list_documents(tag=("eu",), place=p), "--folder and --tag are for the documents of one"),
+        (lambda p: add_documents("handbook", "docs", tag=("eu", "eu"), place=p), "tags has a tag twice"),
         (
             lambda p: search_documents("x", kb="handbook", place=p),
             "there is no knowledge base 'handbook': there is none.",
@@ -90,6 +95,41 @@ def test_documents_are_added_once_and_again_when_they_change(place, docs, capfd)
         "",
         "agentrail: nothing is written about that in what user 'bob' may read.\n",
     )
+
+
+def test_documents_have_tags_and_are_narrowed_by_them_and_by_their_folder(place, docs, capfd):
+    """Tags for all that is named, also what has not changed; without --tag they stay (12.6)."""
+
+    def said(exit_code):
+        assert exit_code is Exit.DONE
+        return [line.partition("  ")[2] for line in capfd.readouterr().out.splitlines() if "  " in line]
+
+    def listed(**narrow):
+        return said(list_documents("handbook", place=place, **narrow))
+
+    add = partial(add_documents, "handbook", place=place)
+    assert said(add("docs/a.md", reader=("ada",), tag=("travel", "eu"))) == [
+        "docs/a.md  1 passage  [travel, eu]"
+    ]
+    assert said(add("docs")) == ["docs/more/b.txt  1 passage"]
+    assert listed() == ["docs/a.md  1 passage  [travel, eu]", "docs/more/b.txt  1 passage"]
+    assert add("docs", tag=("travel",)) is Exit.DONE
+    assert capfd.readouterr().out == (
+        "0 documents added, 2 unchanged, 0 failed. All that are there have the tags travel now.\n"
+    )
+    (docs / "a.md").write_text("Boats.\n")
+    assert said(add("docs")) == ["docs/a.md  1 passage  [travel]"]
+    assert add("docs/a.md", tag=("travel", "eu")) is Exit.DONE
+    capfd.readouterr()
+    assert listed(tag=("eu", "travel")) == ["docs/a.md  1 passage  [travel, eu]"]
+    assert listed(folder="docs/more/") == ["docs/more/b.txt  1 passage  [travel]"]
+    assert list_documents("handbook", folder="do", place=place) is Exit.DONE
+    assert capfd.readouterr().err.endswith("has no documents there, or none with all of these tags.\n")
+    for narrow in ({"folder": "docs/more"}, {"folder": "docs/more", "tag": ("travel",)}):
+        found = said(search_documents("boats planes", user="ada", place=place, **narrow))
+        assert [line.partition("#")[0] for line in found if "#" in line] == ["docs/more/b.txt"]
+    assert search_documents("boats", user="bob", folder="docs", place=place) is Exit.DONE
+    assert capfd.readouterr().out == ""
 
 
 def test_what_cannot_be_read_is_failed_and_the_others_go_on(place, docs, capfd):

@@ -3,8 +3,10 @@
 import pytest
 
 from agentrail.app import ChosenModel
-from agentrail.cli.options import Choices, decide_prompt, decide_session, decide_tools
+from agentrail.cli.choices import ALL_TOOLS, Choices
+from agentrail.cli.options import decide_prompt, decide_session, decide_tools
 from agentrail.errors import OptionError, PromptError, ToolDefinitionError
+from agentrail.tools import builtin
 
 
 def test_tools_are_found_by_name():
@@ -76,3 +78,8 @@ def test_a_prompt_of_nothing_is_refused(argument, piped, words):
     """Nothing, blanks, an empty pipe and two prompts are said to be what they are."""
     with pytest.raises(PromptError, match=words):
         decide_prompt(argument, piped)
+
+
+def test_the_help_names_the_tools_that_there_are():
+    """They are written out, because the first prompt does not wait for the tools to be imported."""
+    assert ", ".join(tool.name for tool in builtin()) == ALL_TOOLS

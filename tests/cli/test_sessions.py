@@ -12,7 +12,8 @@ from agentrail.app import open_supervisor
 from agentrail.cli.resume_option import LATEST, fill_in_latest
 from agentrail.cli.session_views import standing_word
 from agentrail.errors import OptionError, StoreUnavailable
-from agentrail.stores.named import find_data_directory, path_of_store
+from agentrail.stores.data_directory import find_data_directory
+from agentrail.stores.named import path_of_store
 from agentrail.testing.tools import RecordingTool
 from tests.cli.rig import open_terminal, run_agentrail, run_beside, sleeping_below
 

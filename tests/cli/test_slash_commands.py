@@ -3,32 +3,19 @@
 import attrs
 import pytest
 
-from agentrail.blueprints.command_files import read_commands
 from agentrail.commands import CommandDesk
 from agentrail.commands.showing import show_row
 from agentrail.testing.models import ScriptedModel, says
 from tests.cli.rig import run_agentrail
+from tests.commands.folders import commands_at, write_commands
 from tests.gateway.web import serving
 from tests.runtime.rig import on_bounded_time
 
 
 @pytest.fixture
 def place(tmp_path):
-    """A project and a home with a command each, and one of a blueprint's."""
-    project, home = tmp_path / "project", tmp_path / "home"
-    for folder, name, text in (
-        (project, "git/commit", "---\ndescription: Commits.\nargument-hint: what\n---\nCommit $ARGUMENTS."),
-        (home, "thank", "---\ndescription: Says thanks.\n---\nThank you."),
-    ):
-        path = folder / ".agentrail" / "commands" / f"{name}.md"
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
-    return tmp_path
-
-
-def commands_at(place):
-    """All that there are there."""
-    return read_commands({"HOME": str(place / "home")}, cwd=place / "project")
+    """A project and a home with a command each."""
+    return write_commands(tmp_path)
 
 
 @pytest.mark.blueprint("G-021")

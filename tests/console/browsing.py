@@ -25,6 +25,16 @@ CHROMIUM: Final = shutil.which("chromium")
 AXE: Final = Path(__file__).parent.parent.parent / ".peers/console/node_modules/axe-core/axe.min.js"
 AXE_TAGS: Final = ("wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice")
 
+# What Playwright switches off, since of two such lists the browser takes the last; and the popups of an address bar, which no test
+# sees: a browser without a window has one all the same, and begins a renderer for it that computes for half a second.
+_SWITCHED_OFF: Final = (
+    *("AimEnabled", "AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync"),
+    *("DestroyProfileOnBrowserClose", "HttpsFirstBalancedModeAutoEnable", "HttpsUpgrades", "LensOverlay"),
+    *("MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding", "PreconnectToSearch"),
+    "ThirdPartyStoragePartitioning",
+    *("WebUIOmniboxPopup", "WebUIOmniboxFullPopup", "WebUIOmniboxAimPopup"),
+)
+
 FLAGS: Final = (
     "--no-sandbox",
     "--disable-gpu",
@@ -34,6 +44,7 @@ FLAGS: Final = (
     "--disable-sync",
     "--no-first-run",
     "--no-proxy-server",
+    f"--disable-features={','.join(_SWITCHED_OFF)}",
 )
 
 # In a world that the policy does not reach; reports of the policy are events of the document that it is about.

@@ -2,10 +2,13 @@
 
 import pytest
 
-from agentrail.blueprints.command_files import read_commands
+from agentrail.blueprints import read_skills
+from agentrail.blueprints.joined_commands import join_commands
 from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
 from agentrail.host import HostPlugin, Limits
 from agentrail.testing.models import ScriptedModel, says
+from tests.blueprints.test_skills import put
+from tests.commands.folders import commands_at, write_commands
 from tests.gateway.test_session_routes import ANN, BOB, EVE, by_header
 from tests.gateway.web import error_of, serving
 from tests.runtime.rig import on_bounded_time
@@ -13,21 +16,8 @@ from tests.runtime.rig import on_bounded_time
 
 @pytest.fixture
 def place(tmp_path):
-    """A project and a home with a command each, and one of a blueprint's."""
-    project, home = tmp_path / "project", tmp_path / "home"
-    for folder, name, text in (
-        (project, "git/commit", "---\ndescription: Commits.\nargument-hint: what\n---\nCommit $ARGUMENTS."),
-        (home, "thank", "---\ndescription: Says thanks.\n---\nThank you."),
-    ):
-        path = folder / ".agentrail" / "commands" / f"{name}.md"
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
-    return tmp_path
-
-
-def commands_at(place):
-    """All that there are there."""
-    return read_commands({"HOME": str(place / "home")}, cwd=place / "project")
+    """A project and a home with a command each."""
+    return write_commands(tmp_path)
 
 
 @on_bounded_time
@@ -156,3 +146,26 @@ async def test_plugins_of_the_host_hear_a_command_as_it_was_typed(place):
         await web.post("/commands/other", {"session_id": "main"})
         assert judge.heard == ["Hi", "/other", "/other "]
         assert "demo:fast" in (await web.chat("/model", session_id="main")).json()["lines"][0]
+
+
+@on_bounded_time
+async def test_a_skill_of_the_agent_begins_a_session_and_is_opened_in_it(tmp_path):
+    """By a message, and by its name; `GET /commands` says where it can be. One that another agent has is refused (12.4, 12.10)."""
+    for name in ("notes", "mine"):
+        put(tmp_path / name, name)
+    skills = {"desk": read_skills(tmp_path / "notes"), "other": read_skills(tmp_path / "mine")}
+    model = ScriptedModel([says("noted"), says("again")])
+    async with serving(model, commands=join_commands(CommandRegistry(), skills=skills)) as web:
+        made = await web.chat("/notes the second week", session_id="main")
+        assert made.json()["text"] == "noted"
+        assert (await web.post("/commands/notes", {"text": "more", "session_id": "main"})).status_code == 202
+        told = (await web.client.get("/commands", params={"session_id": "main"})).json()["commands"]
+        rows = {row["name"]: row for row in told}
+        assert (rows["notes"]["source"], rows["notes"]["available"]) == ("skill", True)
+        assert rows["mine"]["why_not"] == "needs the agent other"
+        lines = (await web.post("/commands/skills", {"session_id": "main"})).json()["lines"]
+        assert lines == ["notes: About notes."]
+        error_of(await web.chat("/mine x", session_id="main"), 422, "command_error")
+    said = [request.messages[-1].content[0].text for request in model.requests]
+    asked = "Open the skill 'notes' with the tool `skill`, and do what it says.\n\n"
+    assert said == [f"{asked}the second week", f"{asked}more"]

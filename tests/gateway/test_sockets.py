@@ -259,6 +259,7 @@ EACH_COMMAND = {
     "stop": {},
     "fork": {},
     "rewind": {"to": 1},
+    "turns": {"limit": 5},
     "request": {"request_id": "r", "wait": 0},
     "cancel": {"request_id": "r"},
     "go_on": {},

@@ -79,16 +79,14 @@ async def test_a_reader_who_does_not_read_holds_up_neither_others_nor_the_end():
         head = f"GET /sessions/s-1/events?after=0 HTTP/1.1\r\nHost: {web.address[0]}\r\n\r\n"
         await stalled.send(head.encode())
         assert b"200" in await stalled.recv(64)
-        with trio.fail_after(5):
-            for _ in range(5):
-                frames = await web.stream(said={"message": "Hi", "session_id": "s-1"})
-                assert frames[-1].data["reason"] == "completed"
+        for _ in range(5):
+            frames = await web.stream(said={"message": "Hi", "session_id": "s-1"})
+            assert frames[-1].data["reason"] == "completed"
         assert json.loads((await web.client.get("/health")).content) == {"status": "ok"}
         assert web.served.gateway.places.in_all == 1
         hubs = web.served.gateway.hubs
         assert hubs is not None
         await hubs.close("shutdown", within_seconds=0.1)
-        with trio.fail_after(2):
-            while web.served.gateway.places.in_all:  # noqa: ASYNC110 - what is waited for has no event
-                await trio.sleep(0.005)
+        while web.served.gateway.places.in_all:  # noqa: ASYNC110 - what is waited for has no event
+            await trio.sleep(0.005)
     stalled.close()

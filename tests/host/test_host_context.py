@@ -12,6 +12,7 @@ from agentrail.events import CompactEnd, RequestStart
 from agentrail.host.context import HOOK, providers_of
 from agentrail.host.hook_runner import open_hook_runner
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, UserMessage
+from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
@@ -234,7 +235,9 @@ async def test_what_is_added_stands_in_no_list_and_no_journal():
     store, model = MemoryStore(), saying(*["fine"] * 6, "all was fine", "fine")
     async with hosted([], plugin("a", context_providers=[giving("Faro it is")]), store=store) as opened:
         supervisor, providers, _ = opened
-        session = await supervisor.start_session(model=model, context_providers=providers, session_id="s")
+        session = await supervisor.start_session(
+            model=model, context_providers=providers, session_id="s", sandbox=MemorySandbox()
+        )
         async with session.subscribe(kinds=[RequestStart]) as events:
             await session.ask("Hi")
             started = await anext(events)

@@ -73,11 +73,11 @@ def wakes_before_it_goes(host, monkeypatch, times):
     tried = []
     delete = SessionSupervisor.delete_session
 
-    async def wake_and_delete(self, session_id, *, scope=""):
+    async def wake_and_delete(self, session_id, **options):
         tried.append(session_id)
         if len(tried) <= times:
             await (await host.session_to_read(session_id, ANN)).status()
-        return await delete(self, session_id, scope=scope)
+        return await delete(self, session_id, **options)
 
     monkeypatch.setattr(SessionSupervisor, "delete_session", wake_and_delete)
     return tried

@@ -37,6 +37,7 @@ from agentrail.plugins.human_approval import HumanApproval
 from agentrail.remote.commands import RemoteCommandAnswer, read_command_answer, read_command_rows
 from agentrail.remote.connecting import open_remote
 from agentrail.remote.dialing import address_of, dial_for
+from agentrail.remote.listing import read_session_page
 from agentrail.testing.models import ScriptedModel, calls, says
 from tests.gateway.web import serving
 from tests.host.hosting import answering
@@ -174,6 +175,31 @@ async def test_slash_commands_are_those_of_the_server():
             await session.run_command("quit")
         with pytest.raises(OptionError, match="text is 5"):
             await session.run_command("status", 5)
+
+
+@on_bounded_time
+async def test_the_sessions_of_a_caller_are_listed_beside_the_one_that_is_talked_with():
+    """What was at work last comes first, with its first words; another's are neither listed nor known."""
+    async with serving(answering("One.", "Two."), auth=auth, store="memory:") as web:
+        async with agentrail.connect(url_of(web), "bob", agent_id="desk") as other:
+            await other.ask("Mine alone")
+        async with (
+            agentrail.connect(url_of(web), "ann", agent_id="desk") as first,
+            agentrail.connect(url_of(web), "ann", agent_id="desk") as second,
+        ):
+            await first.ask("Apples?")
+            listed = await second.sessions()
+            assert [one.session_id for one in listed] == [first.session_id, second.session_id]
+            assert (listed[0].agent_id, listed[0].phase, listed[0].title) == ("desk", "idle", "Apples?")
+            assert len(await second.sessions(1)) == 1
+            assert await second.knows_session(first.session_id)
+            assert not await second.knows_session(other.session_id)
+            for limit in (0, 201, True, "5"):
+                with pytest.raises(OptionError, match="expected a whole number from 1 to 200"):
+                    await second.sessions(limit)
+        for text in (b"", b"[]", b'{"sessions": [{"phase": "idle"}]}', b"[" * 100_000):
+            with pytest.raises(CodecError, match="its version may be a newer one"):
+                read_session_page(text)
 
 
 def test_what_is_no_answer_about_commands_is_said():

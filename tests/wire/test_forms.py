@@ -75,6 +75,7 @@ FULL = attrs.evolve(
     children=(ChildSession(session_id=SessionId("s-2"), call_id=CallId("c"), status=BARE, agent="scout"),),
     plugins=(PluginStatus(name="p", version="1", priority=5, options={"deep": [{"a": None}]}),),
     agent="writer",
+    between_turns=True,
 )  # fmt: skip
 SNAPSHOT = Snapshot(
     status=FULL,

@@ -9,7 +9,9 @@
 | `asking` | the small dialogue about a call that waits |
 | `keys` | what Enter, Ctrl-C and a paste mean |
 | `completing` | what a half-typed word may become |
-| `editor` | the shell: prompt_toolkit in a thread, and the session's events in Trio |
+| `held_errors` | where lines of the log are kept that would stand in the middle of all this |
+| `helping`, `editor` | prompt_toolkit in a thread: what it completes and remembers, and what keys do |
+| `live_view`, `chat_view` | the shell: the session's events in Trio, handed to the editor |
 
-All but the last are plain functions and values, tested without a terminal. Nothing here is imported before there is one.
+All but the last two rows are plain functions and values, tested without a terminal. Nothing here is imported before there is one.
 """

@@ -1,40 +1,69 @@
-"""Opens the screen of a chat with what it can complete: its commands, the files below its directory, models, turns."""
+"""What the screen of a chat can complete, once there is a session: its commands, the files below its directory, models, turns."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from attrs import define, field
+import trio
+from attrs import define
 
 from agentrail.app import DEFAULT_MODELS
-from agentrail.cli.session_views import shorten
-from agentrail.cli.terminal.completing import KnownNames, Words
-from agentrail.cli.terminal.editor import TerminalView, files_to_complete, open_terminal_view
+from agentrail.cli.terminal.completing import FindWords, KnownNames, Words
+from agentrail.cli.terminal.helping import files_to_complete
+from agentrail.cli.terminal.live_view import TerminalView
 from agentrail.commands import CommandRegistry
-from agentrail.events import Event, RequestStart, ResponseComplete
+from agentrail.commands.showing import show_turn
+from agentrail.errors import AgentrailError, ReplyTimeout
+from agentrail.events import TERMINAL, Event, EventsLost, RequestStart
 from agentrail.runtime.handle import Session
 
+_WORDS_SECONDS: Final = 3.0
+"""How long who completes waits for what is known elsewhere."""
 _DEMO_MODELS: Final = ("demo:", "demo:fast", "demo:coder", "demo:support", "demo:reader")
 
 
-@define
-class Turns:
-    """What the model said, turn by turn: what `/rewind` and `/fork` can go back to."""
+@define(eq=False)
+class AskedWords:
+    """What may stand behind a command and is known elsewhere: in a journal, in a store, on a server.
 
-    _said: list[str] = field(factory=list)
+    It is asked for when someone types the command, and once for all keys of it.
+    """
+
+    _find: FindWords
+    _token: trio.lowlevel.TrioToken
+    _known: Words | None = None
 
     def note(self, event: Event) -> None:
-        """Note a request, and what was answered: one that failed counts as a turn too, as it does in a journal."""
-        if isinstance(event, RequestStart) and event.attempt == 1:
-            self._said.append("no words")
-        elif isinstance(event, ResponseComplete) and self._said:
-            self._said[-1] = shorten(event.message.text) or "no words"
+        """Note that it may be otherwise now: a turn is over, or the session went back."""
+        if isinstance(event, RequestStart | EventsLost) or type(event) in TERMINAL:
+            self._known = None
 
     def words(self) -> Words:
-        """Give the turns, the latest first."""
-        return [(str(number), said) for number, said in enumerate(self._said, start=1)][::-1]
+        """Give it; nothing where no one knows. Called in a thread, which waits for it."""
+        known = self._known
+        if known is None:
+            try:
+                known = trio.from_thread.run(self._find_in_time, trio_token=self._token)
+            except (AgentrailError, trio.RunFinishedError, trio.Cancelled):  # noqa: ASYNC103 - no loop runs in this thread
+                return ()  # noqa: ASYNC104 - see above
+            self._known = known
+        return known
+
+    async def _find_in_time(self) -> Words:
+        with trio.move_on_after(_WORDS_SECONDS):
+            return await self._find()
+        message = "it did not come in time"
+        raise ReplyTimeout(message)
+
+
+async def turns_of(session: Session) -> Words:
+    """Give the turns that a conversation has, the latest first, as its journal counts them; also where it came back, or is far away."""
+    return [(str(turn.number), show_turn(turn)) for turn in reversed(await session.turns()) if turn.counts]
+
+
+async def _no_others() -> Words:
+    await trio.lowlevel.checkpoint()
+    return ()
 
 
 def known_models(current: str) -> Words:
@@ -43,32 +72,38 @@ def known_models(current: str) -> Words:
     return [(model, "is asked now" if model == current else "") for model in dict.fromkeys(named)]
 
 
-def _hear_nothing(_: Event) -> None:
-    """Note nothing of an event."""
-
-
-@asynccontextmanager
-async def open_chat_view(
-    session: Session, commands: CommandRegistry, history: Path | None, directory: Path
-) -> AsyncIterator[TerminalView]:
-    """Open the screen; leaving the block gives the terminal back.
+async def introduce(
+    view: TerminalView,
+    session: Session,
+    commands: CommandRegistry,
+    directory: Path,
+    others: FindWords = _no_others,
+) -> None:
+    """Tell the screen with whom one talks; from then on what is typed is taken.
 
     Args:
+        view: The screen.
         session: With whom one talks.
         commands: Which can be typed.
-        history: Where what was typed is kept; None for nowhere.
         directory: Below which files are completed.
+        others: Finds the conversations that `/resume` can go to.
     """
     status = await session.status()
-    # How many turns a session had that came back its conversation does not say: those that failed left nothing in it.
-    turns = None if status.messages else Turns()
-    arguments = {} if turns is None else {"rewind": turns.words, "fork": turns.words}
+    token = trio.lowlevel.current_trio_token()
+    turns, sessions = AskedWords(partial(turns_of, session), token), AskedWords(others, token)
+
+    def note(event: Event) -> None:
+        turns.note(event)
+        sessions.note(event)
+
     known = KnownNames(
         commands=[(one.name, one.description) for one in commands.commands],
-        arguments={"model": partial(known_models, status.model), **arguments},
+        arguments={
+            "model": partial(known_models, status.model),
+            "rewind": turns.words,
+            "fork": turns.words,
+            "resume": sessions.words,
+        },
         files=files_to_complete(directory),
     )
-    async with open_terminal_view(
-        known, history, on_event=_hear_nothing if turns is None else turns.note
-    ) as view:
-        yield view
+    view.introduce(known, note)

@@ -1,6 +1,6 @@
 """What a half-typed word may become: a command, a model behind `/model`, a turn behind `/rewind`, a file behind `@`. Plain functions."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from attrs import field, frozen
@@ -27,6 +27,8 @@ ListFiles: TypeAlias = Callable[[str], Sequence[str]]
 """Names in a directory, those of directories with a slash behind; nothing for one that cannot be read."""
 Words: TypeAlias = Sequence[tuple[str, str]]
 """Words with what they mean."""
+FindWords: TypeAlias = Callable[[], Awaitable[Words]]
+"""Finds what may stand behind a command. It is asked in Trio, and may take a while."""
 
 
 @frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""The screen of a chat as it runs: prompt_toolkit reads keys in a thread, and Trio tells it what to draw, at most 25 times a second.
+"""The editor of a chat: prompt_toolkit reads keys in a thread, and Trio tells it what to draw.
 
 What is printed for good and what is drawn below it are handed over together, so that nothing is seen twice or not at all.
 """
@@ -12,48 +12,43 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
 
 import trio
-from attrs import evolve, frozen
+from attrs import frozen
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI, to_formatted_text
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPress as PressedKey, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Window
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from agentrail import outside
-from agentrail.cli.output import OutputClosed, OutputFailed, write_all
-from agentrail.cli.rendering import Piece
+from agentrail.cli.output import write_all
 from agentrail.cli.terminal.asking import Dialogue
-from agentrail.cli.terminal.completing import KnownNames, complete, is_completed
-from agentrail.cli.terminal.inks import Ink, Rows, decide_colors, decide_unicode
-from agentrail.cli.terminal.keys import Chosen, KeyPress, Pastes, SentLine
-from agentrail.cli.terminal.picture import Picture
-from agentrail.events import Approval, Event
+from agentrail.cli.terminal.completing import KnownNames, is_completed
+from agentrail.cli.terminal.helping import Completions, history_in
+from agentrail.cli.terminal.inks import Ink, Rows
+from agentrail.cli.terminal.keys import BURST_QUIET_SECONDS, Burst, Chosen, KeyPress, Pastes, SentLine
+from agentrail.events import Approval
 
 if TYPE_CHECKING:
+    from prompt_toolkit.application import Application
     from prompt_toolkit.formatted_text import StyleAndTextTuples
 
-FRAME_SECONDS: Final = 0.04
-_TICK_SECONDS: Final = 0.1
+REDRAW_SECONDS: Final = 0.1
 _EXIT_AGAIN_SECONDS: Final = 0.02
 _ESCAPE_SECONDS: Final = 0.1
-_RESIZE_SECONDS: Final = 0.1
-_MAX_WAITING_ROWS: Final = 5_000
-"""Rows that a slow terminal has not taken, after which who shows waits."""
-_SWITCH_SECONDS: Final = 0.0005
+RESIZE_SECONDS: Final = 0.1
 _MAX_KEPT: Final = 65_536
 """Characters of an entry of the history; what is longer is sent, and not kept."""
 UNSEEN_SECONDS: Final = 0.4
@@ -67,22 +62,7 @@ _COLORS: Final[Mapping[str | None, ColorDepth]] = {
 }
 
 
-def ink_of_process() -> Ink:
-    """Look at the terminal of the process."""
-    variables = os.environ
-    locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
-    return Ink(
-        width=_size()[0],
-        colors=decide_colors(
-            term=variables.get("TERM", ""),
-            colorterm=variables.get("COLORTERM", ""),
-            no_color=bool(variables.get("NO_COLOR")),
-        ),
-        is_unicode=decide_unicode(encoding=sys.stdout.encoding or "", locale=locale),
-    )
-
-
-def _size() -> tuple[int, int]:
+def size_of_terminal() -> tuple[int, int]:
     """Columns and rows of the terminal; what is usual where it does not say."""
     try:
         columns, rows = os.get_terminal_size(1)
@@ -95,125 +75,32 @@ FromTerminal: TypeAlias = KeyPress | SentLine | Chosen
 
 
 @frozen
-class _Moved:
+class Moved:
     """Another choice of a dialogue is to be marked: so many further."""
 
     by: int
 
 
-def _size_of_terminal() -> Size:
-    columns, rows = _size()
+def _as_size() -> Size:
+    columns, rows = size_of_terminal()
     return Size(rows=rows, columns=columns)
-
-
-class TerminalView:
-    """A `ChatView` and `Lines` on one terminal; made by `open_terminal_view`."""
-
-    def __init__(self, picture: Picture, typing: "Typing", on_event: Callable[[Event], None]) -> None:
-        """Draw nothing yet."""
-        self._on_event = on_event
-        self._picture = picture
-        self._typing = typing
-        self._above: list[str] = []
-        self._dirty = trio.Event()
-        self._taken = trio.Event()
-
-    # --- what is seen
-
-    async def show(self, event: Event) -> None:
-        """Show an event; see `ChatView.show`."""
-        self._on_event(event)
-        await self._print(self._picture.feed(event, trio.current_time()))
-
-    async def show_past(self, pieces: Iterable[Piece]) -> None:
-        """Show what was said; see `ChatView.show_past`."""
-        for piece in pieces:
-            if piece.stream == "err":
-                await self._print(self._picture.say([piece.text.rstrip("\n")]))
-            elif piece.text.startswith("> "):
-                await self._print(self._picture.typed(piece.text[2:]))
-            else:
-                await self._print(self._picture.past(piece.text))
-
-    async def say(self, *lines: str) -> None:
-        """Say something; see `ChatView.say`."""
-        await self._print(self._picture.say(lines))
-
-    async def invite(self) -> None:
-        """Show nothing: a line can always be typed."""
-        await trio.lowlevel.checkpoint()
-
-    def line_typed(self) -> None:
-        """Note nothing: what is typed is shown when it is sent."""
-
-    def stopping(self, *, is_so: bool) -> None:
-        """Show that the cycle is being stopped; see `ChatView.stopping`."""
-        self._picture.working = evolve(self._picture.working, stopping=is_so)
-        self._dirty.set()
-
-    async def next_line(self) -> FromTerminal:
-        """Wait for what is typed; see `Lines.next_line`. Cancelling it loses nothing."""
-        while True:
-            typed = await self._typing.receive.receive()
-            if isinstance(typed, _Moved):
-                self._move(typed.by)
-                continue
-            if isinstance(typed, SentLine):
-                await self._print(self._picture.typed(typed.text))
-            return typed
-
-    def _move(self, by: int) -> None:
-        if self._picture.dialogue is not None:
-            self._picture.dialogue = self._picture.dialogue.moved(by)
-            self._dirty.set()
-
-    async def _print(self, rows: Rows) -> None:
-        await trio.lowlevel.checkpoint()
-        self._above += rows
-        self._dirty.set()
-        while len(self._above) > _MAX_WAITING_ROWS and not self._typing.is_over:
-            await self._taken.wait()
-
-    # --- drawing it
-
-    async def serve_drawing(self) -> None:
-        """Draw what is new, and what moves by itself, until cancelled."""
-        while True:
-            with trio.move_on_after(_TICK_SECONDS if self._picture.is_at_work else _RESIZE_SECONDS):
-                await self._dirty.wait()
-            self._dirty = trio.Event()
-            await self.draw()
-            await trio.sleep(FRAME_SECONDS)
-
-    async def draw(self) -> None:
-        """Hand over what is to be printed with what is below it, and wait until it stands there."""
-        columns, rows = _size()
-        self._picture.ink = evolve(self._picture.ink, width=columns)
-        below = self._picture.below(
-            trio.current_time(), max(rows - 2 - self._typing.height(columns, rows), 1)
-        )
-        above, self._above = self._above, []
-        self._typing.dialogue_is(self._picture.dialogue)
-        await self._typing.draw(above, below)
-        self._taken.set()
-        self._taken = trio.Event()
-
-    async def finish(self) -> None:
-        """Print what is left, with nothing below it."""
-        self._above += self._picture.end_words()
-        above, self._above = self._above, []
-        await self._typing.draw(above, ())
 
 
 class Typing:
     """The editor in its thread: keys become what `receive` gives. Public methods are called in Trio, the others in the thread."""
 
-    def __init__(self, ink: Ink, known: KnownNames, history: Path | None) -> None:
+    def __init__(
+        self, ink: Ink, known: KnownNames, history: Path | None, interrupt: Callable[[], None]
+    ) -> None:
         """Read no key yet."""
+        self.known: KnownNames = known
+        self.interrupt: Callable[[], None] | None = interrupt
         self._token = trio.lowlevel.current_trio_token()
-        self._send, receive = trio.open_memory_channel[FromTerminal | _Moved](math.inf)
-        self.receive: trio.MemoryReceiveChannel[FromTerminal | _Moved] = receive
+        self._send, receive = trio.open_memory_channel[FromTerminal | Moved](math.inf)
+        self.receive: trio.MemoryReceiveChannel[FromTerminal | Moved] = receive
         self._pastes = Pastes()
+        self._burst = Burst()
+        self._leave_burst: Callable[[], None] | None = None
         self._prefix = "> "
         self._below: Rows = ()
         self._fragments: StyleAndTextTuples = []
@@ -223,9 +110,16 @@ class Typing:
         self._child: subprocess.Popen[bytes] | None = None
         self.is_over: bool = False
         self.ready: trio.Event = trio.Event()
-        self._session = self._make_session(ink, known, history)
+        self._session = self._make_session(ink, history)
 
     # --- called in Trio
+
+    def _take(self, typed: FromTerminal | Moved) -> None:
+        """Keep what was typed for who reads lines. At first there is none, and Ctrl-C is not to wait for one."""
+        if typed is KeyPress.CTRL_C and self.interrupt is not None:
+            self.interrupt()
+        else:
+            self._send.send_nowait(typed)
 
     def height(self, columns: int, rows: int) -> int:
         """Say how many rows what is being typed takes, at most half of the terminal."""
@@ -263,7 +157,7 @@ class Typing:
             await self._write_directly(text)
             return
         while not drawn.is_set() and not self.is_over:
-            with trio.move_on_after(_TICK_SECONDS):
+            with trio.move_on_after(REDRAW_SECONDS):
                 await drawn.wait()
 
     async def _write_directly(self, text: str) -> None:
@@ -313,18 +207,20 @@ class Typing:
     def _run(self) -> None:
         app = self._session.app
         try:
-            app.run(
-                pre_run=lambda: self._token.run_sync_soon(self.ready.set),
-                set_exception_handler=False,
-                handle_sigint=False,
-            )
+            app.after_render += self._is_seen
+            app.run(set_exception_handler=False, handle_sigint=False)
         except (EOFError, OSError):  # the terminal was closed
             _write_nowhere()
             self._give(KeyPress.HANG_UP)
 
-    def _give(self, typed: FromTerminal | _Moved) -> None:
+    def _is_seen(self, app: "Application[str]") -> None:
+        app.after_render -= self._is_seen
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._send.send_nowait, typed)
+            self._token.run_sync_soon(self.ready.set)
+
+    def _give(self, typed: FromTerminal | Moved) -> None:
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._take, typed)
 
     def _paint(self, text: str, below: Rows) -> None:
         app = self._session.app
@@ -345,25 +241,27 @@ class Typing:
         """What stands between what was printed and the line that is typed; each row ends with a line's end but the last."""
         return self._fragments
 
-    def _make_session(self, ink: Ink, known: KnownNames, history: Path | None) -> "PromptSession[str]":
+    def _make_session(self, ink: Ink, history: Path | None) -> "PromptSession[str]":
         # It is not asked where the cursor stands: the answer would come among the keys, and over a slow line late.
         output = Vt100_Output(
-            sys.stdout, _size_of_terminal, term=os.environ.get("TERM"), enable_bell=False, enable_cpr=False
+            sys.stdout, _as_size, term=os.environ.get("TERM"), enable_bell=False, enable_cpr=False
         )
         session: PromptSession[str] = PromptSession(
             lambda: self._prefix,
             multiline=True,
             wrap_lines=True,
             prompt_continuation=lambda width, _row, _is_wrapped: " " * width,
-            completer=_Completions(known),
+            completer=Completions(lambda: self.known),
             complete_in_thread=True,
             complete_while_typing=Condition(self._completes),
             reserve_space_for_menu=_MENU_ROWS,
-            history=_history(history),
+            history=history_in(history),
             key_bindings=self._bindings(),
             color_depth=_COLORS[ink.colors],
             erase_when_done=True,
+            input=_Keys(sys.stdin, self._without_burst),
             output=output,
+            enable_suspend=True,
             include_default_pygments_style=False,
         )
         # In a window of its own, not in front of the prompt in its message: that is taken apart, letter by letter, eight times
@@ -372,7 +270,7 @@ class Typing:
         is_there = Condition(lambda: bool(self._fragments))
         layout = session.app.layout
         layout.container = HSplit([ConditionalContainer(drawn, is_there), layout.container])
-        session.app.terminal_size_polling_interval = _RESIZE_SECONDS
+        session.app.terminal_size_polling_interval = RESIZE_SECONDS
         session.app.ttimeoutlen = _ESCAPE_SECONDS
         session.app.timeoutlen = _ESCAPE_SECONDS * 5
         return session
@@ -391,18 +289,20 @@ class Typing:
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
         asks = Condition(self._asks)
-        keys.add("enter", eager=True)(self._enter)
+        types = ~is_searching  # with Ctrl-R the history is looked through, in a line of its own, where keys mean what they do there
+        keys.add("enter", eager=True, filter=types)(self._enter)
         keys.add("escape", "enter")(_new_line)
-        keys.add("c-j", eager=True)(self._line_feed)
-        keys.add("c-c", eager=True)(self._ctrl_c)
-        keys.add("c-d", eager=True)(self._ctrl_d)
-        keys.add("<bracketed-paste>", eager=True)(self._paste)
-        keys.add("escape", "escape", eager=True)(self._escape_twice)
+        keys.add("c-j", eager=True, filter=types)(self._line_feed)
+        keys.add("c-c", eager=True, filter=types)(self._ctrl_c)
+        keys.add("c-d", eager=True, filter=types)(self._ctrl_d)
+        keys.add("c-g", eager=True, filter=types)(self._edit_prompt)
+        keys.add("<bracketed-paste>", eager=True, filter=types)(self._paste)
+        keys.add("escape", "escape", eager=True, filter=types)(self._escape_twice)
         keys.add("escape", filter=Condition(lambda: self._reason_for is not None))(self._no_reason)
         for key in (*"12345", *"yanerAYNE"):
             keys.add(key, filter=asks)(self._choose)
-        keys.add("up", filter=asks)(lambda _: self._give(_Moved(-1)))
-        keys.add("down", filter=asks)(lambda _: self._give(_Moved(1)))
+        keys.add("up", filter=asks)(lambda _: self._give(Moved(-1)))
+        keys.add("down", filter=asks)(lambda _: self._give(Moved(1)))
         return keys
 
     def _enter(self, event: KeyPressEvent) -> None:
@@ -465,6 +365,33 @@ class Typing:
         else:
             self._give(KeyPress.CTRL_D)
 
+    def _without_burst(self, keys: "list[PressedKey]") -> "list[PressedKey]":
+        """Hold keys back that are of a paste, until nothing more comes; give the others."""
+        loop = self._session.app.loop
+        if not keys or loop is None:
+            return keys
+        if self._burst.takes([_text_of(key) for key in keys]):
+            if self._leave_burst is not None:
+                self._leave_burst()
+            self._leave_burst = loop.call_later(BURST_QUIET_SECONDS, self._end_burst).cancel
+            return []
+        if self._burst.is_held:
+            self._end_burst()
+        return keys
+
+    def _end_burst(self) -> None:
+        text, has_enter = self._burst.end()
+        if self._leave_burst is not None:
+            self._leave_burst()
+            self._leave_burst = None
+        app = self._session.app
+        if not app.is_running:
+            return
+        app.key_processor.feed(PressedKey(Keys.BracketedPaste, text))
+        if has_enter:
+            app.key_processor.feed(PressedKey(Keys.ControlM, "\r"))
+        app.key_processor.process_keys()
+
     def _paste(self, event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(self._pastes.take(event.data))
 
@@ -479,6 +406,22 @@ class Typing:
     def _no_reason(self, event: KeyPressEvent) -> None:
         self._reason_for, self._prefix = None, "> "
         event.current_buffer.reset()
+
+    def _edit_prompt(self, event: KeyPressEvent) -> None:
+        """Open what is typed in the person's editor, with all that was pasted; what was saved stands in the line."""
+        from prompt_toolkit.application import run_in_terminal
+
+        buffer = event.current_buffer
+        before = self._pastes.shown(buffer.text)
+
+        def edit() -> None:
+            after = self._edited(before, ".md")
+            if after is not None:
+                self._pastes.clear()
+                text = self._pastes.take(after.rstrip("\n"))
+                buffer.document = Document(text, len(text))
+
+        run_in_terminal(edit)
 
     # --- the dialogue
 
@@ -508,15 +451,15 @@ class Typing:
         before = json.dumps(dict(approval.arguments), ensure_ascii=False, indent=2, default=dict) + "\n"
 
         def edit() -> None:
-            after = self._edited(before)
+            after = self._edited(before, ".json")
             if after is not None and after != before:
                 self._give(Chosen(choice="edit", approval=approval, words=after))
 
         run_in_terminal(edit)
 
-    def _edited(self, text: str) -> str | None:
+    def _edited(self, text: str, suffix: str) -> str | None:
         command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-        with tempfile.NamedTemporaryFile("w+", suffix=".json", encoding="utf-8") as file:
+        with tempfile.NamedTemporaryFile("w+", suffix=suffix, encoding="utf-8") as file:
             file.write(text)
             file.flush()
             try:
@@ -563,92 +506,21 @@ def _new_line(event: KeyPressEvent) -> None:
     event.current_buffer.insert_text("\n")
 
 
-class _Completions(Completer):
-    """What `completing` knows, for prompt_toolkit."""
+class _Keys(Vt100Input):
+    """The keys of the terminal, of which those are held back that are of a paste."""
 
-    def __init__(self, known: KnownNames) -> None:
-        self._known = known
+    def __init__(self, stdin: TextIO, take: Callable[[list[PressedKey]], list[PressedKey]]) -> None:
+        super().__init__(stdin)
+        self._take = take
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        del complete_event
-        for one in complete(document.text_before_cursor, self._known):
-            yield Completion(one.text, -one.replaces, display_meta=one.meaning)
-
-
-class _KeptHistory(FileHistory):
-    """What was typed before, in a file; one that cannot be written is no reason not to talk."""
-
-    def load_history_strings(self) -> Iterable[str]:
-        try:
-            return list(super().load_history_strings())
-        except (OSError, UnicodeDecodeError):
-            return []
-
-    def store_string(self, string: str) -> None:
-        with contextlib.suppress(OSError):
-            super().store_string(string)
+    def read_keys(self) -> list[PressedKey]:
+        """Read what was pressed."""
+        return self._take(super().read_keys())
 
 
-def _history(file: Path | None) -> History:
-    if file is None:
-        return InMemoryHistory()
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are no other user's to read
-    return _KeptHistory(file)
+_TYPED: Final[Mapping[Keys, str]] = {Keys.ControlM: "\r", Keys.ControlJ: "\n", Keys.ControlI: "\t"}
 
 
-def files_to_complete(directory: Path) -> Callable[[str], Sequence[str]]:
-    """Give what lists files for `@`, relative to a directory."""
-
-    def names(inside: str) -> Sequence[str]:
-        try:
-            with os.scandir(directory / inside) as entries:
-                return [
-                    f"{one.name}/" if one.is_dir() else one.name
-                    for one, _ in zip(entries, range(5_000), strict=False)
-                ]
-        except OSError:
-            return ()
-
-    return names
-
-
-@asynccontextmanager
-async def open_terminal_view(
-    known: KnownNames, history: Path | None, on_event: Callable[[Event], None] = lambda _: None
-) -> AsyncIterator[TerminalView]:
-    """Open the screen of a chat; leaving the block gives the terminal back.
-
-    Args:
-        known: What can be completed.
-        history: The file of what was typed before; None keeps nothing.
-        on_event: Hears of each event that is shown.
-    """
-    # Two threads share the interpreter: the one that reads keys would else wait five milliseconds each time that it wants to go on.
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    try:
-        async with _open_view(known, history, on_event) as view:
-            yield view
-    finally:
-        sys.setswitchinterval(before)
-
-
-@asynccontextmanager
-async def _open_view(
-    known: KnownNames, history: Path | None, on_event: Callable[[Event], None]
-) -> AsyncIterator[TerminalView]:
-    ink = ink_of_process()
-    typing = Typing(ink, known, history)
-    view = TerminalView(Picture(ink=ink), typing, on_event)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(typing.serve)  # noqa: ASYNC113 - what it is ready for is waited for below
-        await typing.ready.wait()
-        nursery.start_soon(view.serve_drawing)
-        try:
-            yield view
-        finally:
-            with trio.move_on_after(1, shield=True), contextlib.suppress(OutputClosed, OutputFailed):
-                await view.finish()
-            nursery.cancel_scope.cancel(reason="the chat is over")
+def _text_of(key: PressedKey) -> str | None:
+    """Give what a key puts into a line; None for one that does something else."""
+    return _TYPED.get(key.key) if isinstance(key.key, Keys) else key.data

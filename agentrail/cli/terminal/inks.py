@@ -4,7 +4,9 @@ Styles are names of ANSI colours, so that they follow the terminal's own light o
 """
 
 import io
+import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
@@ -112,6 +114,11 @@ def draw_text(text: str, ink: Ink, style: str = "") -> Rows:
     return draw(Text(without_controls(text), style=style), ink)
 
 
+def draw_log_line(line: str, ink: Ink) -> Rows:
+    """Draw a line of the log: of what steers a terminal its colours alone are read, and drawn anew."""
+    return draw(Text.from_ansi(line), ink) if line else ("",)
+
+
 def draw_line(parts: Iterable[tuple[str, str]], ink: Ink) -> str:
     """Draw texts with their styles on one row, cut where the terminal ends."""
     text = Text(no_wrap=True, overflow="ellipsis" if ink.is_unicode else "crop")
@@ -165,8 +172,18 @@ def _harmless(text: str, ink: Ink) -> str:
 
 
 def in_ascii(text: str) -> str:
-    """Say it in ASCII: marks by what looks like them, all else that is more by a question mark."""
-    return text.translate(_ASCII).encode("ascii", "replace").decode()
+    """Say it in ASCII: marks by what looks like them, letters without their accents, all else that is more by a question mark."""
+    shown = text.translate(_ASCII)
+    return shown if shown.isascii() else "".join([one if one.isascii() else _in_ascii(one) for one in shown])
+
+
+@lru_cache(maxsize=1_024)
+def _in_ascii(character: str) -> str:
+    if unicodedata.combining(character):
+        return ""
+    letters = [one for one in unicodedata.normalize("NFKD", character) if not unicodedata.combining(one)]
+    # One for one, so that rows stay as wide as they were drawn.
+    return letters[0] if len(letters) == 1 and letters[0].isascii() else "?"
 
 
 _SYSTEMS: Final = {

@@ -2,6 +2,7 @@
 
 import enum
 import re
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 from attrs import define, field, frozen
@@ -77,18 +78,22 @@ class Pastes:
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         return f"[pasted text {len(self._kept)}, {size}]"
 
+    def shown(self, typed: str) -> str:
+        """Put what was pasted in the place of its marks, and go on."""
+
+        def original(found: re.Match[str]) -> str:
+            number = int(found[1])
+            return self._kept[number - 1] if 1 <= number <= len(self._kept) else found[0]
+
+        return _MARK.sub(original, typed) if self._kept else typed
+
     def note_lines(self) -> None:
         """Note that lines came as keys that no one can press so fast: a terminal without a bracketed paste."""
         self._has_lines = True
 
     def send(self, typed: str) -> SentLine:
         """Put what was pasted in its place, and begin anew; a mark that a person typed stays a mark."""
-
-        def original(found: re.Match[str]) -> str:
-            number = int(found[1])
-            return self._kept[number - 1] if 1 <= number <= len(self._kept) else found[0]
-
-        text = _MARK.sub(original, typed) if self._kept else typed
+        text = self.shown(typed)
         sent = SentLine(text=text, is_pasted=self._has_lines and "\n" in text.strip())
         self.clear()
         return sent
@@ -96,6 +101,49 @@ class Pastes:
     def clear(self) -> None:
         """Forget what was pasted: the line is empty."""
         self._kept, self._has_lines = [], False
+
+
+BURST_QUIET_SECONDS: Final = 0.05
+"""After which a paste without brackets is over."""
+MIN_BURST: Final = 64
+"""Keys that no one presses at once; fewer are a paste where a line's end is among them."""
+
+
+@define(eq=False)
+class Burst:
+    """Keys that come faster than anyone presses them: the paste of a terminal that puts no brackets around it.
+
+    They are held until nothing more comes, and are then one piece. Taken one by one, each would cost what all before it hold.
+    """
+
+    _held: list[str] = field(factory=list)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there are some."""
+        return bool(self._held)
+
+    def takes(self, keys: Sequence[str | None]) -> bool:
+        """Take keys that came at once, and say whether they are of a paste; else they are to be handled as ever.
+
+        Args:
+            keys: The characters that they put in, a carriage return or a line feed for a line's end; None for one that does something else.
+        """
+        if not keys or None in keys or not (self._held or _is_pasted(keys)):
+            return False
+        self._held += [key for key in keys if key is not None]
+        return True
+
+    def end(self) -> tuple[str, bool]:
+        """Give what was pasted, and whether Enter was pressed behind it: one line with its end is what a program types."""
+        text = "".join(self._held).replace("\r\n", "\n").replace("\r", "\n")
+        self._held = []
+        is_line = text.endswith("\n") and text.count("\n") == 1
+        return (text[:-1], True) if is_line else (text, False)
+
+
+def _is_pasted(keys: Sequence[str | None]) -> bool:
+    return len(keys) >= MIN_BURST or any(key in {"\r", "\n"} for key in keys[:-1])
 
 
 @frozen(kw_only=True)

@@ -10,12 +10,12 @@ from typing import Any, Final
 from attrs import define, field
 
 from agentrail import events
-from agentrail.cli.notices import notice_of
+from agentrail.cli.notices import notice_of, show_form
 from agentrail.cli.rendering import MAX_DRAWN_ROWS, first_line, on_one_line, show_arguments
 from agentrail.cli.terminal.asking import Dialogue, draw_dialogue
 from agentrail.cli.terminal.blocks import Block, MarkdownBlocks
 from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
-from agentrail.cli.terminal.inks import Ink, Rows, draw_block, draw_line, draw_text
+from agentrail.cli.terminal.inks import Ink, Rows, draw_block, draw_line, draw_log_line, draw_text
 from agentrail.cli.terminal.working import Working, after, draw_working, show_seconds
 from agentrail.events import TERMINAL, Approval, Event, PlanStep, Todo
 from agentrail.messages import CallId
@@ -114,13 +114,28 @@ class Picture:
             self._running.clear()
             self.dialogue = None
             rows += self._final_todos()
-        is_shown_below = isinstance(event, events.ApprovalRequired) or (
+        if isinstance(event, events.AskUser):
+            rows += self._question(event)
+        is_shown = isinstance(event, events.ApprovalRequired | events.AskUser) or (
             isinstance(event, events.PluginEvent) and event.name == "permission_asked"
         )
-        notice = None if is_shown_below else notice_of(event)
+        notice = None if is_shown else notice_of(event)
         if notice is not None:
             rows += self.note(notice, style=_style_of(event))
         return tuple(rows)
+
+    def _question(self, asked: events.AskUser) -> Rows:
+        """Show what a person is asked, an option in each row: it is answered in the line below, which is no command then."""
+        self._is_apart = False
+        options = [f"  {place} {on_one_line(one)}" for place, one in enumerate(asked.options, start=1)]
+        form = show_form(asked.schema, asked.url).strip()
+        hint = "the number of one, or another answer" if options else "type the answer"
+        rows = [f"? {asked.question}", *options, *([f"  {form}"] if form else [])]
+        return (
+            *self.end_words(),
+            *(row for one in rows for row in draw_text(one, self.ink, "asks")),
+            *draw_text(f"  {hint}; /decline gives none", self.ink, "dim"),
+        )
 
     def note(self, text: str, style: str = "dim") -> Rows:
         """Say something about the words, in rows of its own."""
@@ -130,6 +145,12 @@ class Picture:
     def say(self, lines: Iterable[str]) -> Rows:
         """Say what came of a command; its own columns are kept."""
         return (*self.end_words(), *(row for line in lines for row in draw_text(line, self.ink, "dim")))
+
+    def log(self, lines: Iterable[str]) -> Rows:
+        """Show lines of the log, with their colours. What the model is writing is not cut in two by them."""
+        rows = tuple(row for line in lines for row in draw_log_line(line, self.ink))
+        self._is_apart = self._is_apart and not rows
+        return rows
 
     def past(self, words: str) -> Rows:
         """Show what a model said before the session came back."""

@@ -17,6 +17,7 @@ ASCII_SPINNER: Final = "|/-\\"
 TURNS_PER_SECOND: Final = 10
 _CHARACTERS_OF_TOKEN: Final = 4
 """About how many: what streams is counted by its provider only when it is complete."""
+_WAITS: Final = "waiting for you"
 _MANY: Final = 10_000
 _MINUTE: Final = 60
 
@@ -81,7 +82,7 @@ def after(working: Working, event: Event, now: float) -> Working:
         case events.CompactStart():
             return evolve(working, what="summing up the conversation")
         case events.AgentSuspended() | events.ApprovalRequired() | events.AskUser():
-            return evolve(working, what="waiting for you")
+            return evolve(working, what=_WAITS)
         case events.AgentResumed() | events.ToolExecutionEnd():
             return evolve(working, what="going on")
         case _ if type(event) in TERMINAL:
@@ -116,7 +117,8 @@ def draw_working(working: Working, running: tuple[str, ...], now: float, ink: In
         return ""
     elapsed = max(now - working.since, 0.0)
     spinner = SPINNER if ink.is_unicode else ASCII_SPINNER
-    what = f"running {', '.join(running)}" if running else working.what
+    is_seen = running and working.what != _WAITS
+    what = f"running {', '.join(running)}" if is_seen else working.what
     what = "stopping" if working.stopping else what
     written = working.written + working.streamed // _CHARACTERS_OF_TOKEN
     facts = [

@@ -14,7 +14,7 @@ import trio
 from agentrail import outside
 from agentrail.abc import Sandbox
 from agentrail.logs import Logger
-from agentrail.sandboxes.confinement import ShellFallback
+from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.view import Network
 

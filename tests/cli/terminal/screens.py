@@ -14,7 +14,7 @@ import trio
 from attrs import define, field
 
 from tests.cli.rig import WARM
-from tests.forked import Forked, open_forked
+from tests.forked import Forked, Warm, open_forked
 
 PATIENCE_SECONDS = 20
 
@@ -89,9 +89,9 @@ class Watched:
         """Press keys."""
         os.write(self.master, text.encode())
 
-    async def paste(self, text: str) -> None:
-        """Paste, with a terminal's brackets."""
-        left = f"\x1b[200~{text}\x1b[201~".encode()
+    async def paste(self, text: str, *, brackets: bool = True) -> None:
+        """Paste, with a terminal's brackets or without."""
+        left = (f"\x1b[200~{text}\x1b[201~" if brackets else text.replace("\n", "\r")).encode()
         os.set_blocking(self.master, False)
         try:
             while left:
@@ -122,14 +122,19 @@ class Watched:
 
 @asynccontextmanager
 async def open_screen(
-    *arguments: str, columns: int = 80, rows: int = 24, term: str = "xterm-256color", **variables: str
+    *arguments: str,
+    columns: int = 80,
+    rows: int = 24,
+    term: str = "xterm-256color",
+    warm: Warm = WARM,
+    **variables: str,
 ) -> AsyncIterator[Watched]:
-    """Run the command in a terminal of so many columns and rows."""
+    """Run the command, or another module, in a terminal of so many columns and rows."""
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, (rows, columns))
     try:
         async with open_forked(
-            WARM,
+            warm,
             *arguments,
             descriptors=(slave, slave, slave),
             session=True,

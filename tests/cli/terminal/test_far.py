@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
 from agentrail.gateway.app import create_app
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
 from agentrail.host import AgentProfile
@@ -19,10 +20,11 @@ pytestmark = pytest.mark.check
 
 
 @asynccontextmanager
-async def served(*turns, port=0, tools=(), plugins=()):
+async def served(*turns, port=0, tools=(), plugins=(), store=None, commands=None):
     """A server on this machine whose model says this; gives its address, and what stops it."""
     options = SessionOptions(model=ScriptedModel(list(turns)), tools=tools, plugins=plugins, sandbox="memory")
-    app = create_app(profiles=[AgentProfile(id="desk", name="Desk", options=options)], store=None)
+    desk = AgentProfile(id="desk", name="Desk", options=options)
+    app = create_app(profiles=[desk], store=store, commands=commands)
     listeners = await open_listeners("127.0.0.1", port)
     ((host, found),) = addresses_of(listeners)
     stop = trio.Event()
@@ -73,6 +75,49 @@ async def test_a_session_on_a_server_is_talked_with_on_the_same_screen(tmp_path)
             assert await seen.wait_end() == 0
 
 
+async def test_what_the_server_knows_is_said_here_too(tmp_path):
+    """Its tools, its own commands, who is at work, its sessions; turns are offered to go back to, and one goes from session to session."""
+
+    async def greet(call):
+        return CommandAnswer(prompt=f"Greet {call.text}.")
+
+    mine = SlashCommand(name="greet", description="Greets.", run=greet, in_history=True)
+    commands = CommandRegistry().with_commands(mine)
+    turns = (says("One."), says("Two."), says("Hello, Ada."))
+    async with (
+        served(*turns, tools=[RecordingTool()], store="memory:", commands=commands) as (url, _),
+        open_screen("chat", "--connect", url, columns=120, rows=40, **kept(tmp_path)) as seen,
+    ):
+        for text, answer in (("apples", "One."), ("pears", "Two.")):
+            await seen.wait_for(rests)
+            seen.type(f"{text}\r")
+            await seen.wait_for(lambda shown, answer=answer: answer in shown and rests(shown))
+        seen.type("/tools\r")
+        await seen.wait_for("tools: record")
+        seen.type("/tree\r")
+        await seen.wait_for(lambda text: re.search(r"s-\w+: idle · scripted", text) is not None)
+        seen.type("\x1b\x1b")
+        await seen.wait_for(
+            lambda text: re.search(r"2 +> pears · Two\.", text) and re.search(r"1 +> apples · One\.", text)
+        )
+        seen.type("1\r")
+        await seen.wait_for("back at the end of turn 1")
+        seen.type("/greet Ada\r")
+        await seen.wait_for(lambda text: "Hello, Ada." in text and rests(text))
+        seen.type("/clear\r")
+        await seen.wait_for(lambda text: "is on the server" in text and rests(text))
+        seen.type("/sessions\r")
+        await seen.wait_for(lambda text: "this one" in text and "apples" in text.split("> /sessions")[-1])
+        seen.type("/resume s-no\r")
+        await seen.wait_for("the server has no session 's-no' of yours")
+        seen.type("/resume ")
+        await seen.wait_for(lambda text: re.search(r"s-\w+ +idle · apples", text) is not None)
+        seen.type("\r")
+        await seen.wait_for(lambda text: "> Greet Ada." in text.split("> /resume\n")[-1] and rests(text))
+        seen.type("\x04")
+        assert await seen.wait_end() == 0
+
+
 async def test_a_server_that_is_not_there_is_said(tmp_path):
     """Nobody listens, and a url that is none: an error, no traceback, and the terminal as it was."""
     async with open_screen("chat", "--connect", "nonsense", **kept(tmp_path)) as seen:
@@ -92,6 +137,10 @@ async def test_a_server_that_goes_away_is_said_and_the_chat_can_be_left(tmp_path
         await seen.wait_for(lambda text: "Hi." in text and rests(text))
         stop.set()
         await seen.wait_for("the server does not answer; connecting again")
+        seen.type("are you there?\r")
+        await seen.wait_for("> are you there?")
+        seen.type("\x03")  # it is waited for no longer
+        await seen.wait_for("look whether it took this")
         seen.type("half a line")
         await seen.wait_for("> half a line")
         seen.type("\x03\x04")

@@ -52,7 +52,7 @@ def tmux(tmp_path):
 
 
 async def test_a_conversation_in_tmux(tmux, tmp_path):
-    """A paste with its brackets is one prompt; a resize leaves no rows of the editor behind; leaving gives the shell back."""
+    """A paste with its brackets is one prompt; a resize leaves no rows of the editor behind; Ctrl-Z and leaving give the shell back."""
     chat = f"{sys.executable} -m agentrail chat --model demo:fast --tools none --data-dir {tmp_path}"
     start = partial(tmux.run, "new-session", "-d", "-x", "100", "-y", "30", "-c", str(ROOT), "sh")
     start()
@@ -72,7 +72,14 @@ async def test_a_conversation_in_tmux(tmux, tmp_path):
     tmux.run("resize-window", "-x", "40", "-y", "20")
     tmux.run("send-keys", "hello", "Enter")
     await tmux.wait_for("You said: hello")
-    tmux.run("send-keys", "C-d")
+    tmux.run("send-keys", "C-z")
+    await tmux.wait_for("Stopped")
+    tmux.run("send-keys", "fg", "Enter")
+    with trio.fail_after(15):
+        await wait_until(lambda: tmux.text().rstrip().endswith("\n>"))
+    tmux.run("send-keys", "-l", "still there?")
+    await tmux.wait_for("> still there?")
+    tmux.run("send-keys", "C-c", "C-d")
     await tmux.wait_for("is kept: agentrail chat --resume")
     assert tmux.text().count("You said") == 2
     assert "[pasted text" not in tmux.text()

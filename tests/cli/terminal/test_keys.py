@@ -1,9 +1,17 @@
 """What Ctrl-C and a paste mean, and what a half-typed word may become."""
 
 import pytest
+from hypothesis import given, strategies as st
 
 from agentrail.cli.terminal.completing import KnownNames, complete, is_completed
-from agentrail.cli.terminal.keys import TWICE_WITHIN_SECONDS, Pastes, SentLine, decide_ctrl_c
+from agentrail.cli.terminal.keys import (
+    MIN_BURST,
+    TWICE_WITHIN_SECONDS,
+    Burst,
+    Pastes,
+    SentLine,
+    decide_ctrl_c,
+)
 
 
 @pytest.mark.experience("X-008")
@@ -44,6 +52,37 @@ def test_a_short_paste_stands_in_the_line():
     assert pastes.send(pastes.take("/quit\nnow")) == SentLine(text="/quit\nnow", is_pasted=True)
     pastes.note_lines()
     assert pastes.send("/quit\nnow") == SentLine(text="/quit\nnow", is_pasted=True)
+
+
+@pytest.mark.experience("X-007")
+@given(pieces=st.lists(st.text(alphabet="a\r\n\t/é", min_size=1, max_size=200), min_size=1, max_size=5))
+def test_keys_that_come_at_once_are_held_whole(pieces):
+    """Once a paste has begun, nothing of it is lost or handled on its own, wherever the terminal cuts it; lines end with a line feed."""
+    burst = Burst()
+    first, *more = [list(piece) for piece in ("/quit\rnow", *pieces)]
+    assert burst.takes(first)
+    assert all(burst.takes(keys) for keys in more)
+    text, has_enter = burst.end()
+    whole = "".join(["/quit\rnow", *pieces]).replace("\r\n", "\n").replace("\r", "\n")
+    assert text + "\n" * has_enter == whole
+    assert not has_enter or "\n" not in text
+    assert not burst.is_held
+
+
+@pytest.mark.experience("X-007")
+def test_what_is_pressed_is_no_paste():
+    """A key, a word with Enter behind it, keys that edit; and a long line with Enter is sent, as a program types it."""
+    burst = Burst()
+    assert not burst.takes([])
+    assert not burst.takes(["\r"])
+    assert not burst.takes([*"/status", "\r"])
+    assert not burst.takes([*"ab", None, "\r", "c"])
+    assert not burst.takes(["a"] * (MIN_BURST - 1))
+    assert burst.takes([*("a" * MIN_BURST), "\r"])
+    assert not burst.takes([None])
+    assert burst.end() == ("a" * MIN_BURST, True)
+    assert burst.takes(list("one\rtwo\r"))
+    assert burst.end() == ("one\ntwo\n", False)
 
 
 KNOWN = KnownNames(

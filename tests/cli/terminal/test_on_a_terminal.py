@@ -9,6 +9,7 @@ import pytest
 from tests.cli.rig import SLEEPER, alive, sleeping_below
 from tests.cli.terminal.screens import open_screen
 from tests.cli.terminal.streams import open_model
+from tests.cli.test_debug import PROGRAM
 
 pytestmark = pytest.mark.check
 
@@ -41,12 +42,8 @@ async def test_forty_pasted_lines_are_one_prompt(has_brackets):
     lines = ["/quit", *(f"line {number}" for number in range(38)), "the end"]
     async with open_screen(*TALK, rows=60) as seen:
         await seen.wait_for(READY)
-        if has_brackets:
-            await seen.paste("\n".join(lines))
-            await seen.wait_for("[pasted text 1, 40 lines]")
-        else:
-            seen.type("\r".join(lines))
-            await seen.wait_for("the end")
+        await seen.paste("\n".join(lines), brackets=has_brackets)
+        await seen.wait_for("[pasted text 1, 40 lines]")
         seen.type("\r")
         await seen.wait_for(lambda text: "You said: /quit" in joined(text) and rests(text))
         seen.type("/status\r")
@@ -56,12 +53,13 @@ async def test_forty_pasted_lines_are_one_prompt(has_brackets):
 
 
 @pytest.mark.experience("X-007")
-async def test_a_megabyte_that_is_pasted_is_one_prompt():
-    """It stands in the line as a mark, keys are heard at once, and it is said as a whole."""
+@pytest.mark.parametrize("has_brackets", [True, False])
+async def test_a_megabyte_that_is_pasted_is_one_prompt(has_brackets):
+    """It stands in the line as a mark, keys are heard at once, and it is said as a whole; also where the terminal puts no brackets around it."""
     async with open_screen(*TALK) as seen:
         await seen.wait_for(READY)
-        await seen.paste("word\n" * 199_000)
-        await seen.wait_for("lines]")
+        await seen.paste("word\n" * 199_000, brackets=has_brackets)
+        await seen.wait_for("[pasted text 1, 199,001 lines]")
         seen.type(" heard")
         await seen.wait_for("heard")
         seen.type("\r")
@@ -100,10 +98,10 @@ async def test_a_server_that_hangs_is_seen_to_hang_and_control_c_ends_it():
         await seen.wait_for("asking openai-chat:busy · 0 s")
         await seen.wait_for("asking openai-chat:busy · 2 s")
         seen.type("\x03")
-        shown = await seen.wait_for("aborted: interrupted")
-        await seen.wait_for(rests)
+        await seen.wait_for("aborted: interrupted")
+        await seen.wait_for(lambda text: re.search(r"stopped in \d+ ms", text) is not None and rests(text))
         stopped = re.search(r"stopped in (\d+) ms", seen.text)
-        assert stopped, shown
+        assert stopped
         assert int(stopped[1]) <= 100
         seen.type("\x04")
         assert await seen.wait_end() == 0
@@ -247,6 +245,123 @@ async def test_what_was_typed_comes_back_in_the_next_chat(tmp_path):
         assert await seen.wait_end() == 0
 
 
+async def test_the_history_is_searched_and_what_is_found_is_not_sent(tmp_path):
+    """Ctrl-R, and Enter takes what was found into the line; Ctrl-C leaves the search, and the conversation stands."""
+    async with open_screen(*TALK) as seen:
+        await seen.wait_for(READY)
+        seen.type("apples and pears\r")
+        await seen.wait_for(lambda text: "You said: apples" in joined(text) and rests(text))
+        seen.type("\x12pea")
+        await seen.wait_for("> apples and pears\n")
+        seen.type("\r")
+        await seen.wait_for(lambda text: text.endswith("> apples and pears"))
+        seen.type("\x12xyz")
+        await seen.wait_for("xyz")
+        seen.type("\x03")
+        await seen.wait_for(lambda text: "xyz" not in text)
+        seen.type("\x03")
+        await seen.wait_for(rests)
+        seen.type("/status\r")
+        await seen.wait_for("idle · model demo:fast · 2 messages")
+        seen.type("\x04")
+        assert await seen.wait_end() == 0
+
+
+async def test_a_prompt_is_written_in_the_persons_editor(tmp_path):
+    """Ctrl-G opens `$EDITOR` with what is typed; what was saved stands in the line, and is sent with Enter."""
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nprintf 'and\\nmore\\n' >> \"$1\"\n")
+    editor.chmod(0o755)
+    async with open_screen(*TALK, EDITOR=str(editor), VISUAL="") as seen:
+        await seen.wait_for(READY)
+        seen.type("half ")
+        await seen.wait_for("> half")
+        seen.type("\x07")
+        await seen.wait_for("> half and\n  more")
+        seen.type("\r")
+        await seen.wait_for(lambda text: "You said: half and more" in joined(text) and rests(text))
+        seen.type("\x04")
+        assert await seen.wait_end() == 0
+
+
+async def test_a_question_is_answered_in_the_line():
+    """What the model asks is answered by typing: no command is needed, and the cycle goes on with it."""
+    tools = ("chat", "--model", "demo:fast", "--tools", "ask_user", *NOT_KEPT)
+    async with open_screen(*tools, columns=60) as seen:
+        await seen.wait_for(READY)
+        seen.type('ask_user "Which one?"\r')
+        await seen.wait_for("? Which one?\n  type the answer; /decline gives none")
+        await seen.wait_for("waiting for you")
+        seen.type("the second\r")
+        await seen.wait_for(
+            lambda text: "answered" in text and "ask_user says" in joined(text) and rests(text)
+        )
+        assert "Not run" not in seen.text
+        seen.type("\x04")
+        assert await seen.wait_end() == 0
+
+
+LATE_CRASH = (
+    "import pathlib, sys, threading, time\n"
+    "def crash():\n"
+    "    while not pathlib.Path(FILE).exists(): time.sleep(0.02)\n"
+    "    raise ZeroDivisionError('planted')\n"
+    "threading.Thread(target=crash, daemon=True).start()\n"
+)
+
+
+async def test_a_crash_is_told_above_the_prompt_and_cuts_nothing(tmp_path):
+    """The traceback of a thread that falls while someone types stands above the line, in one piece; the line stays as it is, once."""
+    now = tmp_path / "now"
+    program = (
+        f"{LATE_CRASH.replace('FILE', repr(str(now)))}"
+        f"from agentrail.cli.commands import run_command_line\nsys.exit(run_command_line({[*TALK]!r}))\n"
+    )
+    async with open_screen(program, warm=PROGRAM, columns=60) as seen:
+        await seen.wait_for(READY)
+        seen.type("half a line")
+        await seen.wait_for("> half a line")
+        now.touch()
+        await seen.wait_for(
+            lambda text: "ZeroDivisionError: planted" in text and text.endswith("> half a line")
+        )
+        rows = seen.rows
+        assert [row for row in rows if "half a line" in row] == ["> half a line"]
+        first = next(place for place, row in enumerate(rows) if row.startswith("Exception in thread"))
+        assert rows[-2] == "ZeroDivisionError: planted"
+        assert rows[first + 1] == "Traceback (most recent call last):"
+        seen.type("\x03\x04")
+        assert await seen.wait_end() == 0
+
+
+async def test_what_was_said_before_can_be_gone_back_to(tmp_path):
+    """A chat that was resumed offers the turns of its journal behind Esc Esc, and goes back; what a rewind took away is not offered."""
+    kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
+    arguments = ("chat", "--model", "demo:fast", "--tools", "none")
+    async with open_screen(*arguments, **kept) as seen:
+        for text in ("apples", "pears"):
+            await seen.wait_for(rests)
+            seen.type(f"{text}\r")
+            await seen.wait_for(
+                lambda shown, text=text: f"You said: {text}" in joined(shown) and rests(shown)
+            )
+        seen.type("\x04")
+        assert await seen.wait_end() == 0
+    async with open_screen("chat", "--resume", columns=100, **kept) as seen:
+        await seen.wait_for(lambda text: "> pears" in text and rests(text))
+        seen.type("\x1b\x1b")
+        await seen.wait_for(
+            lambda text: re.search(r"2 +> pears · ", text) and re.search(r"1 +> apples · ", text)
+        )
+        seen.type("1\r")
+        await seen.wait_for("back at the end of turn 1")
+        seen.type("/rewind\r")
+        shown = await seen.wait_for("/rewind 1 goes back to the end of turn 1")
+        assert "> pears ·" not in shown.split("> /rewind\n")[-1]
+        seen.type("\x04")
+        assert await seen.wait_end() == 0
+
+
 async def test_a_closed_terminal_parks_the_session(tmp_path):
     """SIGHUP: the chat leaves, nothing of it runs on, and `--resume` goes on with what was cut off."""
     kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
@@ -311,7 +426,7 @@ async def test_from_one_conversation_to_another(tmp_path):
         seen.type("/export said.md\r")
         await seen.wait_for("is there already")
         seen.type("\x1b\x1b")
-        await seen.wait_for(lambda text: re.search(r"1 +This is a demo", text) is not None)
+        await seen.wait_for(lambda text: re.search(r"1 +> apples · This is a demo", text) is not None)
         seen.type("\x03")
         await seen.wait_for(rests)
         seen.type("/clear\r")
@@ -322,7 +437,9 @@ async def test_from_one_conversation_to_another(tmp_path):
         await seen.wait_for(lambda text: "this one" in text and "/resume ID" in text)
         seen.type("/resume s-no\r")
         await seen.wait_for("error: there is no session 's-no'")
-        seen.type("/resume\r")
+        seen.type("/resume ")
+        await seen.wait_for(lambda text: re.search(r"s-\w+ +idle · apples", text) is not None)
+        seen.type("\r")
         await seen.wait_for(lambda text: text.count("> apples") == 2 and rests(text))
         seen.type("\x04")
         assert await seen.wait_end() == 0

@@ -11,6 +11,7 @@ from agentrail.events import (
     Approval,
     ApprovalRequired,
     ApprovalResolved,
+    AskUser,
     MessageDelta,
     PluginEvent,
     PromptQueued,
@@ -180,6 +181,27 @@ def test_a_dialogue_shows_the_call_its_rule_and_what_may_be_chosen():
     assert "always, in this session" in "".join(picture.below(0.0, 20))
     picture.feed(END, 0.0)
     assert picture.dialogue is None
+
+
+def test_a_question_shows_what_may_be_answered():
+    """Its options in rows of their own, and a form by its fields; whatever it says steers nothing. It is seen that a person is waited for."""
+    picture, _ = fed(START, ToolExecutionStart(name="ask_user", call_id=CallId("c"), arguments={}))
+    asked = AskUser(
+        ref="q", question="Which\x1b[2J one?", options=("left\nside", "right"), schema=None, url=None
+    )
+    assert picture.feed(asked, 0.0)[-4:] == (
+        "? Which[2J one?",
+        "  1 left side",
+        "  2 right",
+        "  the number of one, or another answer; /decline gives none",
+    )
+    assert "waiting for you" in picture.below(0.0, 10)[-1]
+    form = {"type": "object", "properties": {"name": {"type": "string"}}}
+    rows = picture.feed(
+        AskUser(ref="r", question="Who?", options=(), schema=form, url="https://a.example"), 0.0
+    )
+    assert rows[-3:-1] == ("? Who?", "  [name (a text)] see https://a.example")
+    assert rows[-1] == "  type the answer; /decline gives none"
 
 
 def test_a_dialogue_offers_no_more_than_the_call_does():

@@ -285,13 +285,13 @@ export function shownOf(view, name = "") {
   const children = Object.values(view.children).map((child) => ({ ...child, view: child.view?.items ?? [] }));
   return {
     items: items.filter((item) => item.seq > 0 || !isCompacted).map(asBothKnowIt),
-    cycles: TURN_UNTOLD.has(name) ? cycles.length : cycles,
+    cycles: HOST_HOLDS.has(name) ? cycles.length : cycles,
     live: live === null ? null : { ...live, stalled_seconds: null },
     progress,
     phase,
     suspended,
     title,
-    turn: TURN_UNTOLD.has(name) ? 0 : turn,
+    turn: HOST_HOLDS.has(name) ? 0 : turn,
     model,
     todos,
     plan,

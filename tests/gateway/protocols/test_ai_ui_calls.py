@@ -319,9 +319,8 @@ async def test_where_nothing_runs_there_is_no_response():
         assert (response.status_code, response.content) == (204, b"")
         assert (await web.post("/ai-ui/desk/c1/cancel")).status_code == 202
         session = web.host.supervisor.session("c1", scope="local")
-        with trio.fail_after(5):
-            while (await session.status()).suspended:  # noqa: ASYNC110 - a page asks for it too
-                await trio.sleep(0.01)
+        while (await session.status()).suspended:  # noqa: ASYNC110 - a page asks for it too
+            await trio.sleep(0.01)
         error_of(await web.post("/ai-ui/desk/c1/cancel"), 409, "request_over")
         late = said(user("Hi"), assistant(asked, decided(asked, approved=True)))
         error_of(await web.post("/ai-ui/desk", late), 409, "already_resolved")

@@ -233,7 +233,7 @@ export function withSnapshot(view, snapshot) {
       first_seq,
       gaps,
       plan,
-      inner: { ...view.inner, cut: fresh.inner.cut },
+      inner: { ...view.inner, cut: fresh.inner.cut, is_prepared: fresh.inner.is_prepared },
     };
   }
   // What lies between is not kept: one line says so, and what was in front of it would have a hole that is not seen.
@@ -284,7 +284,7 @@ export function trimmed(view, most) {
  */
 function again(view, events, keptFirst = view.kept_first) {
   const blank = emptyView(view.session_id);
-  const { base, before, cut, depth } = view.inner;
+  const { base, before, cut, depth, is_prepared } = view.inner;
   const anew = foldAll({ ...blank, inner: { ...blank.inner, cut } }, events);
   const front = keptFirst !== null && (anew.first_seq ?? 0) <= keptFirst ? inFront(base, anew.items) : [];
   const items = withSameObjects([...front, ...anew.items], view);
@@ -302,7 +302,8 @@ function again(view, events, keptFirst = view.kept_first) {
     plan: anew.plan ?? view.plan,
     status_text: anew.status_text,
     ended: anew.ended,
-    inner: { ...anew.inner, index: indexOf(items), before, base, cut, depth },
+    // Whether the turn is counted already belongs to the turn, which is the view's own.
+    inner: { ...anew.inner, index: indexOf(items), before, base, cut, depth, is_prepared },
   };
 }
 

@@ -67,7 +67,8 @@ function stateOfStatus(status) {
     inner: {
       ...view.inner,
       own_model: isIdle ? (status.model ?? null) : null,
-      is_prepared: status.phase === "running",
+      // Where plugins are asked what follows a turn, the request that comes then is of the next one.
+      is_prepared: status.phase === "running" && !status.between_turns,
       before: isIdle ? usage : null,
     },
   };

@@ -1,0 +1,156 @@
+"""`agentrail chat` as it begins: in a terminal the prompt comes first, and what answers is imported while one types.
+
+What is imported here at the top is what a person waits for. The conversation itself is `chat.py`.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import trio
+
+from agentrail import outside
+from agentrail.cli.chat_order import ChatOrder, ConnectOption, ResumeOption
+from agentrail.cli.choices import ApproveOption, Choices
+from agentrail.cli.configuring import AgentOption, ConfigFiles, write_faults
+from agentrail.cli.exits import Exit
+from agentrail.cli.interrupts import Interrupts
+from agentrail.cli.kept_in import KeptIn, directory_of, keeping_from
+from agentrail.cli.logs import send_logs_to_stderr
+from agentrail.cli.output import OutputClosed, OutputFailed, write_error
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.tuning import many_sessions, no_looks, short_looks
+
+if TYPE_CHECKING:
+    from agentrail.cli.terminal.live_view import TerminalView
+
+Hold: TypeAlias = Callable[
+    [ChatOrder, "TerminalView | None", trio.Nursery, Interrupts, Interrupts],
+    Awaitable[tuple[Exit, ChatOrder | None]],
+]
+"""Holds one conversation; gives how it ended, and what is gone on with."""
+
+
+def chat(  # noqa: PLR0913 - an option each
+    *,
+    choices: Choices = Choices(),  # noqa: B008 - frozen
+    agent: AgentOption = None,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
+    approve: ApproveOption = None,
+    resume: ResumeOption = None,
+    connect: ConnectOption = None,
+    kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
+) -> Exit:
+    """Talk with a model; see `commands.py` for the help."""
+    if agent is not None and resume is not None:
+        fault = "--agent is for a new session: one that comes back has what it had, leave --agent out"
+        write_faults(OptionError([fault]))
+        return Exit.USAGE
+    order = ChatOrder(
+        choices=choices,
+        approve=approve,
+        keeping=keeping_from(kept_in, resume),
+        files=files if resume is None and connect is None else None,
+        trust_project=files.trust_project,
+        config=files.config,
+        connect=connect,
+        agent=agent,
+    )
+    return trio.run(serve_chat, order)
+
+
+async def serve_chat(order: ChatOrder) -> Exit:
+    """Chat until the user leaves, and say how it ended."""
+    code = Exit.FAILED
+    try:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, _hang_ups() as gone:
+            code = await _serve(order, signals, gone)
+    except* OutputFailed as failed:
+        write_error(f"{failed.exceptions[0]}.")
+    except* OutputClosed:
+        code = Exit.FAILED  # the output is read no more
+    except* AgentrailError as failed:
+        write_error(f"{failed.exceptions[0]}.")
+    return code
+
+
+@contextlib.contextmanager
+def _hang_ups() -> Iterator[AsyncIterator[int] | None]:
+    """Receive SIGHUP, which says that the terminal was closed; nothing where `nohup` says that this is not to matter."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        yield None
+        return
+    with trio.open_signal_receiver(signal.SIGHUP) as gone:
+        yield gone
+
+
+async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncIterator[int] | None) -> Exit:
+    code = Exit.INTERRUPTED
+    async with trio.open_nursery() as nursery:
+        with trio.CancelScope() as starting:
+            interrupts, hang_ups = Interrupts(handle=starting.cancel), Interrupts(handle=starting.cancel)
+            nursery.start_soon(interrupts.receive, signals)
+            if gone is not None:
+                nursery.start_soon(hang_ups.receive, gone)
+            going: ChatOrder | None = order
+            while going is not None:
+                async with open_terminal(going, starting.cancel) as terminal:
+                    # In a thread, so that keys are heard and Ctrl-C leaves meanwhile.
+                    hold = await outside.offload(_import_conversation)
+                    send_logs_to_stderr(debug=order.choices.debug)
+                    looks = contextlib.nullcontext() if terminal is None else short_looks()
+                    with many_sessions(collect=False), looks:  # so far there was nothing but imports
+                        code, going = await hold(going, terminal, nursery, interrupts, hang_ups)
+        nursery.cancel_scope.cancel(reason="the chat is over")
+    return code
+
+
+def _import_conversation() -> Hold:
+    """Import what answers."""
+    with no_looks():
+        from agentrail.cli.chat import hold
+    return hold
+
+
+# --- the terminal
+
+
+@asynccontextmanager
+async def open_terminal(
+    order: ChatOrder, interrupt: Callable[[], None]
+) -> AsyncIterator["TerminalView | None"]:
+    """Open a screen, where there is a terminal that can have one; leaving the block gives the terminal back.
+
+    Args:
+        order: Says where files are completed, and where what was typed is kept.
+        interrupt: Called for Ctrl-C until `introduce`.
+
+    Yields:
+        The screen, with a line that can be typed in; None where lines are read and written as they are.
+    """
+    if not decide_editor(is_terminal=os.isatty(0) and os.isatty(1), term=os.environ.get("TERM", "")):
+        yield None
+        return
+    # Imported here: neither pipes nor `--help` have to wait for it.
+    from agentrail.cli.terminal.helping import files_to_complete
+    from agentrail.cli.terminal.live_view import open_terminal_view
+
+    history = None if order.keeping.store == "memory:" else _history_file(order)
+    async with open_terminal_view(files_to_complete(order.choices.cwd), history, interrupt) as view:
+        yield view
+
+
+def decide_editor(*, is_terminal: bool, term: str) -> bool:
+    """Say whether there is a screen with lines that are edited: in a terminal that knows escape sequences."""
+    return is_terminal and term not in {"", "dumb"}
+
+
+def _history_file(order: ChatOrder) -> Path | None:
+    """Where what was typed is kept; None where the user has no place for it."""
+    with contextlib.suppress(AgentrailError):
+        return directory_of(order.keeping.data_dir) / "chat-history"
+    return None

@@ -1,0 +1,101 @@
+"""Meanings for commands that add to a store or search it: of the embedder that configuration files name, ranked as sessions rank them."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, TypeVar
+
+import trio
+from cyclopts import Parameter
+
+from agentrail.abc.embeddings import Embedder, VectorKeeper, kind_of_vectors
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.blueprints.embedder import OpenEmbedder, read_embedder
+from agentrail.cli.output import write_error
+from agentrail.config.places import ConfigFault
+from agentrail.errors import OptionError
+from agentrail.providers.embeddings import OpenAIEmbedder
+from agentrail.runtime.embedding import EmbedderEdge
+from agentrail.runtime.meanings import Meanings, NoMeaning
+
+T = TypeVar("T")
+
+WordsAlone = Annotated[
+    bool,
+    Parameter(
+        name="--words",
+        help="Compare words alone, also where agentrail.toml names an embedder.",
+        negative="",
+        show_default=False,
+    ),
+]
+
+
+def embedder_of_files(environ: Mapping[str, str]) -> OpenAIEmbedder | None:
+    """Make the embedder that files name; None where they name none.
+
+    Raises:
+        OptionError: Your move: something is wrong with the files or with what they say of it, its extra is missing, or its key.
+    """
+    faults: list[str] = []
+    settings = read_configuration(environ).check().settings
+    opened: OpenEmbedder | None = read_embedder(
+        settings.embedder, lambda said, text: faults.append(str(ConfigFault(place=said.place, said=text)))
+    )
+    if faults:
+        raise OptionError(faults)
+    return None if opened is None else opened()
+
+
+def meaning_of(query: str, embedder: OpenAIEmbedder | None) -> tuple[bytes, str] | None:
+    """Give the vector of a query, and of which kind it is; None where words alone are compared, which is told where it was wanted otherwise.
+
+    Args:
+        query: What is searched.
+        embedder: Which one; it is closed behind this. None for none.
+    """
+    if embedder is None or not query.strip():
+        return None
+
+    async def ask() -> bytes:
+        async with embedder:
+            return await _meanings_of(embedder).vector_of(query)
+
+    try:
+        return trio.run(ask), kind_of_vectors(embedder)
+    except NoMeaning as error:
+        write_error(f"words alone are compared: {error}.")
+        return None
+
+
+def make_vectors(embedder: OpenAIEmbedder, keeper: VectorKeeper, tenant: str) -> int:
+    """Make vectors of all that has none of this embedder yet.
+
+    Args:
+        embedder: Which one; it is closed behind this.
+        keeper: Where they are kept.
+        tenant: Of which tenant.
+
+    Returns:
+        How many; those that were made before something went wrong are kept.
+
+    Raises:
+        NoMeaning: The embedder does not give them; the message says why.
+        AgentrailError: The store cannot be written.
+    """
+
+    async def here(function: Callable[[], T], /) -> T:
+        await trio.lowlevel.checkpoint()
+        return function()
+
+    async def fill() -> int:
+        async with embedder:
+            return await _meanings_of(embedder).fill(keeper, tenant, here)
+
+    return trio.run(fill)
+
+
+def _meanings_of(embedder: Embedder) -> Meanings:
+    def start(*_: object) -> None:
+        message = "a command waits for what it does: nothing of it goes on in the background"
+        raise AssertionError(message)
+
+    return Meanings(EmbedderEdge(embedder), start)

@@ -1,0 +1,242 @@
+"""The screen of a chat: what the session publishes comes in, and is handed to the editor's thread, at most 25 times a second.
+
+What is printed for good and what is drawn below it are handed over together, so that nothing is seen twice or not at all.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+from attrs import evolve
+
+from agentrail.cli.output import OutputClosed, OutputFailed
+from agentrail.cli.rendering import Piece
+from agentrail.cli.terminal.completing import KnownNames, ListFiles
+from agentrail.cli.terminal.editor import (
+    REDRAW_SECONDS,
+    RESIZE_SECONDS,
+    FromTerminal,
+    Moved,
+    Typing,
+    size_of_terminal,
+)
+from agentrail.cli.terminal.held_errors import HeldErrors, hold_errors
+from agentrail.cli.terminal.inks import Ink, Rows, decide_colors, decide_unicode
+from agentrail.cli.terminal.keys import SentLine
+from agentrail.cli.terminal.picture import Picture
+from agentrail.events import Event
+
+FRAME_SECONDS: Final = 0.04
+_MAX_WAITING_ROWS: Final = 5_000
+"""Rows that a slow terminal has not taken, after which who shows waits."""
+_LOG_LINES: Final = 200
+"""Lines of the log that are shown in one frame."""
+_SWITCH_SECONDS: Final = 0.0005
+
+
+def ink_of_process() -> Ink:
+    """Look at the terminal of the process."""
+    variables = os.environ
+    locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
+    return Ink(
+        width=size_of_terminal()[0],
+        colors=decide_colors(
+            term=variables.get("TERM", ""),
+            colorterm=variables.get("COLORTERM", ""),
+            no_color=bool(variables.get("NO_COLOR")),
+        ),
+        is_unicode=decide_unicode(encoding=sys.stdout.encoding or "", locale=locale),
+    )
+
+
+class TerminalView:
+    """A `ChatView` and `Lines` on one terminal; made by `open_terminal_view`."""
+
+    def __init__(self, picture: Picture, typing: Typing) -> None:
+        """Draw nothing yet."""
+        self._on_event: Callable[[Event], None] = lambda _: None
+        self._picture = picture
+        self._typing = typing
+        self._above: list[str] = []
+        self._dirty = trio.Event()
+        self._taken = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        self._held: HeldErrors | None = None
+        self._scope = trio.CancelScope()
+        self._over = trio.Event()
+        self.is_closed: bool = False
+
+    def introduce(self, known: KnownNames, on_event: Callable[[Event], None]) -> None:
+        """Take with whom one talks; from then on who reads the lines takes Ctrl-C too.
+
+        Args:
+            known: What can be completed.
+            on_event: Hears of each event that is shown.
+        """
+        self._on_event = on_event
+        self._typing.known = known
+        self._typing.interrupt = None
+
+    # --- what is seen
+
+    async def show(self, event: Event) -> None:
+        """Show an event; see `ChatView.show`."""
+        self._on_event(event)
+        await self._print(self._picture.feed(event, trio.current_time()))
+
+    async def show_past(self, pieces: Iterable[Piece]) -> None:
+        """Show what was said; see `ChatView.show_past`."""
+        for piece in pieces:
+            if piece.stream == "err":
+                await self._print(self._picture.say([piece.text.rstrip("\n")]))
+            elif piece.text.startswith("> "):
+                await self._print(self._picture.typed(piece.text[2:]))
+            else:
+                await self._print(self._picture.past(piece.text))
+
+    async def say(self, *lines: str) -> None:
+        """Say something; see `ChatView.say`."""
+        await self._print(self._picture.say(lines))
+
+    async def invite(self) -> None:
+        """Show nothing: a line can always be typed."""
+        await trio.lowlevel.checkpoint()
+
+    def line_typed(self) -> None:
+        """Note nothing: what is typed is shown when it is sent."""
+
+    def stopping(self, *, is_so: bool) -> None:
+        """Show that the cycle is being stopped; see `ChatView.stopping`."""
+        self._picture.working = evolve(self._picture.working, stopping=is_so)
+        self._dirty.set()
+
+    async def next_line(self) -> FromTerminal:
+        """Wait for what is typed; see `Lines.next_line`. Cancelling it loses nothing."""
+        while True:
+            typed = await self._typing.receive.receive()
+            if isinstance(typed, Moved):
+                self._move(typed.by)
+                continue
+            if isinstance(typed, SentLine):
+                await self._print(self._picture.typed(typed.text))
+            return typed
+
+    def _move(self, by: int) -> None:
+        if self._picture.dialogue is not None:
+            self._picture.dialogue = self._picture.dialogue.moved(by)
+            self._dirty.set()
+
+    async def _print(self, rows: Rows) -> None:
+        await trio.lowlevel.checkpoint()
+        self._above += rows
+        self._dirty.set()
+        while len(self._above) > _MAX_WAITING_ROWS and not self._typing.is_over:
+            await self._taken.wait()
+
+    # --- drawing it
+
+    async def serve(self) -> None:
+        """Read keys and draw, until it is closed or cancelled; then the terminal is as it was."""
+        try:
+            with self._scope, hold_errors(self._stir) as self._held:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._typing.serve)  # noqa: ASYNC113 - what it is ready for is waited for below
+                    await self._typing.ready.wait()
+                    nursery.start_soon(self.serve_drawing)
+        finally:
+            self.is_closed = True
+            self._over.set()
+
+    async def wait_ready(self) -> None:
+        """Wait until the line is seen and keys are read, or it is over."""
+        await self._typing.ready.wait()
+
+    async def aclose(self) -> None:
+        """Print what is left, and give the terminal back; again if you like. It takes a second at most for what is left.
+
+        Cancellation: Shielded: a terminal that is not given back cannot be typed in.
+        """
+        with trio.CancelScope(shield=True):
+            if not self.is_closed:
+                with trio.move_on_after(1), contextlib.suppress(OutputClosed, OutputFailed):
+                    await self.finish()
+            self._scope.cancel(reason="the chat is over")
+            await self._over.wait()
+
+    async def serve_drawing(self) -> None:
+        """Draw what is new, and what moves by itself, until cancelled."""
+        while True:
+            with trio.move_on_after(REDRAW_SECONDS if self._picture.is_at_work else RESIZE_SECONDS):
+                await self._dirty.wait()
+            self._dirty = trio.Event()
+            await self.draw()
+            await trio.sleep(FRAME_SECONDS)
+
+    async def draw(self) -> None:
+        """Hand over what is to be printed with what is below it, and wait until it stands there."""
+        columns, rows = size_of_terminal()
+        self._picture.ink = evolve(self._picture.ink, width=columns)
+        self._show_held(_LOG_LINES)
+        below = self._picture.below(
+            trio.current_time(), max(rows - 2 - self._typing.height(columns, rows), 1)
+        )
+        above, self._above = self._above, []
+        self._typing.dialogue_is(self._picture.dialogue)
+        await self._typing.draw(above, below)
+        self._taken.set()
+        self._taken = trio.Event()
+
+    def _stir(self) -> None:
+        """Draw soon: something was written to the log. Called from any thread."""
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._draw_soon, idempotent=True)
+
+    def _draw_soon(self) -> None:
+        self._dirty.set()
+
+    def _show_held(self, most: int) -> None:
+        """Print what was written to the log, above the line that is typed."""
+        if self._held is not None:
+            self._above += self._picture.log(self._held.take(most))
+            if self._held.waits:
+                self._dirty.set()  # what is left comes in the next frame: keys are heard in between
+
+    async def finish(self) -> None:
+        """Print what is left, with nothing below it."""
+        self._above += self._picture.end_words()
+        self._show_held(_MAX_WAITING_ROWS)
+        above, self._above = self._above, []
+        await self._typing.draw(above, ())
+
+
+@asynccontextmanager
+async def open_terminal_view(
+    files: ListFiles, history: Path | None, interrupt: Callable[[], None]
+) -> AsyncIterator[TerminalView]:
+    """Open the screen of a chat; leaving the block gives the terminal back. What is typed before `introduce` waits.
+
+    Args:
+        files: Lists what can be completed behind `@`.
+        history: The file of what was typed before; None keeps nothing.
+        interrupt: Called for Ctrl-C until `introduce`.
+    """
+    # Two threads share the interpreter: the one that reads keys would else wait five milliseconds each time that it wants to go on.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        ink = ink_of_process()
+        view = TerminalView(Picture(ink=ink), Typing(ink, KnownNames(files=files), history, interrupt))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(view.serve)  # noqa: ASYNC113 - it is waited for below
+            try:
+                await view.wait_ready()
+                yield view
+            finally:
+                await view.aclose()  # noqa: ASYNC102 - shielded and bounded inside
+    finally:
+        sys.setswitchinterval(before)

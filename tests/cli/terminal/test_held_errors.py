@@ -1,0 +1,79 @@
+"""Lines of the log while a screen is up: shown above the prompt in one piece, or written when it is gone; none is lost."""
+
+import io
+import sys
+import threading
+
+from hypothesis import given, strategies as st
+
+from agentrail.cli.terminal import held_errors
+from agentrail.cli.terminal.held_errors import HeldErrors, hold_errors
+from agentrail.cli.terminal.inks import Ink
+from agentrail.cli.terminal.picture import Picture
+from agentrail.events import AgentStart, MessageDelta
+from agentrail.messages import PromptRef
+
+
+@given(
+    pieces=st.lists(st.text(alphabet="ab\n", max_size=4), max_size=20),
+    taken=st.lists(st.integers(0, 3), max_size=20),
+)
+def test_nothing_is_lost_and_lines_are_whole(pieces, taken):
+    """What was taken and what is left is what was written, in order, however it was cut."""
+    held, lines, wanted = HeldErrors(lambda: None), [], iter(taken)
+    for piece in pieces:
+        assert held.write(piece) == len(piece)
+        lines += held.take(next(wanted, 0))
+    written = "".join(pieces)
+    shown = "".join(f"{line}\n" for line in lines)
+    assert shown + held.rest() == (written if written.endswith("\n") or not written else f"{written}\n")
+    assert held.rest() == ""
+
+
+def test_lines_of_two_threads_are_not_mixed_up():
+    """Each has a line of its own that is open."""
+    stirred = []
+    held = HeldErrors(lambda: stirred.append(threading.get_ident()))
+    held.write("here ")
+    other = threading.Thread(target=lambda: held.write("there\n"))
+    other.start()
+    other.join()
+    held.write("too\n")
+    assert held.take(9) == ("there", "here too")
+    assert len(set(stirred)) == 2
+
+
+def test_what_no_one_has_shown_is_written_when_the_screen_is_gone(monkeypatch):
+    """In a terminal it is held back for the block; a file is written to as ever."""
+    plain = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", plain)
+    monkeypatch.setattr(held_errors.os, "isatty", lambda _: True)
+    with hold_errors(lambda: None) as held:
+        sys.stderr.write("shown\n")
+        assert held.take(1) == ("shown",)
+        sys.stderr.write("left\nopen")
+        assert plain.getvalue() == ""
+        assert sys.stderr.fileno() == 2
+    assert sys.stderr is plain
+    assert plain.getvalue() == "left\nopen\n"
+    monkeypatch.setattr(held_errors.os, "isatty", lambda _: False)
+    with hold_errors(lambda: None) as held:
+        assert held is None
+        sys.stderr.write("at once\n")
+        assert plain.getvalue().endswith("at once\n")
+
+
+def test_a_line_of_the_log_does_not_cut_what_is_being_written_and_steers_nothing():
+    """It stands above the words that are not finished, which go on; its colours stay, and nothing else of its escapes."""
+    picture = Picture(ink=Ink(width=40))
+    for event in (AgentStart(ref=PromptRef("r")), MessageDelta(delta="half a ")):
+        assert picture.feed(event, 0.0) == ()
+    assert picture.log(["\x1b[31mit\x1b[0m \x1b[2J\x07crashed", "", "  at\tx"]) == (
+        "it crashed",
+        "",
+        "  at    x",
+    )
+    assert "half a" in "".join(picture.below(0.0, 10))
+    picture.feed(MessageDelta(delta="sentence"), 0.0)
+    assert picture.end_words() == ("", "half a sentence")
+    assert "\x1b[31m" in Picture(ink=Ink(colors="standard")).log(["\x1b[31mred\x1b[0m"])[0]

@@ -1,0 +1,94 @@
+"""The commands of a chat whose session lives on a server: what is run there, and what is said of other sessions."""
+
+import pytest
+
+from agentrail.cli.far_commands import registry_of, show_listed, switch_far
+from agentrail.cli.switching import GoTo
+from agentrail.commands import CommandAnswer, CommandDesk, CommandRow
+from agentrail.errors import CommandError
+from agentrail.messages import SessionId
+from agentrail.remote.listing import SessionOnServer
+
+
+def row(name, source="project"):
+    """A command as a server lists it."""
+    return CommandRow(name=name, description="It.", arguments="", source=source, available=True)
+
+
+class FarAway:
+    """A session on a server that has these sessions."""
+
+    session_id = SessionId("s-1")
+
+    def __init__(self, *others):
+        """Be one of them."""
+        self.others = others
+
+    async def sessions(self, limit):
+        """All that there are."""
+        return tuple(SessionOnServer(session_id=one, agent_id="desk", phase="idle") for one in self.others)[
+            :limit
+        ]
+
+    async def knows_session(self, session_id):
+        """Whether it is one of them."""
+        return session_id in self.others
+
+
+async def test_what_only_the_server_knows_is_asked_of_it():
+    """Its tools and its own commands, also those of a newer one; names that are none are left out; the rest is done here."""
+    ran = []
+
+    async def run(call):
+        ran.append((call.name, call.text))
+        return CommandAnswer(lines=("from there",))
+
+    rows = [
+        row("git:commit"),
+        row("quit", "built in"),
+        row("newer", "built in"),
+        row("../etc"),
+        row("git:commit"),
+    ]
+    registry = registry_of(rows, run)
+    desk = CommandDesk(session=FarAway(), at_terminal=True)
+    for name in ("tools", "agents", "skills", "memory", "git:commit", "newer"):
+        assert (await registry.run(name, "x", desk)).lines == ("from there",)
+    assert ran[-2:] == [("git:commit", "x"), ("newer", "x")]
+    assert (await registry.run("quit", "", desk)).leaves
+    assert [one.name for one in registry.commands if one.source == "project"] == ["git:commit"]
+    assert len(ran) == 6
+
+
+async def test_from_one_session_of_a_server_to_another():
+    """`/clear` begins one, `/sessions` lists, `/resume` goes to the one before or to one that is named; what is not there is refused here."""
+    far = FarAway("s-1", "s-2", "s-3")
+    assert await switch_far("clear", "", far) == GoTo()
+    assert await switch_far("resume", "", far) == GoTo(session=SessionId("s-2"))
+    assert await switch_far("resume", "s-3", far) == GoTo(session=SessionId("s-3"))
+    for text, said in (("s-1", "this is session s-1"), ("s-9", "no session 's-9' of yours")):
+        with pytest.raises(CommandError, match=said):
+            await switch_far("resume", text, far)
+    with pytest.raises(CommandError, match="no other session"):
+        await switch_far("resume", "", FarAway("s-1"))
+    assert len(await switch_far("sessions", "", far)) == 4
+
+
+def test_how_sessions_of_a_server_are_listed():
+    """Which one this is, which one waits for a person, since when, as what, and about what."""
+    rows = show_listed(
+        [
+            SessionOnServer(
+                session_id="s-1", agent_id="desk", phase="idle", title="a\x1b[2Jb", changed_at_ms=1_000
+            ),
+            SessionOnServer(session_id="s-22", agent_id="desk", phase="running", waits_for=1),
+            SessionOnServer(session_id="s-3", agent_id="", phase="asleep"),
+        ],
+        SessionId("s-1"),
+    )
+    assert rows == (
+        "s-1   this one         1970-01-01 00:00:01  desk  a[2Jb",
+        "s-22  waits for you                         desk",
+        "s-3   asleep",
+        "/resume ID goes on with one",
+    )

@@ -1,0 +1,65 @@
+"""Lines of a terminal that edits them by itself (`TERM=dumb`), and of a pipe."""
+
+import os
+
+import pytest
+import trio
+
+from agentrail.cli.lines import PlainLines
+from agentrail.cli.terminal.keys import KeyPress, SentLine
+
+
+@pytest.fixture
+def terminal():
+    """Both ends of a terminal."""
+    master, slave = os.openpty()
+    yield master, slave
+    for end in (master, slave):
+        if end is not None:
+            try:
+                os.close(end)
+            except OSError:  # the test has closed it
+                continue
+
+
+@pytest.mark.experience("X-007")
+async def test_lines_that_are_pasted_into_a_dumb_terminal_are_one_prompt(terminal):
+    """`/quit` among them leaves nothing; what is typed behind it is a line of its own again; then the end."""
+    master, slave = terminal
+    lines = PlainLines(slave, joins_pastes=True)
+    pasted = ["/quit", *map(str, range(38)), "the end"]
+    with trio.fail_after(5):
+        os.write(master, "".join(f"{line}\r" for line in pasted).encode())
+        assert await lines.next_line() == SentLine(text="\n".join(pasted), is_pasted=True)
+        os.write(master, b"/status\r")
+        assert await lines.next_line() == "/status"
+        os.write(master, b"\x04")
+        assert await lines.next_line() is KeyPress.CTRL_D
+        assert await lines.next_line() is KeyPress.CTRL_D
+
+
+async def test_a_dumb_terminal_that_is_closed_is_hung_up(terminal):
+    """Not the end of what is typed: what runs is left to be gone on with."""
+    master, slave = terminal
+    lines = PlainLines(slave, joins_pastes=True)
+    os.close(master)
+    with trio.fail_after(5):
+        assert await lines.next_line() is KeyPress.HANG_UP
+
+
+async def test_lines_of_a_pipe_are_each_their_own(tmp_path):
+    """However fast they come; the last one needs no end."""
+    file = tmp_path / "lines"
+    file.write_bytes(b"one\n/quit\r\n\xff\nlast")
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        lines = PlainLines(descriptor)
+        assert [await lines.next_line() for _ in range(5)] == [
+            "one",
+            "/quit",
+            "\ufffd",
+            "last",
+            KeyPress.CTRL_D,
+        ]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,143 @@
+"""Commands that search compare meanings where files name an embedder: as sessions do, and with clear faults (12b.5)."""
+
+import pytest
+
+from agentrail.abc.recall import MemoryEntry, MemoryOwner
+from agentrail.blueprints import embedder as embedders
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.cli.config import check_files
+from agentrail.cli.exits import Exit
+from agentrail.cli.hosting import options_of_host
+from agentrail.cli.kb import KnowledgePlace, add_documents, search_documents
+from agentrail.cli.memory import MemoryPlace, search_memories
+from agentrail.errors import OptionError
+from agentrail.stores.recall_sqlite import SqliteRecall
+from tests.cli.embedding_server import embedding_server, name_embedder
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home, and the directory in which commands run."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("AGENTRAIL_CONFIG", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return tmp_path
+
+
+@pytest.fixture
+def asked(home):
+    """What the server of embeddings was asked."""
+    with embedding_server(home) as asked:
+        yield asked
+
+
+def test_passages_are_found_by_meaning_too(home, asked, capfd):
+    """Added once and for all; in one ranking with words, which may be compared alone."""
+    (home / "work" / "a.md").write_text("# Journeys\n\nTrains in first class.\n")
+    (home / "work" / "b.md").write_text("# Pay\n\nOn the first of the month.\n")
+    place = KnowledgePlace(knowledge=f"sqlite:{home / 'kb'}")
+    assert add_documents("handbook", "a.md", "b.md", reader=("*",), place=place) is Exit.DONE
+    assert "2 passages can be found by meaning besides." in capfd.readouterr().out
+    assert search_documents("railway", place=place) is Exit.DONE
+    said = capfd.readouterr()
+    assert "a.md#L1-L3" in said.out
+    assert "b.md" not in said.out
+    assert search_documents("railway month", place=place) is Exit.DONE
+    both = capfd.readouterr().out
+    assert ("a.md" in both, "b.md" in both) == (True, True)
+    assert search_documents("railway", words=True, place=place) is Exit.DONE
+    assert "nothing is written about that" in capfd.readouterr().err
+    assert [len(one["input"]) for one in asked] == [2, 1, 1]
+    assert add_documents("handbook", "a.md", place=place) is Exit.DONE
+    assert "0 passages can be found by meaning besides." in capfd.readouterr().out
+    name_embedder(home, model="long")
+    assert add_documents("handbook", "a.md", place=place) is Exit.FAILED
+    assert "not all can be found by meaning yet: the embedder long at" in capfd.readouterr().err
+
+
+def test_memories_are_found_by_meaning_too(home, asked, capfd):
+    """With the vectors that a session has made; and of a wrong dimension words are left, which is said."""
+    store = SqliteRecall(home / "m")
+    owner = MemoryOwner(user="ada")
+    store.put(owner, MemoryEntry(id="m1", text="Likes trains.", at_ms=1))
+    ((number, _),) = store.without_vectors("", "", limit=1)
+    base = next(iter(asked), None)
+    assert base is None
+    place = MemoryPlace(user="ada", memories=f"sqlite:{home / 'm'}")
+    url = read_configuration({"HOME": str(home)}).settings.embedder["base_url"].value
+    store.put_vectors("", f"small at {url}/embeddings 2", [(number, b"\0\0\x80?\0\0\0\0")])
+    store.close()
+    assert search_memories("railway", place=place) is Exit.DONE
+    assert "Likes trains." in capfd.readouterr().out
+    name_embedder(home, model="long")
+    assert search_memories("trains", place=place) is Exit.DONE
+    said = capfd.readouterr()
+    assert "Likes trains." in said.out
+    assert "words alone are compared: the embedder long at" in said.err
+    assert "dimension what it has" in said.err
+
+
+def test_a_key_is_sent_from_where_files_say_that_it_is(home, asked, capfd, monkeypatch):
+    """Never from the file itself; a server gets the same embedder."""
+    place = MemoryPlace(memories=f"sqlite:{home / 'm'}")
+    name_embedder(home, api_key='{ env = "MY_KEY" }')
+    assert search_memories("trains", place=place) is Exit.USAGE
+    err = capfd.readouterr().err
+    assert "agentrail.toml:5: embedder.api_key: the variable MY_KEY is not set" in err
+    with pytest.raises(OptionError, match="MY_KEY is not set"):
+        options_of_host(read_configuration({"HOME": str(home)}).settings)
+    monkeypatch.setenv("MY_KEY", "s3cret")
+    assert search_memories("trains", place=place) is Exit.DONE
+    assert [one["key"] for one in asked] == ["Bearer s3cret"]
+    made = options_of_host(read_configuration({"HOME": str(home)}).settings)["embedder"]
+    assert (made.dimension, made.name.partition(" ")[0]) == (2, "small")
+    assert "s3cret" not in repr(made)
+    name_embedder(home, api_key='"sk-abcdefghijklmnopqrstuvwxyz"')
+    capfd.readouterr()
+    assert search_memories("trains", place=place) is Exit.USAGE
+    said = capfd.readouterr()
+    assert "embedder.api_key" in said.err
+    assert "sk-abcdefghijklmnop" not in said.err + said.out
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"model": "m"}, "agentrail.toml:2: embedder.model: an embedder needs model and dimension: dimension is not said"),
+        ({"dimension": 2}, "model is not said"),
+        ({"model": "m", "dimension": 0}, "agentrail.toml:3: embedder.dimension: 0: expected a whole number from 1"),
+        ({"model": "m", "dimension": 2, "base_url": "ftp://x"}, "embedder.base_url: 'ftp://x': expected https://"),
+        ({"model": "m", "dimension": 2, "dimensions": 2}, "dimension"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_an_embedder_is_said_with_its_line(home, values, said, capfd):
+    """By `config check` and by each command, before anything is read; a search for words is made all the same."""
+    name_embedder(home, **values)
+    assert check_files() is Exit.FAILED
+    assert said in capfd.readouterr().err
+    place = MemoryPlace(memories=f"sqlite:{home / 'm'}")
+    assert search_memories("x", place=place) is Exit.USAGE
+    assert said in capfd.readouterr().err
+    assert search_memories("x", words=True, place=place) is Exit.DONE
+
+
+def test_without_numpy_the_extra_is_named(home, monkeypatch, capfd):
+    """And nothing is asked."""
+    name_embedder(home, model="m", dimension=2, base_url="http://127.0.0.1:9")
+    monkeypatch.setattr(embedders, "has_numpy", lambda: False)
+    assert search_memories("x", place=MemoryPlace(memories=f"sqlite:{home / 'm'}")) is Exit.USAGE
+    assert 'pip install "agentrail[embeddings]"' in capfd.readouterr().err
+
+
+def test_a_project_that_is_not_trusted_names_none(home, capfd):
+    """What is remembered of a user would be sent to its server."""
+    text = '[embedder]\nmodel = "m"\ndimension = 2\nbase_url = "https://evil.example"\n'
+    (home / "work" / "agentrail.toml").write_text(f"version = 1\n{text}")
+    read = read_configuration({"HOME": str(home)}, cwd=home / "work")
+    assert not read.settings.embedder
+    assert "embedder.base_url" in " ".join(map(str, read.not_granted))
+    assert search_memories("x", place=MemoryPlace(memories=f"sqlite:{home / 'm'}")) is Exit.DONE
+    assert "words alone" not in capfd.readouterr().err

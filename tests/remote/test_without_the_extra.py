@@ -1,0 +1,77 @@
+"""Without the extra `connect` there are no WebSockets: whoever needs them is told so, and all else is there."""
+
+import subprocess
+import sys
+
+import pytest
+
+import agentrail
+from agentrail import websockets
+from agentrail.abc.process import ProcessOptions
+from agentrail.cli.chat_command import chat
+from agentrail.cli.top import show_top
+from agentrail.errors import OptionError, ProcessRefused
+from agentrail.sandboxes.remote.client import RemoteSandbox
+from tests.forked import ROOT, environment
+
+INSTALL = 'which is not installed: pip install "agentrail[connect]"'
+NOWHERE = "http://127.0.0.1:1"
+
+
+@pytest.fixture(params=["trio_websocket", "wsproto"], autouse=True)
+def missing(request, monkeypatch):
+    """One package of the extra is not there."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in {"trio_websocket", "wsproto"}]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, request.param, None)
+    return request.param
+
+
+async def test_connect_names_the_extra(missing):
+    """Before anything is tried, with the package that is missing."""
+    with pytest.raises(OptionError) as caught:
+        async with agentrail.connect(NOWHERE):
+            pass
+    assert str(caught.value) == f"a session on a server needs {missing}, {INSTALL}"
+
+
+def test_so_do_the_commands(capfd):
+    """`chat --connect` and `top`, with code 2."""
+    assert chat(connect=NOWHERE) == 2
+    assert INSTALL in capfd.readouterr().err
+    assert show_top(NOWHERE) == 2
+    assert INSTALL in capfd.readouterr().err
+
+
+async def test_a_process_elsewhere_is_refused():
+    """The port says what a sandbox without processes says; nothing is asked of the server."""
+    sandbox = RemoteSandbox(NOWHERE, token="t" * 40)
+    with pytest.raises(ProcessRefused) as caught:
+        async with sandbox.open_process(["cat"], ProcessOptions()):
+            pass
+    assert caught.value.code == "unsupported"
+    assert INSTALL in str(caught.value)
+
+
+def test_other_names_are_no_names():
+    """What trio-websocket does not have for us is not looked for."""
+    with pytest.raises(AttributeError, match="has no attribute 'open_websocket'"):
+        _ = websockets.open_websocket
+
+
+@pytest.mark.check
+def test_all_can_be_imported(missing):
+    """Programs that open no WebSocket never notice."""
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None;"
+        "import agentrail.app, agentrail.cli.top, agentrail.cli.chat, agentrail.remote.session; print(agentrail.connect.__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "connect\n"
