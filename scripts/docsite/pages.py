@@ -40,6 +40,9 @@ _FACTS: Final = re.compile(r"^Priority \d+, on [^.]*\.\s*")
 """How the page of a plugin begins; what the plugin does comes behind it."""
 _HTML_COMMENT: Final = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
+NEXT: Final = "<!-- Next, drawn from mkdocs.yml by make docs -->"
+"""What stands above the last line of a page, which says what comes next; `scripts/next_lines.py` writes it."""
+
 
 def github_anchor(heading: str, separator: str = "-") -> str:
     """Make the anchor of a heading as the hosts of repositories do, so that a link holds in both places."""
@@ -53,6 +56,11 @@ def outside_of_code(text: str, change: Callable[[str], str]) -> str:
         parts += [change(text[done : code.start()]), code[0]]
         done = code.end()
     return "".join([*parts, change(text[done:])])
+
+
+def without_next(text: str) -> str:
+    """Leave out what says where to read on: the site says it in its footer."""
+    return text.partition(f"\n{NEXT}\n")[0]
 
 
 def links_in(text: str) -> Iterator[str]:
@@ -110,7 +118,7 @@ def for_site(text: str, file: str) -> str:
         prose = _PICTURE.sub(two_pictures, _HTML_COMMENT.sub("", prose))
         return _LINK.sub(lambda link: f"{link[1]}{moved(link[2])}{link[3]}", prose)
 
-    return outside_of_code(text, relinked)
+    return outside_of_code(without_next(text), relinked)
 
 
 def two_pictures(picture: re.Match[str]) -> str:
