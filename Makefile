@@ -61,7 +61,9 @@ property: $(DEV)  ## the Hypothesis suites; HYPOTHESIS_PROFILE=dev, ci or nightl
 nightly: $(TEST)  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; SEED=20261120
 	PERMISSION_MUTANTS=1000000 PERMISSION_SEED=$(SEED) $(BIN)/python -m pytest -rs -m check tests/plugins/test_permissions_oracle.py
 
-check: lint docs-check docs-site coverage longest  ## everything that must hold before a commit
+check: $(DEV)  ## everything that must hold before a commit
+	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS) docs-site docs-check longest
+	@$(MAKE) --no-print-directory coverage
 
 bench: $(DEV)  ## the benchmarks, each beside a bare loop
 	$(BIN)/python -m benchmarks
@@ -91,9 +93,11 @@ crash: $(TEST)  ## a process that writes journals is killed, ten thousand times,
 # make knows how (not that of macOS).
 IN_PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
+TWO_AT_A_TIME := --no-print-directory --jobs=2 --keep-going $(IN_PIECES)
+LINTS := lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-js
+
 lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going $(IN_PIECES) \
-		lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-js
+	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS)
 
 lint-doors: $(DEV)
 	$(BIN)/python -m scripts.doors
@@ -199,7 +203,9 @@ $(BIN)/python:
 		{ echo "agentrail needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version): try make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# What is imported is compiled then, on all cores; pip would compile everything, on one.
+# What is imported is compiled then, on all cores; pip would compile everything, on one. Of the package tests import everything,
+# and three workers that import the same module at the same time all compile it.
+COMPILE := $(BIN)/python -m compileall -q -j 0 agentrail
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 $(BASE): pyproject.toml | $(BIN)/python
@@ -212,8 +218,10 @@ $(SERVED): pyproject.toml | $(BIN)/python
 
 $(TEST): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e ".[http2,prices,test]"
+	$(COMPILE)
 	@touch $(BASE) $(SERVED) $@
 
 $(DEV): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e ".[dev]"
+	$(COMPILE)
 	@touch $(BASE) $(SERVED) $(TEST) $@

@@ -3,10 +3,12 @@
 Fixtures are not for this file; they live beside the tests that use them.
 """
 
+import faulthandler
 import gc
 import ipaddress
 import itertools
 import os
+import re
 import signal
 import sys
 import threading
@@ -14,6 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +25,7 @@ from typing import Any, Final
 import pytest
 import structlog
 import trio
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from sybil import Sybil
 from sybil.integration.pytest import SybilItem
@@ -29,12 +33,15 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 from sybil.parsers.rest import DocTestParser
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
+import tests.rewriting  # noqa: F401 - for what it does, and before what it is about
+
+# isort: split
 import agentrail
 from agentrail.builds import FOLDER, look_at_build
 from agentrail.runtime.loop_watch import HELD_SECONDS, LoopWatch, SlowStep, describe_held
 from agentrail.tuning import THRESHOLDS
+from tests.spread import Rules, Shares, collected_by_one, file_of
 
 # Settings of the machine that would change what a test does: a key turns `demo:` into a real model, a proxy sends
 # requests for the loopback elsewhere.
@@ -237,8 +244,32 @@ def pytest_runtest_logfinish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     """And at the end: pytest collects five times over before it leaves."""
+    faulthandler.cancel_dump_traceback_later()
     gc.collect()
     gc.freeze()
+
+
+# What hangs says where, after so long; the run as a whole is ended by who started it. pytest's own `faulthandler_timeout` begins a
+# thread for each test and waits for its end, which takes longer than most tests where others wait for a core too.
+_HANGS_SECONDS: Final = 120
+_OF_WHICH_MAY_BE_OF_TESTS_BEFORE_SECONDS: Final = 10
+_monotonic: Final = time.monotonic
+_set_at: Final = [float("-inf")]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Set the alarm again, where it was not set just now."""
+    now = _monotonic()
+    if now - _set_at[0] > _OF_WHICH_MAY_BE_OF_TESTS_BEFORE_SECONDS:
+        _set_at[0] = now
+        faulthandler.dump_traceback_later(_HANGS_SECONDS, file=item.config.stash[fault_handler_stderr_fd_key])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact() -> None:
+    """Set it with the next test: pytest takes it back here, in front of a debugger."""
+    _set_at[0] = float("-inf")
 
 
 def _import_ahead(config: pytest.Config) -> None:
@@ -252,11 +283,69 @@ def _import_ahead(config: pytest.Config) -> None:
         return
     folders = [config.rootpath / argument for argument in config.args]
     ours = [folder for folder in folders if folder.is_dir() and folder.name in {"tests", "property_tests"}]
-    modules = sorted(path for folder in ours for path in folder.rglob("test_*.py"))
-    first = len(modules) * int(str(worker["workerid"]).removeprefix("gw")) // int(worker["workercount"])
+    elsewhere = _collected_elsewhere(config)
+    modules = sorted(path for folder in ours for path in folder.rglob("test_*.py") if path not in elsewhere)
+    first = len(modules) * _number_of(worker) // int(worker["workercount"])
     for path in (*modules[first:], *modules[:first]):
         with suppress(Exception, pytest.skip.Exception):  # pytest imports it again, and says it
             import_module(".".join(path.relative_to(config.rootpath).with_suffix("").parts))
+
+
+def _number_of(worker: Mapping[str, Any]) -> int:
+    return int(str(worker["workerid"]).removeprefix("gw"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """In a worker: leave out the files that another one collects; see `tests/spread.py`."""
+    return True if collection_path in _collected_elsewhere(config) else None
+
+
+_ELSEWHERE: Final = pytest.StashKey[frozenset[Path]]()
+
+
+def _collected_elsewhere(config: pytest.Config) -> frozenset[Path]:
+    found = config.stash.get(_ELSEWHERE, None)
+    if found is None:
+        worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
+        found = frozenset()
+        # One that came in the place of another has a higher number, and collects everything.
+        if worker is not None and (me := _number_of(worker)) < int(worker["workercount"]):
+            placed = _collected_by_one(config, int(worker["workercount"]))
+            found = frozenset(config.rootpath / file for file, number in placed.items() if number != me)
+        config.stash[_ELSEWHERE] = found
+    return found
+
+
+# The runs of all tests in tests/ that are shared out, by what `-m` says; and what is in a file whose tests of that run take long each.
+_SHARED_OUT: Final = {
+    "not check": None,
+    "check or hypothesis": re.compile(r"\bmark\.check\b|^from tests\.thinned\b", re.MULTILINE),
+}
+
+
+def _collected_by_one(config: pytest.Config, workers: int) -> Mapping[str, int]:
+    """Say which files are collected by one worker only, and by which.
+
+    None where lines are counted: there each worker collects everything, so that xdist refuses a test which has another name in each.
+    """
+    tests = config.rootpath / "tests"
+    is_whole = any(config.rootpath / argument == tests for argument in config.args)
+    if (
+        not is_whole
+        or config.option.markexpr not in _SHARED_OUT
+        or config.getoption("cov_source", default=None)
+    ):
+        return {}
+    takes_long = _SHARED_OUT[config.option.markexpr]
+    by_all = {file_of(test) for test in SHARES}
+    sizes = {}
+    for path in tests.rglob("test_*.py"):
+        file = path.relative_to(config.rootpath).as_posix()
+        sizes[file] = path.stat().st_size
+        if takes_long is not None and takes_long.search(path.read_text(encoding="utf-8")):
+            by_all.add(file)
+    return collected_by_one(sizes, by_all, workers)
 
 
 # --- who runs what
@@ -340,69 +429,34 @@ _OF_THE_FIRST_BROWSER: Final = frozenset(
     for name in ("approvals", "bad_input", "hostile", "monkey", "reconnect", "session_live", "session_page")
 )
 
-# As long as so many wait, a worker is given several at once: it begins a test only when it knows the next one, and most take less
-# than it takes to ask. Near the end it has two, so that none sits on tests that another could run.
-_MANY_WAIT: Final = 1_000
-_AT_ONCE: Final = 12
+
+def scope_of(nodeid: str) -> str:
+    """Name what a test is run together with: itself alone, the page it is an example of, its browser, or its share."""
+    file = file_of(nodeid)
+    # The later examples of a page use names of the earlier ones.
+    if "::sybil:" in nodeid:
+        return file
+    if file.startswith("tests/console/"):
+        return "a browser" if file in _OF_THE_FIRST_BROWSER else "another browser"
+    return SHARES.get(nodeid.partition("[")[0]) or SHARES.get(file, nodeid)
 
 
-class Shares(LoadScopeScheduling):
-    """Spreads tests one by one, but those together that would do work twice or need each other.
-
-    The examples of one page do: the later ones use names of the earlier ones.
-    """
-
-    # Not `--dist loadgroup`, which exists for this: it renames the tests by an attribute that pytest 9.2 took away.
-    def _split_scope(self, nodeid: str) -> str:
-        if "::sybil:" in nodeid:
-            return nodeid.partition("::")[0]
-        file = nodeid.partition("::")[0]
-        if file.startswith("tests/console/"):
-            return "a browser" if file in _OF_THE_FIRST_BROWSER else "another browser"
-        return SHARES.get(nodeid.partition("[")[0]) or SHARES.get(file, nodeid)
-
-    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        """Forget what is done; theirs counts it again behind each test, and takes a second for each thousand of them."""
-        work = self.assigned_work[node]
-        nodeid = self.registered_collections[node][item_index]
-        scope = self._split_scope(nodeid)
-        work[scope][nodeid] = True
-        if all(work[scope].values()):
-            del work[scope]
-        self._reschedule(node)
-
-    def _reschedule(self, node: WorkerController) -> None:
-        if node.shutting_down or len(self.workqueue) < _MANY_WAIT:
-            super()._reschedule(node)
-        elif self._pending_of(self.assigned_work[node]) <= _AT_ONCE // 2:
-            self._assign(node, _AT_ONCE)
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        self._assign(node, 1)
-
-    def _assign(self, node: WorkerController, scopes: int) -> None:
-        """Give a worker the tests of so many scopes, in one message. Theirs looks for each of them in the list of all."""
-        work = dict(self.workqueue.popitem(last=False) for _ in range(scopes))
-        self.assigned_work.setdefault(node, {}).update(work)
-        places = self._places_of(node)
-        todo = [nodeid for tests in work.values() for nodeid, is_done in tests.items() if not is_done]
-        node.send_runtest_some([places[nodeid] for nodeid in todo])
-
-    def _places_of(self, node: WorkerController) -> Mapping[str, int]:
-        found = _places.get(node)
-        if found is None:
-            found = {nodeid: place for place, nodeid in enumerate(self.registered_collections[node])}
-            _places[node] = found
-        return found
-
-
-_places: Final[weakref.WeakKeyDictionary[WorkerController, Mapping[str, int]]] = weakref.WeakKeyDictionary()
+def takes_long(nodeid: str) -> bool:
+    """Say whether a test is to begin first."""
+    return nodeid.rpartition("::")[2].partition("[")[0] in LONGEST
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Use it."""
-    return Shares(config, log)
+
+    def tell_all(tests: int) -> None:
+        controller = config.pluginmanager.getplugin("dsession")
+        controller._session.testscollected = tests  # noqa: SLF001 - progress is a part of it
+
+    place = partial(_collected_by_one, config)
+    rules = Rules(place=place, scope_of=scope_of, takes_long=takes_long, tell_all=tell_all)
+    return Shares(config, log, rules)
 
 
 @pytest.hookimpl(trylast=True)

@@ -28,7 +28,7 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
         "Decide and answer": "approve reject respond decline answer rules revoke_rule",
         "Change": "switch_model attach_tools detach_tools replace_tools report_tool_source "
         "attach_plugin detach_plugin reload_plugin update_plugin_opts compact",
-        "Look back": "journal state_at fork rewind",
+        "Look back": "journal state_at turns fork rewind",
         "Know": "session_id scope facts reads_answers monitor",
     }
 )

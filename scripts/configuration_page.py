@@ -47,6 +47,7 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
         ),
         forms.WebForm: ("`[web]`", "", WebRules),
         forms.SearchForm: ("`search` of `[web]`", "", None),
+        forms.EmbedderForm: ("`[embedder]`", "", None),
     }
 )
 """Each form, with the heading of its table, what is said of it, and the class that describes what the form does not."""
@@ -58,7 +59,7 @@ OWN_WORDS: Final[Mapping[type, Mapping[str, str]]] = MappingProxyType(
             "prompt": "The system prompt: a text, or a table that says where it is.",
             "tools": f"{_PATHS}.",
             "plugins": f"{_PATHS}; a table where options are given. Those of `[defaults]` guard every agent.",
-            "sandbox": "Where files are and commands run: `local`, `local:/path`, `memory`.",
+            "sandbox": "Where files are and commands run: `local`, `local:/path`, `memory`, the address of `agentrail sandbox serve`, or `container:IMAGE`.",
         },
         forms.PermissionsForm: {
             "mode": "What becomes of a call that no rule matches.",

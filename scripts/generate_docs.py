@@ -42,6 +42,7 @@ from scripts.error_cures import CURES, IN_EVENTS, IN_RESULTS
 from scripts.host_pages import options_page, routes_page
 from scripts.journal_page import journal_page
 from scripts.names_pages import FOLDER, MODULES, api_page, names_page
+from scripts.next_lines import pages_with_next, with_next
 from scripts.timeline_picture import draw_timeline
 from scripts.wire_page import wire_page
 
@@ -260,7 +261,7 @@ def signals_page() -> str:
 
 def errors_page() -> str:
     """The tree of errors, the code of each, and what each says."""
-    tree = inspect.getdoc(errors) or ""
+    about, tree, codes = (inspect.getdoc(errors) or "").split("\n\n")
     known = [
         error
         for error in vars(errors).values()
@@ -274,7 +275,7 @@ def errors_page() -> str:
         "What may go wrong, by code: what happened, whose move it is, and what to do.",
         "",
     ]
-    lines += ["```text", tree, "```", "", "## Codes", ""]
+    lines += ["## Codes", "", codes, ""]
     lines += ["| code | class | what to do |", "|---|---|---|"]
     lines += [
         f"| `{error.code}` | [`{error.__name__}`](#{error.__name__.lower()}) | {CURES[error.code]} |"
@@ -285,6 +286,7 @@ def errors_page() -> str:
         lines += [f"## {title}", "", said, "", "| code | what happened | what to do |", "|---|---|---|"]
         lines += [f"| `{code}` | {entry.cause} | {entry.cure} |" for code, entry in sorted(entries.items())]
         lines.append("")
+    lines += ["## The tree", "", about, "", "```text", inspect.cleandoc(tree), "```", ""]
     for error in known:
         lines += [f"## `{error.__name__}`", "", f"`code`: `{error.code}`.", "", summary(error), ""]
         lines += [line for line in field_lines(error) if not line.startswith("- `code`: snake_case")]
@@ -466,6 +468,8 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     **{f"{FOLDER}/{page}.md": partial(api_page, page) for page in MODULES},
     "../explanation/decisions.md": decisions_page,
     "../README.md": contents_page,
+    # Those of people, of which the last line alone is drawn.
+    **{f"../{file.removeprefix('docs/')}": partial(with_next, file) for file in pages_with_next()},
     "../pictures/cycle-light.svg": partial(draw_timeline, "light"),
     "../pictures/cycle-dark.svg": partial(draw_timeline, "dark"),
     "../pictures/chat-light.svg": partial(draw_chat, "light"),
@@ -541,7 +545,7 @@ def main(arguments: list[str]) -> int:
             if "--check" not in arguments:
                 path.write_text(text, encoding="utf-8")
     if "--check" in arguments and stale:
-        print(f"stale: {', '.join(stale)} in docs/reference; run `make docs`", file=sys.stderr)
+        print(f"stale: {', '.join(stale)} (from docs/reference); run `make docs`", file=sys.stderr)
         return 1
     print(f"docs/reference: {len(PAGES)} pages drawn, {len(stale)} changed")
     return 0

@@ -226,6 +226,12 @@ def _add_homes_of_calls(homes: dict[tuple[str, int], str]) -> None:
 # --- the pages
 
 
+MADE_BY_CODE: Final = frozenset({"CAPABILITIES", "MATRIX"})
+"""Values that an expression makes, which says less of them than their docstrings."""
+
+_WITHOUT_VALUE: Final = ("    options:", "      show_attribute_values: false")
+
+
 def api_page(page: str) -> str:
     """One page: its modules, each with what it is, what is described elsewhere, and the docstrings of the rest."""
     title, modules = MODULES[page]
@@ -250,7 +256,8 @@ def api_page(page: str) -> str:
                 message = f"{page}: two names {one.name}: put one of the modules on another page"
                 raise ValueError(message)
             seen.add(one.name)
-            lines += [f"{'##' if alone else '###'} `{one.name}`", "", f"::: {module}.{one.name}", ""]
+            lines += [f"{'##' if alone else '###'} `{one.name}`", "", f"::: {module}.{one.name}"]
+            lines += [*(_WITHOUT_VALUE if one.name in MADE_BY_CODE else ()), ""]
     return "\n".join(lines)
 
 

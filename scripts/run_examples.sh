@@ -6,6 +6,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
+export MYPY_CACHE_DIR=$here/mypy  # what it has read of the package for one of them holds for all
 
 "${PYTHON:-python3}" -m venv "$here/venv"
 pip() { "$here/venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }

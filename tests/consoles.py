@@ -2,7 +2,7 @@
 
 A line that begins with `$ ` is a command, a backslash at its end goes on with it, `^C` interrupts the server that was started last, and
 all else is what a reader is told to see: `…` stands for anything, within a line or as a line of its own. Programs of the page whose first line is a comment with
-the name of a file are saved under that name first. Port 8700 is one that is free.
+the name of a file are saved under that name first. Port 8700 is one that is free. What `tests.pages` says why it is not played is passed over.
 """
 
 import os
@@ -18,7 +18,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Final
 
+import trio
 from attrs import define, field, frozen
+
+from tests.cli.rig import WARM
+from tests.forked import open_forked
+from tests.pages import ROOT, why_not_played
 
 PORT: Final = "8700"
 FENCE: Final = re.compile(r"^```(console|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -26,6 +31,11 @@ SAVED: Final = re.compile(r"# ([\w./-]+\.(?:py|toml))\n")
 INSTALLS: Final = re.compile(
     r"(?:python3? -m )?pip install (.+)|python3? -m venv .+|(?:source|\.) \S*activate"
 )
+DATE: Final = re.compile(r"\d{4}\\-\d\d\\-\d\d\\ \d\d:\d\d:\d\d")
+"""As `re.escape` writes it; any is meant."""
+PLAIN: Final = re.compile(r"agentrail [^$`|&;<>~*?(){}\\]*")
+"""A command to which a shell does no more than to read its quotes: it runs in a fork of an interpreter that has imported it."""
+SETS: Final = re.compile(r"(?:export )?[A-Za-z_]\w*=")
 END: Final = "__end_of_a_command__"
 WAIT_SECONDS: Final = 20.0
 
@@ -70,8 +80,12 @@ def steps_in(text: str) -> Iterator[Step]:
 
 
 def fits(shown: tuple[str, ...], seen: str) -> bool:
-    """Say whether what came is what the reader was told to see: `…` is anything, a line `…` any lines."""
-    lines = [re.escape(one.rstrip()).replace("…", ".*?") for one in shown if one.strip()]
+    """Say whether what came is what the reader was told to see: `…` is anything, a line `…` any lines, a date any date."""
+    lines = [
+        DATE.sub(r"\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d", re.escape(one.rstrip())).replace("…", ".*?")
+        for one in shown
+        if one.strip()
+    ]
     pattern = "".join(r"(?:.*\n)*?" if one == ".*?" else f"{one}[ \\t]*\n+" for one in lines)
     return re.fullmatch(pattern, seen.replace("\r", "").lstrip("\n").rstrip() + "\n") is not None
 
@@ -84,11 +98,13 @@ class Console:
         folder: Where commands run.
         port: What stands for 8700.
         played: How many steps were played.
+        sets_variables: Whether a command has set a variable, which the next ones have to see.
     """
 
     folder: Path
     port: str = field(factory=lambda: f"{_free_port()}")
     played: int = 0
+    sets_variables: bool = False
     _servers: list["_Server"] = field(factory=list)
     _shell: "subprocess.Popen[str] | None" = None
 
@@ -102,7 +118,8 @@ class Console:
             named = SAVED.match(body)
             if kind == "console":
                 for step in steps_in(body):
-                    self._step(step, page.name)
+                    if why_not_played(page.relative_to(ROOT).as_posix(), step.command) is None:
+                        self._step(step, page.name)
             elif named:
                 (self.folder / named[1]).write_text(body, encoding="utf-8")
 
@@ -125,7 +142,11 @@ class Console:
         elif step.starts_server:
             self._servers.append(_Server.start(self._command(step.command), self.folder, self._variables()))
             seen, code = self._servers[-1].read_until(len(_certain(step.shown))), 0
+        elif PLAIN.fullmatch(step.command) and not self.sets_variables:
+            arguments = shlex.split(self._command(step.command))[1:]
+            seen, code = trio.run(_run_forked, arguments, self._variables(), self.folder)
         else:
+            self.sets_variables = self.sets_variables or SETS.match(step.command) is not None
             seen, code = self._run(self._command(step.command))
         seen = seen.replace(f":{self.port}", f":{PORT}")
         said = f"{page}: $ {step.command}\n{seen}"
@@ -213,6 +234,22 @@ class _Server:
         with _bounded(self.process):
             said, _ = self.process.communicate()
         return said
+
+
+async def _run_forked(arguments: list[str], variables: dict[str, str], folder: Path) -> tuple[str, int]:
+    """Run the command, and give what it showed, as a terminal shows both of its streams, and its exit code."""
+    ours, theirs = os.pipe()
+    with open(os.devnull) as nothing:  # noqa: ASYNC230, PTH123 - it is never read from a disk
+        descriptors = (nothing.fileno(), theirs, theirs)
+        async with open_forked(
+            WARM, *arguments, descriptors=descriptors, variables=variables, cwd=folder
+        ) as forked:
+            os.close(theirs)
+            seen = bytearray()
+            async with trio.lowlevel.FdStream(ours) as stream:
+                async for piece in stream:
+                    seen += piece
+            return seen.decode(), await forked.wait()
 
 
 def _certain(shown: tuple[str, ...]) -> list[str]:

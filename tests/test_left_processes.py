@@ -50,12 +50,21 @@ def started():
 
 
 def end_marked():
-    """End what they have started in turn: it has the mark too, and the next test would find it."""
+    """End what they have started in turn, and wait for its end: it has the mark too, and the next test would find it."""
+    while left := list(left_marked()):
+        for number in left:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def left_marked():
+    """Those that have the mark of these tests and are alive: what is over has no environment."""
     marks = [f"{MARKER}={mark}\0".encode() for mark in (MARK, CUT)]
     for told in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):  # it is over, or another user's
             if any(mark in told.read_bytes() for mark in marks):
-                os.kill(int(told.parent.name), signal.SIGKILL)
+                yield int(told.parent.name)
 
 
 def noted(process, **changes):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrail.tuning import THRESHOLDS, many_sessions
+from agentrail.tuning import THRESHOLDS, many_sessions, no_looks, short_looks
 from tests.forked import in_a_process
 
 ROOT = Path(__file__).parents[1]
@@ -107,17 +107,34 @@ def test_nothing_but_tuning_and_the_tests_know_the_collector():
     assert importers == {"tuning.py", "testing/orphans.py", "testing/purity.py"}
 
 
+# The same for a chat, which imports what holds the conversation when there is a prompt already.
+RUN_THE_CHAT = """
+import gc
+import agentrail.cli.chat
+from agentrail.cli.exits import Exit
+
+async def look(*_):
+    print("hold", gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 10_000)
+    return Exit.DONE, None
+
+agentrail.cli.chat.hold = look
+from agentrail.cli import main
+main()
+"""
+
+
 @pytest.mark.parametrize(
-    ("arguments", "main"),
+    ("program", "arguments", "main"),
     [
-        (("run", "hello"), "serve_run"),
-        pytest.param(("chat",), "serve_chat", marks=pytest.mark.check),
+        (RUN_THE_COMMAND, ("run", "hello"), "serve_run"),
+        pytest.param(RUN_THE_CHAT, ("chat",), "hold", marks=pytest.mark.check),
     ],
+    ids=["run", "chat"],
 )
-def test_the_commands_ask(arguments, main):
-    """`agentrail run` and `agentrail chat` have the thresholds, and all that was imported is frozen, before anything runs."""
+def test_the_commands_ask(program, arguments, main):
+    """`agentrail run` and `agentrail chat` have the thresholds, and all that was imported is frozen, before anything is asked of a model."""
     done = subprocess.run(
-        [sys.executable, "-c", RUN_THE_COMMAND, *arguments],
+        [sys.executable, "-c", program, *arguments],
         cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.stdout == f"{main} True (50000, 20, 50) True\n", done.stderr
@@ -247,3 +264,39 @@ def test_what_others_set_since_is_left_alone():
         change.undo()
         assert gc.get_threshold() == (1, 2, 3)
         assert gc.get_freeze_count() > 0
+
+
+def leave(block):
+    """Leave a block by Ctrl-C."""
+    with block:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("before", "meanwhile"), [(700, 5_000), (50_000, 5_000), (0, 0)])
+def test_looks_are_short_for_a_block(before, meanwhile):
+    """However it is left. A collector that is off stays off."""
+    found = gc.get_threshold()
+    gc.set_threshold(before, 10, 10)
+    try:
+        with short_looks():
+            assert gc.get_threshold() == (meanwhile, 10, 10)
+        with pytest.raises(KeyboardInterrupt):
+            leave(short_looks())
+        assert gc.get_threshold() == (before, 10, 10)
+    finally:
+        gc.set_threshold(*found)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_nothing_is_looked_at_for_a_block(before):
+    """However it is left. A collector that is off stays off."""
+    found = gc.isenabled()
+    (gc.enable if before else gc.disable)()
+    try:
+        with no_looks():
+            assert not gc.isenabled()
+        with pytest.raises(KeyboardInterrupt):
+            leave(no_looks())
+        assert gc.isenabled() is before
+    finally:
+        (gc.enable if found else gc.disable)()

@@ -1,6 +1,7 @@
-"""The commands of the pages on serving are run as they stand there, by a shell, and show what the pages say that they show."""
+"""The commands of pages are run as they stand there, by a shell, and show what the pages say that they show."""
 
 import hashlib
+import json
 import os
 import re
 import shlex
@@ -18,8 +19,8 @@ from agentrail.gateway import TokenEntry, Tokens
 from agentrail.testing.models import ScriptedModel, says
 from tests.consoles import FENCE, Console, Step, check_extras, fits, steps_in
 from tests.gateway.web import serving
-
-ROOT = Path(__file__).parents[2]
+from tests.page_folders import PREPARED
+from tests.pages import PAGES, ROOT, RUN_BY, fences_of, why_not_played
 
 
 @pytest.fixture
@@ -36,27 +37,23 @@ def console(tmp_path) -> Iterator[Console]:
     made.close()
 
 
-@pytest.mark.check
-def test_the_tutorial_on_serving_works_as_it_stands(console):
-    """From the first command to the last Ctrl-C, with what each shows."""
-    console.play(ROOT / "docs" / "tutorial" / "serve-your-agents.md")
-    assert console.played > 20
+def played_on(page: str) -> list[Step]:
+    """The commands of a page, but for those that are left out with a reason."""
+    steps = [step for one in fences_of(page) if one.kind == "console" for step in steps_in(one.body)]
+    return [step for step in steps if why_not_played(page, step.command) is None]
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("page", ["authenticate-users", "operate-a-server"])
-def test_the_commands_of_a_how_to_work_as_they_stand(console, page):
-    """With what each shows, wrong input included."""
-    console.play(ROOT / "docs" / "how-to" / f"{page}.md")
-    assert console.played > 5
-
-
-@pytest.mark.check
-def test_tools_run_elsewhere_as_the_how_to_says(console):
-    """A server of sandboxes in one terminal, a session that works there in another; an address that would send the token in the clear is refused."""
-    page = ROOT / "docs" / "how-to" / "run-tools-elsewhere.md"
-    console.play(page, section="A server, and a session that works there")
-    assert console.played == 6
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "console" not in RUN_BY.get(page, {}) and played_on(page)]
+)
+def test_the_commands_of_a_page_work_as_they_stand(console, page):
+    """From the first one to the last Ctrl-C, with what each shows, wrong input included; what is left out says why (`tests/pages.py`)."""
+    prepare = PREPARED.get(page)
+    if prepare is not None:
+        prepare(console.folder)
+    console.play(ROOT / page)
+    assert console.played == len(played_on(page))
 
 
 @pytest.mark.check
@@ -84,19 +81,19 @@ async def test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says(tmp_path):
 
 
 @pytest.mark.check
-def test_the_first_page_serves_as_it_says(console):
-    """One terminal serves, another one asks."""
-    console.play(ROOT / "README.md", section="Serve them")
-    assert console.played == 4
-
-
-@pytest.mark.check
-def test_the_support_desk_works_as_its_page_says(console):
-    """Two users, a chat, a stream, an approval, and the rows of the audit."""
-    here = ROOT / "docs" / "examples" / "support_desk"
-    shutil.copy(here / "support_desk.py", console.folder)
-    console.play(here / "README.md")
-    assert console.played > 10
+async def test_a_page_of_usechat_leaves_out_what_was_discarded():
+    """Its function, by Node: the text in front of the mark, in that step and in no other. Only the type of its parameter is taken off."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed, which runs the script of the page")
+    (function,) = [one.body for one in fences_of("docs/how-to/use-it-from-usechat.md") if one.kind == "ts"]
+    kinds = "step-start text reasoning dynamic-tool data-discarded text step-start text".split()  # noqa: SIM905 - one line
+    parts = json.dumps([{"type": kind, "n": number} for number, kind in enumerate(kinds)])
+    untyped = function.replace(": UIMessage['parts']", "")
+    script = f"{untyped}\nconsole.log(JSON.stringify(shownParts({parts}).map(one => one.n)))"
+    with trio.fail_after(20):
+        done = await trio.run_process([node, "--eval", script], capture_stdout=True)
+    assert json.loads(done.stdout) == [0, 3, 4, 5, 6, 7]
 
 
 # --- commands that are not played
@@ -114,11 +111,11 @@ def commands_on(page: Path) -> Iterator[str]:
                 yield found[1].strip()
 
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_COMMANDS = [ROOT / page for page in PAGES if any(commands_on(ROOT / page))]
 
 
 @pytest.mark.check  # imports all commands
-@pytest.mark.parametrize("page", [one for one in PAGES if any(commands_on(one))], ids=lambda one: one.stem)
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda one: one.stem)
 def test_each_command_of_a_page_is_one_that_there_is(page):
     """Also where it needs what a test has not: a builder, a service, another machine. Its options and arguments are those of the command."""
     for command in commands_on(page):
@@ -154,8 +151,10 @@ def test_a_command_that_there_is_not_is_seen(tmp_path):
         (("a", "c"), "a\nb\nc\n", False),
         (("a.c",), "abc\n", False),
         (("a",), "a\nb\n", False),
+        (("at 2026-11-21 20:56:12",), "at 2027-01-02 03:04:05\n", True),
+        (("at 2026-11-21 20:56:12",), "at noon\n", False),
     ],
-    ids=map(str, range(10)),
+    ids=map(str, range(12)),
 )
 def test_what_is_shown_is_held_against_what_came(shown, seen, is_it):
     """A page that lies fails: nothing is left out but where it says so."""

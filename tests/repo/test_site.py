@@ -5,7 +5,7 @@ import json
 import re
 from collections import defaultdict
 from importlib import import_module
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
@@ -64,6 +64,30 @@ def test_each_page_has_a_title_and_says_what_it_is():
     ] == []
 
 
+LOOKED_UP = {"Reference", "Decisions"}
+
+
+def leads_to(file: str) -> str:
+    """Where the last line of a page leads, from the root; nowhere where it says nothing of that."""
+    found = re.search(
+        r"\n\*\*Next:\*\* \[[^\]]+\]\(([^)]+)\)[^\n]*\n\Z", (ROOT / file).read_text(encoding="utf-8")
+    )
+    return "" if found is None else pages.target_of(found[1], file)
+
+
+def test_each_page_leads_to_the_one_that_comes_next():
+    """In the repository too, where the footer of the site is not seen; reference and records are looked things up in (14.4)."""
+    order = [page for page in read_nav() if LOOKED_UP.isdisjoint(page.parts)]
+    wanted = {page.file: following.file for page, following in pairwise(read_nav()) if page in order}
+    wrong = {
+        file: leads_to(file) for file in wanted if file.startswith("docs/") and leads_to(file) != wanted[file]
+    }
+    assert len(wanted) > 80
+    assert wrong == {}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Where to go on")[2]
+    assert pages.target_of(next(pages.links_in(readme)), "README.md") == wanted["README.md"]
+
+
 # --- nothing is said twice
 
 
@@ -98,6 +122,52 @@ def test_a_paragraph_that_stands_twice_is_seen():
     }
     assert said_twice(texts) == {}
     assert said_twice(texts | {"c": said.replace(", ", ",\n")}) == {said: ["a", "c"]}
+
+
+MOST_WORDS_IN_A_ROW = 14
+
+
+def runs_of_words(text: str) -> set[str]:
+    """All runs of so many words of what a page says; not of its code, its pictures and its links."""
+    text = re.sub(r"^ *```.*?^ *```$|<[^>]+>|\]\([^)]*\)", "", text, flags=re.MULTILINE | re.DOTALL)
+    words = re.findall(r"[\w']+", text.lower())
+    return {
+        " ".join(words[at : at + MOST_WORDS_IN_A_ROW]) for at in range(len(words) - MOST_WORDS_IN_A_ROW + 1)
+    }
+
+
+def near_twins(texts: dict[str, str]) -> set[tuple[str, str]]:
+    """Pages that say the same for a whole row of words."""
+    places: dict[str, str] = {}
+    found = set()
+    for name, text in texts.items():
+        for run in runs_of_words(text):
+            if places.setdefault(run, name) != name:
+                found.add((places[run], name))
+    return found
+
+
+def test_no_two_pages_say_the_same_for_long():
+    """Also within paragraphs that differ; records of decisions and drawn pages repeat names and signatures."""
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in pages_of_the_repository()}
+    read = {
+        name: text
+        for name, text in texts.items()
+        if "<!-- Drawn from" not in text and "/decisions/" not in name
+    }
+    assert len(read) > 90
+    assert near_twins(read) == set()
+
+
+def test_two_pages_that_say_the_same_for_long_are_seen():
+    """However their lines are broken, and whatever stands around it."""
+    said = "what runs behind a call that was answered early goes on until it ends or is stopped"
+    texts = {
+        "a": f"Here, {said}.",
+        "b": f"There,\n{said.replace('early', chr(10) + 'early')}!",
+        "c": f"```\n{said}\n```\n",
+    }
+    assert near_twins(texts) == {("a", "b")}
 
 
 # --- names and codes
@@ -226,6 +296,11 @@ def test_each_promise_names_a_test_that_shows_it():
             "docs/reference/x.md",
             "[a](events.json) [b](https://x.y/z.py)",
             "[a](events.json) [b](https://x.y/z.py)",
+        ),
+        (
+            "docs/x.md",
+            f"Said.\n\n{pages.NEXT}\n\n**Next:** [a](b.md)\n",
+            "Said.\n",
         ),
         (
             "docs/x.md",

@@ -1,0 +1,152 @@
+"""What stands in the fences of README and docs, and what runs it.
+
+Programs in Python are run by Sybil, commands by `tests.consoles`, the rest by the test that is named here. What none can run has its
+reason here, and none is left out in silence.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+ROOT: Final = Path(__file__).parents[1]
+PAGES: Final = ("README.md", "CONTRIBUTING.md", *sorted(
+    one.relative_to(ROOT).as_posix() for one in (ROOT / "docs").rglob("*.md")
+))  # fmt: skip
+SHOWN_ONLY: Final = frozenset({"text"})
+"""Fences of pictures, of what is seen, and of files that are prose; the last have tests of their own in `tests/repo/test_fences.py`."""
+
+_FENCE: Final = re.compile(
+    r"(?P<skip><!-- skip: next[^>]*-->\n+)?^ *```(?P<kind>\w*)\n(?P<body>.*?)^ *```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@frozen
+class Fence:
+    """A fence of a page.
+
+    Attributes:
+        page: From the root of the repository.
+        kind: The language behind its marks.
+        body: What stands in it.
+        is_skipped: Whether Sybil is told to pass it over.
+    """
+
+    page: str
+    kind: str
+    body: str
+    is_skipped: bool = False
+
+
+def fences_of(page: str) -> Iterator[Fence]:
+    """Give the fences of a page in order."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for found in _FENCE.finditer(text):
+        yield Fence(page, found["kind"], found["body"], is_skipped=found["skip"] is not None)
+
+
+_EXAMPLES: Final = "docs/examples"
+RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
+    f"{_EXAMPLES}/coding/README.md": {
+        "console": f"{_EXAMPLES}/coding/tests/test_coding.py::test_the_page_shows_what_happens"
+    },
+    f"{_EXAMPLES}/help_desk/README.md": {
+        "console": f"{_EXAMPLES}/help_desk/tests/test_help_desk.py::test_the_page_shows_what_happens"
+    },
+    f"{_EXAMPLES}/research/README.md": {
+        "console": f"{_EXAMPLES}/research/tests/test_research.py::test_the_page_shows_what_happens",
+        "py": f"{_EXAMPLES}/research/tests/test_research.py::test_the_page_quotes_the_program",
+    },
+    "docs/how-to/behind-fastapi.md": {
+        "python": "tests/repo/test_examples.py::test_a_page_shows_the_program_that_is_tested",
+        "console": f"{_EXAMPLES}/web_server/tests/test_web_server.py::test_the_command_of_the_page",
+    },
+    "docs/how-to/authenticate-users.md": {
+        "javascript": "tests/repo/test_commands_of_pages.py::test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says"
+    },
+    "docs/how-to/use-it-from-usechat.md": {
+        "ts": "tests/repo/test_commands_of_pages.py::test_a_page_of_usechat_leaves_out_what_was_discarded",
+        "tsx": "tests/gateway/protocols/chat.mjs",  # the same transport and client, without React
+    },
+    **{
+        f"docs/how-to/{page}.md": {"toml": "tests/repo/test_fences.py::test_a_configuration_on_a_page_is_taken"}
+        for page in ("configure-agents", "reach-the-web", "remember-across-sessions", "use-skills")
+    },
+    "docs/reference/cli.md": {
+        "toml": "tests/repo/test_fences.py::test_what_the_page_of_the_command_shows_of_files_is_taken",
+        "json": "tests/repo/test_fences.py::test_what_the_page_of_the_command_shows_of_files_is_taken",
+    },
+}  # fmt: skip
+"""By page and language: which test runs these fences, where neither Sybil nor the player does."""
+
+_NEEDS_A_KEY: Final = "it asks a vendor, with a key: the same command runs on `demo:`"
+_NEEDS_OLLAMA: Final = "it asks Ollama: tests/providers ask servers that speak its format"
+_NEEDS_A_PERSON: Final = "it is a conversation: tests/cli/terminal has them, typed at a terminal"
+_NEEDS_A_MACHINE: Final = "it changes the machine: tests/repo/test_operations.py has the file read, by its own program where that is there"
+_ANOTHER_MACHINE: Final = "it is about a server elsewhere: tests/cli runs the command against one here"
+
+NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
+    "README.md": {
+        "make run": "scripts/as_a_stranger.sh runs it in CI, in a fresh clone",
+        "make test": "scripts/as_a_stranger.sh runs it in CI, in a fresh clone",
+        "make demo": "it is `agentrail serve --demo`, which docs/how-to/use-the-console.md has too",
+        "agentrail demo": "two minutes: tests/cli/test_demo_tour.py gives the tour",
+        'agentrail run "What does Makefile do?"': _NEEDS_OLLAMA,
+        "agentrail chat": _NEEDS_A_PERSON,
+    },
+    "CONTRIBUTING.md": {
+        "make test": "CI does, .ci/run",
+        "make check": "CI does, .ci/run",
+    },
+    "docs/examples/README.md": {"": "make examples does that to each program, in CI"},
+    "docs/how-to/be-told-by-webhooks.md": {
+        "curl -s localhost:8700": "the program of the page sends the same message without a network"
+    },
+    "docs/how-to/behind-a-proxy.md": {"": "tests/repo/test_operations.py serves behind nginx"},
+    "docs/how-to/deploy.md": {"": _NEEDS_A_MACHINE},
+    "docs/how-to/find-what-holds-the-loop.md": {
+        "": "the program is the reader's: tests/runtime/test_loop_watch.py holds the words"
+    },
+    "docs/how-to/install-the-compiled-build.md": {"": "scripts/compiled_test.sh installs it, in CI, and tests/test_builds.py holds what doctor says"},
+    "docs/how-to/keep-and-resume-sessions.md": {"agentrail chat": _NEEDS_A_PERSON},
+    "docs/how-to/run-tools-elsewhere.md": {
+        "docker build": _NEEDS_A_MACHINE,
+        'agentrail run "Run the tests': "it needs Docker: tests/sandboxes/remote has the container's command without",
+    },
+    "docs/how-to/talk-in-a-terminal.md": {
+        "agentrail chat": _NEEDS_A_PERSON,
+        "AGENTRAIL_TOKEN=… agentrail chat": _ANOTHER_MACHINE,
+    },
+    "docs/how-to/test-a-plugin-stack.md": {
+        "agentrail check-plugins": "the stack is the reader's: tests/cli/test_check_plugins.py has some"
+    },
+    "docs/reference/benchmarks.md": {"": "minutes: CI runs `make bench-quick`"},
+    "docs/reference/cli.md": {
+        'agentrail run "Think about it"': _NEEDS_A_KEY,
+        'agentrail run "Hi"': _NEEDS_OLLAMA,
+        "agentrail demo": "two minutes: tests/cli/test_demo_tour.py gives the tour",
+        "agentrail check-plugins": "half a minute: tests/cli/test_check_plugins.py runs it with fewer examples",
+        "agentrail serve my_app:app": "it would listen on all addresses; docs/tutorial/serve-your-agents.md serves an application",
+        "agentrail top": _ANOTHER_MACHINE,
+        "agentrail sandbox serve": "its port may be taken; docs/how-to/run-tools-elsewhere.md serves on another one",
+        "agentrail memory forget m-": "the id of a memory is drawn; tests/cli/test_memory.py forgets one",
+    },
+    "docs/tutorial/use-a-real-model.md": {
+        "export ANTHROPIC_API_KEY": _NEEDS_A_KEY,
+        'agentrail run "What does the Makefile here do?" --model anthropic': _NEEDS_A_KEY,
+        "ollama": _NEEDS_OLLAMA,
+        'agentrail run "What does the Makefile here do?" --model openai-chat': _NEEDS_OLLAMA,
+        "export OPENAI_BASE_URL": _NEEDS_OLLAMA,
+        "export AGENTRAIL_MODEL": _NEEDS_OLLAMA,
+        'agentrail run "And what does it test?"': _NEEDS_OLLAMA,
+    },
+}  # fmt: skip
+"""By page: how a command begins that is not played, and why; `""` is all of the page."""
+
+
+def why_not_played(page: str, command: str) -> str | None:
+    """Say why a command of a page is not played; None for one that is."""
+    return next((why for begin, why in NOT_PLAYED.get(page, {}).items() if command.startswith(begin)), None)
