@@ -4,6 +4,7 @@ import io
 import sys
 import threading
 
+import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.cli.terminal import held_errors
@@ -27,6 +28,46 @@ def test_nothing_is_lost_and_lines_are_whole(pieces, taken):
     written = "".join(pieces)
     shown = "".join(f"{line}\n" for line in lines)
     assert shown + held.rest() == (written if written.endswith("\n") or not written else f"{written}\n")
+    assert held.rest() == ""
+
+
+@given(
+    pieces=st.lists(st.text(alphabet="ab\n", max_size=9), max_size=20),
+    taken=st.lists(st.integers(0, 3), max_size=20),
+    most=st.integers(1, 12),
+)
+def test_beyond_the_bound_the_oldest_go_and_are_counted(pieces, taken, most):
+    """What is held never takes more than the bound, and what is shown and what is counted as gone are all the lines there were."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(held_errors, "MAX_HELD", most)
+        held, shown, wanted = HeldErrors(lambda: None), [], iter(taken)
+        for piece in pieces:
+            held.write(f"{piece}\n")
+            shown += held.take(next(wanted, 0))
+        left = held.rest()
+        assert (
+            len("".join(line for line in left.splitlines(keepends=True) if "older lines" not in line)) <= most
+        )
+    shown += left.splitlines()
+    gone = sum(int(line[1:].split()[0]) for line in shown if "older lines" in line)
+    lines = "".join(f"{piece}\n" for piece in pieces).split("\n")[:-1]
+    kept = [line for line in shown if "older lines" not in line]
+    assert len(kept) + gone == len(lines)
+    assert not kept or kept[-1] == lines[-1] or len(lines[-1]) >= most
+
+
+def test_a_line_without_an_end_is_held_within_the_bound(monkeypatch):
+    """A program that writes on and on without an end of the line fills no memory."""
+    monkeypatch.setattr(held_errors, "MAX_OPEN", 10)
+    monkeypatch.setattr(held_errors, "MAX_HELD", 30)
+    held = HeldErrors(lambda: None)
+    for _ in range(100):
+        held.write("abc")
+    assert held.take(3) == (
+        "(23 older lines of the log are not shown: too much came before they could be)",
+        "abc" * 4,
+        "abc" * 4,
+    )
     assert held.rest() == ""
 
 
