@@ -73,7 +73,7 @@ RUN_BY: Final[Mapping[str, Mapping[str, str]]] = {
     },
     **{
         f"docs/how-to/{page}.md": {"toml": "tests/repo/test_fences.py::test_a_configuration_on_a_page_is_taken"}
-        for page in ("configure-agents", "reach-the-web", "remember-across-sessions", "use-skills")
+        for page in ("configure-agents", "look-things-up", "reach-the-web", "remember-across-sessions", "use-skills")
     },
     "docs/reference/cli.md": {
         "toml": "tests/repo/test_fences.py::test_what_the_page_of_the_command_shows_of_files_is_taken",

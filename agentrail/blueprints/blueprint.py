@@ -18,6 +18,7 @@ from agentrail.blueprints.capabilities import (
 from agentrail.blueprints.capability import (
     Capability,
     faults_of_plugin_entries,
+    is_guard,
     keys_of_sections,
     name_of_plugin,
     placed,
@@ -338,7 +339,7 @@ class Blueprint:
             system_prompt=self._prompt({**self.given, **around}, shared),
             model=self.given.get("model"),
             tools=tools or None,
-            plugins=self._plugins_beside(() if leader is None else leader._plugins()),  # noqa: SLF001 - one of us
+            plugins=self._plugins_beside(() if leader is None else leader._plugins(), shared),  # noqa: SLF001 - one of us
             permissions=permissions_of_agent(self.permissions),
             result=self.given.get("response_format"),
             max_turns=self.given.get("max_turns"),
@@ -369,13 +370,29 @@ class Blueprint:
         bundled = [tool for one in self.capabilities for tool in one.tools]
         return (*bundled, *self.given.get("tools", ()))
 
-    def _plugins_beside(self, known: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...] | None:
-        """Give the plugins of an agent: its own, or its leader's and those of its capabilities; None where these are all its leader's."""
-        if "plugins" in self.given:
-            return self._plugins()
+    def _plugins_beside(
+        self, known: tuple[PluginEntry, ...], stack: tuple[PluginEntry, ...]
+    ) -> tuple[PluginEntry, ...] | None:
+        """Give the plugins of an agent: its own, or its leader's and those of its capabilities; None where these are all its leader's.
+
+        Args:
+            known: What its leader says of plugins.
+            stack: The plugins of its leader's session, with what permissions and skills add.
+
+        The guards of its leader are in its stack anyway, with the options that they have there. So one that a capability or `Blueprint.coding`
+        brings gives way to them; one that its author wrote stays, and is refused by the session where it is another one.
+        """
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]
-        more = [entry for entry in bundled if entry not in known]
-        return placed((*known, *more), name_of_plugin) if more else None
+        guards = {name_of_plugin(one) for one in stack if is_guard(one)}
+        if "plugins" in self.given:
+            brought = (*bundled, *CODING_PLUGINS)
+            return tuple(
+                one for one in self._plugins() if name_of_plugin(one) not in guards or one not in brought
+            )
+        names = guards.union(map(name_of_plugin, known))
+        more = [entry for entry in bundled if name_of_plugin(entry) not in names]
+        others = [one for one in known if name_of_plugin(one) not in guards]
+        return placed((*others, *more), name_of_plugin) if more else None
 
     def _plugins(self) -> tuple[PluginEntry, ...]:
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]

@@ -32,7 +32,7 @@ from agentrail.otp.leaving import describe_bug
 from agentrail.plugins.base import Plugin
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.options import fault_of_tool, faults_of_value
-from agentrail.tools import builtin
+from agentrail.tools import builtin, builtin_names
 
 _NOT_OPTIONS: Final = frozenset(
     {
@@ -423,9 +423,7 @@ def _imported(module: str) -> Any:
         raise ImportError(message) from leaving
 
 
-_BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {
-    name_of(tool): tool for tool in (*builtin(), *builtin("exit_plan"))
-}
+_BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {name: builtin(name)[0] for name in builtin_names()}
 
 
 def built_in_plugins() -> Mapping[str, type[Plugin[Any]]]:

@@ -10,6 +10,7 @@ from agentrail.blueprints.web import web_capability
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.plugins import (
     AutoRecall,
+    Citations,
     MemoryFlush,
     MemoryLoader,
     PatchToolCalls,
@@ -54,6 +55,12 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
             Capability(name="agents", tools=builtin("task"), sections={"agents": texts.AGENTS}),
             Capability(name="ask", tools=builtin("ask_user"), sections={"ask": texts.ASK}),
             memory_capability(),
+            Capability(
+                name="kb",
+                tools=builtin("kb_list", "kb_search", "kb_read"),
+                plugins=(Citations,),
+                sections={"kb": texts.KB},
+            ),
             web_capability(),
         )
     }
@@ -75,7 +82,7 @@ _HARMLESS: Final = ("compact_conversation", "task", "write_todos")
 
 CODING_PLUGINS: Final[tuple[PluginEntry, ...]] = (
     SecurityGuard,
-    (Permissions, {"pure_tools": _HARMLESS}),
+    (Permissions, {"pure_tools": [*_HARMLESS]}),
     MemoryLoader,
     PatchToolCalls,
 )

@@ -9,6 +9,7 @@ from attrs import field, frozen
 from agentrail.abc import Tool
 from agentrail.blueprints.prompt import Section, faults_of_sections
 from agentrail.core.stack.loading import PluginEntry, call_handler, sound_plugin
+from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep
 from agentrail.runtime.options import TOOL_MEMBERS, fault_of_tool
@@ -30,8 +31,21 @@ def name_of_plugin(entry: PluginEntry) -> str:
     Raises:
         PluginError: Your move: it is no plugin.
     """
+    return _made(entry).name
+
+
+def is_guard(entry: PluginEntry) -> bool:
+    """Say whether a plugin of a session will judge before all others, and stay with those that work for it.
+
+    Raises:
+        PluginError: Your move: it is no plugin.
+    """
+    return _made(entry).priority < SAFETY_BELOW
+
+
+def _made(entry: PluginEntry) -> Plugin:
     given, options = entry if isinstance(entry, tuple) else (entry, EMPTY)
-    return sound_plugin(given, options, call_handler).name
+    return sound_plugin(given, options, call_handler)
 
 
 def keys_of_sections(entries: Iterable[PluginEntry]) -> tuple[str, ...]:

@@ -16,29 +16,29 @@ from attrs import define, evolve, field
 from agentrail import outside
 from agentrail.abc.store import Store
 from agentrail.actors.tree import render_tree
-from agentrail.app import open_supervisor
 from agentrail.cli import people
 from agentrail.cli.attaching import pictures_in, reader_below, with_pictures
 from agentrail.cli.chat_order import ChatOrder
-from agentrail.cli.configuring import keep_rules, read_setup, write_faults
+from agentrail.cli.configuring import ConfigFiles, keep_rules, read_setup, write_faults
 from agentrail.cli.desk import Desk, open_desk
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.ledger import ChatLedger
 from agentrail.cli.lines import Typed
-from agentrail.cli.options import choose_for, decide_session, with_approvals
+from agentrail.cli.options import choose_for, decide_session, with_approvals, with_origin
 from agentrail.cli.output import write_error
 from agentrail.cli.rendering import Transcript
 from agentrail.cli.resuming import (
     ComeBack,
     Say,
     asked_again,
-    built_in_code,
     come_back,
     is_lasting,
     kept_store,
 )
 from agentrail.cli.screen import DirectScreen, look_of_process
+from agentrail.cli.shared_stores import open_equipped
+from agentrail.cli.stored_code import Resumable, find_resumable
 from agentrail.cli.switching import SWITCHING, GoTo, export_to, others_in, switch
 from agentrail.cli.terminal.keys import Chosen, KeyPress, SentLine, decide_ctrl_c
 from agentrail.commands import (
@@ -474,13 +474,21 @@ async def _with_files(order: ChatOrder, tell: Say) -> ChatOrder:
     Raises:
         AgentrailError: Your move: as of `read_setup`.
     """
-    if order.files is None:
+    is_resumed = order.keeping.resume is not None and order.connect is None
+    if (
+        order.files is None or is_resumed
+    ):  # those that hold where that session works are read when it is found
         return order
     setup = read_setup(order.files, order.agent, order.choices.cwd)
-    notice = None if setup is None else setup.configuration.notice
+    order = evolve(order, files=None, setup=setup)
+    await _tell_notice(order, tell)
+    return order
+
+
+async def _tell_notice(order: ChatOrder, tell: Say) -> None:
+    notice = None if order.setup is None else order.setup.configuration.notice
     if notice is not None:
         await tell(f"{notice}.")
-    return evolve(order, files=None, setup=setup)
 
 
 async def _start(  # noqa: PLR0913, PLR0917 - as of `hold`
@@ -494,15 +502,12 @@ async def _start(  # noqa: PLR0913, PLR0917 - as of `hold`
     """Hold a conversation with a session of this process."""
     try:
         async with kept_store(order.keeping, tell, is_needed=False) as store:
-            opened = open_supervisor(
-                shell_fallback=order.choices.shell_fallback,
-                store=store,
-                revive=None if store is None else built_in_code,
-                keep_days=None if store is None else order.keeping.keep_days,
-                keep_bytes=None if store is None else order.keeping.keep_bytes,
+            order, resumable = await _resumed(order, store, tell)
+            opened = open_equipped(
+                order.keeping, order.setup, store=store, shell_fallback=order.choices.shell_fallback
             )
             async with opened as supervisor:
-                session, back = await _session_for(order, supervisor, store, tell)
+                session, back = await _session_for(order, supervisor, store, resumable, tell)
                 commands = commands_for(order)
                 for fault in commands.left_out:
                     await tell(f"left out: {fault}")
@@ -575,11 +580,11 @@ async def _start_far(  # noqa: PLR0913, PLR0917 - as of `hold`
 
 
 def following(order: ChatOrder, goes_to: GoTo) -> ChatOrder:
-    """Say what is asked for when a chat goes to another conversation: one that comes back has the model that it had."""
+    """Say what is asked for when a chat goes to another conversation: one that comes back has the model, agent and sandbox that it had."""
     keeping = evolve(order.keeping, resume=goes_to.session)
     if goes_to.session is None:
         return evolve(order, keeping=keeping)
-    return evolve(order, keeping=keeping, choices=evolve(order.choices, model=None))
+    return evolve(order, keeping=keeping, agent=None, choices=evolve(order.choices, model=None, sandbox=None))
 
 
 def commands_for(order: ChatOrder) -> CommandRegistry:
@@ -597,13 +602,30 @@ def commands_for(order: ChatOrder) -> CommandRegistry:
     )
 
 
+async def _resumed(order: ChatOrder, store: Store | None, tell: Say) -> tuple[ChatOrder, Resumable | None]:
+    """Find the session that is to come back, if one is: the files that hold are those of where it works, wherever the command was called."""
+    if order.keeping.resume is None:
+        return order, None
+    assert store is not None  # noqa: S101 - without one it was an error
+    files = ConfigFiles(config=order.config, trust_project=order.trust_project)
+    found = await find_resumable(store, order.keeping.resume, files, order.agent)
+    choices = evolve(order.choices, cwd=found.working_dir)
+    order = evolve(order, choices=choices, files=None, setup=found.setup)
+    await _tell_notice(order, tell)
+    return order, found
+
+
 async def _session_for(
-    order: ChatOrder, supervisor: SessionSupervisor, store: Store | None, tell: Say
+    order: ChatOrder,
+    supervisor: SessionSupervisor,
+    store: Store | None,
+    resumable: Resumable | None,
+    tell: Say,
 ) -> tuple[Session, ComeBack | None]:
     """Start a session, or bring one back."""
-    if order.keeping.resume is not None:
-        assert store is not None  # noqa: S101 - without one it was an error
-        back = await come_back(supervisor, store, order.keeping.resume, order.choices)
+    if resumable is not None:
+        assert store is not None  # noqa: S101 - it was found there
+        back = await come_back(supervisor, store, resumable, order.choices)
         await tell(
             f"session {back.session.session_id} is back, with model {(await back.session.status()).model}"
         )
@@ -611,8 +633,8 @@ async def _session_for(
     chosen = await choose_for(order.choices, os.environ, order.setup)
     await tell(f"model {chosen.model} ({chosen.why})")
     options = decide_session(order.choices, chosen, order.setup, os.environ)
-    plugins = with_approvals(options.plugins, order.approve)
-    return await supervisor.start_session(evolve(options, plugins=plugins)), None
+    options = evolve(options, plugins=with_approvals(options.plugins, order.approve))
+    return await supervisor.start_session(with_origin(options, order.choices, order.setup)), None
 
 
 async def _end(chat: Chat, store: Store | None, tell: Say) -> None:

@@ -112,6 +112,21 @@ def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -
     )
 
 
+def with_agent(setup: CommandSetup, agent: str) -> CommandSetup:
+    """Take another agent of the same files.
+
+    Raises:
+        OptionError: Your move: there is no such agent, or code that it names cannot be imported.
+    """
+    if agent == setup.agent:
+        return setup
+    from agentrail.blueprints.building import build_blueprint
+
+    configuration = setup.configuration
+    made = build_blueprint(configuration.settings, agent, skills=configuration.read_skills)
+    return CommandSetup(configuration=configuration, agent=agent, blueprint=made)
+
+
 def keep_rules(config: Path | None, cwd: Path | None, rules: tuple[str, ...]) -> str:
     """Write rules that a person always allows where they are kept for a directory, and say where; an empty text for nowhere.
 

@@ -141,16 +141,14 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
     """
     from agentrail.host.limits import Limits
 
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = dict(named_stores(settings))
     limits: dict[str, Any] = {}
     for name, said in settings.host.items():
         if name.startswith(LIMITS_PREFIX):
             limits[name.removeprefix(LIMITS_PREFIX)] = said.value
-        elif name in _STORES:
-            options[name] = _placed(said)
-        elif name not in SERVE_KEYS.values() and name not in _OF_PROFILES:
+        elif name not in SERVE_KEYS.values() and name not in _OF_PROFILES | _STORES:
             options[name] = said.plain
-    embedder = _embedder_of(settings)
+    embedder = embedder_of(settings)
     return (
         options
         | ({"limits": Limits(**limits)} if limits else {})
@@ -158,8 +156,13 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
     )
 
 
-def _embedder_of(settings: Settings) -> "OpenAIEmbedder | None":
-    """Make the embedder that files name.
+def named_stores(settings: Settings) -> Mapping[str, str]:
+    """Give the stores that `[host]` names, by their keys; a path begins at the file that says it."""
+    return {name: _placed(said) for name, said in settings.host.items() if name in _STORES}
+
+
+def embedder_of(settings: Settings) -> "OpenAIEmbedder | None":
+    """Make the embedder that files name; None where they name none.
 
     Raises:
         OptionError: The operator's move: its key is not where it is said to be.

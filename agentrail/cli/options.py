@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
+
+from attrs import evolve
 
 from agentrail.abc import Tool
 from agentrail.app import ChosenModel, choose_model
@@ -15,6 +17,12 @@ from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.tools import builtin
+
+AGENT_KEY: Final = "agent_id"
+"""Where the data of a session say which agent it began as; a host writes its profile there."""
+
+SANDBOX_KEY: Final = "agentrail_sandbox"
+"""Where they say which sandbox the command line named, in front of the files."""
 
 
 def decide_tools(text: str) -> tuple[Tool, ...]:
@@ -129,6 +137,20 @@ def decide_session(
     }
     given["provider_opts"] = {**given.get("provider_opts", {}), **decide_provider_options(choices)}
     return make_options({**given, "model": chosen.model, "working_dir": choices.cwd})
+
+
+def with_origin(options: SessionOptions, choices: Choices, setup: CommandSetup | None) -> SessionOptions:
+    """Write into the data of a session by what a command finds its agent again when it comes back, and keeps it in its sandbox: `stored_code.py`.
+
+    Args:
+        options: Of a session that is about to start.
+        choices: As of `decide_session`.
+        setup: As of `decide_session`.
+    """
+    data = dict(options.user_data)
+    data |= {} if setup is None or setup.agent is None else {AGENT_KEY: setup.agent}
+    data |= {} if choices.sandbox is None else {SANDBOX_KEY: choices.sandbox}
+    return evolve(options, user_data=data) if data else options
 
 
 def decide_prompt(argument: str | None, piped: bytes | None) -> str:

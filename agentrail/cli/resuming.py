@@ -3,50 +3,39 @@
 What becomes of work that was cut off is decided by the core, and told by its events; here it is only shown.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import trio
 from attrs import frozen
 
 from agentrail import outside
 from agentrail.abc.store import Filters, Store, StoredSession
-from agentrail.app import open_supervisor
 from agentrail.cli.choices import Choices
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.kept_in import DEFAULT_STORE, KeepingOptions, directory_of
-from agentrail.cli.options import decide_provider_options
 from agentrail.cli.rendering import Piece, Transcript
-from agentrail.cli.resume_option import LATEST
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.session_views import conversation, shorten
+from agentrail.cli.shared_stores import open_equipped
 from agentrail.cli.stored import (
     StorePlace,
     all_sessions,
     find_one,
-    latest_of,
     say,
     state_of,
 )
+from agentrail.cli.stored_code import Resumable, code_of, refuse_without_code, resumable_of
 from agentrail.core.session.projection import Status, snapshot_of
-from agentrail.errors import AgentrailError, OptionError, StoreInUse, StoreUnavailable
+from agentrail.errors import AgentrailError, OptionError, StoreInUse, StoreUnavailable, Unrevivable
 from agentrail.events import ApprovalRequired, AskUser, Event, Question
 from agentrail.messages import PromptRef, Text
 from agentrail.runtime.handle import Session
-from agentrail.runtime.reviving import StoredOpening
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.named import open_store
-from agentrail.tools import builtin
 
 Say = Callable[[str], Awaitable[None]]
-
-
-def built_in_code(opening: StoredOpening) -> Mapping[str, Any]:
-    """Give a stored session the built-in tools that it had; what else it had is said to be missing, by name."""
-    known = {tool.name: tool for tool in builtin()}
-    return {"tools": tuple(known[name] for name in opening.tools if name in known)}
 
 
 # --- the store
@@ -119,34 +108,27 @@ class ComeBack:
 
 
 async def come_back(
-    supervisor: SessionSupervisor, store: Store, wanted: str, choices: Choices | None = None
+    supervisor: SessionSupervisor, store: Store, resumable: Resumable, choices: Choices | None = None
 ) -> ComeBack:
     """Resume a session, with what it shows of before.
 
     Args:
         supervisor: Over this store.
         store: Where it is.
-        wanted: Its id, or `LATEST`.
-        choices: Of these the model, where one is named, and the options of the provider count; what else it had, it has.
+        resumable: Which one.
+        choices: As of `code_of`.
 
     Raises:
-        SessionNotFound: Your move: there is none.
+        OptionError: Your move: code that it had is not in the files that hold where it works; the message says what, and what to do.
         Exception: As of `resume_session`.
     """
-    find = partial(latest_of, store) if wanted == LATEST else partial(find_one, store, wanted, "")
-    return await _resume(supervisor, store, await outside.offload(find), choices)
-
-
-async def _resume(
-    supervisor: SessionSupervisor, store: Store, found: StoredSession, choices: Choices | None
-) -> ComeBack:
-    given: dict[str, Any] = {"scope": found.scope}
-    if choices is not None:
-        opts = decide_provider_options(choices)
-        given |= {"provider_opts": opts} if opts else {}
-        given |= {"model": choices.model} if choices.model is not None else {}
+    found = resumable.stored
+    given = code_of(resumable.opening, resumable.setup, choices)
     before = await outside.offload(state_of, store, found)
-    session = await supervisor.resume_session(found.session, **given)
+    try:
+        session = await supervisor.resume_session(found.session, scope=found.scope, **given)
+    except Unrevivable as error:
+        refuse_without_code(error, resumable)
     data = before.state.data
     snapshot = snapshot_of(before.state.phase, data, found.written_at_ms)
     waiting = tuple(Piece("err", f"(waits) {_first_words(one.content)}\n") for one in snapshot.queued)
@@ -213,7 +195,7 @@ async def recover_sessions(session: str | None, place: StorePlace) -> Exit:
             found = tuple(one for one in roots if one.session in working)
         else:
             found = (await outside.offload(find_one, opened, session, place.scope),)
-        async with open_supervisor(store=opened, revive=built_in_code) as supervisor:
+        async with open_equipped(options, store=opened) as supervisor:
             for one in found:
                 try:
                     await _recover(supervisor, opened, one, screen, transcript)
@@ -231,7 +213,7 @@ async def _recover(
     screen: DirectScreen,
     transcript: Transcript,
 ) -> None:
-    back = await _resume(supervisor, store, found, None)
+    back = await come_back(supervisor, store, await resumable_of(store, found))
     async with back.session.subscribe(after=back.after, buffer=100_000) as events:
         seen = back.after
         while True:

@@ -12,7 +12,7 @@ import trio
 from attrs import define, field, frozen
 from cyclopts import Parameter
 
-from agentrail.app import ChosenModel, open_supervisor
+from agentrail.app import ChosenModel
 from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import (
     AgentOption,
@@ -26,12 +26,13 @@ from agentrail.cli.exits import Exit, describe_error, exit_of
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.kept_in import KeepingOptions, KeptIn, keeping_from
 from agentrail.cli.logs import send_logs_to_stderr
-from agentrail.cli.options import choose_for, decide_prompt, decide_session
+from agentrail.cli.options import choose_for, decide_prompt, decide_session, with_origin
 from agentrail.cli.output import OutputClosed, OutputFailed
 from agentrail.cli.printing import end_without_output
 from agentrail.cli.rendering import Transcript, json_line
 from agentrail.cli.resuming import is_lasting, kept_store
 from agentrail.cli.screen import DirectScreen, look_of_process
+from agentrail.cli.shared_stores import open_equipped
 from agentrail.errors import AgentrailError, OptionError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import MAX_PROMPT_BYTES
@@ -196,11 +197,8 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
                 store = await stack.enter_async_context(
                     kept_store(order.keeping, printer.say, is_needed=True)
                 )
-            opened = open_supervisor(
-                shell_fallback=order.choices.shell_fallback,
-                store=store,
-                keep_days=None if order.keeping is None else order.keeping.keep_days,
-                keep_bytes=None if order.keeping is None else order.keeping.keep_bytes,
+            opened = open_equipped(
+                order.keeping, order.setup, store=store, shell_fallback=order.choices.shell_fallback
             )
             async with opened as supervisor:
                 code = await _run_cycle(order, chosen, supervisor, printer, stop)
@@ -219,7 +217,7 @@ async def _run_cycle(
     order: Order, chosen: ChosenModel, supervisor: SessionSupervisor, printer: _Printer, stop: _Stop
 ) -> Exit:
     options = decide_session(order.choices, chosen, order.setup, os.environ)
-    session = await supervisor.start_session(options)
+    session = await supervisor.start_session(with_origin(options, order.choices, order.setup))
     async with session.subscribe(buffer=_MAX_WAITING_EVENTS) as events:
         await session.prompt(order.prompt)
         stop.session = session

@@ -1,7 +1,8 @@
 """The commands that are built in. Each asks the session what its handle offers anyway, and says what came of it."""
 
+from collections.abc import Mapping
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from agentrail.commands.command import CommandAnswer, CommandCall, SlashCommand
 from agentrail.commands.showing import (
@@ -153,10 +154,7 @@ async def _permissions(call: CommandCall) -> CommandAnswer:
     lines = []
     for plugin in status.plugins:
         if plugin.name == "Permissions":
-            lines += [
-                f"{name}: {_shown(plugin.options[name])}" for name in _POLICY if plugin.options.get(name)
-            ]
-            lines = lines or ["mode: default, and no rule of the session's own"]
+            lines += _policies(plugin.options)
     lines += [
         f"always allowed: {rule.tool}{_family(rule.command_family)}" for rule in await call.session.rules()
     ]
@@ -191,6 +189,21 @@ def _turn_of(call: CommandCall) -> int | None:
 
 def _family(family: str | None) -> str:
     return "" if family is None else f"({family})"
+
+
+def _policies(options: Mapping[str, Any]) -> list[str]:
+    """Say what each scope of a policy says: the session's own first, then files, then what judges beside them."""
+    scopes: Mapping[str, Any] = options.get("scopes") or {}
+    tables = [("", options), *((f" ({scope})", table) for scope, table in scopes.items())]
+    tables += [(" (besides)", table) for table in options.get("within") or ()]
+    lines = [
+        f"{name}: {_shown(table[name])}{where}"
+        for where, table in tables
+        for name in _POLICY
+        if table.get(name)
+    ]
+    named = any(table.get("mode") for _, table in tables)
+    return lines if named else ["mode: default" if lines else "mode: default, and no rule is written", *lines]
 
 
 def _shown(value: object) -> str:

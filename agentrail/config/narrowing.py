@@ -142,9 +142,15 @@ class _Narrowing:
             if name in self._floor.agents:  # the user's has guards that this one may have not
                 self.refuse(agent.own, f"the agent {name!r} in place of yours")
                 continue
-            left[name] = attrs.evolve(
-                agent, values=self.options(agent.values), policy=self.policy(agent.policy)
-            )
+            values = self.options(agent.values)
+            base = agent.values.get("base")
+            if (
+                base is not None and "description" not in values
+            ):  # it had that of its base, and others choose it by that
+                values["description"] = attrs.evolve(
+                    base, value=f"The agent {name!r} of a project that is not trusted yet."
+                )
+            left[name] = attrs.evolve(agent, values=values, policy=self.policy(agent.policy))
         return left
 
     def options(self, values: Mapping[str, Sourced]) -> dict[str, Sourced]:

@@ -68,6 +68,11 @@ _BY_NAME: Final[tuple[Tool, ...]] = (
 _NAMED: Final[dict[str, Tool]] = _BUILTIN | {made.name: made for made in _BY_NAME}
 
 
+def builtin_names() -> tuple[str, ...]:
+    """Name all built-in tools, sorted: those too that `builtin` gives by their names alone."""
+    return tuple(sorted(_NAMED))
+
+
 def builtin(*names: str) -> tuple[Tool, ...]:
     """Give the built-in tools of these names, in this order; when none is named all that need nothing else, sorted by name.
 

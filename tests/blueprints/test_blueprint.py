@@ -246,6 +246,25 @@ def test_an_agent_has_plugins_permissions_and_a_shape_of_its_own():
         scout.override(permissions=(*said, *policies_of('[permissions]\nmode = "strict"\n'))).as_agent()
 
 
+def test_what_a_bundle_brings_gives_way_to_the_guard_of_the_leader():
+    """With other options they would be two guards of one name; what an author wrote is meant, and stays, and so does what is no guard."""
+    said = policies_of('[permissions]\ndeny = ["shell(rm *)"]\n')
+    lead = Blueprint("lead", permissions=said, capabilities=[CAPABILITIES["shell"]]).with_plugins(
+        (SecurityGuard, {"blocked_commands": ["halt"]}), Planning
+    )
+    coder = Blueprint.coding().override(name="coder")
+    assert [name_of_plugin(one) for one in coder.as_agent(lead).plugins] == ["MemoryLoader", "PatchToolCalls"]
+    assert [name_of_plugin(one) for one in coder.as_agent().plugins] == [
+        *("SecurityGuard", "Permissions", "MemoryLoader", "PatchToolCalls")
+    ]
+    scout = Blueprint("scout", description="Looks.", capabilities=[CAPABILITIES["shell"]])
+    assert scout.as_agent(lead).plugins is None
+    keeps = scout.with_capabilities(CAPABILITIES["memory"]).as_agent(lead).plugins
+    assert [name_of_plugin(one) for one in keeps] == ["Planning", "WorkingNotes", "MemoryFlush"]
+    own = (SecurityGuard, {"blocked_commands": ["reboot"]})
+    assert own in coder.with_plugins(own).as_agent(lead).plugins
+
+
 def policies_of(*texts, scope="project"):
     """What files say of permissions."""
     settings, faults = join_files(

@@ -399,7 +399,7 @@ async def test_what_they_do_to_a_session():
         "  s.2: idle · demo:",
     )
     assert (await registry.run("permissions", "", desk)).lines == (
-        "mode: default, and no rule of the session's own",
+        "mode: default, and no rule is written",
         "always allowed: shell(git log)",
         "always allowed: edit_file",
     )

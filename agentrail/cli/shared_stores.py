@@ -1,0 +1,96 @@
+"""What `run`, `chat` and `sessions recover` give sessions beside their journals: memories, working notes, knowledge bases and an embedder."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+from agentrail.abc.store import Store
+from agentrail.app import open_supervisor
+from agentrail.cli.configuring import CommandSetup
+from agentrail.cli.kept_in import KeepingOptions, directory_of
+from agentrail.errors import StoreUnavailable
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.sandboxes.fallback import ShellFallback
+
+_IN_THE_DATA_DIRECTORY: Final = "sqlite:"
+_NOWHERE: Final = "memory:"
+
+
+@asynccontextmanager
+async def open_equipped(
+    keeping: KeepingOptions | None = None,
+    setup: CommandSetup | None = None,
+    *,
+    store: Store | None,
+    shell_fallback: ShellFallback = "refuse",
+) -> AsyncIterator[SessionSupervisor]:
+    """Open the supervisor of a command, for a block.
+
+    Args:
+        keeping: How its sessions are kept; None: not at all.
+        setup: What files say; None where there are none.
+        store: Where sessions are kept; it stays open.
+        shell_fallback: As of `open_supervisor`.
+
+    Raises:
+        OptionError: Your move: the key of the embedder is not where it is said to be, or its extra is missing.
+        Exception: As of `open_supervisor`.
+
+    Cancellation: As of `open_supervisor`.
+    """
+    shared = shared_stores(keeping, setup)
+    is_kept = keeping is not None and store is not None
+    async with (
+        shared.get("embedder") or nullcontext(),
+        open_supervisor(
+            shell_fallback=shell_fallback,
+            store=store,
+            keep_days=keeping.keep_days if keeping is not None and is_kept else None,
+            keep_bytes=keeping.keep_bytes if keeping is not None and is_kept else None,
+            **shared,
+        ) as supervisor,
+    ):
+        yield supervisor
+
+
+def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) -> dict[str, Any]:
+    """Say where a command's sessions remember and look things up, as options of `open_supervisor`.
+
+    They are those of `agentrail memory` and `agentrail kb`, unless `[host]` of the files names others: a chat knows what the server of the same project
+    knows. Nothing is written before something is remembered. A chat that keeps nothing remembers nothing behind its end.
+
+    Args:
+        keeping: How the session is kept; None: not at all.
+        setup: What files say; None where there are none.
+
+    Raises:
+        OptionError: Your move: the key of the embedder is not where it is said to be, or its extra is missing.
+    """
+    named: dict[str, Any] = {}
+    if setup is not None:
+        from agentrail.cli.hosting import embedder_of, named_stores
+
+        settings = setup.configuration.settings
+        named = {name: place for name, place in named_stores(settings).items() if name != "store"}
+        embedder = embedder_of(settings)
+        named |= {} if embedder is None else {"embedder": embedder}
+    usual: dict[str, Any] = {}
+    directory = _data_directory(None if keeping is None else keeping.data_dir)
+    if directory is not None:
+        usual = {
+            "memories": _IN_THE_DATA_DIRECTORY,
+            "knowledge": _IN_THE_DATA_DIRECTORY,
+            "data_dir": directory,
+        }
+    if keeping is not None and keeping.store == _NOWHERE:
+        named["memories"] = _NOWHERE
+    return usual | named
+
+
+def _data_directory(given: Path | None) -> Path | None:
+    """Say where the data directory is; None where nothing says it: who remembers nothing needs none."""
+    try:
+        return directory_of(given)
+    except StoreUnavailable:
+        return None

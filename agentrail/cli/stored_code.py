@@ -1,0 +1,155 @@
+"""What a stored session needs of its code when a command brings it back: the files that hold where it works have it, and what is built in.
+
+Code is not stored, and neither are sandboxes, keys and addresses: without those of its files a session that worked in a container would come back
+beside it. So files are read where the session works, which need not be where the command was called, for the agent that it began with.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.abc.store import Store, StoredSession
+from agentrail.cli.choices import Choices
+from agentrail.cli.configuring import CommandSetup, ConfigFiles, options_of_files, read_setup, with_agent
+from agentrail.cli.options import AGENT_KEY, SANDBOX_KEY, decide_provider_options
+from agentrail.cli.resume_option import LATEST
+from agentrail.cli.stored import find_one, latest_of
+from agentrail.errors import OptionError, Unrevivable
+from agentrail.runtime.reviving import StoredOpening, opening_of
+from agentrail.tools import builtin, builtin_names
+
+_USUAL_FILES: Final = ConfigFiles()
+
+_CODE: Final = ("plugins", "agents", "context_providers", "sandbox")
+
+
+@frozen(kw_only=True)
+class Resumable:
+    """A stored session, and what it began as.
+
+    Attributes:
+        stored: How the store has it.
+        opening: How it began.
+        setup: What files say of its agent; None where there are none.
+    """
+
+    stored: StoredSession
+    opening: StoredOpening
+    setup: CommandSetup | None
+
+    @property
+    def working_dir(self) -> Path:
+        """Where its tools work."""
+        return Path(self.opening.config.working_dir)
+
+
+async def find_resumable(
+    store: Store, wanted: str, files: ConfigFiles = _USUAL_FILES, agent: str | None = None
+) -> Resumable:
+    """Find a stored session by its id, or by `LATEST`; see `resumable_of`.
+
+    Raises:
+        SessionNotFound: Your move: there is none.
+        Exception: As of `resumable_of`.
+    """
+    find = partial(latest_of, store) if wanted == LATEST else partial(find_one, store, wanted, "")
+    return await resumable_of(store, await outside.offload(find), files, agent)
+
+
+async def resumable_of(
+    store: Store, stored: StoredSession, files: ConfigFiles = _USUAL_FILES, agent: str | None = None
+) -> Resumable:
+    """Read how a stored session began, and the files that hold where it works.
+
+    Args:
+        store: Where it is.
+        stored: Which one.
+        files: Which files count.
+        agent: The agent that the command line names; None for the one that it began as.
+
+    Raises:
+        OptionError: Your move: as of `read_setup`.
+        Erased, Trimmed, CodecError, StoreUnavailable: How it began cannot be read.
+
+    Cancellation: At once.
+    """
+    opening = await outside.offload(partial(opening_of, store, stored))
+    return Resumable(stored=stored, opening=opening, setup=setup_of(opening, files, agent))
+
+
+def setup_of(opening: StoredOpening, files: ConfigFiles, agent: str | None = None) -> CommandSetup | None:
+    """Read the files that hold where a stored session works; None where there are none. This blocks.
+
+    Args:
+        opening: How it began.
+        files: Which files count.
+        agent: The agent that the command line names; None for the one that it began as, and where that is gone for the usual one.
+
+    Raises:
+        OptionError: Your move: as of `read_setup`.
+    """
+    setup = read_setup(files, agent, Path(opening.config.working_dir))
+    began = opening.config.user_data.get(AGENT_KEY)
+    if setup is None or agent is not None or not isinstance(began, str):
+        return setup
+    return with_agent(setup, began) if began in setup.configuration.settings.agents else setup
+
+
+def code_of(
+    opening: StoredOpening, setup: CommandSetup | None, choices: Choices | None = None
+) -> Mapping[str, Any]:
+    """Give a stored session what it needs of its code, as options of `resume_session`. What it began with and is not here is left out.
+
+    Args:
+        opening: How it began.
+        setup: What files say of its agent.
+        choices: Of these the model, where one is named, the options of the provider, the sandbox, and whether the mode `bypass` may hold count;
+            what else it had, it has.
+
+    Raises:
+        OptionError: Your move: a secret that is not where it is said to be, or an option of the provider that is none.
+    """
+    model = (choices.model if choices is not None else None) or opening.config.model.model
+    may_bypass = choices is not None and choices.dangerously_bypass_permissions
+    of_files = options_of_files(setup, model, os.environ, may_bypass=may_bypass)
+    tools = {tool.name: tool for tool in (*builtin(*builtin_names()), *of_files.get("tools", ()))}
+    given: dict[str, Any] = {name: of_files[name] for name in _CODE if name in of_files}
+    given["tools"] = tuple(tools[name] for name in opening.tools if name in tools)
+    opts = dict(of_files.get("provider_opts", {}))
+    named = opening.config.user_data.get(SANDBOX_KEY)
+    if isinstance(named, str):
+        given["sandbox"] = named
+    if choices is not None:
+        opts |= decide_provider_options(choices)
+        given |= {"model": choices.model} if choices.model is not None else {}
+        given |= {"sandbox": choices.sandbox} if choices.sandbox is not None else {}
+    return given | ({"provider_opts": opts} if opts else {})
+
+
+def refuse_without_code(error: Unrevivable, resumable: Resumable) -> NoReturn:
+    """Say what a person can do who has called a command, and no function.
+
+    Raises:
+        OptionError: What is missing, and where it should come from.
+    """
+    setup = resumable.setup
+    if setup is None:
+        where = (
+            f"no configuration file holds in {resumable.working_dir}, so there are the built-in ones alone"
+        )
+        advice = "name the file it began with as --config"
+    elif setup.configuration.notice is not None:
+        where = f"{resumable.working_dir} is not trusted, so nothing counts that its files add"
+        advice = "look at them, then agentrail trust there, or --trust-project"
+    else:
+        who = "[defaults]" if setup.agent is None else f"agent {setup.agent!r}"
+        where = f"{who} of the files that hold in {resumable.working_dir} has them no more"
+        advice = "put them back, or name the agent that it began as with --agent"
+    missing = ", ".join(error.missing)
+    message = f"session {error.session_id!r} cannot be resumed without {missing}: {where}; {advice}"
+    raise OptionError([message]) from error

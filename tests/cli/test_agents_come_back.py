@@ -1,0 +1,250 @@
+"""Sessions of agents of files: what passes the check starts, and comes back in another process with its tools, guards and agents, from any directory."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from agentrail.app import ChosenModel
+from agentrail.cli.choices import Choices
+from agentrail.cli.configuring import ConfigFiles, read_setup
+from agentrail.cli.kept_in import KeepingOptions
+from agentrail.cli.options import decide_session, with_origin
+from agentrail.cli.resume_option import LATEST
+from agentrail.cli.resuming import come_back
+from agentrail.cli.shared_stores import open_equipped, shared_stores
+from agentrail.cli.stored_code import code_of, find_resumable, setup_of
+from agentrail.runtime.glancing import names_for_commands
+from agentrail.stores.named import open_store
+from agentrail.tools import builtin_names
+from tests.cli.rig import run_agentrail
+
+TRUSTED = ConfigFiles(trust_project=True)
+
+_BUNDLES = st.lists(
+    st.sampled_from(("files", "shell", "todos", "agents", "ask", "memory", "kb", "web")), unique=True
+)
+_MODES = st.sampled_from(("default", "plan", "strict", "accept_edits"))
+
+
+def table(name, **said):
+    """A table of a file; what is None is left out."""
+    rows = [f"{key} = {json.dumps(value)}" for key, value in said.items() if value is not None]
+    return "\n".join((f"[{name}]", *rows, ""))
+
+
+@st.composite
+def agents(draw, name, below=None):
+    """What a file says of an agent."""
+    guard = '{ use = "SecurityGuard", options = { blocked_commands = ["halt"] } }'
+    plugins = draw(st.lists(st.sampled_from((guard, '"Planning"', '"AutoRecall"')), unique=True))
+    text = table(
+        f"agents.{name}",
+        description="Looks.",
+        base=draw(st.sampled_from((None, "coding"))),
+        capabilities=draw(_BUNDLES),
+        tools=draw(st.none() | st.lists(st.sampled_from(builtin_names()), unique=True, max_size=4)),
+        agents=below,
+    )
+    text += f"plugins = [{', '.join(plugins)}]\n" if plugins and below else ""
+    if draw(st.booleans()):
+        text += table(f"agents.{name}.permissions", deny=["shell(rm *)"], mode=draw(st.none() | _MODES))
+    return text
+
+
+@st.composite
+def files(draw):
+    """A file with an agent that leads, and one that works for it."""
+    text = "version = 1\n" + draw(agents("lead", below=["scout"])) + draw(agents("scout"))
+    if draw(st.booleans()):
+        text += table("permissions", mode=draw(st.none() | _MODES), ask=["shell(git push *)"])
+    return text + (table("memory", auto=True) if draw(st.booleans()) else "")
+
+
+@given(text=files())
+def test_what_passes_the_check_starts_and_comes_back(text):
+    """Whatever an agent, the one that works for it, and permissions say: two of one guard are one, and no process asks for code that files have."""
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        (place / ".git").mkdir()
+        (place / "agentrail.toml").write_text(text)
+        setup = read_setup(TRUSTED, "lead", place)
+        assert setup is not None
+        trio.run(started_and_resumed, begun(Choices(cwd=place), setup), setup, place)
+
+
+def begun(choices, setup=None):
+    """The options of a session, as commands make them."""
+    chosen = ChosenModel(model="demo:fast", why="it is asked for")
+    return with_origin(decide_session(choices, chosen, setup), choices, setup)
+
+
+async def started_and_resumed(options, setup, place):
+    """Start it with one supervisor, and bring it back with another one that knows its store alone."""
+    keeping = KeepingOptions(data_dir=place)
+    store = open_store("sqlite:", place)
+    try:
+        async with open_equipped(keeping, setup, store=store) as supervisor:
+            session = await supervisor.start_session(options)
+            began = await session.status()
+            tools = names_for_commands(session)[0]
+            await session.ask("hello")
+        found = await find_resumable(store, LATEST, TRUSTED)
+        assert found.setup is not None
+        assert found.setup.agent == "lead"
+        async with open_equipped(keeping, found.setup, store=store) as supervisor:
+            back = (await come_back(supervisor, store, found)).session
+            status = await back.status()
+            assert names_for_commands(back)[0] == tools
+            assert [(one.name, one.options) for one in status.plugins] == [
+                (one.name, one.options) for one in began.plugins
+            ]
+            await back.ask("hello again")
+    finally:
+        store.close()
+
+
+# --- as a person meets it
+
+DESK = """version = 1
+default_agent = "dev"
+[agents.dev]
+base = "coding"
+[agents.desk]
+capabilities = ["memory", "kb"]
+tools = ["sleep", "tickets:find_ticket"]
+agents = ["dev"]
+[permissions]
+allow = ["remember", "find_ticket"]
+"""
+
+TICKETS = '''from agentrail import tool
+
+@tool(effect_class="pure")
+async def find_ticket(number: int) -> str:
+    """Find a ticket."""
+    return f"ticket {number} is open"
+'''
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with two agents, a directory beside it, and what a command is given there."""
+    home = tmp_path / "home"
+    for place in (home, tmp_path / "project" / ".git", tmp_path / "elsewhere"):
+        place.mkdir(parents=True)
+    (tmp_path / "project" / "agentrail.toml").write_text(DESK)
+    (tmp_path / "project" / "tickets.py").write_text(TICKETS)
+    return tmp_path / "project", {"HOME": str(home), "AGENTRAIL_DATA_DIR": str(tmp_path / "data")}
+
+
+async def chat(project, *arguments, lines=("/tools",), place=None):
+    """Type lines into a chat."""
+    directory, variables = project
+    typed = "".join(f"{line}\n" for line in (*lines, "/quit")).encode()
+    return await run_agentrail(
+        "chat",
+        "--model",
+        "demo:fast",
+        *arguments,
+        stdin=typed,
+        variables=variables,
+        cwd=place or directory,
+    )
+
+
+async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that_agent(project):
+    """Not as the usual one, and with the files of where it works; without them, or with what they may not add, it says what to do."""
+    directory, variables = project
+    began = await chat(project, "--trust-project", "--agent", "desk", lines=("hello", "/tools"))
+    (tools,) = [line for line in began.err.splitlines() if line.startswith("tools: ")]
+    assert all(f" {name}" in tools for name in ("recall", "kb_search", "sleep", "find_ticket"))
+    for place in (directory, directory.parent / "elsewhere"):
+        back = await chat(
+            project, "--resume", LATEST, "--trust-project", lines=("/tools", "/agents"), place=place
+        )
+        assert back.code == 0, back.err
+        assert tools in back.err.splitlines()
+        assert "may work for it: dev" in back.err
+    refused = await chat(project, "--resume", LATEST)
+    assert refused.code == 2
+    assert "cannot be resumed without tool 'find_ticket'" in refused.err
+    assert f"{directory} is not trusted, so nothing counts that its files add" in refused.err
+    (directory / "agentrail.toml").unlink()
+    gone = await chat(project, "--resume", LATEST, "--trust-project")
+    assert gone.code == 2
+    assert f"no configuration file holds in {directory}" in gone.err
+    (directory / "agentrail.toml").write_text(DESK.replace(', "tickets:find_ticket"', ""))
+    less = await chat(project, "--resume", LATEST, "--trust-project")
+    assert "agent 'desk' of the files that hold in" in less.err
+    recovered = await run_agentrail("sessions", "recover", began.err.split()[-1], variables=variables)
+    assert "0 of 1 sessions came back" in recovered.out
+    assert f"{directory} is not trusted" in recovered.out + recovered.err
+
+
+async def test_what_one_chat_remembers_the_next_one_and_the_command_know(project):
+    """And the command of knowledge bases puts there what a chat looks up; a chat that keeps nothing remembers nothing behind its end."""
+    directory, variables = project
+    (directory / "handbook.md").write_text("# Refunds\n\nMoney goes back within nine days.\n")
+    added = await run_agentrail(
+        "kb", "add", "desk", "handbook.md", "--reader", "*", variables=variables, cwd=directory
+    )
+    assert added.code == 0, added.err
+    as_desk = ("--trust-project", "--agent", "desk")
+    forgetful = await chat(project, *as_desk, "--store", "memory:", lines=('remember "Bob takes milk."',))
+    assert "Noted under" in forgetful.out
+    assert not (Path(variables["AGENTRAIL_DATA_DIR"]) / "memories").exists()
+    noted = await chat(project, *as_desk, lines=('remember "Ada takes tea."', 'kb_search "money back"'))
+    assert "Noted under" in noted.out
+    assert "handbook.md#L1-L3" in noted.out
+    assert list((Path(variables["AGENTRAIL_DATA_DIR"]) / "memories" / "notes").rglob("NOTES.md"))
+    once = await run_agentrail(
+        "run",
+        "--model",
+        "demo:fast",
+        *as_desk,
+        'kb_search "money back"',
+        variables=variables,
+        cwd=directory,
+    )
+    assert "handbook.md#L1-L3" in once.out + once.err
+
+
+# --- what stands behind it
+
+
+def test_stores_are_those_of_the_commands_unless_the_host_of_the_files_names_others(tmp_path, monkeypatch):
+    """Paths begin at the file; who keeps nothing remembers nothing; without a data directory there are none."""
+    monkeypatch.setenv("AGENTRAIL_DATA_DIR", str(tmp_path / "data"))
+    usual = {"memories": "sqlite:", "knowledge": "sqlite:", "data_dir": tmp_path / "data"}
+    assert shared_stores(None, None) == usual
+    assert shared_stores(KeepingOptions(data_dir=tmp_path), None) == usual | {"data_dir": tmp_path}
+    assert shared_stores(KeepingOptions(store="memory:"), None) == usual | {"memories": "memory:"}
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "agentrail.toml").write_text(
+        'version = 1\n[host]\nstore = "sqlite:s.db"\nmemories = "sqlite:mine"\n'
+    )
+    setup = read_setup(TRUSTED, None, tmp_path)
+    assert shared_stores(None, setup) == usual | {"memories": f"sqlite:{tmp_path / 'mine'}"}
+    for name in ("AGENTRAIL_DATA_DIR", "XDG_DATA_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert shared_stores(None, None) == {}
+
+
+@pytest.mark.parametrize(("flag", "wanted"), [(None, "memory"), ("local", "local")])
+async def test_a_session_comes_back_into_its_sandbox(tmp_path, flag, wanted):
+    """What the command line named when it began, unless it names another one now: a session that worked apart is not let out."""
+    choices = Choices(cwd=tmp_path, sandbox="memory")
+    options = begun(choices)
+    store = open_store("sqlite:", tmp_path)
+    try:
+        async with open_equipped(KeepingOptions(data_dir=tmp_path), store=store) as supervisor:
+            await (await supervisor.start_session(options)).ask("hello")
+        found = await find_resumable(store, LATEST)
+        assert code_of(found.opening, found.setup, Choices(sandbox=flag))["sandbox"] == wanted
+        assert setup_of(found.opening, ConfigFiles()) is None
+    finally:
+        store.close()
