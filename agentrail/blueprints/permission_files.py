@@ -10,7 +10,13 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.finding import PERMISSIONS_FILE, FoundFiles, read_bytes, show_path
-from agentrail.blueprints.trusting import digests_of, is_trusted, read_trust, write_trust
+from agentrail.blueprints.trusting import (
+    changing_files,
+    digests_of,
+    is_trusted,
+    read_trust,
+    write_trust,
+)
 from agentrail.config.permission_text import with_allowed
 from agentrail.config.reading import MAX_CONFIG_BYTES, Scope
 from agentrail.config.trust import file_digest
@@ -74,8 +80,15 @@ def keep_allowed(
         Where they stand; None where there is no place for them, or nothing to write.
 
     Raises:
-        OptionError: Your move: the file cannot be read, edited or written. It is as it was.
+        OptionError: Your move: the file cannot be read, edited or written, or another process is writing it. It is as it was.
     """
+    with changing_files(environ):
+        return _keep(rules, environ, cwd, config)
+
+
+def _keep(
+    rules: Sequence[str], environ: Mapping[str, str], cwd: Path, config: Path | None
+) -> PermissionFile | None:
     # With the files of other programs that it imports: those are trusted with it.
     files = read_configuration(environ, cwd=cwd, config=config).files
     place = _place_in(files, environ, cwd)

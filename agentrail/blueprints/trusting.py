@@ -1,7 +1,10 @@
 """The list of trusted directories, on disk: in the user's own directory, where a project cannot write it."""
 
+import fcntl
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +15,9 @@ from agentrail.errors import OptionError
 
 TRUST_NAME: Final = "trust.json"
 _MAX_BYTES: Final = 8 * 1024 * 1024
+_LOCK_NAME: Final = ".changing"
+_TURN_SECONDS: Final = 2.0
+_TRY_AGAIN_SECONDS: Final = 0.01
 
 
 def digests_of(files: FoundFiles) -> Digests:
@@ -44,6 +50,52 @@ def read_trust(environ: Mapping[str, str]) -> TrustList:
     except UnicodeDecodeError:
         text = ""
     return decode_trust(text, name=str(path))
+
+
+@contextmanager
+def changing_files(environ: Mapping[str, str]) -> Iterator[None]:
+    """Let no other process change the list, or the files of rules, for a block: who reads and writes in turn loses nothing of another one.
+
+    Without a home there is no list, and nothing that could be changed.
+
+    Raises:
+        OptionError: Your move: another process holds them for two seconds, or there cannot be a lock. This blocks that long.
+    """
+    path = _path_of(environ)
+    if path is None:
+        yield
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # It stays: with a second one in its place two processes would change the files.
+        lock = os.open(
+            path.with_name(_LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+    except OSError as error:
+        raise OptionError([f"{path.parent} cannot be written: {error.strerror}"]) from error
+    try:
+        _take_turn(lock, path.parent)
+        yield
+    finally:
+        os.close(lock)  # and with it the lock
+
+
+def _take_turn(lock: int, folder: Path) -> None:
+    until = time.monotonic() + _TURN_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= until:
+                message = f"another process is changing what {folder} keeps: try again when it is done"
+                raise OptionError([message]) from error
+            time.sleep(_TRY_AGAIN_SECONDS)
+        except (
+            OSError
+        ):  # of a file system that knows no locks: to refuse would be worse than what it guards against
+            return
+        else:
+            return
 
 
 def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:

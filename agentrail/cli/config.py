@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from agentrail.blueprints.building import faults_of_building
 from agentrail.blueprints.configuration import Configuration, digests_of_skills, read_configuration
 from agentrail.blueprints.finding import CONFIG_NAME
-from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
+from agentrail.blueprints.trusting import changing_files, digests_of, read_trust, write_trust
 from agentrail.cli.configuring import MODEL_VARIABLE, ConfigFiles, write_faults
 from agentrail.cli.exits import Exit
 from agentrail.cli.hosting import faults_of_host
@@ -157,14 +157,16 @@ def trust(
                 [f"there is no {CONFIG_NAME} here or above, and no .agentrail/agents: nothing to trust"]
             )
         read.check()
-        listed, where = read_trust(os.environ), str(directory.resolve())
-        skills: dict[str, str] = {}
-        if forget:
-            listed = listed.without_directory(where)
-        else:
+        where, skills = str(directory.resolve()), {}
+        if not forget:
             skills = digests_of_skills(read.read_skills(), directory.resolve())
-            listed = listed.with_directory(where, {**digests_of(read.files), **skills})
-        path = write_trust(listed, os.environ)
+        with changing_files(os.environ):
+            listed = read_trust(os.environ)
+            if forget:
+                listed = listed.without_directory(where)
+            else:
+                listed = listed.with_directory(where, {**digests_of(read.files), **skills})
+            path = write_trust(listed, os.environ)
     except AgentrailError as error:
         write_faults(error)
         return Exit.FAILED

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -11,7 +13,7 @@ from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.finding import find_files
 from agentrail.blueprints.permission_files import find_permission_file, keep_allowed
-from agentrail.blueprints.trusting import digests_of, is_trusted, read_trust, write_trust
+from agentrail.blueprints.trusting import changing_files, digests_of, is_trusted, read_trust, write_trust
 from agentrail.cli.config import trust as trust_directory
 from agentrail.cli.exits import Exit
 from agentrail.cli.permissions import read_policy
@@ -220,6 +222,30 @@ def test_a_project_of_rules_alone_is_one(project):
     path.write_text("denied = ['x']\n")
     (fault,) = read_configuration(environ, cwd=other).faults
     assert "there is no such key" in fault.said
+
+
+@pytest.mark.check  # two processes, which import for a second each
+def test_who_keeps_rules_beside_another_process_loses_none(project):
+    """Each has its turn, also with the list of what is trusted; one that holds it on and on is named, and nothing is written."""
+    _, place, environ, trust = project
+    trust()
+    script = (
+        "import sys, time; from pathlib import Path; from agentrail.blueprints.permission_files import keep_allowed\n"
+        "home, place, name = sys.argv[1:]\n"
+        "for number in range(8):\n"
+        " keep_allowed([f'shell({name} {number})'], {'HOME': home}, cwd=Path(place)); time.sleep(0.02)"
+    )
+    beside = [
+        subprocess.Popen((sys.executable, "-c", script, environ["HOME"], str(place), name)) for name in "ab"
+    ]
+    assert [one.wait(timeout=60) for one in beside] == [0, 0]
+    said = tomllib.loads((place / ".agentrail" / "permissions.toml").read_text())
+    kept = said.get("permissions", said)["allow"]
+    assert sorted(kept) == sorted(f"shell({name} {number})" for name in "ab" for number in range(8))
+    assert is_trusted(find_files(None, environ, place), environ)
+    with changing_files(environ), pytest.raises(OptionError, match="another process is changing what"):
+        keep_allowed(["shell(d)"], environ, cwd=place)
+    assert "shell(d)" not in (place / ".agentrail" / "permissions.toml").read_text()
 
 
 def test_what_cannot_be_written_says_so(project):
