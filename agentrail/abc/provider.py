@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from attrs import field, frozen
 
@@ -66,7 +66,10 @@ def model_policy_of(provider: Provider) -> ModelPolicy:
     Not a member of the port: a provider decides nothing, and one that is written in a test should not have to say it.
     """
     policy = getattr(provider, "model_policy", None)
-    return policy if isinstance(policy, ModelPolicy) else ModelPolicy()
+    return policy if isinstance(policy, ModelPolicy) else _NO_POLICY
+
+
+_NO_POLICY: Final = ModelPolicy()
 
 
 ResolveProfile: TypeAlias = Callable[[str], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]

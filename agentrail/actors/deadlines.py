@@ -91,14 +91,15 @@ async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspen
     """
     await mailbox.give_way()
     while True:
-        if deadlines and not suspended and not mailbox.is_held:
+        is_timed = not suspended and bool(deadlines) and not mailbox.is_held
+        if is_timed:
             key = deadlines.take_due(trio.current_time())
             if key is not None:
                 return Due(key)
         item = mailbox.take_nowait(control_only=suspended)
         if item is not NO_MESSAGE:
             return item
-        if deadlines and not suspended and not mailbox.is_held:
+        if is_timed:
             with trio.CancelScope(deadline=deadlines.next_seconds()):
                 await mailbox.wait()
         else:

@@ -33,6 +33,7 @@ M = TypeVar("M")
 
 Overflow: TypeAlias = Literal["reject", "drop_oldest", "dead_letter", "block"]
 
+_OVERFLOWS: Final = get_args(Overflow)
 _CHECKPOINT_EVERY: Final = 64
 """How many messages are taken before others get a turn, so that a full mailbox cannot starve the process."""
 
@@ -451,8 +452,8 @@ def check_mailbox(capacity: object, overflow: object) -> None:
         InvalidSpec: Your move: `invalid_mailbox`.
     """
     check_bound("capacity", capacity)
-    if overflow not in get_args(Overflow):
-        message = f"overflow is {overflow!r}, allowed is one of {', '.join(map(repr, get_args(Overflow)))}"
+    if overflow not in _OVERFLOWS:
+        message = f"overflow is {overflow!r}, allowed is one of {', '.join(map(repr, _OVERFLOWS))}"
         raise InvalidSpec(message, code="invalid_mailbox", field="overflow")
 
 

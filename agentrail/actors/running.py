@@ -11,12 +11,12 @@ from typing import Any, Final, Literal, Protocol
 
 import trio
 
-from agentrail.actors.handle import ActorCell, current_cell
+from agentrail.actors.handle import ActorCell, ActorHandle, ChildOwner, current_cell
 from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin_machine
 from agentrail.actors.raised import reason_of_raised
-from agentrail.actors.start import IGNORE, InitStop, Options, Start, takes_task_status
+from agentrail.actors.start import IGNORE, InitStop, Options, Start, is_up_when_begun, takes_task_status
 from agentrail.errors import AlreadyRegistered, AlreadyStarted
-from agentrail.otp.child_specs import Arguments
+from agentrail.otp.child_specs import Arguments, ChildSpec
 from agentrail.otp.exits import (
     Crashed,
     ExitReason,
@@ -25,7 +25,16 @@ from agentrail.otp.exits import (
     Normal,
     Shutdown,
 )
-from agentrail.otp.supervision_types import StartChild, Token
+from agentrail.otp.supervision_state import SupervisorState
+from agentrail.otp.supervision_step import GROUPED
+from agentrail.otp.supervision_types import (
+    AnswerRequest,
+    StartChild,
+    StartChildCall,
+    StartInstanceCall,
+    SupervisorCall,
+    Token,
+)
 
 _NORMAL: Final = Normal()
 
@@ -46,8 +55,28 @@ class WorkerCell(ActorCell):
         self.cut()
 
 
+def decide_handle(call: SupervisorCall, state: SupervisorState, owner: ChildOwner) -> ActorHandle | None:
+    """Make the handle of what a call starts, if that is up as soon as its task is there; else `None`.
+
+    So the call brings it along, and a start is one step of the reducer and not two.
+    """
+    if isinstance(call, StartChildCall):
+        spec: object = call.spec
+    elif isinstance(call, StartInstanceCall):
+        spec = state.template
+    else:
+        return None
+    if state.flags.strategy in GROUPED or not isinstance(spec, ChildSpec) or not is_up_when_begun(spec.start):
+        return None
+    return WorkerCell(spec.id, 1, owner, None).handle
+
+
 class Watcher(Protocol):
     """The supervisor, as an instance of a child sees it."""
+
+    def child_begun(self, run: "ChildRun") -> None:
+        """Hear that one begins that counted as up when it was started."""
+        ...
 
     def child_up(self, run: "ChildRun", info: object) -> None:
         """Hear that it is up."""
@@ -72,6 +101,8 @@ class ChildRun:
         reports_itself: It is a worker that says when it is up.
         cell: Of the instance.
         stage: `ignored`: its start said that there is nothing to run.
+        has_begun: Its task has come to what it is to live.
+        held: What its caller is answered when it has begun.
         failing: Its start is being ended, and why; nothing that it says later makes it a success.
         is_asked: It is to stop, and its end is the answer to that.
         is_forced: Its time was over, and it was killed.
@@ -83,6 +114,8 @@ class ChildRun:
         "_call",
         "cell",
         "failing",
+        "has_begun",
+        "held",
         "is_asked",
         "is_forced",
         "is_stuck",
@@ -100,7 +133,9 @@ class ChildRun:
         self.token: Token = wanted.token
         self.shutdown_seconds = wanted.spec.shutdown_seconds
         self.options: Options = start.options
-        self.reports_itself: bool = start.form == "worker" and takes_task_status(start.function)
+        self.reports_itself: bool = (
+            wanted.handle is None and start.form == "worker" and takes_task_status(start.function)
+        )
         self._call: tuple[Callable[..., Any], Arguments, Arguments] | None = (
             start.function,
             start.arguments.copied(),
@@ -108,7 +143,9 @@ class ChildRun:
         )
         self.cell: ActorCell = cell
         self.watcher: Watcher = watcher
-        self.stage: Literal["starting", "up", "ignored"] = "starting"
+        self.stage: Literal["starting", "up", "ignored"] = "starting" if wanted.handle is None else "up"
+        self.has_begun: bool = False
+        self.held: AnswerRequest | None = None
         self.failing: Literal["timeout", "cancelled"] | None = None
         self.is_asked: bool = False
         self.is_forced: bool = False
@@ -131,6 +168,13 @@ class ChildRun:
         else:
             self.stage = "up"
             self.watcher.child_up(self, info)
+
+    def begin(self) -> None:
+        """Be up, if it does not count as that already."""
+        if self.stage == "up":
+            self.watcher.child_begun(self)
+        else:
+            self.started()
 
     def end_reason(self, reason: ExitReason) -> ExitReason:
         """Say how it ended, where `reason` is what ended its task: before its start was over that is another matter."""
@@ -212,6 +256,7 @@ def _life_of(run: ChildRun) -> Awaitable[Any]:
     Not a coroutine around another one: there are as many as there are children, and the collector walks them all.
     """
     cell = run.cell
+    run.has_begun = True
     if run.options.prepare is not None:
         run.options.prepare(cell)
     if isinstance(cell, MachineCell):
@@ -220,7 +265,7 @@ def _life_of(run: ChildRun) -> Awaitable[Any]:
     if run.reports_itself or not isinstance(cell, WorkerCell):
         life = run.call(task_status=run)
     else:
-        run.started()
+        run.begin()
         life = run.call()
     return life
 

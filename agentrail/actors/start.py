@@ -250,7 +250,7 @@ def worker(function: Callable[..., Awaitable[object]], /, *args: object, **kwarg
 
     Args:
         function: With a parameter `task_status` it says itself when it is up, `task_status.started(info)`, or that
-            there is nothing to run, `started(IGNORE)`. Else it counts as up right before its first step.
+            there is nothing to run, `started(IGNORE)`. Else it counts as up before its first step.
         *args: For it; built-in containers are copied for each start.
         **kwargs: For it.
 
@@ -281,6 +281,15 @@ def machine(behaviour: Callable[..., Any], /, *args: object, **kwargs: object) -
 def as_start(recipe: StartRecipe | Callable[..., Awaitable[object]]) -> Start:
     """Return what a child spec says as a start; a bare function is a worker."""
     return recipe if isinstance(recipe, Start) else worker(recipe)  # type: ignore[arg-type]  # checked by the spec
+
+
+def is_up_when_begun(recipe: StartRecipe | Callable[..., object]) -> bool:
+    """Tell whether a child is up as soon as its task is there: a worker that does not report itself, and whose name cannot be taken."""
+    if not isinstance(recipe, Start):
+        return not isinstance(recipe, StartRecipe) and not takes_task_status(recipe)
+    options = recipe.options
+    is_plain = recipe.form == "worker" and options.name is None and options.prepare is None
+    return is_plain and not takes_task_status(recipe.function)
 
 
 def takes_task_status(function: Callable[..., object]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import trio
 from attrs import define, field
+from msgspec import structs
 
 from agentrail.actors.address import Wait
 from agentrail.actors.deadlines import Deadlines, Due, take_next
@@ -21,6 +22,7 @@ from agentrail.actors.handle import (
     ActorCell,
     ActorHandle,
     ChildOwner,
+    cell_of,
     check_timeout,
     current_cell,
     late,
@@ -30,7 +32,7 @@ from agentrail.actors.handle import (
 from agentrail.actors.machine_loop import MachineCell
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.replies import ReplyTo, down
-from agentrail.actors.running import ChildRun, WorkerCell, run_instance
+from agentrail.actors.running import ChildRun, WorkerCell, decide_handle, run_instance
 from agentrail.actors.start import Start, as_start
 from agentrail.errors import AlreadyRegistered, AlreadyStarted, ChildStartFailed, InternalError, NoMailbox
 from agentrail.otp import supervision
@@ -232,6 +234,8 @@ class Core:
         self.mailbox: Mailbox[object] = cell.mailbox or new_inbox()
         self._deadlines: Deadlines[Deadline] = Deadlines()
         self._requests: dict[RequestId, ReplyTo] = {}
+        # The request of each is among those above; where it is not, its `RequestCancelled` is on its way.
+        self._held: dict[RequestId, AnswerRequest] = {}
         self._request_number = 0
         self._untaken: list[AnswerRequest] = []
         self._farewells: list[tuple[ReplyTo, StopSummary]] = []
@@ -273,7 +277,13 @@ class Core:
         item = await take_next(self.mailbox, self._deadlines)
         if isinstance(item, RetryDue):  # a child that fails at once may not starve the others
             await trio.lowlevel.checkpoint()
-        if isinstance(item, SupervisionSignal):
+        if isinstance(item, SupervisorRequest):
+            handle = decide_handle(item.call, self.state, self)
+            await self._step(item if handle is None else structs.replace(item, handle=handle))
+        elif isinstance(item, RequestCancelled):
+            held = self._held.pop(item.request_id, None)
+            await self._step(item if held is None else self._untaken_of(held))
+        elif isinstance(item, SupervisionSignal):
             await self._step(item)
         elif isinstance(item, Due):
             await self._on_deadline(*item.key)
@@ -293,8 +303,10 @@ class Core:
     async def _step(self, signal: SupervisionSignal) -> None:
         await self._step_once(signal)
         while self._untaken:  # before anything else is heard, so that no caller sees what is undone again
-            answer = self._untaken.pop()
-            await self._step_once(self._make(AnswerUntaken, child=answer.child, is_new=answer.is_new))
+            await self._step_once(self._untaken_of(self._untaken.pop()))
+
+    def _untaken_of(self, answer: AnswerRequest) -> SupervisionSignal:
+        return self._make(AnswerUntaken, child=answer.child, is_new=answer.is_new)
 
     async def _step_once(self, signal: SupervisionSignal) -> None:
         self.steps += 1
@@ -392,7 +404,11 @@ class Core:
 
     def _start(self, wanted: StartChild) -> None:
         start = as_start(wanted.spec.start)
-        cell = self._make_cell(wanted, start)
+        if isinstance(wanted.handle, ActorHandle):  # made when the call was taken, by `decide_handle`
+            cell = cell_of(wanted.handle)
+            cell.token = wanted.token
+        else:
+            cell = self._make_cell(wanted, start)
         run = self.runs[wanted.token] = ChildRun(wanted, start, cell, self)
         limit = wanted.spec.start_timeout_seconds
         # A worker that does not report itself is up before its first step: there is nothing to limit.
@@ -418,6 +434,12 @@ class Core:
         if to is None or not to.is_open:  # the caller went in the instant in which this was decided
             if answer.child is not None:
                 self._untaken.append(answer)
+            return
+        child = None if answer.child is None else self.state.children.get(answer.child)
+        run = None if child is None else self.runs.get(child.token)
+        if run is not None and not run.has_begun:
+            self._requests[answer.request_id] = to
+            run.held = self._held[answer.request_id] = answer
             return
         outcome = answer.outcome
         if isinstance(outcome, StopSummary) and not outcome.stuck:
@@ -491,6 +513,16 @@ class Core:
 
     # --- what children say
 
+    def child_begun(self, run: ChildRun) -> None:
+        """Hear that a child that is up begins, or that it never will: who started it goes on behind its first step."""
+        held, run.held = run.held, None
+        to = None if held is None else self._requests.get(held.request_id)
+        if (
+            held is not None and to is not None and to.is_open
+        ):  # else its `RequestCancelled` finds what is held
+            del self._held[held.request_id], self._requests[held.request_id]
+            to.reply(held.outcome)
+
     def child_up(self, run: ChildRun, info: object) -> None:
         """Hear that a child is up."""
         self._deadlines.disarm(("start", run.token))
@@ -521,6 +553,7 @@ class Core:
             return
         for kind in ("start", "kill", "stuck"):
             self._deadlines.disarm((kind, token))
+        self.child_begun(run)
         if run.stage == "up":
             if run.is_asked and not run.is_stuck:
                 self.tell(InstanceStopped, token=token, reason=reason, forced=run.is_forced)
@@ -585,7 +618,9 @@ class Core:
             raise late(self.cell.handle, what, timeout_seconds) from None
         finally:
             if self._requests.pop(request_id, None) is not None:
-                self.mailbox.put_notice(self._make(RequestCancelled, request_id=request_id))
+                # What was decided already is undone before anything else is heard, as for a caller that was not there then.
+                put = self.mailbox.put_control if request_id in self._held else self.mailbox.put_notice
+                put(self._make(RequestCancelled, request_id=request_id))
 
     def post(self, call: Any, request_id: RequestId = NO_CALLER) -> None:
         """Put a call to the reducer, and do not wait."""

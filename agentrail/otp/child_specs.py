@@ -288,7 +288,9 @@ def check_child_specs(
 
     Source: OTP, supervisor:check_childspecs/2.
     """
-    checked = tuple(_spec_of(spec) for spec in specs)
+    checked = tuple([_spec_of(spec) for spec in specs])
+    if len(checked) == 1 and not checked[0].significant:  # one without neighbours, as most calls have
+        return checked
     seen: set[Hashable] = set()
     for spec in checked:
         if spec.id in seen:

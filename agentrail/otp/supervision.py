@@ -22,11 +22,11 @@ from collections.abc import Hashable, Iterable
 
 from msgspec import structs
 
-from agentrail import errors
-from agentrail.otp.child_specs import NO_ARGUMENTS, Spec, SupervisorFlags, check_child_specs, check_flags
+from agentrail.otp.child_specs import Spec, SupervisorFlags, check_child_specs, check_flags
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.restarts import admit_restart, is_cancelled_start, left_behind
 from agentrail.otp.supervision_requests import cancel, serve, undo_start
+from agentrail.otp.supervision_starts import come_up, end_start
 from agentrail.otp.supervision_state import Child, ChildPhase, SupervisorState, Sweep, remember_exit
 from agentrail.otp.supervision_step import SupervisorStep
 from agentrail.otp.supervision_stops import (
@@ -35,8 +35,6 @@ from agentrail.otp.supervision_stops import (
     finish_stop,
     finish_stuck,
     start_failed,
-    stop_child,
-    stopping,
     take_down,
     tell_who_waits,
 )
@@ -116,7 +114,7 @@ def step_supervisor(
         case SupervisorRequest():
             if signal.request_id != NO_CALLER:
                 step.requests = step.requests.put(signal.request_id, -1)
-            serve(step, signal)
+            serve(step, signal, handle=signal.handle)
         case RequestCancelled(request_id=request_id):
             cancel(step, request_id)
         case AnswerUntaken(child=number, is_new=is_new):
@@ -149,7 +147,7 @@ def _on_process(
     """Take what the process of a child says; `False` if that is nothing it can say now."""
     match child.phase, signal:
         case ChildPhase.STARTING, InstanceStarted():
-            _on_started(step, child, signal)
+            come_up(step, child, signal.handle, signal.info)
         case ChildPhase.STARTING, InstanceIgnored():
             _on_ignored(step, child)
         case ChildPhase.STARTING, InstanceStartFailed(reason=reason):
@@ -169,39 +167,12 @@ def _on_process(
     return True
 
 
-def _on_started(step: SupervisorStep, child: Child, signal: InstanceStarted) -> None:
-    if child.handle is not None:
-        step.handles = step.handles.drop(child.handle)
-    step.handles = step.handles.put(signal.handle, child.number)
-    doomed, spec = child.doomed, child.spec
-    is_last = spec.restart == "temporary" and not doomed  # it is never started again
-    up = structs.replace(
-        child,
-        spec=spec.without_arguments() if is_last and not child.from_template else spec,
-        extra=NO_ARGUMENTS if is_last else child.extra,
-        handle=signal.handle,
-        incarnation=child.incarnation + 1,
-        started_seconds=step.now,
-        restarting=False,
-        phase=ChildPhase.RUNNING,
-        fresh=child.fresh and doomed,
-        starter=child.starter if doomed else None,
-    )
-    if doomed:  # it was cancelled too late
-        step.save(up)
-        stop_child(step, up)
-        return
-    step.report("progress", up)
-    _end_start(step, child, Started(signal.handle, signal.info))
-    step.save(up)
-
-
 def _on_ignored(step: SupervisorStep, child: Child) -> None:
     if child.doomed:
         tell_who_waits(step, child)
         step.leave(child)
         return
-    _end_start(step, child, Started(None))
+    end_start(step, child, Started(None))
     step.leave(structs.replace(child, fresh=False))
 
 
@@ -222,7 +193,7 @@ def _on_failed(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
     phase = ChildPhase.IDLE if stuck is None else ChildPhase.STUCK
     child = remember_exit(child, reason, step.now)
     if child.starter is not None or step.is_stopping:
-        _end_start(step, child, start_failed(child, reason))
+        end_start(step, child, start_failed(child, reason))
         take_down(step, child, phase)
     else:
         decide_after_failed_start(step, child, reason, phase)
@@ -307,13 +278,3 @@ def _go_on(step: SupervisorStep) -> bool:
 def _serve_if_wanted(step: SupervisorStep, request: SupervisorRequest) -> None:
     if request.request_id == NO_CALLER or step.requests.get(request.request_id) is not None:
         serve(step, request)
-
-
-def _end_start(step: SupervisorStep, child: Child, outcome: Started | errors.ChildStartFailed) -> None:
-    """Answer who waits for a start that is over, and let the next one begin."""
-    if step.is_stopping:
-        step.answer(child.starter, stopping(step))
-    else:
-        step.answer(child.starter, outcome, started=child if isinstance(outcome, Started) else None)
-    if step.starter == child.number:
-        step.starter = None

@@ -14,6 +14,7 @@ from agentrail import errors
 from agentrail.errors import AlreadyStarted, InvalidSpec, SupervisorError
 from agentrail.otp.child_specs import Arguments, ChildSpec, check_child_specs, check_flags
 from agentrail.otp.edges import show
+from agentrail.otp.supervision_starts import come_up
 from agentrail.otp.supervision_state import Child, ChildPhase, count_children, is_to_restart, which_children
 from agentrail.otp.supervision_step import SupervisorStep
 from agentrail.otp.supervision_stops import begin_ending, stop_child, stopping
@@ -38,8 +39,15 @@ from agentrail.otp.supervision_types import (
 )
 
 
-def serve(step: SupervisorStep, request: SupervisorRequest) -> None:
-    """Answer a request whose caller waits, or put it where it will be looked at again."""
+def serve(step: SupervisorStep, request: SupervisorRequest, *, handle: Hashable | None = None) -> None:
+    """Answer a request whose caller waits, or put it where it will be looked at again.
+
+    Args:
+        step: That is being made.
+        request: What is asked.
+        handle: That which came with it, when it is looked at for the first time. One that had to wait is started as any other:
+            several may begin in one step then, and their starts are told before any of them is up.
+    """
     call = request.call
     match call:
         case WhichChildrenCall():
@@ -63,7 +71,7 @@ def serve(step: SupervisorStep, request: SupervisorRequest) -> None:
             elif step.is_sweeping:
                 _wait_for_sweep(step, request)
             else:
-                _change(step, request, call)
+                _change(step, request, call, handle)
 
 
 def cancel(step: SupervisorStep, request_id: RequestId) -> None:
@@ -98,12 +106,14 @@ def undo_start(step: SupervisorStep, number: int, *, is_new: bool) -> None:
         stop_child(step, child)
 
 
-def _change(step: SupervisorStep, request: SupervisorRequest, call: ChangingCall) -> None:
+def _change(
+    step: SupervisorStep, request: SupervisorRequest, call: ChangingCall, handle: Hashable | None
+) -> None:
     match call:
         case StartChildCall():
-            _start_child(step, request, call)
+            _start_child(step, request, call, handle)
         case StartInstanceCall(extra=extra):
-            _start_instance(step, request, extra)
+            _start_instance(step, request, extra, handle)
         case TerminateChildCall(child=key):
             _terminate(step, request, key)
         case RestartChildCall(child_id=child_id):
@@ -122,7 +132,9 @@ def _change(step: SupervisorStep, request: SupervisorRequest, call: ChangingCall
 # --- starting
 
 
-def _start_child(step: SupervisorStep, request: SupervisorRequest, call: StartChildCall) -> None:
+def _start_child(
+    step: SupervisorStep, request: SupervisorRequest, call: StartChildCall, handle: Hashable | None
+) -> None:
     try:
         (spec,) = check_child_specs([call.spec], flags=step.flags)
     except InvalidSpec as refusal:
@@ -135,7 +147,7 @@ def _start_child(step: SupervisorStep, request: SupervisorRequest, call: StartCh
     known = None if number is None else step.children.get(number)
     if known is None:
         child = Child(number=step.next_number, spec=spec.accepted(), fresh=True, starter=request.request_id)
-        _start_new(step, request, child)
+        _start_new(step, request, child, handle)
     elif known.phase is ChildPhase.RUNNING:
         message = f"child {show(spec.id)} runs already: go on with its `handle`"
         step.answer(request.request_id, AlreadyStarted(message, handle=known.handle))
@@ -148,7 +160,9 @@ def _start_child(step: SupervisorStep, request: SupervisorRequest, call: StartCh
         _wait_for_child(step, request, known)
 
 
-def _start_instance(step: SupervisorStep, request: SupervisorRequest, extra: Arguments) -> None:
+def _start_instance(
+    step: SupervisorStep, request: SupervisorRequest, extra: Arguments, handle: Hashable | None
+) -> None:
     template = step.template
     if template is None:
         message = (
@@ -165,10 +179,12 @@ def _start_instance(step: SupervisorStep, request: SupervisorRequest, extra: Arg
         fresh=True,
         starter=request.request_id,
     )
-    _start_new(step, request, child)
+    _start_new(step, request, child, handle)
 
 
-def _start_new(step: SupervisorStep, request: SupervisorRequest, child: Child) -> None:
+def _start_new(
+    step: SupervisorStep, request: SupervisorRequest, child: Child, handle: Hashable | None
+) -> None:
     most = step.flags.max_children
     if most is not None and step.children.count >= most:
         message = (
@@ -177,7 +193,11 @@ def _start_new(step: SupervisorStep, request: SupervisorRequest, child: Child) -
         step.answer(request.request_id, errors.TooManyChildren(message))
         return
     step.enrol(child)
-    _start_for(step, request, child)
+    if handle is None or step.is_grouped:  # in a group the next one begins behind this one's first step
+        _start_for(step, request, child)
+    else:
+        # One step and not two, for what has nothing to say between them: as if `InstanceStarted` came directly behind.
+        come_up(step, step.begin(child, handle), handle)
 
 
 def _start_for(step: SupervisorStep, request: SupervisorRequest, child: Child) -> None:
@@ -211,7 +231,8 @@ def _terminate(step: SupervisorStep, request: SupervisorRequest, key: ChildKey) 
             step.answer(request.request_id, _would_deadlock(request, child))
             return
         child = structs.replace(child, joined=(*child.joined, request.request_id))
-        step.save(child)
+        if child.phase is not ChildPhase.RUNNING:  # else the stop saves it
+            step.save(child)
         stop_child(step, child)
         return
     if step.sweep is not None and step.sweep.trigger == child.number:

@@ -5,7 +5,7 @@ the counters and queues right whatever is done to a child; what is done, and whe
 """
 
 from collections.abc import Hashable
-from typing import Literal
+from typing import Final, Literal
 
 from attrs import evolve
 from msgspec import structs
@@ -40,6 +40,9 @@ from agentrail.otp.supervision_types import (
     Token,
 )
 from agentrail.otp.tables import Index, Table
+
+GROUPED: Final = ("one_for_all", "rest_for_one")
+"""The strategies under which a restart may concern more than one child."""
 
 
 class SupervisorStep:
@@ -104,7 +107,7 @@ class SupervisorStep:
     @property
     def is_grouped(self) -> bool:
         """A restart may concern more than one child, so starts go one at a time."""
-        return self.flags.strategy in ("one_for_all", "rest_for_one")
+        return self.flags.strategy in GROUPED
 
     @property
     def is_sweeping(self) -> bool:
@@ -136,26 +139,31 @@ class SupervisorStep:
 
     def save(self, child: Child) -> None:
         """Put a child in place of what it was, and keep the counters."""
-        before = self.children.get(child.number)
+        number, phase = child.number, child.phase
+        before = self.children.get(number)
         if before is not None:
             self._tally(before, -1)
         self._tally(child, +1)
-        was_stuck = before is not None and before.phase is ChildPhase.STUCK
-        if child.phase is ChildPhase.STUCK:
-            self.stuck = self.stuck.put(child.number, child.number)
-        elif was_stuck:
-            self.stuck = self.stuck.drop(child.number)
-        if child.waiting and child.phase not in CHANGING:
-            for request in child.waiting:
-                self.pending = self.pending.put(self.place(), request)
+        if phase is ChildPhase.STUCK:
+            self.stuck = self.stuck.put(number, number)
+        elif before is not None and before.phase is ChildPhase.STUCK:
+            self.stuck = self.stuck.drop(number)
+        if child.waiting and phase not in CHANGING:
+            self._let_wait(child.waiting)
             child = structs.replace(child, waiting=())
-        self.children = self.children.put(child.number, child)
+        children = self.children
+        self.children = children.add(number, child) if before is None else children.replace(number, child)
 
     def forget(self, child: Child) -> None:
         """Take a child that has no process off the books; its number is never given again."""
-        self.save(structs.replace(child, phase=ChildPhase.IDLE, restarting=False))
-        self._tally(self.children.get(child.number) or child, -1)
-        self.children = self.children.drop(child.number)
+        before = self.children.get(child.number)
+        if before is not None:
+            self._tally(before, -1)
+            if before.phase is ChildPhase.STUCK:
+                self.stuck = self.stuck.drop(child.number)
+            self.children = self.children.remove(child.number)
+        if child.waiting:
+            self._let_wait(child.waiting)
         self.numbers = self.numbers if self.is_dynamic else self.numbers.drop(child.spec.id)
         if child.handle is not None:
             self.handles = self.handles.drop(child.handle)
@@ -199,11 +207,15 @@ class SupervisorStep:
 
     def start(self, child: Child) -> None:
         """Start an idle child."""
+        self.save(self.begin(child))
+
+    def begin(self, child: Child, handle: Hashable | None = None) -> Child:
+        """Let an idle child begin, and return it as it is then, not yet saved; with a handle it is up, which is for the caller."""
         self.attempts += 1
         spec = self.template if child.from_template and self.template is not None else child.spec
         child = structs.replace(child, spec=spec, phase=ChildPhase.STARTING, attempt=self.attempts)
-        self.save(child)
-        self.effects.append(StartChild(child.token, spec, child.extra, child.incarnation + 1))
+        self.effects.append(StartChild(child.token, spec, child.extra, child.incarnation + 1, handle))
+        return child
 
     def cancel_start(self, child: Child, how: ShutdownTime) -> None:
         """End a start that is under way."""
@@ -282,6 +294,10 @@ class SupervisorStep:
                 self.effects.append(AnswerRequest(request_id, outcome, started.number, started.fresh))
 
     # --- queues
+
+    def _let_wait(self, requests: tuple[SupervisorRequest, ...]) -> None:
+        for request in requests:
+            self.pending = self.pending.put(self.place(), request)
 
     def place(self) -> int:
         """Give the next place in a queue."""

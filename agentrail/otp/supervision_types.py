@@ -330,11 +330,13 @@ class SupervisorRequest(_Signal, frozen=True, gc=False):
             this supervisor knows it, then the token of the next one as that one's supervisor knows it, and so on.
             Empty for a caller that is not below this supervisor.
         call: What is asked.
+        handle: Of the instance, should this call start one that is up as soon as it is started; else `None`.
     """
 
     request_id: RequestId
     caller_path: tuple[Token, ...]
     call: SupervisorCall
+    handle: Hashable | None = None
 
 
 class RequestCancelled(_Signal, frozen=True, gc=False):
@@ -387,7 +389,7 @@ SupervisionSignal: TypeAlias = (
 
 
 class StartChild(Struct, frozen=True, gc=False):
-    """Start a child. Answered by exactly one of `InstanceStarted`, `InstanceIgnored` and `InstanceStartFailed`.
+    """Start a child. Answered by exactly one of `InstanceStarted`, `InstanceIgnored` and `InstanceStartFailed`; with a handle by none.
 
     Attributes:
         token: Comes back in the answer, and in what happens to this instance later.
@@ -395,12 +397,15 @@ class StartChild(Struct, frozen=True, gc=False):
             instance made of them.
         extra: Of an instance of the template: further arguments, to be copied too.
         incarnation: The number of the instance, if it comes up.
+        handle: That of the `SupervisorRequest`: the instance is up, and this is its handle. What follows from that
+            stands behind this effect. `None`: it says itself when it is.
     """
 
     token: Token
     spec: ChildSpec
     extra: Arguments
     incarnation: int
+    handle: Hashable | None = None
 
 
 class CancelStart(Struct, frozen=True, gc=False):
@@ -447,6 +452,9 @@ Answered: TypeAlias = Started | tuple[ChildInfo, ...] | ChildCounts | ChildSpec 
 
 class AnswerRequest(Struct, frozen=True, gc=False):
     """Answer a request. Each gets exactly one answer, or none once it was cancelled.
+
+    The `Started` of an instance that is up with its `StartChild` is not given before the instance has begun, so that its
+    caller finds what it does first. If its caller goes before that, the answer was not taken.
 
     Attributes:
         request_id: Of the request.

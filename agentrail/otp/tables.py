@@ -56,17 +56,26 @@ class Table(Generic[V]):
 
     def put(self, number: int, value: V) -> "Table[V]":
         """Return this table with the value at this number, in place of what stood there."""
+        return self.add(number, value) if self.get(number) is None else self.replace(number, value)
+
+    def add(self, number: int, value: V) -> "Table[V]":
+        """Return this table with the value at this number, where nothing stands yet."""
         root, height = self._root, self._height
         while number >> _BITS * height:
             root = (root if self.count else None, *_EMPTY[1:])
             height += 1
-        count = self.count if self.get(number) is not None else self.count + 1
-        return _table(_put(root, height, number, value), height, count)
+        return _table(_put(root, height, number, value), height, self.count + 1)
+
+    def replace(self, number: int, value: V) -> "Table[V]":
+        """Return this table with the value in place of the one that stands at this number."""
+        return _table(_put(self._root, self._height, number, value), self._height, self.count)
 
     def drop(self, number: int) -> "Table[V]":
         """Return this table without what stands at this number; the same one if nothing does."""
-        if self.get(number) is None:
-            return self
+        return self if self.get(number) is None else self.remove(number)
+
+    def remove(self, number: int) -> "Table[V]":
+        """Return this table without what stands at this number."""
         return _table(_drop(self._root, self._height, number) or _EMPTY, self._height, self.count - 1)
 
     def first(self, at_least: int = 0) -> tuple[int, V] | None:

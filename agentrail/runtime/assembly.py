@@ -355,7 +355,7 @@ def _config_of(
         prompt_mode=options.prompt_mode,
         replaced_sections=options.replace_sections,
         working_dir=working_dir,
-        user_data=handles_in(options.user_data),
+        user_data=options.user_data and handles_in(options.user_data),
         group_id=options.group_id,
         scope=options.scope,
         gathers_context=bool(options.context_providers),

@@ -440,6 +440,8 @@ def fault_of_tool(value: object) -> str | None:
     """Say what this lacks of what a tool must have; None for a tool, or what wants to be one and has it all."""
     if isinstance(value, type):
         return "a class is none: pass an instance"
+    if _has_all(value, TOOL_MEMBERS):
+        return None
     missing = [member for member in TOOL_MEMBERS if not _has_member(value, member)]
     return f"this has no {', '.join(missing)}" if missing else None
 
@@ -452,7 +454,14 @@ def is_provider(value: object) -> bool:
 def _has(value: object, members: tuple[str, ...]) -> bool:
     # What `isinstance` of a protocol asks too, but that looks its members up anew each time, for longer than all else
     # here takes. A class has the members of its instances, and is none.
-    return not isinstance(value, type) and all(_has_member(value, member) for member in members)
+    return not isinstance(value, type) and (
+        _has_all(value, members) or all(_has_member(value, member) for member in members)
+    )
+
+
+def _has_all(value: object, members: tuple[str, ...]) -> bool:
+    # All at once, as nearly every value has them and none of them raises; else each is looked at by itself.
+    return call_guarded(lambda _: False, all, map(partial(hasattr, value), members))
 
 
 def _has_member(value: object, member: str) -> bool:

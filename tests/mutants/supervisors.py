@@ -15,6 +15,7 @@ _TOLD: Final = "whoever asks is told the truth (2.5, 2.8)"
 _RESTART_TYPES: Final = "tests/actors/test_restart_types.py"
 _STOPPING: Final = "tests/actors/test_stopping.py"
 _CANCELLED: Final = "tests/actors/test_cancelled_starts.py"
+_ONE_STEP: Final = "tests/actors/test_starts_in_one_step.py"
 _TREES: Final = "tests/actors/test_trees_that_stand.py"
 _BASE: Final = "tests/actors/test_base_exceptions.py"
 _REPORTS: Final = "tests/actors/test_reports.py"
@@ -94,6 +95,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="    if not step.is_stopping:  # else it goes",
         new="    if True:  # else it goes",
         killed_by=f"{_CALLS}::test_a_start_is_not_undone_twice",
+    ),
+    Mutant(
+        name="the answer to a start does not wait for the first step",
+        breaks=_SERVED,
+        file="actors/supervising.py",
+        old="        if run is not None and not run.has_begun:\n",
+        new="        if False:\n",
+        killed_by=f"{_ONE_STEP}::test_who_starts_a_worker_finds_what_its_first_step_did",
+    ),
+    Mutant(
+        name="an answer that is held is taken",
+        breaks=_STARTS,
+        file="actors/supervising.py",
+        old="item if held is None else self._untaken_of(held)",
+        new="item",
+        killed_by=f"{_ONE_STEP}::test_a_caller_that_goes_before_the_first_step_gets_no_child",
     ),
     # --- stops
     Mutant(
