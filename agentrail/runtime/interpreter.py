@@ -385,34 +385,31 @@ class Interpreter:
         timer: EffectId,
         is_quiet: bool,  # noqa: FBT001 - a task's
     ) -> None:
-        outcome = await self._stream(request, opened.scope, timer, is_quiet=is_quiet)
-        self.timers.cancel(timer)
-        self._closed(request.attempt, opened)
-        self._task_group.deliver(outcome)
-
-    async def _stream(
-        self, request: ModelRequest, scope: trio.CancelScope, timer: EffectId, *, is_quiet: bool
-    ) -> ResponseCompleted | StreamFailed:
-        attempt = request.attempt
-        buffer = ChunkBuffer(attempt)
-        decide = partial(decide_provider_crash, request.model)
+        buffer = ChunkBuffer(request.attempt)
+        outcome: ResponseCompleted | StreamFailed | None = None
+        scrub, model = self._task_group.scrub, request.model
         try:
-            with crash_edge(decide, ProviderError, scrub=self._task_group.scrub), scope:
-                _, provider = self._model_of(request.model)
+            with crash_edge(decide_provider_crash, ProviderError, scrub=scrub, about=model), opened.scope:
+                _, provider = self._model_of(model)
                 async with provider.open_stream(request) as given:
                     self._ports.withheld.learn_from(provider)  # its key may have been asked for just now
                     chunks = given if self._gate is None else HeldStream(given, self._gate)
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
-                if completed is not None:
-                    return readable(_completed(attempt, completed), request.model)
-                message = f"the provider of {request.model} ended a stream without its terminal chunk"
-                return _failed(buffer, ErrorInfo(code="protocol_error", message=message, retryable=True))
+                if completed is None:
+                    said = f"the provider of {model} ended a stream without its terminal chunk"
+                    outcome = _failed(buffer, ErrorInfo(code="protocol_error", message=said, retryable=True))
+                else:
+                    outcome = readable(_completed(request.attempt, completed), model)
         except ProviderError as error:
-            return _failed(buffer, info_of(error))
+            outcome = _failed(buffer, info_of(error))
         except PortCrashed as crashed:
-            return _failed(buffer, crashed.error)
-        return _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
+            outcome = _failed(buffer, crashed.error)
+        if outcome is None:
+            outcome = _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
+        self.timers.cancel(timer)
+        self._closed(request.attempt, opened)
+        self._task_group.deliver(outcome)
 
     async def _deliver_chunks(
         self, buffer: ChunkBuffer, chunks: AsyncIterator[Chunk], *, is_quiet: bool

@@ -552,7 +552,7 @@ class ToolCallRunner:
         tool = ports.tools[effect.name, effect.generation]
         # Looked at through an edge: a tool may be anybody's object, and what it says of itself anybody's code.
         try:
-            with crash_edge(partial(_unreadable, effect.name), scrub=self.task_group.scrub):
+            with crash_edge(_unreadable, scrub=self.task_group.scrub, about=effect.name):
                 threaded = bool(getattr(tool, "threaded", False))
                 own_seconds = getattr(tool, "timeout_seconds", None)
         except PortCrashed as crashed:
