@@ -331,7 +331,8 @@ class _Run:
         Most have nothing to say, on most hooks: so this loop does as little as it can, and nothing that is not the asking.
         """
         # Looked up once: to call an object that has `__call__` takes three times as long as to call the method.
-        ask: Any = self.stack.ask.__call__
+        asking: Any = self.stack.ask  # mypy knows no `__call__` of a Callable
+        ask = asking.__call__
         ctx, states = self.ctx, self.out.states
         begin = ctx.random.begin
         is_heard = self.heard is not None
