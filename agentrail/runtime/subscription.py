@@ -92,7 +92,7 @@ class Subscription:
         self._kinds = terms.kinds
         self._deltas = terms.deltas
         self._limit = terms.buffer
-        # Both are let go of when they have done their work: they hold what only the beginning needs.
+        # Let go of when it has done its work: it holds eight objects that only the beginning needs.
         self._enter: Callable[[Subscription], None] | None = enter
         self._leave = leave
         self._prepare = prepare
@@ -207,7 +207,8 @@ class Subscription:
         assert self._enter is not None  # noqa: S101 - it is there until it was entered
         self._enter(self)
         self._entered = True
-        self._enter = self._prepare = None
+        if self._prepare is None:  # else it holds a session that may sleep, which only its readers hold then
+            self._enter = None
         return self
 
     def _entered_before(self) -> YourMove:
