@@ -68,7 +68,7 @@ def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
 _NO_DEADLINES: Final[dict[EffectId, float]] = {}
 
 
-class Served(Protocol[L_contra]):
+class _Actor(Protocol[L_contra]):
     """Who is given messages and timers. An object, and no two functions of it: ten thousand idle sessions would have two objects more."""
 
     @property
@@ -118,7 +118,7 @@ class SessionTimers:
             self._deadlines = _NO_DEADLINES
             self._streams = self._streams or None
 
-    async def serve(self, mailbox: Mailbox[L], served: Served[L]) -> None:
+    async def serve(self, mailbox: Mailbox[L], served: _Actor[L]) -> None:
         """Give each message to an actor, and each timer, which is one too, until it says that this was the last one.
 
         Timers that are due come first: what was sent after that time came later.
@@ -133,7 +133,7 @@ class SessionTimers:
         Cancellation: Nothing is lost: a message that was not handled stays where it is, and a timer set. A checkpoint
             whenever there is nothing to handle, and after sixty-four in a row, so that others have their turn.
         """
-        actor: Served[Any] = served  # a `cast` would be a call, for each message
+        actor: _Actor[Any] = served  # a `cast` would be a call, for each message
         in_a_row = 0
         while True:
             if self._deadlines:
@@ -152,7 +152,7 @@ class SessionTimers:
                 in_a_row = 0
                 await trio.lowlevel.checkpoint()
 
-    async def _serve_at_work(self, mailbox: Mailbox[Any], actor: Served[Any]) -> bool:
+    async def _serve_at_work(self, mailbox: Mailbox[Any], actor: _Actor[Any]) -> bool:
         """Serve until the actor wants no more: False; or until nothing is at work: True.
 
         One scope for all that time, and not one for each wait: of a stream of a thousand deltas that would be a thousand. It
