@@ -30,10 +30,10 @@ class AskingHandle:
         return await self._cell.pending_calls.ask(signal, self._send)
 
     async def _ask_within(self, signal: Asked, timeout_seconds: float | None) -> object:
-        if timeout_seconds is None:
-            return await self._ask(signal)
         # Before the clock runs: a call without time to wait is still made.
         await trio.lowlevel.checkpoint_if_cancelled()
+        if timeout_seconds is None:
+            return await self._cell.pending_calls.ask(signal, self._send)
         with trio.move_on_after(timeout_seconds):
             return await self._cell.pending_calls.ask(signal, self._send)
         message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"

@@ -1,8 +1,7 @@
 """The two clocks of the shell: that of signals, which people read, and Trio's, by which everything waits."""
 
 import math
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import trio
 
@@ -13,6 +12,7 @@ from agentrail.errors import NoTrioRun
 from agentrail.outside import Outside, current, jitter
 
 L = TypeVar("L")
+L_contra = TypeVar("L_contra", contravariant=True)
 
 MAX_IN_A_ROW: Final = 64
 """How many messages are handled before others get a turn, so that a full mailbox cannot starve the process. Not fewer: each turn
@@ -68,6 +68,19 @@ def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
 _NO_DEADLINES: Final[dict[EffectId, float]] = {}
 
 
+class _Actor(Protocol[L_contra]):
+    """Who is given messages and timers. An object, and no two functions of it: ten thousand idle sessions would have two objects more."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is at work, so that the next message may be long in coming."""
+        ...
+
+    def handle(self, item: L_contra | TimerFired, /) -> bool:
+        """Take what came; False when that was the last."""
+        ...
+
+
 class SessionTimers:
     """The timers of one session: deadlines that its loop looks at, and no tasks."""
 
@@ -105,51 +118,42 @@ class SessionTimers:
             self._deadlines = _NO_DEADLINES
             self._streams = self._streams or None
 
-    async def serve(
-        self,
-        mailbox: Mailbox[L],
-        handle: Callable[[L | TimerFired], bool],
-        *,
-        is_idle: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """Give each message to a function, and each timer, which is one too, until it says that this was the last one.
+    async def serve(self, mailbox: Mailbox[L], served: _Actor[L]) -> None:
+        """Give each message to an actor, and each timer, which is one too, until it says that this was the last one.
 
         Timers that are due come first: what was sent after that time came later.
 
         Args:
             mailbox: Whose reader the running task is.
-            handle: Gets them one by one; False from it is the end.
-            is_idle: Says whether nothing is at work, so that the next message may be long in coming.
+            served: Gets them one by one.
 
         Raises:
-            BaseException: What `handle` raises.
+            BaseException: What its `handle` raises.
 
         Cancellation: Nothing is lost: a message that was not handled stays where it is, and a timer set. A checkpoint
             whenever there is nothing to handle, and after sixty-four in a row, so that others have their turn.
         """
-        give: Callable[[Any], bool] = handle  # a `cast` would be a call, for each message
+        actor: _Actor[Any] = served  # a `cast` would be a call, for each message
         in_a_row = 0
         while True:
             if self._deadlines:
                 in_a_row = 0
-                if not await self._serve_at_work(mailbox, handle, is_idle):
+                if not await self._serve_at_work(mailbox, actor):
                     return
             item = mailbox.take_nowait()
             if item is NO_MESSAGE:
                 await mailbox.wait()
                 in_a_row = 0
                 continue
-            if not give(item):
+            if not actor.handle(item):
                 return
             in_a_row += 1
             if in_a_row == MAX_IN_A_ROW:
                 in_a_row = 0
                 await trio.lowlevel.checkpoint()
 
-    async def _serve_at_work(
-        self, mailbox: Mailbox[L], handle: Callable[[L | TimerFired], bool], is_idle: Callable[[], bool]
-    ) -> bool:
-        """Serve until `handle` wants no more: False; or until nothing is at work: True.
+    async def _serve_at_work(self, mailbox: Mailbox[Any], actor: _Actor[Any]) -> bool:
+        """Serve until the actor wants no more: False; or until nothing is at work: True.
 
         One scope for all that time, and not one for each wait: of a stream of a thousand deltas that would be a thousand. It
         is left when a timer is due, or with nothing more to wait for. And a frame of its own, which an idle session has not.
@@ -157,7 +161,6 @@ class SessionTimers:
         Its deadline is only ever made earlier, because Trio takes long to change one: where the timer that it stood for was
         cancelled, or set anew, it wakes the session once in vain.
         """
-        give: Callable[[Any], bool] = handle
         in_a_row = 0
         # Given at once: to set it later takes half as long as the scope itself.
         until = min(self._deadlines.values(), default=math.inf)
@@ -168,7 +171,7 @@ class SessionTimers:
                     if item is NO_MESSAGE:
                         item = mailbox.take_nowait()
                     if item is NO_MESSAGE:
-                        if not self._deadlines and is_idle():
+                        if not self._deadlines and actor.is_idle:
                             return True
                         due_at = min(self._deadlines.values(), default=math.inf)
                         if due_at < until:
@@ -176,7 +179,7 @@ class SessionTimers:
                         await mailbox.wait()
                         in_a_row = 0
                         continue
-                    if not give(item):
+                    if not actor.handle(item):
                         return False
                     in_a_row += 1
                     if in_a_row == MAX_IN_A_ROW:

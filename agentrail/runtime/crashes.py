@@ -6,6 +6,7 @@ crash is written to the log once, with its traceback; callers read what it was a
 
 import math
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Final, Literal
 
@@ -80,10 +81,14 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
         Crashed: The port's author's move.
     """
 
-    __slots__ = ("_decide", "_known", "_scrub")
+    __slots__ = ("_about", "_decide", "_known", "_scrub")
 
     def __init__(
-        self, decide: Callable[[BaseException], ErrorInfo], *known: type[Exception], scrub: Scrub = keep
+        self,
+        decide: Callable[..., ErrorInfo],
+        *known: type[Exception],
+        scrub: Scrub = keep,
+        about: str | None = None,
     ) -> None:
         """Take what is known of the port.
 
@@ -91,10 +96,12 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
             decide: Says what a crash means.
             *known: What the port may raise; it passes.
             scrub: Takes secrets out of what is said of a crash.
+            about: What `decide` is given in front of the exception; None for nothing. So no function is made for each request.
         """
         self._decide = decide
         self._known = known
         self._scrub = scrub
+        self._about = about
 
     def __enter__(self) -> None:
         """Do nothing yet."""
@@ -110,7 +117,8 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
             return False
         if leaving is not None:
             raise leaving from None
-        raise PortCrashed(told(error, self._decide, self._scrub)) from None
+        decide = self._decide if self._about is None else partial(self._decide, self._about)
+        raise PortCrashed(told(error, decide, self._scrub)) from None
 
 
 def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scrub: Scrub) -> ErrorInfo:

@@ -4,7 +4,7 @@ Every effect that owes an outcome gets exactly one, whatever happens to it: the 
 `deliver`, also when it was cancelled. Late ones are dropped by the core, which counts them.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -217,7 +217,7 @@ class _Open:
     began_at: float = field(factory=trio.current_time)
     ended: trio.Event | None = None  # made for the few that are waited for
     processes: Processes | None = None  # of a call of a tool
-    child_usages: list[ChildUsage] = field(factory=list)  # of the sessions that work for a call
+    child_usages: Sequence[ChildUsage] = ()  # of the sessions that work for a call; no list of each stream
     agent: AgentLine | None = None  # of one that works in the background
     gave_value: CallId | None = None  # the call, when its tool was told to stop and was done all the same
 
@@ -271,7 +271,9 @@ class Interpreter:
         self._pending_calls = pending_calls
         self._open: dict[EffectId, _Open] = {}
         self._calls = ToolCallRunner(ports, pending_calls, task_group, journal)
-        self._turnstile = Turnstile()
+        self._turnstile: Turnstile | None = (
+            None  # made for the first question to a host: most sessions have none
+        )
         self._context = _gatherer_of(ports, task_group)
         self.timers: SessionTimers = SessionTimers()
 
@@ -300,6 +302,7 @@ class Interpreter:
                 self._task_group.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
             case AskHost(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, f"host: {name}")
+                self._turnstile = self._turnstile or Turnstile()
                 ticket = self._turnstile.number()
                 self._task_group.start_soon(
                     self._ask_host, effect, opened, ticket, scope=opened.scope, name=opened.name
@@ -382,34 +385,31 @@ class Interpreter:
         timer: EffectId,
         is_quiet: bool,  # noqa: FBT001 - a task's
     ) -> None:
-        outcome = await self._stream(request, opened.scope, timer, is_quiet=is_quiet)
-        self.timers.cancel(timer)
-        self._closed(request.attempt, opened)
-        self._task_group.deliver(outcome)
-
-    async def _stream(
-        self, request: ModelRequest, scope: trio.CancelScope, timer: EffectId, *, is_quiet: bool
-    ) -> ResponseCompleted | StreamFailed:
-        attempt = request.attempt
-        buffer = ChunkBuffer(attempt)
-        decide = partial(decide_provider_crash, request.model)
+        buffer = ChunkBuffer(request.attempt)
+        outcome: ResponseCompleted | StreamFailed | None = None
+        scrub, model = self._task_group.scrub, request.model
         try:
-            with crash_edge(decide, ProviderError, scrub=self._task_group.scrub), scope:
-                _, provider = self._model_of(request.model)
+            with crash_edge(decide_provider_crash, ProviderError, scrub=scrub, about=model), opened.scope:
+                _, provider = self._model_of(model)
                 async with provider.open_stream(request) as given:
                     self._ports.withheld.learn_from(provider)  # its key may have been asked for just now
                     chunks = given if self._gate is None else HeldStream(given, self._gate)
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
-                if completed is not None:
-                    return readable(_completed(attempt, completed), request.model)
-                message = f"the provider of {request.model} ended a stream without its terminal chunk"
-                return _failed(buffer, ErrorInfo(code="protocol_error", message=message, retryable=True))
+                if completed is None:
+                    said = f"the provider of {model} ended a stream without its terminal chunk"
+                    outcome = _failed(buffer, ErrorInfo(code="protocol_error", message=said, retryable=True))
+                else:
+                    outcome = readable(_completed(request.attempt, completed), model)
         except ProviderError as error:
-            return _failed(buffer, info_of(error))
+            outcome = _failed(buffer, info_of(error))
         except PortCrashed as crashed:
-            return _failed(buffer, crashed.error)
-        return _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
+            outcome = _failed(buffer, crashed.error)
+        if outcome is None:
+            outcome = _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
+        self.timers.cancel(timer)
+        self._closed(request.attempt, opened)
+        self._task_group.deliver(outcome)
 
     async def _deliver_chunks(
         self, buffer: ChunkBuffer, chunks: AsyncIterator[Chunk], *, is_quiet: bool
@@ -434,7 +434,8 @@ class Interpreter:
     async def _run_tool(self, began: BegunCall, opened: _Open) -> None:
         processes = opened.processes = Processes(self._task_group, self._task_group.scrub)
         keep_account(processes.account)  # for this task and all that it starts
-        finished = await self._calls.run(began, processes, opened.child_usages)
+        opened.child_usages = usages = list[ChildUsage]()
+        finished = await self._calls.run(began, processes, usages)
         opened.gave_value = began.effect.call_id if finished.late else None
         self._closed(began.effect.effect_id, opened)
         self._task_group.deliver(finished)
@@ -445,7 +446,7 @@ class Interpreter:
         started_at_ms = now_ms()
         outcome: ToolOutcome = Error(text="[Stopped]")
         usage = ChildUsage()
-        opened.child_usages.append(usage)
+        opened.child_usages = (usage,)
         decide = partial(decide_child_crash, effect.name)
         ports, deliver = self._ports, self._task_group.deliver
         try:
@@ -490,7 +491,7 @@ class Interpreter:
         line = opened.agent
         assert line is not None  # noqa: S101 - made with the effect
         usage = line.usage
-        opened.child_usages.append(usage)
+        opened.child_usages = (usage,)
         reason: str | None = None
         decide = partial(decide_child_crash, effect.name)
         try:

@@ -31,6 +31,10 @@ _ENDS: Final[frozenset[type[Event]]] = frozenset(
 )
 
 
+# One for all that have none, and never written to: while a model is waited for there are as many as sessions.
+_NO_WORDS: Final[list[str]] = []
+
+
 class LiveTail:
     """What is said in passing in one session, as far as it still counts."""
 
@@ -39,8 +43,7 @@ class LiveTail:
     def __init__(self) -> None:
         """Begin with nothing said."""
         self._attempt = 0
-        self._text: list[str] = []
-        self._thinking: list[str] = []
+        self._text = self._thinking = _NO_WORDS
         self._progress: dict[CallId, str] = {}
 
     def hear(self, event: Event) -> bool:
@@ -53,10 +56,14 @@ class LiveTail:
         if kind is MessageDelta:
             assert isinstance(event, MessageDelta)  # noqa: S101 - for the type checker: its class was asked
             self._attempt = event.attempt
+            if self._text is _NO_WORDS:
+                self._text = []
             self._text.append(event.delta)
         elif kind is ThinkingDelta:
             assert isinstance(event, ThinkingDelta)  # noqa: S101 - as above
             self._attempt = event.attempt
+            if self._thinking is _NO_WORDS:
+                self._thinking = []
             self._thinking.append(event.delta)
         elif isinstance(event, ToolProgress):
             self._progress[event.call_id] = event.text
@@ -73,8 +80,7 @@ class LiveTail:
 
     def _begin(self, attempt: int) -> None:
         self._attempt = attempt
-        self._text.clear()
-        self._thinking.clear()
+        self._text = self._thinking = _NO_WORDS
 
     def draw(self) -> LiveText:
         """Say what it comes to by now."""

@@ -130,7 +130,8 @@ class PluginWatch:
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
         """Call a handler; what it raises travels on. What it answers is stepped, so no secret stands in that."""
-        began = self._stopwatch()
+        stopwatch = self._stopwatch
+        began = stopwatch()
         try:
             answer = member.plugin.handle(event, state, ctx)
             return answer if self._withheld.known is None else self._withheld.in_value(answer)
@@ -138,11 +139,12 @@ class PluginWatch:
             self._tell_crash(member.name, type(event).__name__, error)
             raise
         finally:
-            now = self._stopwatch()
+            now = stopwatch()
+            took = now - began
             if self._tally is not NO_TALLY:
-                self._tally.note(member.name, type(event).__name__, now - began)
-            if now - began > _SLOW_SECONDS:
-                self._tell(member.name, type(event).__name__, now - began, now)
+                self._tally.note(member.name, type(event).__name__, took)
+            if took > _SLOW_SECONDS:
+                self._tell(member.name, type(event).__name__, took, now)
 
     def count_in(self, tally: PluginTally) -> None:
         """Count calls and failures from now on: the session lives. What was rehearsed, or folded in a thread, was in front of that."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import trio
 from attrs import evolve
 
@@ -24,7 +25,7 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.core.session.machine import step
-from agentrail.core.session.projection import Snapshot, Status, snapshot_of, status_of
+from agentrail.core.session.projection import LiveText, Snapshot, Status, snapshot_of, status_of
 from agentrail.core.session.recovery import is_left_alone
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.wire.settling import settled
@@ -56,6 +57,23 @@ MAILBOX_CAPACITY = 1000
 
 class SessionCrashed(Exception):
     """What a session crashed with, said again without what may not be told or may not travel."""
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """How a session stood, with those below it; called, it draws that. No function: of one the collector walks nine objects more."""
+
+    state: SessionState
+    at_ms: int
+    late: int
+    live: LiveText | None
+    first_seq: int
+    below: Mapping[SessionId, TakenSnapshot]
+
+    def __call__(self) -> Snapshot:
+        snapshot = snapshot_of(self.state.phase, self.state.data, self.at_ms)
+        statuses = {child_id: drawn().status for child_id, drawn in self.below.items()}
+        status = _with_late(_with_children(snapshot.status, statuses), self.late)
+        return evolve(snapshot, status=status, live=self.live, first_seq=self.first_seq)
 
 
 class SessionCell(SleepingCell):
@@ -188,7 +206,7 @@ class SessionCell(SleepingCell):
             self._let_leave(self.journal, interpreter)
         parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
-            await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
+            await interpreter.timers.serve(self.mailbox, self)
         if self.is_leaving:
             return
         if self.journal is not None:
@@ -276,7 +294,8 @@ class SessionCell(SleepingCell):
                 self.undone[:0] = reversed(effects)
             self._finish_last_step()
 
-    def _handle(self, item: MailboxItem | Control) -> bool:
+    def handle(self, item: MailboxItem | Control) -> bool:
+        """Take what came; False when that was the last."""
         assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
         if isinstance(item, Control):
             return self._obey(item, self.interpreter)
@@ -370,7 +389,9 @@ class SessionCell(SleepingCell):
             raise SessionDown(self.ports.session_id, self.ending)
         return request.seq > 0
 
-    def _is_idle(self) -> bool:
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is at work."""
         return self.state.phase is Phase.IDLE
 
     def _without_gone_tools(self) -> ChangeTools | None:
@@ -525,14 +546,7 @@ class SessionCell(SleepingCell):
         state = self.visible
         late, live, first_seq = self.late_ephemeral, self.bus.live, self.first_seq
         below = {child_id: cell._hold(at_ms) for child_id, cell in self._children(state)}  # noqa: SLF001 - of the same class
-
-        def draw() -> Snapshot:
-            snapshot = snapshot_of(state.phase, state.data, at_ms)
-            statuses = {child_id: drawn().status for child_id, drawn in below.items()}
-            status = _with_children(snapshot.status, statuses)
-            return evolve(snapshot, status=_with_late(status, late), live=live, first_seq=first_seq)
-
-        return draw
+        return _Held(state, at_ms, late, live, first_seq, below)
 
     @property
     def first_seq(self) -> int:

@@ -6,7 +6,7 @@ Where the events come from stands in `event_bus.py` (one session) and `fan_in.py
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import trio
 from attrs import evolve, frozen
@@ -22,6 +22,9 @@ _CHECKPOINT_EVERY: Final = 64
 
 TakenSnapshot: TypeAlias = Callable[[], Snapshot]
 """A snapshot that was taken: the state is held, and drawn when it is looked at. Most subscribers never do."""
+
+# One for all subscriptions that have none, and never written to: an empty deque has 600 bytes, and the collector walks it.
+_NONE: Final[deque[Any]] = deque()
 
 
 @frozen(kw_only=True)
@@ -89,20 +92,21 @@ class Subscription:
         self._kinds = terms.kinds
         self._deltas = terms.deltas
         self._limit = terms.buffer
-        self._enter = enter
+        # Let go of when it has done its work: it holds eight objects that only the beginning needs.
+        self._enter: Callable[[Subscription], None] | None = enter
         self._leave = leave
         self._prepare = prepare
         self._entered = False
         # Apart from the buffer and its limit: else no subscriber with a small buffer could ever come back. It is bounded by
         # what the session keeps, and by what is read of its journal at most.
-        self._replay: deque[Event] = deque()
+        self._replay: deque[Event] = _NONE
         self._buffer: deque[Event] = deque()
         self._reader: trio.lowlevel.Task | None = None
         self._ended = False
         self._cut_at: Mapping[str, int] | None = None
         self._since_yield = 0
         # One for each `EventsLost` that waits to be read, in the same order.
-        self._snapshots: deque[TakenSnapshot] = deque()
+        self._snapshots: deque[TakenSnapshot] = _NONE
         self._taken: TakenSnapshot | None = None
         self._snapshot: Snapshot | None = None
         self.dropped_deltas: int = 0
@@ -126,16 +130,16 @@ class Subscription:
         """Take what is to be read before anything live; called by a bus, in one step with the registration."""
         kinds = self._kinds
         # What was lost is said to everybody: of events that are gone it is unknown whether they were wanted.
-        self._replay.extend(
-            event for event in replay if kinds is None or type(event) in kinds or type(event) is EventsLost
-        )
+        if replay:
+            wanted = [one for one in replay if kinds is None or type(one) in kinds or type(one) is EventsLost]
+            self._replay = deque((*self._replay, *wanted))
         self._taken = snapshot
         self._keep_for_loss(replay, snapshot)
 
     def _keep_for_loss(self, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
         """Keep the snapshot for the reader who comes to the loss that a replay begins with, if it does."""
         if snapshot is not None and replay and type(replay[0]) is EventsLost:
-            self._snapshots.append(snapshot)
+            self._snapshots = deque((*self._snapshots, snapshot))
 
     def offer(self, event: Event) -> None:
         """Take a committed event if it is wanted. A full buffer gives up its deltas; without any, the subscriber."""
@@ -164,7 +168,7 @@ class Subscription:
         """Take that a session went back: what is to be begun anew from is the new snapshot. It is said to everybody, like a loss."""
         if self._ended:
             return
-        self._snapshots.append(snapshot)
+        self._snapshots = deque((*self._snapshots, snapshot))
         self._buffer.append(lost)
         if self._reader is not None:
             self._wake()
@@ -200,8 +204,11 @@ class Subscription:
             await self._prepare()
             if self._ended or self._entered:  # by another task, meanwhile
                 raise self._entered_before()
+        assert self._enter is not None  # noqa: S101 - it is there until it was entered
         self._enter(self)
         self._entered = True
+        if self._prepare is None:  # else it holds a session that may sleep, which only its readers hold then
+            self._enter = None
         return self
 
     def _entered_before(self) -> YourMove:
@@ -304,17 +311,18 @@ class Subscription:
             reader, self._reader = self._reader, None
             trio.lowlevel.reschedule(reader)
 
-    async def _wait(self) -> None:
+    def _wait(self) -> Awaitable[None]:
+        # Not a coroutine around that of Trio, and no function of its own for each wait: there is one for each event or two.
         if self._reader is not None:
             message = "another task reads this subscription: subscribe once more, each sees everything"
             raise trio.BusyResourceError(message)
         self._reader = trio.lowlevel.current_task()
+        waiting: Awaitable[None] = trio.lowlevel.wait_task_rescheduled(self._stop_waiting)  # noqa: ASYNC105 - the caller awaits it
+        return waiting
 
-        def stop_waiting(_: object) -> trio.lowlevel.Abort:
-            self._reader = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+    def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
+        self._reader = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 def _kinds_of(kinds: Iterable[type[Event]] | None) -> tuple[type[Event], ...] | None:

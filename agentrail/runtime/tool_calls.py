@@ -440,10 +440,9 @@ class ToolCallRunner:
         pending_calls: Where callers wait; a tool that calls its own session would wait for itself.
         task_group: For what outlasts a step of a call; delivers what calls say on their way.
         files: Where it is noted what calls write; None of a session without a store.
-        commands: What runs in the background; those of an incarnation before are gone with it.
     """
 
-    __slots__ = ("_children", "commands", "files", "pending_calls", "ports", "task_group")
+    __slots__ = ("_children", "_commands", "files", "pending_calls", "ports", "task_group")
 
     def __init__(
         self,
@@ -457,8 +456,15 @@ class ToolCallRunner:
         self.ports: Ports = ports
         self.pending_calls: PendingCalls = pending_calls
         self.task_group: TaskGroup = task_group
-        self.commands: BackgroundCommands = BackgroundCommands()
+        self._commands: BackgroundCommands | None = None  # made for the first tool that asks for them
         self._children = 0
+
+    @property
+    def commands(self) -> BackgroundCommands:
+        """What runs in the background; those of an incarnation before are gone with it."""
+        if self._commands is None:
+            self._commands = BackgroundCommands()
+        return self._commands
 
     def number_child(self) -> int:
         """Give the next of the sessions that tools ask for its number, from 1."""
@@ -546,7 +552,7 @@ class ToolCallRunner:
         tool = ports.tools[effect.name, effect.generation]
         # Looked at through an edge: a tool may be anybody's object, and what it says of itself anybody's code.
         try:
-            with crash_edge(partial(_unreadable, effect.name), scrub=self.task_group.scrub):
+            with crash_edge(_unreadable, scrub=self.task_group.scrub, about=effect.name):
                 threaded = bool(getattr(tool, "threaded", False))
                 own_seconds = getattr(tool, "timeout_seconds", None)
         except PortCrashed as crashed:

@@ -77,7 +77,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a snapshot knows nothing of children",
         breaks="a late client sees all that waits for people",
         file="runtime/session.py",
-        old="statuses = {child_id: drawn().status for child_id, drawn in below.items()}",
+        old="statuses = {child_id: drawn().status for child_id, drawn in self.below.items()}",
         new="statuses: dict[SessionId, Status] = {}",
         killed_by="tests/runtime/test_children.py::test_a_late_client_sees_what_children_wait_for[subscription-child]",
     ),

@@ -245,6 +245,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by="tests/runtime/test_subscriptions.py::test_a_slow_subscriber_loses_deltas_first",
         rows=(85,),
     ),
+    Mutant(
+        name="who reads a session that sleeps does not hold it",
+        breaks=_RECONNECT,
+        file="runtime/subscription.py",
+        old="        if self._prepare is None:  # else it holds",
+        new="        self._prepare = None\n        if self._prepare is None:  # else it holds",
+        killed_by="tests/runtime/test_sleeping.py::test_an_approval_whose_time_is_over_wakes_it",
+    ),
     # --- no order of plugins lets a call past a guard
     Mutant(
         name="a rewrite is not judged again",

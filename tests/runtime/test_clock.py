@@ -1,5 +1,8 @@
 """The clocks of the shell: virtual dates, and timers that fire in the order of their times, between the messages."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
@@ -9,6 +12,19 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import TimerFired
 from agentrail.runtime.clock import MAX_IN_A_ROW, SessionTimers, now_ms
 from tests.runtime.rig import on_virtual_time
+
+
+class Actor:
+    """One whose messages and timers a function is given."""
+
+    def __init__(self, handle: Callable[[Any], object], *, is_idle: bool = True) -> None:
+        self._handle = handle
+        self.is_idle = is_idle
+
+    def handle(self, item: object) -> bool:
+        """Give it on; what the function says decides whether it was the last one."""
+        return bool(self._handle(item))
+
 
 W1, W2, W3 = map(EffectId, ("w1", "w2", "w3"))
 
@@ -33,7 +49,7 @@ async def letters(timers: SessionTimers, mailbox: Mailbox[str], count: int) -> l
         taken.append(letter.effect_id if isinstance(letter, TimerFired) else letter)
         return len(taken) < count
 
-    await timers.serve(mailbox, handle)
+    await timers.serve(mailbox, Actor(handle))
     return taken
 
 
@@ -51,7 +67,7 @@ async def test_a_timer_fires_at_its_time(timers, mailbox):
     began = now_ms()
     timers.set(W1, began + 120_000)
     taken: list[object] = []
-    await timers.serve(mailbox, lambda letter: taken.append(letter) or False)
+    await timers.serve(mailbox, Actor(taken.append))
     (fired,) = taken
     assert isinstance(fired, TimerFired)
     assert (fired.effect_id, fired.at_ms) == (W1, began + 120_000)
@@ -158,7 +174,7 @@ async def test_whoever_is_cancelled_while_waiting_loses_nothing(timers, mailbox)
 
         for number in range(2 * MAX_IN_A_ROW):
             mailbox.put_nowait(str(number))
-        await timers.serve(mailbox, handle)
+        await timers.serve(mailbox, Actor(handle))
     assert scope.cancelled_caught
     rest = await letters(timers, mailbox, 2 * MAX_IN_A_ROW - len(heard) + 1)
     assert [*heard, *rest] == [*map(str, range(2 * MAX_IN_A_ROW)), W2]
@@ -189,7 +205,7 @@ async def test_a_full_mailbox_does_not_hold_the_loop(timers, mailbox, nursery, t
         return bool(handled < 20 * MAX_IN_A_ROW)
 
     mailbox.put_nowait("the first")
-    await timers.serve(mailbox, handle)
+    await timers.serve(mailbox, Actor(handle))
     assert turns - began >= 18  # twenty rows; which task of a batch comes first is drawn
 
 
@@ -237,7 +253,7 @@ async def test_as_long_as_something_is_at_work_one_scope_does_for_all_waits(
     nursery.start_soon(stream)
     monkeypatch.setattr(trio, "CancelScope", counted)
     began = now_ms()
-    await timers.serve(mailbox, handle, is_idle=lambda: False)
+    await timers.serve(mailbox, Actor(handle, is_idle=False))
     monkeypatch.undo()
     assert [letter for letter in seen if isinstance(letter, str)] == [*map(str, range(100))]
     assert now_ms() - began == 1_000 + 10 * 1_000  # each timer at its time

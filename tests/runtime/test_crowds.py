@@ -1,7 +1,10 @@
 """Many at once: bounds hold, senders hear of it, and nothing that was accepted is lost."""
 
+import gc
+
 import pytest
 import trio
+import trio.testing
 
 from agentrail.errors import MailboxFull, PromptQueueFull, SessionDown
 from agentrail.events import AgentEnd, AgentStart
@@ -89,3 +92,37 @@ async def test_a_besieged_session_can_be_closed():
                 await session.status()
     assert len(told) == 3_000
     assert {down.reason for down in told} == {"the supervisor was closed"}
+
+
+def walked() -> int:
+    """How many objects the collector walks, when it has looked."""
+    gc.collect()
+    return len(gc.get_objects())
+
+
+async def test_a_subscriber_that_waits_holds_few_objects_that_the_collector_walks(supervisor):
+    """A thousand sessions with a reader each are half collector: eight at most, its task aside; they were twenty-seven."""
+    session = await supervisor.start_session(model=saying("a"))
+
+    async def wait(*, task_status: trio.TaskStatus[None]) -> None:
+        task_status.started()
+        await trio.sleep_forever()
+
+    async def read(*, task_status: trio.TaskStatus[None]) -> None:
+        async with session.subscribe() as events:
+            task_status.started()
+            await anext(events)
+
+    async def objects_of(task) -> float:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(task)  # what is made once
+            await trio.testing.wait_all_tasks_blocked()
+            before = walked()
+            for _ in range(50):
+                await nursery.start(task)
+            await trio.testing.wait_all_tasks_blocked()
+            more = walked() - before
+            nursery.cancel_scope.cancel()
+        return more / 50
+
+    assert await objects_of(read) - await objects_of(wait) <= 8

@@ -1,5 +1,7 @@
 """A session with a store: nothing of a step is seen, and no work begins, before the record of it is durable (docs: the journal)."""
 
+import threading
+
 import pytest
 import trio
 
@@ -284,15 +286,18 @@ async def hang_before_the_tool(session, store):
     """Let the store hang when the core has decided to run the tool, and its record is on the way."""
     cell = session._cell  # noqa: SLF001 - the outbox cannot be seen from outside
     append, journal = store.inner.append, cell.journal
+    hangs = threading.Event()  # what is held may be seen before a thread has come so far
 
     def hang_at_the_tool(batch):
         if any("run_tool" in record.does for one in batch for record in one.records):
             store.hang()
+            hangs.set()
             store._open.wait()  # noqa: SLF001 - of the fake
         return append(batch)
 
     store.inner.append = hang_at_the_tool
-    await eventually(lambda: any("RunTool" in repr(type(effect)) for effect in held(journal)))
+    await eventually(hangs.is_set)
+    assert any("RunTool" in repr(type(effect)) for effect in held(journal))
     store.inner.append = append
 
 

@@ -57,6 +57,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         state_classes: What its states are instances of.
         salt: Sets its random numbers apart from those of others.
         plugin: The plugin itself; the same one for ever, equal only to itself.
+        guards: Whether it is a safety plugin: those judge rewritten arguments again.
     """
 
     name: str
@@ -69,11 +70,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     state_classes: tuple[type, ...]
     salt: int
     plugin: Plugin
-
-    @property
-    def guards(self) -> bool:
-        """Whether it is a safety plugin: those judge rewritten arguments again."""
-        return self.priority < SAFETY_BELOW
+    guards: bool
 
 
 Ask: TypeAlias = Callable[[Member, HookEvent, Any, Context], object]
@@ -316,6 +313,7 @@ def _member(plugin: Plugin, options: JsonObject, state: object) -> Member:
         state_classes=classes_of(state_type),
         salt=zlib.crc32(plugin.name.encode("utf-8", "surrogatepass")),
         plugin=plugin,
+        guards=plugin.priority < SAFETY_BELOW,
     )
 
 

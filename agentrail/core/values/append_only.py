@@ -64,7 +64,10 @@ class Log(Sequence[T], Generic[T]):
             start, stop, stride = index.indices(self._length)
             if stride < 0:  # then `stop` may be -1, which a second slice would count from the end
                 return tuple(self._items[position] for position in range(start, stop, stride))
-            return tuple(self._items[start:stop:stride])
+            items = self._items
+            # All of them at once, without a list in between: plugins are shown the whole conversation before each request.
+            is_all = start == 0 and stop == len(items) and stride == 1
+            return tuple(items if is_all else items[start:stop:stride])
         if not -self._length <= index < self._length:
             message = f"index {index} is outside of a log of {self._length}"
             raise IndexError(message)
