@@ -79,6 +79,10 @@ QUEUES: Final = {
         "buffer",
         "tests/runtime/test_session_reports.py",
     ),
+    "runtime/subscription.py:_NONE": (
+        "holds nothing, and is never written to",
+        "tests/runtime/test_subscriptions.py",
+    ),
     "runtime/subscription.py:_replay": ("event_buffer_size", "tests/runtime/test_subscriptions.py"),
     "runtime/subscription.py:_buffer": ("buffer", "tests/runtime/test_subscriptions.py"),
     "runtime/subscription.py:_snapshots": (
