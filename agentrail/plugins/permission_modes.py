@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from agentrail.plugins.permission_policy import PermissionPolicy
+
 MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "plan": (
@@ -20,3 +22,15 @@ MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What the model is told of a mode; of the others it has to know nothing."""
+
+_LOOKING: Final = (
+    "# Mode: plan\nOnly look, and change nothing: calls that change something are refused. Find out what there is, and say what you found, and what "
+    "you would do."
+)
+
+
+def text_of_mode(policy: PermissionPolicy) -> str | None:
+    """Say what the model is told of the mode of a policy; None where it has to know nothing."""
+    if policy.mode == "plan" and not policy.ends_plan:
+        return _LOOKING
+    return MODE_TEXTS.get(policy.mode)

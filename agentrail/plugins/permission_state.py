@@ -72,18 +72,38 @@ class Permitted:
         found = join(scoped, **options)
         for other in self.within:
             found = meet(found, join({"session": other}, **options))
-        return found
+        if self.may_end_plan or "plan" not in {mode for one in (found, *found.within) for mode in one.modes}:
+            return found
+        judging = tuple(attrs.evolve(one, ends_plan=False) for one in found.within)
+        return attrs.evolve(found, ends_plan=False, within=judging)
 
     @property
     def own(self) -> ScopedRules:
         """What the session says."""
         return dict(self.scoped)["session"]
 
-    def in_mode(self, mode: PolicyMode | None, *, before: PolicyMode | None) -> "Permitted":
-        """Give the same with another mode of the session."""
-        own = attrs.evolve(self.own, mode=mode)
-        scoped = tuple((scope, own if scope == "session" else one) for scope, one in self.scoped)
-        return attrs.evolve(self, scoped=scoped, before=before)
+    @property
+    def may_end_plan(self) -> bool:
+        """Whether this is the mode `plan`, and an approved plan ends it: not what a managed file says, and not what a session above does."""
+        managed = dict(self.scoped).get("managed")
+        held = {managed.mode, managed.ceiling} if managed is not None else set()
+        held |= {one.mode for one in self.within}
+        return "plan" not in held and any(one.mode == "plan" for _, one in self.scoped)
+
+    def without_plan(self) -> "Permitted":
+        """Give the same in the mode that was before: of the session its own of then, of files what else they name."""
+        scoped = [(scope, self._after_plan(scope, one)) for scope, one in self.scoped]
+        return attrs.evolve(self, scoped=tuple(scoped), before=None)
+
+    def _after_plan(self, scope: RuleScope, said: ScopedRules) -> ScopedRules:
+        mode = said.mode
+        if mode == "plan":
+            mode = self.before if scope == "session" else None
+        # While a plan was made nothing was as wide as this, so that it was not refused when the session began.
+        is_wide = mode == "bypass" and (
+            not self.may_bypass or any(one.ceiling is not None for _, one in self.scoped)
+        )
+        return attrs.evolve(said, mode=None if is_wide else mode)
 
 
 def begin(
@@ -138,10 +158,26 @@ def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
 
 
 def options_now(options: JsonObject, state: Permitted) -> JsonObject:
-    """Give the options with which a session begins that is allowed what this one is at this moment: its mode may have changed since."""
-    return frozen_json(
-        {**{key: one for key, one in options.items() if key != "mode"}, **_mode_of(state.own.mode)}
-    )
+    """Give the options with which a session begins that is allowed what this one is at this moment: its modes may have changed since."""
+    scoped = dict(state.scoped)
+    tables = cast("Mapping[RuleScope, Mapping[str, Any]]", options.get("scopes") or {})
+    scopes: Any = {scope: _in_mode(table, scoped[scope].mode) for scope, table in tables.items()}
+    now = _in_mode(options, state.own.mode)
+    return frozen_json({**now, "scopes": scopes} if scopes else now)
+
+
+def options_below(options: JsonObject, state: Permitted) -> JsonObject:
+    """Give those with which a session begins that works for this one: while a plan is made here it looks, and makes none of its own."""
+    if not state.may_end_plan:
+        return options_now(options, state)
+    now = options_now(options, state.without_plan())
+    planning: Any = [*cast("Sequence[Any]", now.get("within", ())), {"mode": "plan"}]
+    return frozen_json({**now, "within": planning})
+
+
+def _in_mode(table: Mapping[str, Any], mode: PolicyMode | None) -> dict[str, Any]:
+    said = {key: value for key, value in table.items() if key != "mode"}
+    return said if mode is None else {**said, "mode": mode}
 
 
 def unlimited_options(home: str) -> JsonObject:
@@ -183,10 +219,6 @@ def narrowed(options: JsonObject, state: Permitted, permissions: JsonObject) -> 
         frozen_json({**options, "within": given_now}),
         attrs.evolve(state, within=(*state.within, own)),
     )
-
-
-def _mode_of(mode: PolicyMode | None) -> Mapping[str, Any]:
-    return {} if mode is None else {"mode": mode}
 
 
 def _checked(state: Permitted) -> Permitted:

@@ -51,6 +51,11 @@ _EVALUATES: Final = frozenset(
     }
 )
 """Builtins that take a word for the name of a variable, whose index they calculate, so that they run what is substituted in it."""
+_PLANNING: Final = (
+    "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan"
+)
+_LOOKING: Final = "nothing runs here that has an effect: find out what there is, and say what you would do"
+_NO_PLAN: Final = "no plan that is approved here lets anything run: say what you would do"
 _SHELL_ARGUMENTS: Final = frozenset({"background", "command", "timeout_seconds", "workdir"})
 _DENY, _ASK, _ALLOW = range(3)
 
@@ -368,13 +373,9 @@ class _Judging:
         if mode == "dont_ask" and (found is None or found.place == _ASK):
             return "deny", "no rule allows it, and in the mode dont_ask no person is asked", mode
         if is_held:
-            return (
-                "deny",
-                "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan",
-                mode,
-            )
+            return "deny", _PLANNING if self.policy.ends_plan else _LOOKING, mode
         if mode == "plan" and tool == EXIT_PLAN:
-            return "ask", "a plan is to be approved", mode
+            return ("ask", "a plan is to be approved", mode) if self.policy.ends_plan else ("deny", _NO_PLAN, mode)
         if found is not None and found.place == _ASK:
             return "ask", found.why or f"the rule {found.by[0].shown} asks", None
         if found is not None:

@@ -11,10 +11,10 @@ from agentrail.core.stack.plugin import Context
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.permission_always import answers_to_offer, proposed_rules
-from agentrail.plugins.permission_modes import MODE_TEXTS
+from agentrail.plugins.permission_modes import text_of_mode
 from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
 from agentrail.plugins.permission_rules import PATH_TOOLS, RuleScope
-from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed, options_now
+from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed, options_below, options_now
 from agentrail.plugins.permission_verdict import (
     EXIT_PLAN,
     PermissionCall,
@@ -72,11 +72,15 @@ class Permissions(Plugin[Permitted]):
     @on(BeforeRequest)
     def tell(self, event: BeforeRequest, state: Permitted, ctx: Context) -> Action[Permitted]:
         """Say what the mode means for the model, in the system prompt; each time, as another plugin's `Skip` may have taken it back."""
-        return Continue(state, context={"mode": MODE_TEXTS.get(state.policy.mode)})
+        return Continue(state, context={"mode": text_of_mode(state.policy)})
 
     def options_now(self, options: JsonObject, state: Permitted) -> JsonObject:
-        """Give the options with which a session below begins: in the mode of this moment."""
+        """Give the options as they are at this moment: a plan that was approved since is none any more."""
         return options_now(options, state)
+
+    def options_below(self, options: JsonObject, state: Permitted) -> JsonObject:
+        """Give the options with which a session below begins: where this one plans, that one looks, and no plan of its own ends that."""
+        return options_below(options, state)
 
     def narrow_permissions(
         self, options: JsonObject, state: Permitted, permissions: JsonObject
@@ -138,9 +142,9 @@ class Permissions(Plugin[Permitted]):
         opened = opened_by(event)
         if opened is not None:
             return Continue(attrs.evolve(state, opened=opened))
-        if event.name != EXIT_PLAN or state.own.mode != "plan" or event.result.is_error:
+        if event.name != EXIT_PLAN or not state.may_end_plan or event.result.is_error:
             return Continue(state)
-        left = state.in_mode(state.before, before=None)
+        left = state.without_plan()
         approved = {"call_id": event.call_id, "mode": left.policy.mode}
         return Continue(left, emits=(("plan_approved", approved),))
 
