@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from agentrail.blueprints.capability import name_of_plugin
+from agentrail.blueprints.capability import name_of_plugin, narrows_permissions
 from agentrail.config.settings import PolicySettings, Sourced
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
@@ -12,6 +12,7 @@ from agentrail.messages import JsonValue
 from agentrail.plugins import Permissions
 from agentrail.plugins.permission_policy import LISTS, MODES, narrowest
 from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
+from agentrail.plugins.permission_state import unlimited_options
 
 _NAME: Final = "Permissions"
 
@@ -45,6 +46,13 @@ def with_policies(
     if entry in found:
         return tuple(found)
     return (*found, (Permissions, {**given, **(_planning({}) if plans_besides else {})}))
+
+
+def with_guard_for_agents(plugins: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:
+    """Give a stack that can hold what an agent may do to whom the session is handed over: where none does, `Permissions` that say nothing yet."""
+    if any(map(narrows_permissions, plugins)):
+        return plugins
+    return (*plugins, (Permissions, unlimited_options(str(Path.home()))))
 
 
 def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, JsonValue] | None:

@@ -29,8 +29,13 @@ _LOOKING: Final = (
 )
 
 
-def text_of_mode(policy: PermissionPolicy) -> str | None:
-    """Say what the model is told of the mode of a policy; None where it has to know nothing."""
-    if policy.mode == "plan" and not policy.ends_plan:
+def text_of_mode(policy: PermissionPolicy, *, may_hand_in: bool) -> str | None:
+    """Say what the model is told of the mode of a policy; None where it has to know nothing.
+
+    Args:
+        policy: What may run.
+        may_hand_in: Whether it has the tool to hand a plan in with.
+    """
+    if policy.mode == "plan" and not (policy.ends_plan and may_hand_in):
         return _LOOKING
     return MODE_TEXTS.get(policy.mode)

@@ -51,10 +51,11 @@ _EVALUATES: Final = frozenset(
     }
 )
 """Builtins that take a word for the name of a variable, whose index they calculate, so that they run what is substituted in it."""
-_PLANNING: Final = (
+PLANNING_WHY: Final = (
     "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan"
 )
-_LOOKING: Final = "nothing runs here that has an effect: find out what there is, and say what you would do"
+LOOKING_WHY: Final = "nothing runs here that has an effect: find out what there is, and say what you would do"
+"""Where nothing ends the mode `plan`, or there is no tool to hand a plan in with."""
 _NO_PLAN: Final = "no plan that is approved here lets anything run: say what you would do"
 _SHELL_ARGUMENTS: Final = frozenset({"background", "command", "timeout_seconds", "workdir"})
 _DENY, _ASK, _ALLOW = range(3)
@@ -373,9 +374,13 @@ class _Judging:
         if mode == "dont_ask" and (found is None or found.place == _ASK):
             return "deny", "no rule allows it, and in the mode dont_ask no person is asked", mode
         if is_held:
-            return "deny", _PLANNING if self.policy.ends_plan else _LOOKING, mode
+            return "deny", PLANNING_WHY if self.policy.ends_plan else LOOKING_WHY, mode
         if mode == "plan" and tool == EXIT_PLAN:
-            return ("ask", "a plan is to be approved", mode) if self.policy.ends_plan else ("deny", _NO_PLAN, mode)
+            return (
+                ("ask", "a plan is to be approved", mode)
+                if self.policy.ends_plan
+                else ("deny", _NO_PLAN, mode)
+            )
         if found is not None and found.place == _ASK:
             return "ask", found.why or f"the rule {found.by[0].shown} asks", None
         if found is not None:

@@ -14,9 +14,18 @@ from agentrail.plugins.permission_always import answers_to_offer, proposed_rules
 from agentrail.plugins.permission_modes import text_of_mode
 from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
 from agentrail.plugins.permission_rules import PATH_TOOLS, RuleScope
-from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed, options_below, options_now
+from agentrail.plugins.permission_state import (
+    Permitted,
+    begin,
+    go_on_with,
+    narrowed,
+    options_below,
+    options_now,
+)
 from agentrail.plugins.permission_verdict import (
     EXIT_PLAN,
+    LOOKING_WHY,
+    PLANNING_WHY,
     PermissionCall,
     judge,
     offered,
@@ -72,7 +81,9 @@ class Permissions(Plugin[Permitted]):
     @on(BeforeRequest)
     def tell(self, event: BeforeRequest, state: Permitted, ctx: Context) -> Action[Permitted]:
         """Say what the mode means for the model, in the system prompt; each time, as another plugin's `Skip` may have taken it back."""
-        return Continue(state, context={"mode": text_of_mode(state.policy)})
+        return Continue(
+            state, context={"mode": text_of_mode(state.policy, may_hand_in=EXIT_PLAN in ctx.tools)}
+        )
 
     def options_now(self, options: JsonObject, state: Permitted) -> JsonObject:
         """Give the options as they are at this moment: a plan that was approved since is none any more."""
@@ -125,7 +136,14 @@ class Permissions(Plugin[Permitted]):
         if verdict.decision == "allow":
             return Continue(state)
         if verdict.decision == "deny":
-            return BlockTool(f"Not run: {verdict.why}", state)
+            why = (
+                verdict.why
+                if EXIT_PLAN in ctx.tools
+                else LOOKING_WHY
+                if verdict.why == PLANNING_WHY
+                else verdict.why
+            )
+            return BlockTool(f"Not run: {why}", state)
         proposed = proposed_rules(call, verdict)
         asked = {"call_id": event.call_id, "tool": event.name, "why": verdict.why, "always": list(proposed)}
         return RequireApproval(

@@ -313,9 +313,7 @@ def test_what_an_agent_says_is_joined_with_its_file():
         options = guard_of(made)
         assert (options["mode"], options["scopes"]["project"]["mode"]) == ("plan", "strict")
         assert [tool.name for tool in made.options()["tools"]] == ["exit_plan"]
-        of_its_own = guard_of(
-            Blueprint(plugins=[(Permissions, {"mode": "accept_edits"})], permissions=both)
-        )
+        of_its_own = guard_of(Blueprint(plugins=[(Permissions, {"mode": "accept_edits"})], permissions=both))
         assert (of_its_own["mode"], of_its_own["within"]) == ("accept_edits", [{"mode": "plan"}])
     assert guard_of(Blueprint(permissions=planning))["scopes"] == {"project": {"mode": "plan"}}
 

@@ -134,24 +134,34 @@ def test_a_plan_that_is_approved_brings_the_old_mode_back():
 _NAMED = st.none() | st.sampled_from(MODES)
 
 
-@given(own=_NAMED, user=_NAMED, project=_NAMED, managed=_NAMED, ceiling=_NAMED, above=_NAMED, may=st.booleans())
+@given(
+    own=_NAMED, user=_NAMED, project=_NAMED, managed=_NAMED, ceiling=_NAMED, above=_NAMED, may=st.booleans()
+)
 @example(own="accept_edits", user=None, project="plan", managed=None, ceiling=None, above=None, may=False)
 @example(own=None, user="bypass", project="plan", managed=None, ceiling=None, above=None, may=False)
 @example(own="plan", user=None, project=None, managed=None, ceiling="plan", above=None, may=False)
-def test_a_plan_ends_by_whoever_said_it_or_is_none(own, user, project, managed, ceiling, above, may):
+def test_a_plan_that_files_say_ends_too_or_is_none(*, own, user, project, managed, ceiling, above, may):
     """An approved plan ends the mode, of files too; where it cannot, the model is told of none, and no person is asked about one."""
-    said = {"user": {"mode": user}, "project": {"mode": project}, "managed": {"mode": managed, "ceiling": ceiling}}
+    said = {
+        "user": {"mode": user},
+        "project": {"mode": project},
+        "managed": {"mode": managed, "ceiling": ceiling},
+    }
     scopes = {scope: {key: mode for key, mode in table.items() if mode} for scope, table in said.items()}
-    options = {"mode": own, "scopes": scopes, "within": [{"mode": above}] if above not in {None, "bypass"} else []}
+    options = {
+        "mode": own,
+        "scopes": scopes,
+        "within": [{"mode": above}] if above not in {None, "bypass"} else [],
+    }
     try:
         guard = Alone(Permissions, **options, dangerously_bypass_permissions=may)
     except PluginError:
         assert "bypass" in {own, user, project, managed}
         return
     modes = {mode for one in (guard.state.policy, *guard.state.policy.within) for mode in one.modes}
-    told = str(text_of_mode(guard.state.policy))
+    told = str(text_of_mode(guard.state.policy, may_hand_in=True))
     asked = guard.hears(call("exit_plan", plan="1. Go."))
-    refused = str(guard.hears(call("deploy")).decision)
+    refused = str(guard.hears(call("deploy"), tools=("exit_plan",)).decision)
     guard.hears(ended())
     left = {mode for one in (guard.state.policy, *guard.state.policy.within) for mode in one.modes}
     if "plan" not in modes:
@@ -180,7 +190,10 @@ def test_a_session_below_one_that_plans_looks_and_ends_no_plan(own, user, projec
     plans = "plan" in guard.state.policy.modes
     assert ("plan" in {one.mode for one in child.state.policy.within}) is plans
     for one in ("deploy", "write_file", "read_file", "write_todos"):
-        verdicts = [DECISIONS.index(judge(it.state.policy, PermissionCall(tool=one, arguments={})).decision) for it in (child, guard)]
+        verdicts = [
+            DECISIONS.index(judge(it.state.policy, PermissionCall(tool=one, arguments={})).decision)
+            for it in (child, guard)
+        ]
         assert verdicts[0] >= verdicts[1]
     if plans:
         child.hears(ended())

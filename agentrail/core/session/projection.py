@@ -289,9 +289,7 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
             if state.child_id is not None and state.status != "ended"
         ),
         plugins=tuple(
-            PluginStatus(
-                name=member.name, version=member.version, priority=member.priority, options=options
-            )
+            PluginStatus(name=member.name, version=member.version, priority=member.priority, options=options)
             for member, options in zip(
                 data.stack.members, options_shown(data.stack, data.plugin_states), strict=True
             )
