@@ -410,7 +410,7 @@ class Blueprint:
                 and not is_same_guard(one, guards[name])
             ]
             if others:
-                raise OptionError(map(self._fault_of_guard, others))
+                raise OptionError([self._fault_of_guard(one) for one in others])
             return tuple(one for one in own if name_of_plugin(one) not in guards)
         names = {*guards, *map(name_of_plugin, known)}
         more = [entry for entry in bundled if name_of_plugin(entry) not in names]

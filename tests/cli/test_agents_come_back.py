@@ -217,9 +217,75 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
     (directory / "agentrail.toml").write_text(DESK.replace(', "tickets:find_ticket"', ""))
     less = await chat(project, "--resume", LATEST, "--trust-project")
     assert "agent 'desk' of the files that hold in" in less.err
+    (directory / "agentrail.toml").write_text('version = 1\n[agents.dev]\nbase = "coding"\n')
+    other = await chat(project, "--resume", LATEST, "--trust-project")
+    assert "have the agent 'desk' no more, which it began as; put it back" in other.err
     recovered = await run_agentrail("sessions", "recover", began.err.split()[-1], variables=variables)
     assert "0 of 1 sessions came back" in recovered.out
     assert f"{directory} is not trusted" in recovered.out + recovered.err
+
+
+AS_ONE = """version = 1
+default_agent = "desk"
+[agents.desk]
+skills = ["write-a-skill"]
+agents = ["clerk"]
+[agents.clerk]
+description = "Pays."
+tools = ["shell"]
+skills = ["write-agents-md"]
+handoff = true
+permissions = { deny = ["shell(rm *)"] }
+"""
+
+
+async def test_what_a_chat_lists_is_that_of_the_agent_that_has_taken_it_over(project):
+    """Its skills and no others, and who it is; a session without rules can be handed over to one that has some, and then holds them."""
+    directory, _ = project
+    (directory / "agentrail.toml").write_text(AS_ONE)
+    lines = ("/skills", 'handoff_to "clerk"', "/skills", "/agents", "/permissions", "/write-a-skill")
+    seen = await chat(project, "--trust-project", lines=lines)
+    assert seen.code == 0, seen.err
+    told = seen.err.splitlines()
+    listed = [line.split(":")[0] for line in told if line.startswith("write-")]
+    assert listed == ["write-a-skill", "write-agents-md"]
+    assert "it works as clerk" in told
+    assert "deny: shell(rm *) (besides)" in told
+    assert "/write-a-skill cannot be run here: needs the agent desk" in told
+
+
+async def test_a_plan_of_files_is_over_once_it_is_approved(project):
+    """In the words of a chat: what /permissions says, what runs, and what was named beside the plan."""
+    directory, _ = project
+    text = 'version = 1\ndefault_agent = "dev"\n[agents.dev]\ntools = ["list_dir", "todo:note"]\npermissions = { mode = "plan" }\n'
+    (directory / "agentrail.toml").write_text(
+        f'{text}[permissions]\nmode = "accept_edits"\nallow = ["note"]\n'
+    )
+    (directory / "todo.py").write_text(
+        'from agentrail import tool\n\n@tool\ndef note(text: str) -> str:\n    """Note it."""\n    return f"noted {text}"\n'
+    )
+    lines = ('note "a"', "/permissions", 'exit_plan "go"', "/approve", "/permissions", 'note "b"')
+    seen = await chat(project, "--trust-project", lines=lines)
+    assert [line for line in seen.err.splitlines() if line.startswith("mode: ")] == [
+        "mode: plan",
+        "mode: accept_edits (project)",
+        "mode: accept_edits (project)",
+    ]
+    assert "finish the plan, and call exit_plan" in seen.err
+    assert "noted b" in seen.out
+    assert "noted a" not in seen.out
+
+
+async def test_words_for_a_prompt_count_in_a_project_that_is_not_trusted(project):
+    """They are texts as the prompt is; whose the session is, and what code is told, are not, and that is said."""
+    directory, variables = project
+    said = 'version = 1\n[agents.dev]\nprompt = "You work for ${who}."\nuser_data = { prompt = { who = "Acme" }, user_id = "ada" }\n'
+    (directory / "agentrail.toml").write_text(said)
+    shown = await run_agentrail("prompt", "show", "--agent", "dev", variables=variables, cwd=directory)
+    assert "You work for Acme." in shown.out
+    checked = await run_agentrail("config", "check", variables=variables, cwd=directory)
+    assert checked.code == 0, checked.err
+    assert "user_data of user_id (agentrail.toml:4)" in checked.err + checked.out
 
 
 async def test_what_one_chat_remembers_the_next_one_and_the_command_know(project):

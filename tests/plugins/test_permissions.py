@@ -140,7 +140,9 @@ _NAMED = st.none() | st.sampled_from(MODES)
 @example(own="accept_edits", user=None, project="plan", managed=None, ceiling=None, above=None, may=False)
 @example(own=None, user="bypass", project="plan", managed=None, ceiling=None, above=None, may=False)
 @example(own="plan", user=None, project=None, managed=None, ceiling="plan", above=None, may=False)
-def test_a_plan_that_files_say_ends_too_or_is_none(*, own, user, project, managed, ceiling, above, may):
+def test_a_plan_that_files_say_ends_too_or_is_none(  # noqa: PLR0913 - who may name a mode
+    *, own, user, project, managed, ceiling, above, may
+):
     """An approved plan ends the mode, of files too; where it cannot, the model is told of none, and no person is asked about one."""
     said = {
         "user": {"mode": user},
