@@ -1,10 +1,11 @@
 """What the modes of `Permissions` say to the model."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from agentrail.plugins.permission_policy import PermissionPolicy
+from agentrail.plugins.permission_verdict import EXIT_PLAN
 
 MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -29,13 +30,13 @@ _LOOKING: Final = (
 )
 
 
-def text_of_mode(policy: PermissionPolicy, *, may_hand_in: bool) -> str | None:
+def text_of_mode(policy: PermissionPolicy, tools: Collection[str]) -> str | None:
     """Say what the model is told of the mode of a policy; None where it has to know nothing.
 
     Args:
         policy: What may run.
-        may_hand_in: Whether it has the tool to hand a plan in with.
+        tools: Those of the session: without `exit_plan` no plan can be handed in.
     """
-    if policy.mode == "plan" and not (policy.ends_plan and may_hand_in):
+    if policy.mode == "plan" and not (policy.ends_plan and EXIT_PLAN in tools):
         return _LOOKING
     return MODE_TEXTS.get(policy.mode)

@@ -262,7 +262,14 @@ def test_what_a_bundle_brings_gives_way_to_the_guard_of_the_leader():
     keeps = scout.with_capabilities(CAPABILITIES["memory"]).as_agent(lead).plugins
     assert [name_of_plugin(one) for one in keeps] == ["Planning", "WorkingNotes", "MemoryFlush"]
     own = (SecurityGuard, {"blocked_commands": ["reboot"]})
-    assert own in coder.with_plugins(own).as_agent(lead).plugins
+    with pytest.raises(
+        OptionError, match="its plugin 'SecurityGuard' has the name of a guard of the agent that it works for"
+    ):
+        coder.with_plugins(own).as_agent(lead)
+    assert [name_of_plugin(one) for one in coder.with_plugins(SecurityGuard).as_agent(lead).plugins] == [
+        *("MemoryLoader", "PatchToolCalls")
+    ]
+    assert own in coder.with_plugins(own).as_agent().plugins
 
 
 def policies_of(*texts, scope="project"):

@@ -161,23 +161,32 @@ def test_a_plan_that_files_say_ends_too_or_is_none(  # noqa: PLR0913 - who may n
         assert "bypass" in {own, user, project, managed}
         return
     modes = {mode for one in (guard.state.policy, *guard.state.policy.within) for mode in one.modes}
-    told = str(text_of_mode(guard.state.policy, may_hand_in=True))
+    told = str(text_of_mode(guard.state.policy, ["exit_plan"]))
     asked = guard.hears(call("exit_plan", plan="1. Go."))
     refused = str(guard.hears(call("deploy"), tools=("exit_plan",)).decision)
     guard.hears(ended())
     left = {mode for one in (guard.state.policy, *guard.state.policy.within) for mode in one.modes}
     if "plan" not in modes:
         assert left == modes
-    elif "plan" in {managed, ceiling, above}:
+    elif "plan" in {managed, ceiling, above} or "dont_ask" in modes or above == "strict":
         assert left == modes
         assert "exit_plan" not in told + refused
         assert kind(asked) == "BlockTool"
     else:
         assert "plan" not in left
-        assert kind(asked) == ("BlockTool" if "dont_ask" in modes else "RequireApproval")
+        assert kind(asked) == "RequireApproval"
     now = guard.stack.members[0].plugin.options_now(frozen_json(options), guard.state)
     again = Alone(Permissions, **thawed(now), dangerously_bypass_permissions=may)
     assert again.state.policy == guard.state.policy
+
+
+def test_who_has_no_tool_to_hand_a_plan_in_with_is_not_told_to():
+    """It looks, and says what it would do: nothing else is open to it."""
+    guard = Alone(Permissions, mode="plan")
+    for tools, does in (((), False), (("exit_plan",), True)):
+        told = guard.hears(p.BeforeRequest(), tools=tools).context["mode"]
+        refused = guard.hears(call("deploy"), tools=tools).decision.action.reason
+        assert ("exit_plan" in told, "exit_plan" in refused) == (does, does)
 
 
 @given(own=_NAMED, user=_NAMED, project=_NAMED)
