@@ -73,7 +73,7 @@ class Permitted:
         found = join(scoped, **options)
         for other in self.within:
             found = meet(found, join({"session": other}, **options))
-        if not is_planning(found) or self._plan_ends(found):
+        if not _is_planning(found) or self._plan_ends(found):
             return found
         judging = tuple(attrs.evolve(one, ends_plan=False) for one in found.within)
         return attrs.evolve(found, ends_plan=False, within=judging)
@@ -94,7 +94,7 @@ class Permitted:
     @property
     def may_end_plan(self) -> bool:
         """Whether this is the mode `plan`, and an approved plan ends it."""
-        return is_planning(self.policy) and self.policy.ends_plan
+        return _is_planning(self.policy) and self.policy.ends_plan
 
     def without_plan(self) -> "Permitted":
         """Give the same in the mode that was before: of the session its own of then, of files what else they name."""
@@ -188,7 +188,7 @@ def _in_mode(table: Mapping[str, Any], mode: PolicyMode | None) -> dict[str, Any
     return said if mode is None else {**said, "mode": mode}
 
 
-def is_planning(policy: PermissionPolicy) -> bool:
+def _is_planning(policy: PermissionPolicy) -> bool:
     """Say whether a mode of a policy, or of one that judges as well, is `plan`."""
     return any("plan" in one.modes for one in (policy, *policy.within))
 

@@ -138,7 +138,7 @@ def offered(policy: PermissionPolicy, tools: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def why_not(verdict: PermissionVerdict, tools: Collection[str]) -> str:
+def reason_for(verdict: PermissionVerdict, tools: Collection[str]) -> str:
     """Say why a call does not run, to a model with these tools: one without `exit_plan` is not told to call it."""
     return _LOOKING if verdict.why == _PLANNING and EXIT_PLAN not in tools else verdict.why
 

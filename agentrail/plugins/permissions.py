@@ -15,7 +15,7 @@ from agentrail.plugins.permission_modes import text_of_mode
 from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
 from agentrail.plugins.permission_rules import PATH_TOOLS, RuleScope
 from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed
-from agentrail.plugins.permission_verdict import EXIT_PLAN, judge, offered, refusal_of_end, why_not
+from agentrail.plugins.permission_verdict import EXIT_PLAN, judge, offered, reason_for, refusal_of_end
 from agentrail.plugins.skill_guard import opened_by
 
 
@@ -117,7 +117,7 @@ class Permissions(Plugin[Permitted]):
         if verdict.decision == "allow":
             return Continue(state)
         if verdict.decision == "deny":
-            return BlockTool(f"Not run: {why_not(verdict, ctx.tools)}", state)
+            return BlockTool(f"Not run: {reason_for(verdict, ctx.tools)}", state)
         proposed = proposed_rules(call, verdict)
         asked = {"call_id": event.call_id, "tool": event.name, "why": verdict.why, "always": list(proposed)}
         return RequireApproval(
