@@ -199,7 +199,9 @@ def test_a_session_below_one_that_plans_looks_and_ends_no_plan(own, user, projec
     )
     child = Alone(Permissions, **thawed(below))
     plans = "plan" in guard.state.policy.modes
-    assert ("plan" in {one.mode for one in child.state.policy.within}) is plans
+    policy = child.state.policy
+    assert any("plan" in one.modes for one in (policy, *policy.within)) is plans
+    assert not child.state.may_end_plan
     for one in ("deploy", "write_file", "read_file", "write_todos"):
         verdicts = [
             DECISIONS.index(judge(it.state.policy, PermissionCall(tool=one, arguments={})).decision)
