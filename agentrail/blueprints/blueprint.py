@@ -19,6 +19,7 @@ from agentrail.blueprints.capability import (
     Capability,
     faults_of_plugin_entries,
     is_guard,
+    is_same_guard,
     keys_of_sections,
     name_of_plugin,
     placed,
@@ -27,6 +28,7 @@ from agentrail.blueprints.permissions import (
     faults_of_policies,
     is_planning,
     permissions_of_agent,
+    with_guard_for_agents,
     with_policies,
 )
 from agentrail.blueprints.prompt import (
@@ -48,8 +50,8 @@ from agentrail.config.skills import SkillSet, ToolsMode
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
-from agentrail.plugins.skill_listing import SkillSelector
-from agentrail.plugins.skills_of_agent import AgentSkillListing
+from agentrail.plugins.skill_listing import SKILLS_SECTION, SkillSelector
+from agentrail.plugins.skills_of_agent import OF_AGENT, AgentSkillListing
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
@@ -321,6 +323,14 @@ class Blueprint:
         Raises:
             OptionError: Your move: it has what an agent cannot have of its own, or no description.
         """
+        replaced = self.prompt.replace
+        if (
+            self.skills is not None and SKILLS_SECTION in replaced
+        ):  # where it works for another one its skills are listed under another key
+            theirs = {OF_AGENT if key == SKILLS_SECTION else key: text for key, text in replaced.items()}
+            return self.override(prompt=attrs.evolve(self.prompt, replace=theirs)).as_agent(
+                leader, besides=besides
+            )
         faults = [
             f"{option} is of its own: an agent that works for another one has that one's, leave it out"
             for option in self.given
@@ -357,6 +367,8 @@ class Blueprint:
         """Give all tools and plugins of a session of it."""
         tools = self._tools()
         plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
+        if any(one.handoff and one.permissions for one in self.given.get("agents", ())):
+            plugins = with_guard_for_agents(plugins)
         if self.skills is not None and self.skills.skills.skills:
             return self.skills.with_tools(tools), with_skill_plugins(plugins, self.skills)
         has_skills_below = any(one.skills is not None for one in self.given.get("agents", ()))
@@ -380,19 +392,36 @@ class Blueprint:
             stack: The plugins of its leader's session, with what permissions and skills add.
 
         The guards of its leader are in its stack anyway, with the options that they have there. So one that a capability or `Blueprint.coding`
-        brings gives way to them; one that its author wrote stays, and is refused by the session where it is another one.
+        brings gives way to them, and so does one of which its author says nothing but its name.
+
+        Raises:
+            OptionError: Your move: one that its author wrote is another one than the guard of its name.
         """
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]
-        guards = {name_of_plugin(one) for one in stack if is_guard(one)}
+        guards = {name_of_plugin(one): one for one in stack if is_guard(one)}
         if "plugins" in self.given:
             brought = (*bundled, *CODING_PLUGINS)
-            return tuple(
-                one for one in self._plugins() if name_of_plugin(one) not in guards or one not in brought
-            )
-        names = guards.union(map(name_of_plugin, known))
+            own = self._plugins()
+            others = [
+                one
+                for one in own
+                if (name := name_of_plugin(one)) in guards
+                and one not in brought
+                and not is_same_guard(one, guards[name])
+            ]
+            if others:
+                raise OptionError([self._fault_of_guard(one) for one in others])
+            return tuple(one for one in own if name_of_plugin(one) not in guards)
+        names = {*guards, *map(name_of_plugin, known)}
         more = [entry for entry in bundled if name_of_plugin(entry) not in names]
         others = [one for one in known if name_of_plugin(one) not in guards]
         return placed((*others, *more), name_of_plugin) if more else None
+
+    def _fault_of_guard(self, plugin: PluginEntry) -> str:
+        return (
+            f"agent {self.name!r}: its plugin {name_of_plugin(plugin)!r} has the name of a guard of the agent that it works for, which stays as it is: "
+            "leave it out, or give it a name of its own"
+        )
 
     def _plugins(self) -> tuple[PluginEntry, ...]:
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]

@@ -12,6 +12,7 @@ from agentrail.abc import Secret, Tool, name_of
 from agentrail.app import VARIABLES, provider_of
 from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.capabilities import CAPABILITIES, SKILLS, memory_capability
+from agentrail.blueprints.capability import is_guard
 from agentrail.blueprints.embedder import read_embedder
 from agentrail.blueprints.finding import read_bytes
 from agentrail.blueprints.permissions import faults_of_policies
@@ -85,10 +86,19 @@ def faults_of_building(
     builder = Builder(settings, skills)
     builder.defaults()
     for name in settings.agents:
-        builder.agent(name)
+        builder.agent(name, leads=_leads(settings, name))
     for name in settings.providers:
         builder.look_at_provider(name)
     return tuple(dict.fromkeys(builder.faults))
+
+
+def _leads(settings: Settings, name: str) -> bool:
+    """Say whether an agent is meant to lead: one that works for another may count on values for its prompt that this one has."""
+    default = settings.default_agent
+    if settings.host or (default is not None and default.value == name):  # a server serves all of them
+        return True
+    named = [one.values["agents"].plain for one in settings.agents.values() if "agents" in one.values]
+    return not any(name in names for names in named)
 
 
 class Builder:
@@ -120,8 +130,13 @@ class Builder:
         values = dict(self._settings.defaults)
         return self._made("agent", values, None, self._options(values))
 
-    def agent(self, name: str) -> Blueprint | None:
-        """Make an agent as one that leads: what it does not say, `[defaults]` do."""
+    def agent(self, name: str, *, leads: bool = True) -> Blueprint | None:
+        """Make an agent as one that leads: what it does not say, `[defaults]` do.
+
+        Args:
+            name: Of the agent.
+            leads: Whether its prompt is looked at too, as it is then.
+        """
         agent = self._settings.agents[name]
         values = {**self._settings.defaults, **agent.values}
         if not {"base", "capabilities"}.isdisjoint(agent.values) and "tools" not in agent.values:
@@ -136,7 +151,7 @@ class Builder:
         below = [self._below(one.value, agent) for one in (() if listed is None else listed.value)]
         options["agents"] = tuple(one for one in below if one is not None)
         made = self._made(name, values, agent, options)
-        if made is not None:
+        if made is not None and leads:
             self._look_at_agents(made, agent)
         return made
 
@@ -174,8 +189,11 @@ class Builder:
             )
         options = self._options(values)
         shared = self._settings.defaults.get("plugins")
-        if shared is not None and "plugins" in values:
-            options["plugins"] = (*self._plugins(shared), *options.get("plugins", ()))
+        if (
+            shared is not None and "plugins" in values
+        ):  # its guards are those of the leader, who has them anyway
+            more = [one for one in self._plugins(shared) if not is_guard(one)]
+            options["plugins"] = (*more, *options.get("plugins", ()))
         return self._made(name, values, agent, options)
 
     def _made(

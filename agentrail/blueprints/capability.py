@@ -11,7 +11,8 @@ from agentrail.blueprints.prompt import Section, faults_of_sections
 from agentrail.core.stack.loading import PluginEntry, call_handler, sound_plugin
 from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError
-from agentrail.frozen import EMPTY, TooDeep
+from agentrail.frozen import EMPTY, TooDeep, frozen_json, same_json
+from agentrail.messages import JsonObject
 from agentrail.runtime.options import TOOL_MEMBERS, fault_of_tool
 
 _T = TypeVar("_T")
@@ -41,6 +42,29 @@ def is_guard(entry: PluginEntry) -> bool:
         PluginError: Your move: it is no plugin.
     """
     return _made(entry).priority < SAFETY_BELOW
+
+
+def narrows_permissions(entry: PluginEntry) -> bool:
+    """Say whether a plugin can hold what an agent may do, once a session is handed over to that one.
+
+    Raises:
+        PluginError: Your move: it is no plugin.
+    """
+    return callable(getattr(_made(entry), "narrow_permissions", None))
+
+
+def is_same_guard(entry: PluginEntry, guard: PluginEntry) -> bool:
+    """Say whether a plugin adds nothing to a guard of its name: it is of that kind, and has those options or none.
+
+    Raises:
+        PluginError: Your move: one of them is no plugin.
+    """
+    said, held = _options_of(entry), _options_of(guard)
+    return type(_made(entry)) is type(_made(guard)) and (not said or same_json(said, held))
+
+
+def _options_of(entry: PluginEntry) -> JsonObject:
+    return frozen_json(entry[1]) if isinstance(entry, tuple) else EMPTY
 
 
 def _made(entry: PluginEntry) -> Plugin:

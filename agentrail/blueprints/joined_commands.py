@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from agentrail.blueprints.blueprint import Blueprint
+from agentrail.blueprints.skills import SkillUse
 from agentrail.commands import CommandAnswer, CommandCall, CommandRegistry, SlashCommand
 from agentrail.commands.built_in import built_in_commands
 from agentrail.commands.command import COMMAND_NAME
@@ -15,6 +17,28 @@ _BUILT_IN: Final = frozenset(one.name for one in built_in_commands())
 
 SkillsOfAgents: TypeAlias = SkillSet | Mapping[str, SkillSet]
 """The skills of one session; or of each agent that sessions may work as, by its name, as on a server."""
+
+
+def skills_of_session(blueprint: Blueprint, agent: str | None) -> SkillsOfAgents | None:
+    """Give the skills of a session, also as each agent to whom it may be handed over; None where there are none.
+
+    Args:
+        blueprint: What it begins as.
+        agent: The name of that.
+
+    Raises:
+        OptionError: Your move: as of `Blueprint.options`.
+    """
+    own = NO_SKILLS if blueprint.skills is None else blueprint.skills.skills
+    found = {agent or "": own}
+    for one in blueprint.options().get("agents", ()):
+        if one.handoff and isinstance(one.skills, SkillUse):
+            found[one.name] = one.skills.skills
+        elif one.handoff:  # one without tools goes on with those of the session, `skill` among them
+            found[one.name] = own if one.tools is None else NO_SKILLS
+    if len(found) > 1 and any(one.skills for one in found.values()):
+        return found
+    return None if blueprint.skills is None else own
 
 
 def commands_of_skills(skills: SkillsOfAgents) -> tuple[SlashCommand, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from agentrail.blueprints.capability import name_of_plugin
+from agentrail.blueprints.capability import name_of_plugin, narrows_permissions
 from agentrail.config.settings import PolicySettings, Sourced
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
@@ -12,6 +12,7 @@ from agentrail.messages import JsonValue
 from agentrail.plugins import Permissions
 from agentrail.plugins.permission_policy import LISTS, MODES, narrowest
 from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
+from agentrail.plugins.permission_state import unlimited_options
 
 _NAME: Final = "Permissions"
 
@@ -29,10 +30,8 @@ def with_policies(
     said = [one for one in policies if not one.is_empty]
     if not said:
         return tuple(plugins)
-    scopes, within = _scopes(said)
+    scopes, plans_besides = _scopes(said)
     given: dict[str, Any] = {"scopes": scopes, "home": str(Path.home())}
-    if within:
-        given["within"] = within
     if may_bypass:
         given["dangerously_bypass_permissions"] = True
     found: list[PluginEntry] = []
@@ -40,11 +39,20 @@ def with_policies(
     for one in plugins:
         if name_of_plugin(one) == _NAME:
             plugin, own = one if isinstance(one, tuple) else (one, {})
-            entry = (plugin, {**own, **given})
+            entry = (plugin, {**own, **given, **(_planning(own) if plans_besides else {})})
             found.append(entry)
         else:
             found.append(one)
-    return tuple(found) if entry in found else (*found, entry)
+    if entry in found:
+        return tuple(found)
+    return (*found, (Permissions, {**given, **(_planning({}) if plans_besides else {})}))
+
+
+def with_guard_for_agents(plugins: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:
+    """Give a stack that can hold what an agent may do to whom the session is handed over: where none does, `Permissions` that say nothing yet."""
+    if any(map(narrows_permissions, plugins)):
+        return plugins
+    return (*plugins, (Permissions, unlimited_options(str(Path.home()))))
 
 
 def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, JsonValue] | None:
@@ -90,13 +98,15 @@ def is_planning(policies: Sequence[PolicySettings]) -> bool:
     return any(one.mode is not None and one.mode.value == "plan" for one in policies)
 
 
-def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue], list[JsonValue]]:
-    """Join what stands in one scope: the lists one behind the other, of the modes the narrowest; and what judges beside that.
+def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue], bool]:
+    """Join what stands in one scope: the lists one behind the other, of the modes the narrowest.
 
-    Of `plan` and `strict` none is narrower: then the other one judges as a policy of its own.
+    Returns:
+        What each scope says, and whether one of them says `plan` beside another mode. That other one stays with the scope: it is the mode that holds once
+        the plan is approved.
     """
     scopes: dict[str, Any] = {}
-    within: list[JsonValue] = []
+    modes: dict[str, list[Any]] = {}
     for policy in policies:
         table = scopes.setdefault(policy.scope, {})
         for name in LISTS:
@@ -104,7 +114,17 @@ def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue]
             if rules:
                 table[name] = [*table.get(name, ()), *rules]
         if policy.mode is not None:
-            modes = (policy.mode.value, *([table["mode"]] if "mode" in table else ()))
-            table["mode"], *others = narrowest(modes)
-            within += [{"mode": other} for other in others]
-    return scopes, within
+            modes.setdefault(policy.scope, []).append(policy.mode.value)
+    besides = False
+    for scope, named in modes.items():
+        others = [mode for mode in named if mode != "plan"]
+        besides = besides or (bool(others) and len(others) < len(named))
+        scopes[scope]["mode"] = narrowest(others or named)[0]
+    return scopes, besides
+
+
+def _planning(own: Mapping[str, Any]) -> Mapping[str, JsonValue]:
+    """Give the options of a session that begins with a plan. Where it has a mode of its own that stays, and the plan judges beside it."""
+    if own.get("mode") in {None, "plan"}:
+        return {"mode": "plan"}
+    return {"within": [*own.get("within", ()), {"mode": "plan"}]}

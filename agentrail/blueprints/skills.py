@@ -323,7 +323,7 @@ def rules_while_open(skill: Skill, mode: ToolsMode) -> tuple[str, ...] | None:
 
 
 def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:
-    """Give a stack that guards skills and lists them; what it has of `SkillGuard` and `Permissions` keeps its options."""
+    """Give a stack that guards skills and lists them; what it has of `SkillGuard`, `SkillListing` and `Permissions` keeps its options."""
     skills = use.skills.skills
     guard = _rules_of(use)
     found = [*_with_options(plugins, "SkillGuard", lambda own: _joined(guard, own))]
@@ -336,9 +336,12 @@ def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[P
     }
     pure = {"pure_tools": sorted(SKILL_TOOLS)} | ({"skills": approved} if approved else {})
     found = [*_with_options(found, "Permissions", lambda own: _joined(pure, own))]
+    listed = {"skills": _listed(use)}
+    if any(name_of_plugin(one) == "SkillListing" for one in found):
+        return tuple(_with_options(found, "SkillListing", lambda own: _joined(listed, own)))
     # A class where it can be one: what is stored of a session names it by that.
     listing = SkillListing if use.selector is None else SkillListing(selector=use.selector)
-    return (*found, (listing, {"skills": _listed(use)}))
+    return (*found, (listing, listed))
 
 
 def with_skills_of_agent(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:

@@ -591,15 +591,13 @@ def commands_for(order: ChatOrder) -> CommandRegistry:
     """Read the commands of the project and the user, and join those of the session's skills and of other programs' files."""
     # Imported here, as `configuring` does: what it needs takes a while, and `--help` needs it not.
     from agentrail.blueprints.command_files import read_commands
-    from agentrail.blueprints.joined_commands import join_commands
+    from agentrail.blueprints.joined_commands import join_commands, skills_of_session
 
     found = read_commands(os.environ, cwd=order.choices.cwd, trust_project=order.trust_project)
     if order.setup is None:
         return found
-    use = order.setup.blueprint.skills
-    return join_commands(
-        found, skills=None if use is None else use.skills, imported=order.setup.configuration.commands
-    )
+    skills = skills_of_session(order.setup.blueprint, order.setup.agent)
+    return join_commands(found, skills=skills, imported=order.setup.configuration.commands)
 
 
 async def _resumed(order: ChatOrder, store: Store | None, tell: Say) -> tuple[ChatOrder, Resumable | None]:

@@ -1,4 +1,4 @@
-"""`agentrail permissions`: what a file of rules says to a call, and whether it can be read. Starts nothing and runs nothing."""
+"""`agentrail permissions`: what files say to a call, and whether a file of rules can be read. Starts nothing and runs nothing."""
 
 import os
 import re
@@ -7,17 +7,28 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
+from attrs import evolve
 from cyclopts import App, Parameter
 
+from agentrail.cli.configuring import AgentOption, ConfigFiles, read_setup, write_notice
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import write_error
 from agentrail.cli.printing import print_text
 from agentrail.config.toml_text import TomlFault, read_toml_text
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.frozen import thawed
 from agentrail.messages import JsonObject
+from agentrail.plugins import Permissions
 from agentrail.plugins.permission_always import proposed_rules
-from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, ScopedRules, join, read_scope
+from agentrail.plugins.permission_policy import (
+    LISTS,
+    PermissionPolicy,
+    ScopedRules,
+    WrittenRule,
+    join,
+    read_scope,
+)
 from agentrail.plugins.permission_verdict import (
     AskedRule,
     PermissionCall,
@@ -41,25 +52,29 @@ _TEXT: Final = re.compile(
 
     Exit codes: 0 printed, 2 wrong usage, or the file cannot be read.""",
 )
-def explain_permissions(
+def explain_permissions(  # noqa: PLR0913 - one for each option
     tool: Annotated[str, Parameter(help="The tool, such as shell.")],
     *,
     args: Annotated[str, Parameter(help='Its arguments, a JSON object: {"command": "git log"}.')] = "{}",
     policy: Annotated[
         Path | None,
         Parameter(
-            help="A TOML file with mode, deny, ask and allow; without it no rule and the mode default.",
+            help="A TOML file with mode, deny, ask and allow; without it what the configuration files say.",
             show_default=False,
         ),
     ] = None,
+    agent: AgentOption = None,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
     """Print the verdict and the way to it; see the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         call = _call(tool, args)
-        said = ScopedRules() if policy is None else read_policy(policy)
-        found = join({"session": said}, may_bypass=True)
+        if policy is None:
+            found = _policy_of_files(files, agent)
+        else:
+            found = join({"session": read_policy(policy)}, may_bypass=True)
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
@@ -92,6 +107,30 @@ def check_permissions(
         write_error(describe_error(error))
         return Exit.FAILED
     return print_text("\n".join(_told_of(file, policy)))
+
+
+def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
+    """Give what holds for a session that `run` or `chat` would begin here, each rule with its file and line.
+
+    Raises:
+        OptionError: Your move: as of `read_setup`.
+    """
+    setup = read_setup(files, agent)
+    write_notice(setup)
+    plugins = () if setup is None else setup.blueprint.override(may_bypass=True).options().get("plugins", ())
+    options = next((one[1] for one in plugins if isinstance(one, tuple) and one[0] is Permissions), None)
+    if setup is None or options is None:
+        write_error("no file says what may run here: this is what no rule and the mode default say")
+        return join({})
+    state = Permissions().init(**thawed(options))
+    lists: dict[str, dict[str, Any]] = {}
+    for said in setup.blueprint.permissions:
+        for name in LISTS:
+            rules = tuple(WrittenRule(one.value, said.scope, str(one.place)) for one in getattr(said, name))
+            known = lists.setdefault(said.scope, {})
+            known[name] = (*known.get(name, ()), *rules)
+    scoped = tuple((scope, evolve(one, **lists.get(scope, {}))) for scope, one in state.scoped)
+    return evolve(state, scoped=scoped).policy
 
 
 def read_policy(path: Path) -> ScopedRules:

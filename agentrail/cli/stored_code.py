@@ -147,9 +147,13 @@ def refuse_without_code(error: Unrevivable, resumable: Resumable) -> NoReturn:
         where = f"{resumable.working_dir} is not trusted, so nothing counts that its files add"
         advice = "look at them, then agentrail trust there, or --trust-project"
     else:
+        began = resumable.opening.config.user_data.get(AGENT_KEY)
         who = "[defaults]" if setup.agent is None else f"agent {setup.agent!r}"
         where = f"{who} of the files that hold in {resumable.working_dir} has them no more"
-        advice = "put them back, or name the agent that it began as with --agent"
+        advice = "put them back"
+        if isinstance(began, str) and began != setup.agent:
+            where = f"the files that hold in {resumable.working_dir} have the agent {began!r} no more, which it began as"
+            advice = "put it back"
     missing = ", ".join(error.missing)
     message = f"session {error.session_id!r} cannot be resumed without {missing}: {where}; {advice}"
     raise OptionError([message]) from error

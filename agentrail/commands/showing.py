@@ -128,14 +128,15 @@ def _at_work(status: Status) -> str:
 
 
 def show_agents(names: Sequence[str], status: Status) -> tuple[str, ...]:
-    """Say who may work for a session, and who does."""
+    """Say as whom a session works that was handed over, who may work for it, and who does."""
+    acting = () if status.agent is None else (f"it works as {status.agent}",)
     known = f"may work for it: {', '.join(names)}" if names else "no agent of its own may work for it"
     at_work = [
         f"at work: {child.agent or 'an agent'}, {child.session_id}"
         + ("" if child.status is None else f", {child.status.phase}")
         for child in status.children
     ]
-    return (known, *at_work)
+    return (*acting, known, *at_work)
 
 
 def plan_in(messages: Sequence[Message]) -> tuple[PlanStep, ...]:

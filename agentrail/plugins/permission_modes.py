@@ -1,8 +1,11 @@
 """What the modes of `Permissions` say to the model."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final
+
+from agentrail.plugins.permission_policy import PermissionPolicy
+from agentrail.plugins.permission_verdict import EXIT_PLAN
 
 MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -20,3 +23,20 @@ MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What the model is told of a mode; of the others it has to know nothing."""
+
+_LOOKING: Final = (
+    "# Mode: plan\nOnly look, and change nothing: calls that change something are refused. Find out what there is, and say what you found, and what "
+    "you would do."
+)
+
+
+def text_of_mode(policy: PermissionPolicy, tools: Collection[str]) -> str | None:
+    """Say what the model is told of the mode of a policy; None where it has to know nothing.
+
+    Args:
+        policy: What may run.
+        tools: Those of the session: without `exit_plan` no plan can be handed in.
+    """
+    if policy.mode == "plan" and not (policy.ends_plan and EXIT_PLAN in tools):
+        return _LOOKING
+    return MODE_TEXTS.get(policy.mode)

@@ -68,6 +68,7 @@ class PermissionPolicy:
         allow: Rules of what runs.
         pure_tools: The tools that change nothing.
         within: Policies that judge as well; the strictest wins.
+        ends_plan: Whether a plan that a person approves ends the mode `plan`: else the model is told to look, and of no plan.
 
     Raises:
         OptionError: Your move: a rule that cannot be read, or an unknown mode. All faults at once, each with list, index, and position.
@@ -79,6 +80,7 @@ class PermissionPolicy:
     allow: tuple[WrittenRule, ...] = ()
     pure_tools: tuple[str, ...] = PURE_TOOLS
     within: tuple["PermissionPolicy", ...] = ()
+    ends_plan: bool = True
 
     def __attrs_post_init__(self) -> None:
         """Read the rules."""

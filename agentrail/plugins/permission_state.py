@@ -23,6 +23,7 @@ from agentrail.plugins.permission_policy import (
     rules,
 )
 from agentrail.plugins.permission_rules import RuleScope, check_rules, refuse_faults
+from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge
 
 _OTHERS: Final = frozenset({"managed", "user", "project"})
 
@@ -72,18 +73,63 @@ class Permitted:
         found = join(scoped, **options)
         for other in self.within:
             found = meet(found, join({"session": other}, **options))
-        return found
+        if not _is_planning(found) or self._plan_ends(found):
+            return found
+        judging = tuple(attrs.evolve(one, ends_plan=False) for one in found.within)
+        return attrs.evolve(found, ends_plan=False, within=judging)
+
+    def _plan_ends(self, policy: PermissionPolicy) -> bool:
+        """Say whether a plan that a person approves ends the mode: not what a managed file says, not what a session above does, and not what is not asked."""
+        managed = dict(self.scoped).get("managed")
+        held = {managed.mode, managed.ceiling} if managed is not None else set()
+        if "plan" in held | {one.mode for one in self.within}:
+            return False
+        return judge(policy, PermissionCall(tool=EXIT_PLAN, arguments={})).decision != "deny"
 
     @property
     def own(self) -> ScopedRules:
         """What the session says."""
         return dict(self.scoped)["session"]
 
-    def in_mode(self, mode: PolicyMode | None, *, before: PolicyMode | None) -> "Permitted":
-        """Give the same with another mode of the session."""
-        own = attrs.evolve(self.own, mode=mode)
-        scoped = tuple((scope, own if scope == "session" else one) for scope, one in self.scoped)
-        return attrs.evolve(self, scoped=scoped, before=before)
+    @property
+    def may_end_plan(self) -> bool:
+        """Whether this is the mode `plan`, and an approved plan ends it."""
+        return _is_planning(self.policy) and self.policy.ends_plan
+
+    def without_plan(self) -> "Permitted":
+        """Give the same in the mode that was before: of the session its own of then, of files what else they name."""
+        scoped = [(scope, self._after_plan(scope, one)) for scope, one in self.scoped]
+        return attrs.evolve(self, scoped=tuple(scoped), before=None)
+
+    def options_now(self, options: JsonObject) -> JsonObject:
+        """Give the options with which a session begins that is allowed what this one is at this moment: its modes may have changed since."""
+        scoped = dict(self.scoped)
+        tables = cast("Mapping[RuleScope, Mapping[str, Any]]", options.get("scopes") or {})
+        scopes: Any = {scope: _in_mode(table, scoped[scope].mode) for scope, table in tables.items()}
+        now = _in_mode(options, self.own.mode)
+        return frozen_json({**now, "scopes": scopes} if scopes else now)
+
+    def options_below(self, options: JsonObject) -> JsonObject:
+        """Give those with which a session begins that works for this one: while a plan is made here it looks, and makes none of its own."""
+        if not self.may_end_plan:
+            return self.options_now(options)
+        now = self.without_plan().options_now(options)
+        planning: Any = [*cast("Sequence[Any]", now.get("within", ())), {"mode": "plan"}]
+        return frozen_json({**now, "within": planning})
+
+    def call(self, tool: str, arguments: JsonObject, working_dir: str) -> PermissionCall:
+        """Give a call as it is judged."""
+        return PermissionCall(tool=tool, arguments=arguments, working_dir=working_dir, home=self.home)
+
+    def _after_plan(self, scope: RuleScope, said: ScopedRules) -> ScopedRules:
+        mode = said.mode
+        if mode == "plan":
+            mode = self.before if scope == "session" else None
+        # While a plan was made nothing was as wide as this, so that it was not refused when the session began.
+        is_wide = mode == "bypass" and (
+            not self.may_bypass or any(one.ceiling is not None for _, one in self.scoped)
+        )
+        return attrs.evolve(said, mode=None if is_wide else mode)
 
 
 def begin(
@@ -137,11 +183,14 @@ def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
     return _checked(attrs.evolve(state, scoped=scoped, before=before))
 
 
-def options_now(options: JsonObject, state: Permitted) -> JsonObject:
-    """Give the options with which a session begins that is allowed what this one is at this moment: its mode may have changed since."""
-    return frozen_json(
-        {**{key: one for key, one in options.items() if key != "mode"}, **_mode_of(state.own.mode)}
-    )
+def _in_mode(table: Mapping[str, Any], mode: PolicyMode | None) -> dict[str, Any]:
+    said = {key: value for key, value in table.items() if key != "mode"}
+    return said if mode is None else {**said, "mode": mode}
+
+
+def _is_planning(policy: PermissionPolicy) -> bool:
+    """Say whether a mode of a policy, or of one that judges as well, is `plan`."""
+    return any("plan" in one.modes for one in (policy, *policy.within))
 
 
 def unlimited_options(home: str) -> JsonObject:
@@ -183,10 +232,6 @@ def narrowed(options: JsonObject, state: Permitted, permissions: JsonObject) -> 
         frozen_json({**options, "within": given_now}),
         attrs.evolve(state, within=(*state.within, own)),
     )
-
-
-def _mode_of(mode: PolicyMode | None) -> Mapping[str, Any]:
-    return {} if mode is None else {"mode": mode}
 
 
 def _checked(state: Permitted) -> Permitted:

@@ -3,7 +3,7 @@
 A pure function of policy and call, and the same with the trail of all rules that were asked, for people.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, TypeAlias
 
 from attrs import evolve, frozen
@@ -51,6 +51,10 @@ _EVALUATES: Final = frozenset(
     }
 )
 """Builtins that take a word for the name of a variable, whose index they calculate, so that they run what is substituted in it."""
+_PLANNING: Final = "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan"
+_LOOKING: Final = "nothing runs here that has an effect: find out what there is, and say what you would do"
+"""Where nothing ends the mode `plan`, or there is no tool to hand a plan in with."""
+_NO_PLAN: Final = "no plan that is approved here lets anything run: say what you would do"
 _SHELL_ARGUMENTS: Final = frozenset({"background", "command", "timeout_seconds", "workdir"})
 _DENY, _ASK, _ALLOW = range(3)
 
@@ -132,6 +136,11 @@ def offered(policy: PermissionPolicy, tools: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         tool for tool in tools if all(bare(one.indexes[_DENY].of(tool).rules) is None for one in members)
     )
+
+
+def reason_for(verdict: PermissionVerdict, tools: Collection[str]) -> str:
+    """Say why a call does not run, to a model with these tools: one without `exit_plan` is not told to call it."""
+    return _LOOKING if verdict.why == _PLANNING and EXIT_PLAN not in tools else verdict.why
 
 
 def refusal_of_end(policy: PermissionPolicy, call: PermissionCall, end: str) -> str | None:
@@ -368,13 +377,15 @@ class _Judging:
         if mode == "dont_ask" and (found is None or found.place == _ASK):
             return "deny", "no rule allows it, and in the mode dont_ask no person is asked", mode
         if is_held:
-            return (
-                "deny",
-                "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan",
-                mode,
-            )
+            return "deny", _PLANNING if self.policy.ends_plan else _LOOKING, mode
         if mode == "plan" and tool == EXIT_PLAN:
-            return "ask", "a plan is to be approved", mode
+            return (
+                ("ask", "a plan is to be approved", mode)
+                if self.policy.ends_plan
+                else ("deny", _NO_PLAN, mode)
+            )
+        if mode == "strict" and tool == EXIT_PLAN and "plan" in self.policy.modes and self.policy.ends_plan:
+            return "ask", "a plan is to be approved", mode  # or it would never end
         if found is not None and found.place == _ASK:
             return "ask", found.why or f"the rule {found.by[0].shown} asks", None
         if found is not None:

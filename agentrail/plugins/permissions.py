@@ -11,17 +11,11 @@ from agentrail.core.stack.plugin import Context
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.permission_always import answers_to_offer, proposed_rules
-from agentrail.plugins.permission_modes import MODE_TEXTS
+from agentrail.plugins.permission_modes import text_of_mode
 from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
 from agentrail.plugins.permission_rules import PATH_TOOLS, RuleScope
-from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed, options_now
-from agentrail.plugins.permission_verdict import (
-    EXIT_PLAN,
-    PermissionCall,
-    judge,
-    offered,
-    refusal_of_end,
-)
+from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed
+from agentrail.plugins.permission_verdict import EXIT_PLAN, judge, offered, reason_for, refusal_of_end
 from agentrail.plugins.skill_guard import opened_by
 
 
@@ -72,11 +66,15 @@ class Permissions(Plugin[Permitted]):
     @on(BeforeRequest)
     def tell(self, event: BeforeRequest, state: Permitted, ctx: Context) -> Action[Permitted]:
         """Say what the mode means for the model, in the system prompt; each time, as another plugin's `Skip` may have taken it back."""
-        return Continue(state, context={"mode": MODE_TEXTS.get(state.policy.mode)})
+        return Continue(state, context={"mode": text_of_mode(state.policy, ctx.tools)})
 
     def options_now(self, options: JsonObject, state: Permitted) -> JsonObject:
-        """Give the options with which a session below begins: in the mode of this moment."""
-        return options_now(options, state)
+        """Give the options as they are at this moment: a plan that was approved since is none any more."""
+        return state.options_now(options)
+
+    def options_below(self, options: JsonObject, state: Permitted) -> JsonObject:
+        """Give the options with which a session below begins: where this one plans, that one looks, and no plan of its own ends that."""
+        return state.options_below(options)
 
     def narrow_permissions(
         self, options: JsonObject, state: Permitted, permissions: JsonObject
@@ -96,7 +94,7 @@ class Permissions(Plugin[Permitted]):
         self, state: Permitted, name: str, arguments: JsonObject, working_dir: str
     ) -> tuple[str, ...]:
         """Give the narrowest rules with which a call would run that a person is asked about; none where no rule may be made."""
-        call = PermissionCall(tool=name, arguments=arguments, working_dir=working_dir, home=state.home)
+        call = state.call(name, arguments, working_dir)
         return proposed_rules(call, judge(state.policy, call))
 
     def path_of(self, name: str, arguments: JsonObject) -> str | None:
@@ -108,20 +106,18 @@ class Permissions(Plugin[Permitted]):
         self, state: Permitted, name: str, arguments: JsonObject, working_dir: str, end: str
     ) -> str | None:
         """Say why a call does not run whose path leads to another place by links: that one is judged more strictly."""
-        call = PermissionCall(tool=name, arguments=arguments, working_dir=working_dir, home=state.home)
+        call = state.call(name, arguments, working_dir)
         return refusal_of_end(state.policy, call, end)
 
     @on(BeforeTool)
     def judge(self, event: BeforeTool, state: Permitted, ctx: Context) -> Action[Permitted]:
         """Say what becomes of a call."""
-        call = PermissionCall(
-            tool=event.name, arguments=event.arguments, working_dir=ctx.working_dir, home=state.home
-        )
+        call = state.call(event.name, event.arguments, ctx.working_dir)
         verdict = judge(state.policy, call)
         if verdict.decision == "allow":
             return Continue(state)
         if verdict.decision == "deny":
-            return BlockTool(f"Not run: {verdict.why}", state)
+            return BlockTool(f"Not run: {reason_for(verdict, ctx.tools)}", state)
         proposed = proposed_rules(call, verdict)
         asked = {"call_id": event.call_id, "tool": event.name, "why": verdict.why, "always": list(proposed)}
         return RequireApproval(
@@ -138,9 +134,9 @@ class Permissions(Plugin[Permitted]):
         opened = opened_by(event)
         if opened is not None:
             return Continue(attrs.evolve(state, opened=opened))
-        if event.name != EXIT_PLAN or state.own.mode != "plan" or event.result.is_error:
+        if event.name != EXIT_PLAN or not state.may_end_plan or event.result.is_error:
             return Continue(state)
-        left = state.in_mode(state.before, before=None)
+        left = state.without_plan()
         approved = {"call_id": event.call_id, "mode": left.policy.mode}
         return Continue(left, emits=(("plan_approved", approved),))
 

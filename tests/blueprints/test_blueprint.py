@@ -262,7 +262,14 @@ def test_what_a_bundle_brings_gives_way_to_the_guard_of_the_leader():
     keeps = scout.with_capabilities(CAPABILITIES["memory"]).as_agent(lead).plugins
     assert [name_of_plugin(one) for one in keeps] == ["Planning", "WorkingNotes", "MemoryFlush"]
     own = (SecurityGuard, {"blocked_commands": ["reboot"]})
-    assert own in coder.with_plugins(own).as_agent(lead).plugins
+    with pytest.raises(
+        OptionError, match="its plugin 'SecurityGuard' has the name of a guard of the agent that it works for"
+    ):
+        coder.with_plugins(own).as_agent(lead)
+    assert [name_of_plugin(one) for one in coder.with_plugins(SecurityGuard).as_agent(lead).plugins] == [
+        *("MemoryLoader", "PatchToolCalls")
+    ]
+    assert own in coder.with_plugins(own).as_agent().plugins
 
 
 def policies_of(*texts, scope="project"):
@@ -300,7 +307,7 @@ def test_permissions_of_files_become_the_plugin():
 
 
 def test_what_an_agent_says_is_joined_with_its_file():
-    """Lists one behind the other, the narrowest mode; of `plan` and `strict` none is narrower, so one judges beside."""
+    """Lists one behind the other, the narrowest mode; a plan is the session's, so that what else is named holds once it is approved."""
     one = policies_of('[permissions]\nmode = "accept_edits"\nallow = ["shell(git *)"]\n')
     other = policies_of('[permissions]\nmode = "default"\nallow = ["shell(ls *)"]\n')
     assert guard_of(Blueprint(permissions=(*one, *other)))["scopes"] == {
@@ -311,8 +318,11 @@ def test_what_an_agent_says_is_joined_with_its_file():
     for both in ((*planning, *strict), (*strict, *planning)):
         made = Blueprint(permissions=both)
         options = guard_of(made)
-        assert {options["scopes"]["project"]["mode"], options["within"][0]["mode"]} == {"plan", "strict"}
+        assert (options["mode"], options["scopes"]["project"]["mode"]) == ("plan", "strict")
         assert [tool.name for tool in made.options()["tools"]] == ["exit_plan"]
+        of_its_own = guard_of(Blueprint(plugins=[(Permissions, {"mode": "accept_edits"})], permissions=both))
+        assert (of_its_own["mode"], of_its_own["within"]) == ("accept_edits", [{"mode": "plan"}])
+    assert guard_of(Blueprint(permissions=planning))["scopes"] == {"project": {"mode": "plan"}}
 
 
 async def test_a_rule_of_a_file_holds_in_a_session():

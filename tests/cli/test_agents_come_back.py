@@ -9,6 +9,7 @@ import trio
 from hypothesis import given, strategies as st
 
 from agentrail.app import ChosenModel
+from agentrail.blueprints.building import faults_of_building
 from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import ConfigFiles, read_setup
 from agentrail.cli.kept_in import KeepingOptions
@@ -28,19 +29,37 @@ _BUNDLES = st.lists(
     st.sampled_from(("files", "shell", "todos", "agents", "ask", "memory", "kb", "web")), unique=True
 )
 _MODES = st.sampled_from(("default", "plan", "strict", "accept_edits"))
+_GUARD = '{ use = "SecurityGuard", options = { blocked_commands = ["halt"] } }'
+_PLUGINS = ("Planning", "AutoRecall", "Permissions", "SkillListing", "SkillGuard", "SecurityGuard")
+_PROMPTS = (None, "You look.", "You look for ${who}.")
 
 
 def table(name, **said):
-    """A table of a file; what is None is left out."""
-    rows = [f"{key} = {json.dumps(value)}" for key, value in said.items() if value is not None]
+    """A table of a file; what is None is left out, and a table in it is written in a line."""
+    rows = [f"{key} = {written(value)}" for key, value in said.items() if value is not None]
     return "\n".join((f"[{name}]", *rows, ""))
+
+
+def written(value):
+    """A value as TOML."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {written(one)}' for key, one in value.items())} }}"
+    return json.dumps(value)
+
+
+def switch():
+    """A key that is there, or not."""
+    return st.sampled_from((None, True))
 
 
 @st.composite
 def agents(draw, name, below=None):
     """What a file says of an agent."""
-    guard = '{ use = "SecurityGuard", options = { blocked_commands = ["halt"] } }'
-    plugins = draw(st.lists(st.sampled_from((guard, '"Planning"', '"AutoRecall"')), unique=True))
+    plugins = [f'"{one}"' for one in draw(st.lists(st.sampled_from(_PLUGINS), unique=True, max_size=3))]
+    if below and '"SecurityGuard"' not in plugins and draw(st.booleans()):
+        plugins.append(_GUARD)
+    prompt, skills = draw(st.sampled_from(_PROMPTS)), draw(st.none() | st.just(["write-a-skill"]))
+    replace = draw(st.none() | st.just({"skills": "Some."})) if skills else None
     text = table(
         f"agents.{name}",
         description="Looks.",
@@ -48,8 +67,21 @@ def agents(draw, name, below=None):
         capabilities=draw(_BUNDLES),
         tools=draw(st.none() | st.lists(st.sampled_from(builtin_names()), unique=True, max_size=4)),
         agents=below,
+        prompt={key: one for key, one in (("text", prompt), ("replace", replace)) if one}
+        if prompt or replace
+        else None,
+        skills=skills,
+        skills_in_prompt=draw(st.none() | st.just(["write-agents-md"])),
+        # An agent that says none has that of its leader.
+        user_data={"prompt": {"who": "Ada"}} if below or draw(st.booleans()) else None,
+        max_turns=draw(st.none() | st.just(7)),
+        budget=draw(st.none() | st.just({"max_cost_usd": 1.0})),
+        response_format=None if below else draw(st.none() | st.just({"type": "object"})),
+        background=None if below else draw(switch()),
+        wake=None if below else draw(switch()),
+        handoff=None if below else draw(switch()),
     )
-    text += f"plugins = [{', '.join(plugins)}]\n" if plugins and below else ""
+    text += f"plugins = [{', '.join(plugins)}]\n" if plugins else ""
     if draw(st.booleans()):
         text += table(f"agents.{name}.permissions", deny=["shell(rm *)"], mode=draw(st.none() | _MODES))
     return text
@@ -60,20 +92,25 @@ def files(draw):
     """A file with an agent that leads, and one that works for it."""
     text = "version = 1\n" + draw(agents("lead", below=["scout"])) + draw(agents("scout"))
     if draw(st.booleans()):
+        shared = st.lists(st.sampled_from(('"SecurityGuard"', '"Planning"', '"Permissions"')), unique=True)
+        text += f"[defaults]\nplugins = [{', '.join(draw(shared))}]\n"
+    if draw(st.booleans()):
         text += table("permissions", mode=draw(st.none() | _MODES), ask=["shell(git push *)"])
     return text + (table("memory", auto=True) if draw(st.booleans()) else "")
 
 
-@given(text=files())
-def test_what_passes_the_check_starts_and_comes_back(text):
+@given(text=files(), is_trusted=st.sampled_from((True, True, False)))
+def test_what_passes_the_check_starts_and_comes_back(text, is_trusted):
     """Whatever an agent, the one that works for it, and permissions say: two of one guard are one, and no process asks for code that files have."""
+    counting = TRUSTED if is_trusted else ConfigFiles()
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         (place / ".git").mkdir()
         (place / "agentrail.toml").write_text(text)
-        setup = read_setup(TRUSTED, "lead", place)
+        setup = read_setup(counting, "lead", place)
         assert setup is not None
-        trio.run(started_and_resumed, begun(Choices(cwd=place), setup), setup, place)
+        assert not faults_of_building(setup.configuration.settings, skills=setup.configuration.read_skills)
+        trio.run(started_and_resumed, begun(Choices(cwd=place), setup), setup, counting, place)
 
 
 def begun(choices, setup=None):
@@ -82,7 +119,7 @@ def begun(choices, setup=None):
     return with_origin(decide_session(choices, chosen, setup), choices, setup)
 
 
-async def started_and_resumed(options, setup, place):
+async def started_and_resumed(options, setup, counting, place):
     """Start it with one supervisor, and bring it back with another one that knows its store alone."""
     keeping = KeepingOptions(data_dir=place)
     store = open_store("sqlite:", place)
@@ -92,7 +129,7 @@ async def started_and_resumed(options, setup, place):
             began = await session.status()
             tools = names_for_commands(session)[0]
             await session.ask("hello")
-        found = await find_resumable(store, LATEST, TRUSTED)
+        found = await find_resumable(store, LATEST, counting)
         assert found.setup is not None
         assert found.setup.agent == "lead"
         async with open_equipped(keeping, found.setup, store=store) as supervisor:
@@ -180,9 +217,75 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
     (directory / "agentrail.toml").write_text(DESK.replace(', "tickets:find_ticket"', ""))
     less = await chat(project, "--resume", LATEST, "--trust-project")
     assert "agent 'desk' of the files that hold in" in less.err
+    (directory / "agentrail.toml").write_text('version = 1\n[agents.dev]\nbase = "coding"\n')
+    other = await chat(project, "--resume", LATEST, "--trust-project")
+    assert "have the agent 'desk' no more, which it began as; put it back" in other.err
     recovered = await run_agentrail("sessions", "recover", began.err.split()[-1], variables=variables)
     assert "0 of 1 sessions came back" in recovered.out
     assert f"{directory} is not trusted" in recovered.out + recovered.err
+
+
+AS_ONE = """version = 1
+default_agent = "desk"
+[agents.desk]
+skills = ["write-a-skill"]
+agents = ["clerk"]
+[agents.clerk]
+description = "Pays."
+tools = ["shell"]
+skills = ["write-agents-md"]
+handoff = true
+permissions = { deny = ["shell(rm *)"] }
+"""
+
+
+async def test_what_a_chat_lists_is_that_of_the_agent_that_has_taken_it_over(project):
+    """Its skills and no others, and who it is; a session without rules can be handed over to one that has some, and then holds them."""
+    directory, _ = project
+    (directory / "agentrail.toml").write_text(AS_ONE)
+    lines = ("/skills", 'handoff_to "clerk"', "/skills", "/agents", "/permissions", "/write-a-skill")
+    seen = await chat(project, "--trust-project", lines=lines)
+    assert seen.code == 0, seen.err
+    told = seen.err.splitlines()
+    listed = [line.split(":")[0] for line in told if line.startswith("write-")]
+    assert listed == ["write-a-skill", "write-agents-md"]
+    assert "it works as clerk" in told
+    assert "deny: shell(rm *) (besides)" in told
+    assert "/write-a-skill cannot be run here: needs the agent desk" in told
+
+
+async def test_a_plan_of_files_is_over_once_it_is_approved(project):
+    """In the words of a chat: what /permissions says, what runs, and what was named beside the plan."""
+    directory, _ = project
+    text = 'version = 1\ndefault_agent = "dev"\n[agents.dev]\ntools = ["list_dir", "todo:note"]\npermissions = { mode = "plan" }\n'
+    (directory / "agentrail.toml").write_text(
+        f'{text}[permissions]\nmode = "accept_edits"\nallow = ["note"]\n'
+    )
+    (directory / "todo.py").write_text(
+        'from agentrail import tool\n\n@tool\ndef note(text: str) -> str:\n    """Note it."""\n    return f"noted {text}"\n'
+    )
+    lines = ('note "a"', "/permissions", 'exit_plan "go"', "/approve", "/permissions", 'note "b"')
+    seen = await chat(project, "--trust-project", lines=lines)
+    assert [line for line in seen.err.splitlines() if line.startswith("mode: ")] == [
+        "mode: plan",
+        "mode: accept_edits (project)",
+        "mode: accept_edits (project)",
+    ]
+    assert "finish the plan, and call exit_plan" in seen.err
+    assert "noted b" in seen.out
+    assert "noted a" not in seen.out
+
+
+async def test_words_for_a_prompt_count_in_a_project_that_is_not_trusted(project):
+    """They are texts as the prompt is; whose the session is, and what code is told, are not, and that is said."""
+    directory, variables = project
+    said = 'version = 1\n[agents.dev]\nprompt = "You work for ${who}."\nuser_data = { prompt = { who = "Acme" }, user_id = "ada" }\n'
+    (directory / "agentrail.toml").write_text(said)
+    shown = await run_agentrail("prompt", "show", "--agent", "dev", variables=variables, cwd=directory)
+    assert "You work for Acme." in shown.out
+    checked = await run_agentrail("config", "check", variables=variables, cwd=directory)
+    assert checked.code == 0, checked.err
+    assert "user_data of user_id (agentrail.toml:4)" in checked.err + checked.out
 
 
 async def test_what_one_chat_remembers_the_next_one_and_the_command_know(project):

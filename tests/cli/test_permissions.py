@@ -112,3 +112,31 @@ def test_the_lines_of_rules():
     """Lists in several lines, comments and every kind of quotes."""
     text = FILE + "\n[permissions]\nask = [\"a\", 'b',\n\"\"\"c\nc\"\"\", # ]\n'''d''']\n"
     assert lines_of_rules(text) == {"deny": [3], "allow": [5, 6, 6], "ask": [10, 10, 11, 13]}
+
+
+async def test_what_holds_here_is_explained_without_a_file_of_rules(tmp_path):
+    """As a chat begun here would judge: the rules of all files with their lines, the mode, those of an agent; of no file that is said."""
+    (tmp_path / ".git").mkdir()
+    given = {"variables": {"HOME": str(tmp_path / "home")}, "cwd": tmp_path}
+
+    async def explain(*words):
+        return await run_agentrail(
+            "permissions", "explain", "shell", "--args", '{"command": "git log"}', *words, **given
+        )
+
+    nothing = await explain()
+    assert (nothing.code, nothing.out.splitlines()[1]) == (0, "ask: no rule allows 'git log'")
+    assert "no file says what may run here" in nothing.err
+    text = 'version = 1\n[permissions]\nallow = ["shell(git *)"]\n[agents.desk]\npermissions = { mode = "plan" }\n'
+    (tmp_path / "agentrail.toml").write_text(text)
+    assert (await explain("--trust-project")).out.splitlines()[1:] == [
+        "  allow agentrail.toml:3  shell(git *)  yes: git log",
+        "allow: allowed by shell(git *) (agentrail.toml:3)",
+    ]
+    untrusted = await explain()
+    assert "ask: no rule allows" in untrusted.out
+    assert "is not trusted" in untrusted.err
+    planning = await explain("--trust-project", "--agent", "desk")
+    assert "deny: while a plan is made" in planning.out
+    unknown = await explain("--agent", "dask")
+    assert (unknown.code, "there is no agent 'dask'" in unknown.err) == (2, True)

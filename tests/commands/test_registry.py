@@ -354,6 +354,7 @@ async def test_what_they_do_to_a_session():
     status = SimpleNamespace(
         session_id="s",
         phase="executing_tools",
+        agent="desk",
         model="demo:fast",
         turn=2,
         tearing_down=True,
@@ -386,6 +387,7 @@ async def test_what_they_do_to_a_session():
         ("abort", ("by the user",), {}),
     ]
     assert (await registry.run("agents", "", desk)).lines == (
+        "it works as desk",
         "may work for it: scout",
         "at work: scout, s.1",
         "at work: an agent, s.2, idle",

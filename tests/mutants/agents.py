@@ -139,8 +139,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a child begins in the mode of the start",
         breaks=_NARROW,
         file="core/stack/narrowing.py",
-        old='    say = getattr(member.plugin, "options_now", None)\n',
-        new="    say = None\n",
+        old='    return getattr(member.plugin, "options_now", None)\n',
+        new="    return None\n",
         killed_by=f"{_OWN}::test_a_child_begins_in_the_mode_that_its_session_is_in",
     ),
     Mutant(

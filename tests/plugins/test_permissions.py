@@ -2,14 +2,18 @@
 
 import pytest
 import trio
+from hypothesis import example, given, strategies as st
 
 import agentrail
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import ApprovalRequired, ToolBlocked
+from agentrail.frozen import frozen_json, thawed
 from agentrail.messages import CallId, ToolResult
-from agentrail.plugins.permission_policy import PURE_TOOLS
+from agentrail.plugins.permission_modes import text_of_mode
+from agentrail.plugins.permission_policy import MODES, PURE_TOOLS
+from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, judge
 from agentrail.plugins.permissions import Permissions
 from agentrail.testing.check_plugin import check_plugin
 from agentrail.testing.models import FunctionModel, calls, says
@@ -125,6 +129,89 @@ def test_a_plan_that_is_approved_brings_the_old_mode_back():
     assert guard.update(mode="plan") is None
     assert guard.update(mode="strict") is None
     assert guard.state.before is None
+
+
+_NAMED = st.none() | st.sampled_from(MODES)
+
+
+@given(
+    own=_NAMED, user=_NAMED, project=_NAMED, managed=_NAMED, ceiling=_NAMED, above=_NAMED, may=st.booleans()
+)
+@example(own="accept_edits", user=None, project="plan", managed=None, ceiling=None, above=None, may=False)
+@example(own=None, user="bypass", project="plan", managed=None, ceiling=None, above=None, may=False)
+@example(own="plan", user=None, project=None, managed=None, ceiling="plan", above=None, may=False)
+def test_a_plan_that_files_say_ends_too_or_is_none(  # noqa: PLR0913 - who may name a mode
+    *, own, user, project, managed, ceiling, above, may
+):
+    """An approved plan ends the mode, of files too; where it cannot, the model is told of none, and no person is asked about one."""
+    said = {
+        "user": {"mode": user},
+        "project": {"mode": project},
+        "managed": {"mode": managed, "ceiling": ceiling},
+    }
+    scopes = {scope: {key: mode for key, mode in table.items() if mode} for scope, table in said.items()}
+    options = {
+        "mode": own,
+        "scopes": scopes,
+        "within": [{"mode": above}] if above not in {None, "bypass"} else [],
+    }
+    try:
+        guard = Alone(Permissions, **options, dangerously_bypass_permissions=may)
+    except PluginError:
+        assert "bypass" in {own, user, project, managed}
+        return
+    modes = {mode for one in (guard.state.policy, *guard.state.policy.within) for mode in one.modes}
+    told = str(text_of_mode(guard.state.policy, ["exit_plan"]))
+    asked = guard.hears(call("exit_plan", plan="1. Go."))
+    refused = str(guard.hears(call("deploy"), tools=("exit_plan",)).decision)
+    guard.hears(ended())
+    left = {mode for one in (guard.state.policy, *guard.state.policy.within) for mode in one.modes}
+    if "plan" not in modes:
+        assert left == modes
+    elif "plan" in {managed, ceiling, above} or "dont_ask" in modes or above == "strict":
+        assert left == modes
+        assert "exit_plan" not in told + refused
+        assert kind(asked) == "BlockTool"
+    else:
+        assert "plan" not in left
+        assert kind(asked) == "RequireApproval"
+    now = guard.stack.members[0].plugin.options_now(frozen_json(options), guard.state)
+    again = Alone(Permissions, **thawed(now), dangerously_bypass_permissions=may)
+    assert again.state.policy == guard.state.policy
+
+
+def test_who_has_no_tool_to_hand_a_plan_in_with_is_not_told_to():
+    """It looks, and says what it would do: nothing else is open to it."""
+    guard = Alone(Permissions, mode="plan")
+    for tools, does in (((), False), (("exit_plan",), True)):
+        told = guard.hears(p.BeforeRequest(), tools=tools).context["mode"]
+        refused = guard.hears(call("deploy"), tools=tools).decision.action.reason
+        assert ("exit_plan" in told, "exit_plan" in refused) == (does, does)
+
+
+@given(own=_NAMED, user=_NAMED, project=_NAMED)
+def test_a_session_below_one_that_plans_looks_and_ends_no_plan(own, user, project):
+    """It would run what its leader may not: there the plan is not approved yet."""
+    scopes = {scope: {"mode": mode} for scope, mode in (("user", user), ("project", project)) if mode}
+    guard = Alone(Permissions, mode=own, scopes=scopes, dangerously_bypass_permissions=True)
+    below = guard.stack.members[0].plugin.options_below(
+        frozen_json({"mode": own, "scopes": scopes, "dangerously_bypass_permissions": True}), guard.state
+    )
+    child = Alone(Permissions, **thawed(below))
+    plans = "plan" in guard.state.policy.modes
+    policy = child.state.policy
+    assert any("plan" in one.modes for one in (policy, *policy.within)) is plans
+    assert not child.state.may_end_plan
+    for one in ("deploy", "write_file", "read_file", "write_todos"):
+        verdicts = [
+            DECISIONS.index(judge(it.state.policy, PermissionCall(tool=one, arguments={})).decision)
+            for it in (child, guard)
+        ]
+        assert verdicts[0] >= verdicts[1]
+    if plans:
+        child.hears(ended())
+        assert kind(child.hears(call("exit_plan", plan="1. Go."))) == "BlockTool"
+        assert kind(child.hears(call("deploy"))) == "BlockTool"
 
 
 async def test_in_plan_mode_nothing_with_an_effect_runs_before_the_approval(autojump_clock):

@@ -13,7 +13,7 @@ from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import Known, Phase, QueuedPrompt
 from agentrail.core.session.tags import visible_so_far
-from agentrail.core.stack.narrowing import hidden_tools
+from agentrail.core.stack.narrowing import hidden_tools, options_shown
 from agentrail.core.values.toolbox import EffectClass, Toolbox
 from agentrail.events import Approval, PendingClientCall, Question, Todo
 from agentrail.messages import (
@@ -67,7 +67,8 @@ class PluginStatus:
         name: Its name in the stack.
         version: Of its code.
         priority: Lower ones are asked first.
-        options: With which it was loaded, and those that it was given since. Read-only.
+        options: With which it was loaded, and those that it was given since, as they are at this moment: of `Permissions` a plan that
+            was approved is none any more. Read-only.
     """
 
     name: str
@@ -288,10 +289,10 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
             if state.child_id is not None and state.status != "ended"
         ),
         plugins=tuple(
-            PluginStatus(
-                name=member.name, version=member.version, priority=member.priority, options=member.options
+            PluginStatus(name=member.name, version=member.version, priority=member.priority, options=options)
+            for member, options in zip(
+                data.stack.members, options_shown(data.stack, data.plugin_states), strict=True
             )
-            for member in data.stack.members
         ),
     )
 

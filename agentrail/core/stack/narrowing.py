@@ -1,7 +1,7 @@
 """The stack of a session below, and of one that goes on as another agent: its guards stay, and it is never allowed more. Plain functions.
 
-A plugin may say two things besides what all say. `options_now(options, state)`: the options with which one like it begins that
-is to do what it does at this moment. `narrow_permissions(options, state, permissions)`: its options and its state, from which
+A plugin may say three things besides what all say. `options_now(options, state)`: the options with which one like it begins that
+is to do what it does at this moment; `options_below(options, state)`: those of one that works for it, where they are others. `narrow_permissions(options, state, permissions)`: its options and its state, from which
 on it allows only what these permissions allow too. No plugin is known here by its name.
 """
 
@@ -31,7 +31,7 @@ from agentrail.messages import JsonObject
 
 
 def entries_now(stack: Stack, states: PluginStates) -> tuple[PluginEntry, ...]:
-    """Give the plugins of a stack as a session is started with them, each with its options as they are at this moment.
+    """Give the plugins of a stack as a session is started with them that works for this one, each with its options as they are at this moment.
 
     Args:
         stack: The plugins.
@@ -41,8 +41,13 @@ def entries_now(stack: Stack, states: PluginStates) -> tuple[PluginEntry, ...]:
         PluginError: A plugin's: it raised, or gave what are no options.
     """
     return tuple(
-        [(member.plugin, _options_now(stack, member, states[member.name])) for member in stack.members]
+        [(member.plugin, _options_below(stack, member, states[member.name])) for member in stack.members]
     )
+
+
+def options_shown(stack: Stack, states: PluginStates) -> tuple[JsonObject, ...]:
+    """Give the options of each plugin of a stack as they are at this moment, for people; of one that does not say them, those that it was given."""
+    return tuple([_shown(stack, member, states) for member in stack.members])
 
 
 def hidden_tools(stack: Stack, states: PluginStates, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -123,8 +128,26 @@ def replace_unsafe(stack: Stack, states: PluginStates, entries: Sequence[PluginE
     return ChangedStack(stack=compile_stack(members, ask=stack.ask), states=MappingProxyType(kept))
 
 
+def _shown(stack: Stack, member: Member, states: PluginStates) -> JsonObject:
+    try:
+        return _options_now(stack, member, states[member.name])
+    except PluginError:
+        return member.options
+
+
+def _options_below(stack: Stack, member: Member, state: Any) -> JsonObject:
+    return _said(stack, member, state, getattr(member.plugin, "options_below", None) or _saying(member))
+
+
 def _options_now(stack: Stack, member: Member, state: Any) -> JsonObject:
-    say = getattr(member.plugin, "options_now", None)
+    return _said(stack, member, state, _saying(member))
+
+
+def _saying(member: Member) -> Any:
+    return getattr(member.plugin, "options_now", None)
+
+
+def _said(stack: Stack, member: Member, state: Any, say: Any) -> JsonObject:
     if say is None:
         return member.options
     options = attempt_as(stack.ask, say, member.options, state)
