@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-import threading
+import select
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,7 +86,7 @@ def _take_turn(lock: int, folder: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             # Tries are counted, and no clock is read: that of a simulation may stand.
-            threading.Event().wait(_TRY_AGAIN_SECONDS)
+            select.select((), (), (), _TRY_AGAIN_SECONDS)
         except (
             OSError
         ):  # of a file system that knows no locks: to refuse would be worse than what it guards against
