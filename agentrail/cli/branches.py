@@ -18,11 +18,13 @@ from agentrail.cli.stored import (
     USUAL_PLACE,
     StorePlace,
     find_one,
+    in_scope,
     journal_of,
     reading,
     records_of,
     run_over_store,
     say,
+    shown_id,
     sources_of,
     writing,
 )
@@ -88,9 +90,10 @@ def fork(  # noqa: PLR0913 - the options of a command
                 there = number, files.absolute()
                 trio.run(_fork_with_files, opened, journal, there, session_id, at_ms)
         go_there = "" if files is None else f"cd {shlex.quote(str(files))} && "
+        named = in_scope(found.scope, session_id)
         say(
-            f"{session_id}: a fork of {session} behind record {number}; "
-            f"{go_there}agentrail chat --resume {session_id} goes on with it"
+            f"{named}: a fork of {shown_id(found)} behind record {number}; "
+            f"{go_there}agentrail chat --resume {named} goes on with it"
         )
         return Exit.DONE
 

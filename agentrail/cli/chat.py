@@ -38,6 +38,7 @@ from agentrail.cli.resuming import (
 )
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.shared_stores import open_equipped
+from agentrail.cli.stored import in_scope
 from agentrail.cli.stored_code import Resumable, find_resumable
 from agentrail.cli.switching import SWITCHING, GoTo, export_to, others_in, switch
 from agentrail.cli.terminal.keys import Chosen, KeyPress, SentLine, decide_ctrl_c
@@ -643,6 +644,7 @@ async def _end(chat: Chat, store: Store | None, tell: Say) -> None:
         return
     session = chat.session
     if chat.was_used:
-        await tell(f"session {session.session_id} is kept: agentrail chat --resume {session.session_id}")
+        again = in_scope(session.scope, session.session_id)
+        await tell(f"session {session.session_id} is kept: agentrail chat --resume {again}")
     else:
         await outside.offload(store.delete, session.scope, session.session_id)

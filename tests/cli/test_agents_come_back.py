@@ -180,6 +180,13 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
     (directory / "agentrail.toml").write_text(DESK.replace(', "tickets:find_ticket"', ""))
     less = await chat(project, "--resume", LATEST, "--trust-project")
     assert "agent 'desk' of the files that hold in" in less.err
+    advised = less.err.split("name an agent that has them: agentrail chat ")[1].split(" --agent NAME")[0]
+    (directory / "agentrail.toml").write_text(DESK.replace("[agents.desk]", "[agents.counter]"))
+    renamed = await chat(
+        project, *advised.split(), "--agent", "counter", "--trust-project", lines=("/tools", "/agents")
+    )
+    assert tools in renamed.err.splitlines()
+    (directory / "agentrail.toml").write_text(DESK.replace(', "tickets:find_ticket"', ""))
     recovered = await run_agentrail("sessions", "recover", began.err.split()[-1], variables=variables)
     assert "0 of 1 sessions came back" in recovered.out
     assert f"{directory} is not trusted" in recovered.out + recovered.err
@@ -211,6 +218,44 @@ async def test_what_one_chat_remembers_the_next_one_and_the_command_know(project
         cwd=directory,
     )
     assert "handbook.md#L1-L3" in once.out + once.err
+
+
+async def leave_a_prompt(data_dir, session, prompt):
+    """Let a process leave a session that has work to do."""
+    store = open_store("sqlite:", data_dir)
+    try:
+        found = await find_resumable(store, session, TRUSTED)
+        async with open_equipped(KeepingOptions(data_dir=data_dir), None, store=store) as supervisor:
+            back = await come_back(supervisor, store, found, Choices(model="demo:"))
+            await back.session.prompt(prompt)
+    finally:
+        store.close()
+
+
+async def test_a_session_is_recovered_with_the_knowledge_and_memories_that_its_files_name(project):
+    """Where it works, wherever the command was called; not with those of the data directory."""
+    directory, variables = project
+    (directory / "agentrail.toml").write_text(DESK + '[host]\nmemories = "sqlite:mine"\n')
+    began = await chat(project, "--trust-project", "--agent", "desk", lines=("hello",))
+    session = began.err.split()[-1]
+    await run_agentrail("trust", variables=variables, cwd=directory)
+    await leave_a_prompt(Path(variables["AGENTRAIL_DATA_DIR"]), session, 'remember "Ada takes tea."')
+    assert not (directory / "mine").exists()
+    ran = await run_agentrail(
+        "sessions", "recover", session, variables=variables, cwd=directory.parent / "elsewhere"
+    )
+    assert "1 of 1 sessions came back" in ran.out, ran.err
+    assert list((directory / "mine" / "notes").rglob("NOTES.md"))
+
+
+async def test_a_session_whose_directory_is_gone_says_that_and_no_option_of_the_api(project):
+    """And what to do about it."""
+    directory, _ = project
+    began = await chat(project, lines=("hello",), place=directory.parent / "elsewhere")
+    (directory.parent / "elsewhere").rmdir()
+    gone = await chat(project, "--resume", LATEST)
+    words = f"session {began.err.split()[-1]} works in {directory.parent / 'elsewhere'}, which is not there: make that directory again"
+    assert (gone.code, words in gone.err) == (2, True)
 
 
 # --- what stands behind it

@@ -324,6 +324,32 @@ async def test_recover_lets_a_killed_session_finish(ask, tmp_path):
     assert " idle " in (await ask("list")).out
 
 
+async def test_a_session_of_a_scope_is_named_as_the_list_shows_it(ask, tmp_path):
+    """As those of a server are; its bare id is answered with what it is called, in each command."""
+    (tmp_path / "data").mkdir()
+    async with open_supervisor(store=f"sqlite:{tmp_path / 'data' / 'sessions.db'}") as supervisor:
+        session = await supervisor.start_session(model="demo:fast", session_id="one", scope="local", tools=())
+        await session.ask("one two")
+    assert (await ask("list")).out.startswith("local/one ")
+    for command in ("show", "trace", "check", "replay", "fork", "recover"):
+        refused = await ask(command, "one")
+        assert (refused.code, "name it local/one" in refused.err) == (2, True)
+        assert (await ask(command, "local/one")).code == 0
+        assert (await ask("check", "one", "--scope", "local")).code == 0
+    forked = await ask("fork", "local/one", "--id", "two")
+    assert "agentrail chat --resume local/two goes on with it" in forked.out
+    back = await run_agentrail("chat", "--resume", "local/two", stdin=b"three\n", variables=kept(tmp_path))
+    assert (back.code, "You said: three" in back.out) == (0, True)
+    assert "--resume local/two" in back.err
+    assert (await ask("delete", "local/two")).code == 0
+
+
+async def test_a_dry_run_of_recover_says_that_nothing_was_cut_off(ask, session):
+    """Silence would not tell it from a store that could not be read."""
+    ran = await ask("recover", "--dry-run")
+    assert (ran.code, ran.out) == (0, "nothing was cut off: no session had work when its process ended\n")
+
+
 # --- plain functions
 
 
