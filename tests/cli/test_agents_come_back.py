@@ -1,6 +1,7 @@
 """Sessions of agents of files: what passes the check starts, and comes back in another process with its tools, guards and agents, from any directory."""
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from agentrail.app import ChosenModel
 from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import ConfigFiles, read_setup
 from agentrail.cli.kept_in import KeepingOptions
+from agentrail.cli.named_places import decide_place
 from agentrail.cli.options import decide_session, with_origin
 from agentrail.cli.resume_option import LATEST
 from agentrail.cli.resuming import come_back
@@ -293,3 +295,53 @@ async def test_a_session_comes_back_into_its_sandbox(tmp_path, flag, wanted):
         assert setup_of(found.opening, ConfigFiles()) is None
     finally:
         store.close()
+
+
+async def test_commands_look_where_the_host_of_the_files_remembers(project):
+    """Who is forgotten, and which documents are found, is asked in one place by all of them; flags stand in front."""
+    directory, variables = project
+    (directory / "agentrail.toml").write_text(
+        DESK + '[host]\nmemories = "sqlite:mine"\nknowledge = "sqlite:books"\nstore = "sqlite:kept.db"\n'
+    )
+    (directory / "handbook.md").write_text("# Refunds\n\nMoney goes back within nine days.\n")
+
+    async def run(*arguments):
+        return await run_agentrail(*arguments, variables=variables, cwd=directory)
+
+    await run("trust")
+    assert "1 document added" in (await run("kb", "add", "desk", "handbook.md", "--reader", "*")).out
+    assert (directory / "books").is_dir()
+    found = await chat(project, "--agent", "desk", lines=('kb_search "money back"',))
+    assert "handbook.md#L1-L3" in found.out
+    place = KeepingOptions(data_dir=Path(variables["AGENTRAIL_DATA_DIR"]))
+    setup = read_setup(ConfigFiles(trust_project=True), "desk", directory)
+    store = open_store(f"sqlite:{directory / 'kept.db'}", directory)
+    try:
+        async with open_equipped(place, setup, store=store) as supervisor:
+            of_ada = await supervisor.start_session(
+                setup.blueprint, model="demo:fast", user_data={"user_id": "ada"}, working_dir=str(directory)
+            )
+            await of_ada.ask('remember "Ada takes tea."')
+    finally:
+        store.close()
+    forgotten = await run("memory", "forget", "--all", "--user", "ada")
+    assert "1 sessions erased" in forgotten.out, forgotten.err
+    assert "Working notes of 1 sessions removed" in forgotten.out
+    elsewhere = await run("kb", "search", "money", "--knowledge", "sqlite:", "--user", "x")
+    assert "handbook.md" not in elsewhere.out
+
+
+def test_the_data_directory_of_the_host_counts_behind_the_flag_and_the_variable(tmp_path, monkeypatch):
+    """For what is remembered and looked up, as for the server."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "agentrail.toml").write_text('version = 1\n[host]\ndata_dir = "here"\n')
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AGENTRAIL_CONFIG", str(tmp_path / "agentrail.toml"))
+    monkeypatch.delenv("AGENTRAIL_DATA_DIR", raising=False)
+    setup = read_setup(TRUSTED, None, tmp_path)
+    assert shared_stores(None, setup)["data_dir"] == tmp_path / "here"
+    assert shared_stores(KeepingOptions(data_dir=tmp_path), setup)["data_dir"] == tmp_path
+    assert decide_place("memories", None, tmp_path, os.environ) == ("sqlite:", tmp_path)
+    assert decide_place("memories", "sqlite:x", None, os.environ) == ("sqlite:x", None)
+    monkeypatch.setenv("AGENTRAIL_DATA_DIR", str(tmp_path / "data"))
+    assert shared_stores(None, setup)["data_dir"] == tmp_path / "data"
