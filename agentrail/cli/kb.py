@@ -370,7 +370,7 @@ def list_documents(
             say(line)
         if not lines:
             what = (
-                f"the knowledge base {name!r} has no documents{' there, or none with all of these tags' if is_narrow else ''}"
+                f"there is no knowledge base {name!r}, or it has no documents{' there, or none with all of these tags' if is_narrow else ''}"
                 if name
                 else f"there is no knowledge base that user {user!r} may read"
             )

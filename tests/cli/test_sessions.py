@@ -350,6 +350,22 @@ async def test_a_dry_run_of_recover_says_that_nothing_was_cut_off(ask, session):
     assert (ran.code, ran.out) == (0, "nothing was cut off: no session had work when its process ended\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a b", "--id is 'a b': expected 1 to 128 of A-Z a-z 0-9"),
+        ("", "--id is '': expected 1 to 128 of A-Z a-z 0-9"),
+        ("local/x", "--id is 'local/x': expected 1 to 128 of A-Z a-z 0-9"),
+        (None, "already: give another --id"),
+    ],
+)
+async def test_a_fork_has_an_id_that_other_commands_take(ask, session, name, said):
+    """Nothing is forked else; what is wrong is said of the flag, and not of an option of a program."""
+    ran = await ask("fork", session, "--id", session if name is None else name)
+    assert (ran.code, said in ran.err, "resume_session" in ran.err) == (2, True, False)
+    assert len((await ask("list", "--all")).out.splitlines()) == 1
+
+
 # --- plain functions
 
 
