@@ -50,7 +50,15 @@ from agentrail.commands import (
     TypedCommand,
     read_typed,
 )
-from agentrail.errors import AgentrailError, CommandError, OptionError, SessionDown, YourMove
+from agentrail.errors import (
+    AgentrailError,
+    CommandError,
+    OptionError,
+    RemoteRefused,
+    SessionDown,
+    Unreachable,
+    YourMove,
+)
 from agentrail.events import (
     AbortSettled,
     AgentEnd,
@@ -70,6 +78,8 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS: Final = 10.0
 """How long a command waits for a server."""
 
+_TOLD: Final = (YourMove, RemoteRefused, Unreachable)
+"""What a person is told who typed a line, and the chat goes on: a server that takes no more messages for a minute has the session still."""
 _MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
 
@@ -287,7 +297,7 @@ class Chat:
                     return
             content = await self._content(text)
             receipt = await self.session.prompt(content)
-        except (CommandError, YourMove) as error:
+        except (CommandError, *_TOLD) as error:
             await self._say(f"error: {describe_error(error)}")
             return
         self.was_used = True
@@ -306,7 +316,7 @@ class Chat:
         try:
             await self._say(await people.decide(self.session, command, rest, self.keep))
             await self._look_who_waits()
-        except YourMove as error:
+        except _TOLD as error:
             await self._say(f"error: {describe_error(error)}")
 
     async def _choose(self, chosen: Chosen) -> None:

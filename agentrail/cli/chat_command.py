@@ -17,7 +17,7 @@ from agentrail import outside
 from agentrail.cli.chat_order import ChatOrder, ConnectOption, ResumeOption
 from agentrail.cli.choices import ApproveOption, Choices
 from agentrail.cli.configuring import AgentOption, ConfigFiles, write_faults
-from agentrail.cli.exits import Exit
+from agentrail.cli.exits import Exit, describe_error, first_error
 from agentrail.cli.interrupts import Interrupts
 from agentrail.cli.kept_in import KeptIn, directory_of, keeping_from
 from agentrail.cli.logs import send_logs_to_stderr
@@ -135,7 +135,7 @@ async def serve_chat(order: ChatOrder) -> Exit:
     except* OutputClosed:
         code = Exit.FAILED  # the output is read no more
     except* AgentrailError as failed:
-        write_error(f"{failed.exceptions[0]}.")
+        write_error(describe_error(first_error(failed)))
     return code
 
 
