@@ -46,7 +46,7 @@ class FallAsleep(Control):
 
 
 @frozen(kw_only=True)
-class Reading:
+class HowToRead:
     """How the answers of a session read.
 
     Attributes:
@@ -80,7 +80,7 @@ class SleepingSession:
     place: Envelope
     incarnation: int
     due_at_ms: int | None
-    reading: Reading
+    reading: HowToRead
 
 
 class Waking:
@@ -181,13 +181,13 @@ class SleepingCell(HeldCode):
         return self.state.data.incarnation if row is None else row.incarnation
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> HowToRead:
         """How its answers read."""
         row = None if self.sleep is None else self.sleep.row
         if row is not None:
             return row.reading
         config = self.state.data.config
-        return Reading(has_format=config.response_format is not None, has_tags=bool(config.inline_tags))
+        return HowToRead(has_format=config.response_format is not None, has_tags=bool(config.inline_tags))
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
