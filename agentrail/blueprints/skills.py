@@ -308,7 +308,7 @@ def no_such_skill(name: str, known: Iterable[str]) -> str:
     """Say that there is no skill of a name, and which may have been meant."""
     listed = sorted(known)
     near = difflib.get_close_matches(name, listed, n=1)
-    guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(listed[:20]) or 'none'}"
+    guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(listed[:20]) or 'none'};"
     return f"there is no skill {name!r:.80}: {guess} agentrail skills list says where they are looked for"
 
 

@@ -18,11 +18,13 @@ from agentrail.cli.stored import (
     USUAL_PLACE,
     StorePlace,
     find_one,
+    in_scope,
     journal_of,
     reading,
     records_of,
     run_over_store,
     say,
+    shown_id,
     sources_of,
     writing,
 )
@@ -36,6 +38,7 @@ from agentrail.runtime.exporting import (
     leaving_export,
     render_markdown,
 )
+from agentrail.runtime.options import faults_of_value
 from agentrail.runtime.past import Journal
 from agentrail.runtime.restoring import copy_files
 from agentrail.sandboxes.local import LocalSandbox
@@ -72,6 +75,8 @@ def fork(  # noqa: PLR0913 - the options of a command
     def work() -> Exit:
         if at is not None and turn is not None:
             raise OptionError(["--at and --turn are both given: give one of them"])
+        if name is not None:
+            _check_id(name)
         with reading(place) as opened:  # so that no store is made where there is none, and near ids are named
             find_one(opened, session, place.scope)
         with writing(place) as opened:
@@ -82,19 +87,36 @@ def fork(  # noqa: PLR0913 - the options of a command
             number = journal.number_of(at, turn)
             session_id = SessionId(name or f"s-{outside.ids(6)}")
             at_ms = int(outside.wall() * 1000)
+            if opened.get(found.scope, session_id) is not None:
+                there_is = (
+                    f"there is a session {in_scope(found.scope, session_id)} already: give another --id"
+                )
+                raise OptionError([there_is])
             if files is None:
                 fork_stored(opened, journal, number, session_id, at_ms)
             else:
                 there = number, files.absolute()
                 trio.run(_fork_with_files, opened, journal, there, session_id, at_ms)
         go_there = "" if files is None else f"cd {shlex.quote(str(files))} && "
+        named = in_scope(found.scope, session_id)
         say(
-            f"{session_id}: a fork of {session} behind record {number}; "
-            f"{go_there}agentrail chat --resume {session_id} goes on with it"
+            f"{named}: a fork of {shown_id(found)} behind record {number}; "
+            f"{go_there}agentrail chat --resume {named} goes on with it"
         )
         return Exit.DONE
 
     return run_over_store(work)
+
+
+def _check_id(name: str) -> None:
+    """Refuse what is no id of a session.
+
+    Raises:
+        OptionError: It is none: a session of it could not be named to other commands.
+    """
+    faults = faults_of_value("session_id", name)
+    if faults:
+        raise OptionError([fault.replace("session_id", "--id", 1) for fault in faults])
 
 
 def export(

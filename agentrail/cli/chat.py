@@ -38,6 +38,7 @@ from agentrail.cli.resuming import (
 )
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.shared_stores import open_equipped
+from agentrail.cli.stored import in_scope
 from agentrail.cli.stored_code import Resumable, find_resumable
 from agentrail.cli.switching import SWITCHING, GoTo, export_to, others_in, switch
 from agentrail.cli.terminal.keys import Chosen, KeyPress, SentLine, decide_ctrl_c
@@ -49,7 +50,15 @@ from agentrail.commands import (
     TypedCommand,
     read_typed,
 )
-from agentrail.errors import AgentrailError, CommandError, OptionError, SessionDown, YourMove
+from agentrail.errors import (
+    AgentrailError,
+    CommandError,
+    OptionError,
+    RemoteRefused,
+    SessionDown,
+    Unreachable,
+    YourMove,
+)
 from agentrail.events import (
     AbortSettled,
     AgentEnd,
@@ -69,6 +78,8 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS: Final = 10.0
 """How long a command waits for a server."""
 
+_TOLD: Final = (YourMove, RemoteRefused, Unreachable)
+"""What a person is told who typed a line, and the chat goes on: a server that takes no more messages for a minute has the session still."""
 _MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
 
@@ -286,7 +297,7 @@ class Chat:
                     return
             content = await self._content(text)
             receipt = await self.session.prompt(content)
-        except (CommandError, YourMove) as error:
+        except (CommandError, *_TOLD) as error:
             await self._say(f"error: {describe_error(error)}")
             return
         self.was_used = True
@@ -305,7 +316,7 @@ class Chat:
         try:
             await self._say(await people.decide(self.session, command, rest, self.keep))
             await self._look_who_waits()
-        except YourMove as error:
+        except _TOLD as error:
             await self._say(f"error: {describe_error(error)}")
 
     async def _choose(self, chosen: Chosen) -> None:
@@ -641,6 +652,7 @@ async def _end(chat: Chat, store: Store | None, tell: Say) -> None:
         return
     session = chat.session
     if chat.was_used:
-        await tell(f"session {session.session_id} is kept: agentrail chat --resume {session.session_id}")
+        again = in_scope(session.scope, session.session_id)
+        await tell(f"session {session.session_id} is kept: agentrail chat --resume {again}")
     else:
         await outside.offload(store.delete, session.scope, session.session_id)

@@ -6,10 +6,10 @@ What is imported here at the top is what a person waits for. The conversation it
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
@@ -17,7 +17,7 @@ from agentrail import outside
 from agentrail.cli.chat_order import ChatOrder, ConnectOption, ResumeOption
 from agentrail.cli.choices import ApproveOption, Choices
 from agentrail.cli.configuring import AgentOption, ConfigFiles, write_faults
-from agentrail.cli.exits import Exit
+from agentrail.cli.exits import Exit, describe_error, first_error
 from agentrail.cli.interrupts import Interrupts
 from agentrail.cli.kept_in import KeptIn, directory_of, keeping_from
 from agentrail.cli.logs import send_logs_to_stderr
@@ -46,9 +46,12 @@ def chat(  # noqa: PLR0913 - an option each
     kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
 ) -> Exit:
     """Talk with a model; see `commands.py` for the help."""
-    if agent is not None and resume is not None:
-        fault = "--agent is for a new session: one that comes back has what it had, leave --agent out"
-        write_faults(OptionError([fault]))
+    faults = [
+        *faults_of_far(choices, kept_in, files, approve, connect),
+        *faults_of_resumed(choices, approve, resume, None if connect is None else agent),
+    ]
+    if faults:
+        write_faults(OptionError(faults))
         return Exit.USAGE
     order = ChatOrder(
         choices=choices,
@@ -63,6 +66,64 @@ def chat(  # noqa: PLR0913 - an option each
     return trio.run(serve_chat, order)
 
 
+_OF_A_NEW_SESSION: Final = ("tools", "system", "max_turns", "max_retries")
+"""The options that say what a session begins with."""
+
+_OF_THIS_PROCESS: Final = (
+    *_OF_A_NEW_SESSION,
+    "model",
+    "base_url",
+    "opt",
+    "sandbox",
+    "shell_fallback",
+    "dangerously_bypass_permissions",
+)
+"""The options that say how a session of this process works."""
+
+
+def faults_of_far(
+    choices: Choices, kept_in: KeptIn, files: ConfigFiles, approve: str | None, connect: str | None
+) -> tuple[str, ...]:
+    """Say which options cannot count, because a server has the session: who gives `--approve` must not believe that it guards."""
+    if connect is None:
+        return ()
+    named = [
+        *_differing(choices, Choices(), _OF_THIS_PROCESS),
+        *_differing(files, ConfigFiles(), ("config", "trust_project")),
+        *_differing(kept_in, KeptIn(), ("keep_days", "keep_bytes")),
+        *(["--approve"] if approve is not None else []),
+        # With `memory:` nothing that was typed is kept here.
+        *(["--store"] if kept_in.store not in {None, "memory:"} else []),
+    ]
+    return _leave_out(named, "for a session of this process: what one on a server has its profile says")
+
+
+def faults_of_resumed(
+    choices: Choices, approve: str | None, resume: str | None, profile: str | None
+) -> tuple[str, ...]:
+    """Say which options cannot count, because a session comes back with what it had; `profile` is the one that was named of a server."""
+    if resume is None:
+        return ()
+    named = [
+        *(["--agent"] if profile is not None else []),
+        *_differing(choices, Choices(), _OF_A_NEW_SESSION),
+        *(["--approve"] if approve is not None else []),
+    ]
+    return _leave_out(named, "for a new session: one that comes back has what it had")
+
+
+def _differing(given: object, usual: object, names: Iterable[str]) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(given, name) != getattr(usual, name)]
+
+
+def _leave_out(named: Sequence[str], why: str) -> tuple[str, ...]:
+    if not named:
+        return ()
+    return (
+        f"{', '.join(named)} {'is' if len(named) == 1 else 'are'} {why}, leave {'it' if len(named) == 1 else 'them'} out",
+    )
+
+
 async def serve_chat(order: ChatOrder) -> Exit:
     """Chat until the user leaves, and say how it ended."""
     code = Exit.FAILED
@@ -74,7 +135,7 @@ async def serve_chat(order: ChatOrder) -> Exit:
     except* OutputClosed:
         code = Exit.FAILED  # the output is read no more
     except* AgentrailError as failed:
-        write_error(f"{failed.exceptions[0]}.")
+        write_error(describe_error(first_error(failed)))
     return code
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from agentrail.errors import AgentrailError, ErrorInfo
+from agentrail.errors import AgentrailError, ErrorInfo, RemoteRefused
 from agentrail.errors.advice import WHAT_TO_DO
 from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
 
@@ -65,5 +65,17 @@ def describe_failure(error: ErrorInfo) -> str:
 
 
 def describe_error(error: AgentrailError) -> str:
-    """Say what was wrong with what the caller asked for; the messages say themselves what to do."""
-    return str(error).rstrip(".") + "."
+    """Say what was wrong with what the caller asked for; the messages say themselves what to do, but those of a server."""
+    said = str(error).rstrip(".")
+    if not isinstance(error, RemoteRefused):
+        return f"{said}."
+    advice = error.hint or ""
+    if error.retry_after_seconds is not None:
+        advice = f"try again in {error.retry_after_seconds:g} s"
+    return f"{said}. {WHAT_TO_DO}{advice.rstrip('.')}." if advice else f"{said}."
+
+
+def first_error(group: BaseExceptionGroup[AgentrailError]) -> AgentrailError:
+    """Give the first error of a group, however deep: the words of a group itself say nothing to people."""
+    first = group.exceptions[0]
+    return first_error(first) if isinstance(first, BaseExceptionGroup) else first

@@ -18,6 +18,7 @@ from agentrail.cli.serve_options import SERVE_KEYS, fault_of_host, fault_of_port
 from agentrail.config.places import ConfigFault
 from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
 from agentrail.errors import OptionError
+from agentrail.stores.data_directory import DATA_VARIABLE
 
 if TYPE_CHECKING:
     from agentrail.blueprints.configuration import Configuration
@@ -173,6 +174,14 @@ def embedder_of(settings: Settings) -> "OpenAIEmbedder | None":
 
     opened = read_embedder(settings.embedder, lambda _, __: None)
     return None if opened is None else opened()
+
+
+def directory_of_host(settings: Settings, environ: Mapping[str, str]) -> Path | None:
+    """Give the data directory that `[host]` names, unless its variable stands in front; None where it names none."""
+    said = settings.host.get("data_dir")
+    if said is None or environ.get(DATA_VARIABLE):
+        return None
+    return Path(said.folder) / Path(said.value).expanduser()
 
 
 def _placed(said: Sourced) -> str:

@@ -55,7 +55,8 @@ def load(name: str, place: StorePlace) -> tuple[LoadedJournal, ...]:
         JournalCorrupt: A line of the file is damaged.
         StoreUnavailable, NotAStore, StoreTooNew: As of `reading`.
     """
-    if name.endswith(".jsonl") or os.sep in name or Path(name).is_file():
+    # A session of a scope has a slash in its name too, and no id begins with one, or with a dot.
+    if name.endswith(".jsonl") or name.startswith((os.sep, ".")) or Path(name).is_file():
         return _load_file(Path(name))
     with reading(place) as opened:
         found = find_one(opened, name, place.scope)

@@ -33,6 +33,7 @@ from agentrail.cli.kb_summaries import summarize_documents, wanted_documents
 from agentrail.cli.kept_in import DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.meanings import WordsAlone, embedder_of_files, make_vectors, meaning_of
+from agentrail.cli.named_places import PLACES, decide_place
 from agentrail.cli.options import choose_for
 from agentrail.cli.output import write_error
 from agentrail.cli.stored import run_over_store, say
@@ -62,15 +63,19 @@ class KnowledgePlace:
 
     Attributes:
         tenant: Whose they are.
-        knowledge: The name of the store.
+        knowledge: The name of the store; None for that of the files.
         data_dir: The data directory; None for the usual one.
         debug: Whether a crash is shown with its traceback.
     """
 
     tenant: Annotated[str, Parameter(help="Of which tenant.", show_default=False)] = ""
     knowledge: Annotated[
-        str, Parameter(help="Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory.")
-    ] = "sqlite:"
+        str | None,
+        Parameter(
+            help=f"Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory. {PLACES}",
+            show_default=False,
+        ),
+    ] = None
     data_dir: DataDirectory = None
     debug: Debug = False
 
@@ -365,7 +370,7 @@ def list_documents(
             say(line)
         if not lines:
             what = (
-                f"the knowledge base {name!r} has no documents{' there, or none with all of these tags' if is_narrow else ''}"
+                f"there is no knowledge base {name!r}, or it has no documents{' there, or none with all of these tags' if is_narrow else ''}"
                 if name
                 else f"there is no knowledge base that user {user!r} may read"
             )
@@ -452,7 +457,8 @@ def _over(place: KnowledgePlace, work: Callable[[KnowledgeStore], Exit]) -> Exit
 
 @contextmanager
 def _opened(place: KnowledgePlace) -> Iterator[KnowledgeStore]:
-    store = SqliteKnowledge(directory_of_knowledge(place.knowledge, place.data_dir, os.environ))
+    name, directory = decide_place("knowledge", place.knowledge, place.data_dir, os.environ)
+    store = SqliteKnowledge(directory_of_knowledge(name, directory, os.environ))
     try:
         yield store
     finally:

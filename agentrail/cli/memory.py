@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Final
 
 from attrs import frozen
@@ -21,9 +22,10 @@ from agentrail.abc.recall import (
 )
 from agentrail.cli.exits import Exit
 from agentrail.cli.forgetting import forget_everything
-from agentrail.cli.kept_in import DEFAULT_STORE, DataDirectory
+from agentrail.cli.kept_in import DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.meanings import WordsAlone, embedder_of_files, meaning_of
+from agentrail.cli.named_places import PLACES, decide_place
 from agentrail.cli.output import write_error
 from agentrail.cli.stored import StorePlace, run_over_store, say
 from agentrail.errors import OptionError
@@ -43,7 +45,7 @@ class MemoryPlace:
     Attributes:
         user: The user; empty for what belongs to no user in particular.
         tenant: The tenant, or scope.
-        memories: The name of the store.
+        memories: The name of the store; None for that of the files.
         data_dir: The data directory; None for the usual one.
         debug: Whether a crash is shown with its traceback.
     """
@@ -53,10 +55,22 @@ class MemoryPlace:
     ] = ""
     tenant: Annotated[str, Parameter(help="Of which tenant the user is.", show_default=False)] = ""
     memories: Annotated[
-        str, Parameter(help="Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory.")
-    ] = "sqlite:"
+        str | None,
+        Parameter(
+            help=f"Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory. {PLACES}",
+            show_default=False,
+        ),
+    ] = None
     data_dir: DataDirectory = None
     debug: Debug = False
+
+    def decided(self) -> tuple[str, Path | None]:
+        """Give the name of the store and the data directory.
+
+        Raises:
+            OptionError: Your move: as of `decide_place`.
+        """
+        return decide_place("memories", self.memories, self.data_dir, os.environ)
 
     @property
     def owner(self) -> MemoryOwner:
@@ -145,12 +159,13 @@ def forget_memories(
         ),
     ] = False,
     sessions: Annotated[
-        str,
+        str | None,
         Parameter(
             name="--store",
-            help="With --all: where sessions are: sqlite:PATH, or sqlite: for the file in the data directory.",
+            help=f"With --all: where sessions are: sqlite:PATH, or sqlite: for the file in the data directory. {PLACES}",
+            show_default=False,
         ),
-    ] = DEFAULT_STORE,
+    ] = None,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
     """Forget; see the help above."""
@@ -159,8 +174,9 @@ def forget_memories(
         if bool(ids) is every:
             raise OptionError(["name the memories to forget, or say --all: one of the two"])
         if every:
-            kept = StorePlace(store=sessions, data_dir=place.data_dir)
-            with opened_notes(None, place.memories, place.data_dir, os.environ) as notes:
+            named, directory = decide_place("store", sessions, place.data_dir, os.environ)
+            kept = StorePlace(store=named, data_dir=directory)
+            with opened_notes(None, *place.decided(), os.environ) as notes:
                 assert notes is not None  # noqa: S101 - beside memories that are named there are some
                 return forget_everything(store, notes, place.owner, kept)
         return _forget_some(store, place, ids)
@@ -230,10 +246,10 @@ def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
     """Open the store that is named, for a block.
 
     Raises:
-        OptionError: It stands for nothing, or for what is gone with its process.
+        OptionError: It stands for nothing, or for what is gone with its process; or files are wrong that would say where they are.
         StoreUnavailable: Nothing says where the data directory is.
     """
-    directory = directory_of_memories(place.memories, place.data_dir, os.environ)
+    directory = directory_of_memories(*place.decided(), os.environ)
     if directory is None:
         raise OptionError(
             [

@@ -24,6 +24,7 @@ from agentrail.cli.stored import (
     all_sessions,
     find_one,
     say,
+    shown_id,
     state_of,
 )
 from agentrail.cli.stored_code import Resumable, code_of, refuse_without_code, resumable_of
@@ -119,7 +120,8 @@ async def come_back(
         choices: As of `code_of`.
 
     Raises:
-        OptionError: Your move: code that it had is not in the files that hold where it works; the message says what, and what to do.
+        OptionError: Your move: code that it had is not in the files that hold where it works, or that directory is gone; the message says
+            what, and what to do.
         Exception: As of `resume_session`.
     """
     found = resumable.stored
@@ -129,6 +131,11 @@ async def come_back(
         session = await supervisor.resume_session(found.session, scope=found.scope, **given)
     except Unrevivable as error:
         refuse_without_code(error, resumable)
+    except OptionError as error:
+        if await outside.offload(resumable.working_dir.is_dir):
+            raise
+        message = f"session {shown_id(found)} works in {resumable.working_dir}, which is not there: make that directory again"
+        raise OptionError([message]) from error
     data = before.state.data
     snapshot = snapshot_of(before.state.phase, data, found.written_at_ms)
     waiting = tuple(Piece("err", f"(waits) {_first_words(one.content)}\n") for one in snapshot.queued)
@@ -195,25 +202,44 @@ async def recover_sessions(session: str | None, place: StorePlace) -> Exit:
             found = tuple(one for one in roots if one.session in working)
         else:
             found = (await outside.offload(find_one, opened, session, place.scope),)
-        async with open_equipped(options, store=opened) as supervisor:
-            for one in found:
-                try:
-                    await _recover(supervisor, opened, one, screen, transcript)
-                except AgentrailError as error:
-                    failed += 1
-                    await tell(f"{one.session} did not come back: {describe_error(error)}")
+        for one in found:
+            error = await _recovered(options, opened, one, screen, transcript)
+            if error is not None:
+                failed += 1
+                await tell(f"{shown_id(one)} did not come back: {describe_error(error)}")
     say(f"{len(found) - failed} of {len(found)} sessions came back")
     return Exit.FAILED if failed else Exit.DONE
+
+
+async def _recovered(
+    options: KeepingOptions,
+    store: Store,
+    found: StoredSession,
+    screen: DirectScreen,
+    transcript: Transcript,
+) -> AgentrailError | None:
+    """Recover one, under a supervisor of its own: what it remembers and looks up is where the files say that hold where it works."""
+    error: AgentrailError | None = None
+    try:
+        resumable = await resumable_of(store, found)
+        async with open_equipped(options, resumable.setup, store=store) as supervisor:
+            try:
+                await _recover(supervisor, store, resumable, screen, transcript)
+            except AgentrailError as raised:  # here, because behind the block errors come in groups
+                error = raised
+    except AgentrailError as raised:
+        error = raised
+    return error
 
 
 async def _recover(
     supervisor: SessionSupervisor,
     store: Store,
-    found: StoredSession,
+    resumable: Resumable,
     screen: DirectScreen,
     transcript: Transcript,
 ) -> None:
-    back = await come_back(supervisor, store, await resumable_of(store, found))
+    back = await come_back(supervisor, store, resumable)
     async with back.session.subscribe(after=back.after, buffer=100_000) as events:
         seen = back.after
         while True:

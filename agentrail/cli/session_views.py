@@ -11,6 +11,7 @@ from agentrail import events
 from agentrail.abc.store import StoredSession
 from agentrail.cli.notices import notice_of, show_decision, show_milliseconds
 from agentrail.cli.rendering import Piece, first_line, on_one_line, show_arguments
+from agentrail.cli.stored import shown_id
 from agentrail.core.journal.bodies import decode_erased
 from agentrail.core.journal.record import ERASED, Record
 from agentrail.core.journal.replaying import ReplayStep
@@ -49,16 +50,12 @@ def standing_word(stored: StoredSession, *, is_owned: bool) -> str:
 
 def show_rows(sessions: Sequence[tuple[StoredSession, str]]) -> Iterator[str]:
     """Draw a list of sessions, each with the word for how it stands."""
-    names = [_name_of(stored) for stored, _ in sessions]
+    names = [shown_id(stored) for stored, _ in sessions]
     width = max((len(name) for name in names), default=0)
     for name, (stored, word) in zip(names, sessions, strict=True):
         line = f"{name:<{width}}  {word:<13}  {moment(stored.written_at_ms)}  {stored.tail.seq:>6} records"
         title = shorten(stored.standing.title)
         yield f"{line}  {title}".rstrip()
-
-
-def _name_of(stored: StoredSession) -> str:
-    return f"{stored.scope}/{stored.session}" if stored.scope else stored.session
 
 
 def row_as_json(stored: StoredSession, word: str) -> str:
@@ -187,7 +184,7 @@ def show_usage(usage: TokenUsage) -> str:
 
 def show_head(stored: StoredSession, word: str) -> Iterator[str]:
     """Say what a store knows of a session."""
-    yield f"session   {_name_of(stored)}  {word}"
+    yield f"session   {shown_id(stored)}  {word}"
     yield f"opened    {moment(stored.opened_at_ms)}"
     yield f"written   {moment(stored.written_at_ms)}, {stored.tail.seq} records, {stored.events} events"
     if stored.parent:
@@ -214,7 +211,7 @@ def show_past(stored: StoredSession, past: PastState, waiting: Sequence[str]) ->
         waiting: What waited for people, in lines.
     """
     status = past.status
-    yield f"session   {_name_of(stored)}, behind record {past.number} of {stored.tail.seq}"
+    yield f"session   {shown_id(stored)}, behind record {past.number} of {stored.tail.seq}"
     yield f"at        {moment(past.at_ms)}, event {past.snapshot.last_seq}"
     yield f"phase     {status.phase}"
     yield from show_waits(status, waiting)

@@ -38,6 +38,7 @@ from agentrail.cli.stored import (
     records_of,
     run_over_store,
     say,
+    shown_id,
     sources_of,
     state_of,
     writing,
@@ -281,9 +282,12 @@ def recover(
         if not dry_run:
             return trio.run(recover_sessions, session, place)
         with reading(place) as opened:
-            for found in _to_recover(opened, session, place.scope):
-                for line in _would_decide(opened, found):
+            found = _to_recover(opened, session, place.scope)
+            for one in found:
+                for line in _would_decide(opened, one):
                     say(line)
+            if not found:
+                say("nothing was cut off: no session had work when its process ended")
         return Exit.DONE
 
     return run_over_store(work)
@@ -292,7 +296,9 @@ def recover(
 def _to_recover(store: Store, session: str | None, scope: str) -> tuple[StoredSession, ...]:
     if session is not None:
         return (find_one(store, session, scope),)
-    return tuple(all_sessions(store, Filters(is_working=True, has_ended=False)))
+    owners = Owners.of(store)  # what works in a process that is there was not cut off
+    working = all_sessions(store, Filters(is_working=True, has_ended=False))
+    return tuple(one for one in working if not owners.owns(one))
 
 
 def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
@@ -300,7 +306,7 @@ def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
     data = revived.state.data
     decisions = list(decisions_of(data, frozenset(revived.begun), int(outside.wall() * 1000)))
     open_things = {0: "nothing is", 1: "one thing is"}.get(len(decisions), f"{len(decisions)} things are")
-    yield f"{found.session}: {open_things} open"
+    yield f"{shown_id(found)}: {open_things} open"
     yield from (f"  {show_decision(one)}" for one in decisions)
 
 

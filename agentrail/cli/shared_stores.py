@@ -1,5 +1,6 @@
 """What `run`, `chat` and `sessions recover` give sessions beside their journals: memories, working notes, knowledge bases and an embedder."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -68,15 +69,17 @@ def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) ->
         OptionError: Your move: the key of the embedder is not where it is said to be, or its extra is missing.
     """
     named: dict[str, Any] = {}
+    of_host: Path | None = None
     if setup is not None:
-        from agentrail.cli.hosting import embedder_of, named_stores
+        from agentrail.cli.hosting import directory_of_host, embedder_of, named_stores
 
         settings = setup.configuration.settings
         named = {name: place for name, place in named_stores(settings).items() if name != "store"}
+        of_host = directory_of_host(settings, os.environ)
         embedder = embedder_of(settings)
         named |= {} if embedder is None else {"embedder": embedder}
     usual: dict[str, Any] = {}
-    directory = _data_directory(None if keeping is None else keeping.data_dir)
+    directory = _data_directory((None if keeping is None else keeping.data_dir) or of_host)
     if directory is not None:
         usual = {
             "memories": _IN_THE_DATA_DIRECTORY,

@@ -92,6 +92,16 @@ def _closing(store: Store) -> Iterator[Store]:
 # --- finding sessions
 
 
+def shown_id(stored: StoredSession) -> str:
+    """Give what a session is called in lists, and may be called in commands: its id, in front of it the scope that it was started in."""
+    return in_scope(stored.scope, stored.session)
+
+
+def in_scope(scope: str, session: str) -> str:
+    """Give what a session of a scope is called; see `shown_id`."""
+    return f"{scope}/{session}" if scope else session
+
+
 def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
     """Give all sessions of a store that filters let through, page by page."""
     after: tuple[str, str] | None = None
@@ -101,7 +111,7 @@ def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
 
 
 def find_one(store: Store, session: str, scope: str) -> StoredSession:
-    """Give one session.
+    """Give one session, by its id, or as `sessions list` shows one of a scope: `SCOPE/ID`.
 
     Raises:
         SessionNotFound: There is none of this id; the message has those that look like it.
@@ -109,11 +119,23 @@ def find_one(store: Store, session: str, scope: str) -> StoredSession:
     found = store.get(scope, SessionId(session))
     if found is not None:
         return found
+    of_scope, slash, own = session.partition("/")
+    found = store.get(of_scope, SessionId(own)) if slash and not scope else None
+    if found is not None:
+        return found
     nearest: tuple[str, ...] = ()
     try:
         store.read(scope, SessionId(session), 0, 1)
     except SessionNotFound as error:
         nearest = error.nearest
+    elsewhere = [
+        shown_id(one)
+        for one in all_sessions(store, Filters(root=SessionId(session), only_roots=True))
+        if one.scope != scope
+    ]
+    if elsewhere:
+        message = f"session {session!r} is in a scope of its own, as those of a server are: name it {' or '.join(elsewhere)}"
+        raise SessionNotFound(message, nearest=tuple(elsewhere))
     like = f"; like it are {', '.join(map(repr, nearest))}" if nearest else ""
     message = f"there is no session {session!r}{like}: agentrail sessions list shows those there are"
     raise SessionNotFound(message, nearest=nearest)

@@ -18,7 +18,7 @@ from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import CommandSetup, ConfigFiles, options_of_files, read_setup, with_agent
 from agentrail.cli.options import AGENT_KEY, SANDBOX_KEY, decide_provider_options
 from agentrail.cli.resume_option import LATEST
-from agentrail.cli.stored import find_one, latest_of
+from agentrail.cli.stored import find_one, latest_of, shown_id
 from agentrail.errors import OptionError, Unrevivable
 from agentrail.runtime.reviving import StoredOpening, opening_of
 from agentrail.tools import builtin, builtin_names
@@ -150,10 +150,12 @@ def refuse_without_code(error: Unrevivable, resumable: Resumable) -> NoReturn:
         began = resumable.opening.config.user_data.get(AGENT_KEY)
         who = "[defaults]" if setup.agent is None else f"agent {setup.agent!r}"
         where = f"{who} of the files that hold in {resumable.working_dir} has them no more"
-        advice = "put them back"
-        if isinstance(began, str) and began != setup.agent:
+        back = "put them back"
+        if isinstance(began, str) and began not in setup.configuration.settings.agents:
             where = f"the files that hold in {resumable.working_dir} have the agent {began!r} no more, which it began as"
-            advice = "put it back"
+            back = "put it back"
+        again = f"agentrail chat --resume {shown_id(resumable.stored)} --agent NAME"
+        advice = f"{back}, or name an agent that has them: {again}"
     missing = ", ".join(error.missing)
-    message = f"session {error.session_id!r} cannot be resumed without {missing}: {where}; {advice}"
+    message = f"session {shown_id(resumable.stored)!r} cannot be resumed without {missing}: {where}; {advice}"
     raise OptionError([message]) from error

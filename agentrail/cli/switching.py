@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from agentrail import outside
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli.session_views import shorten, show_rows, standing_word
-from agentrail.cli.stored import all_sessions, find_one, latest_of
+from agentrail.cli.stored import all_sessions, find_one, latest_of, shown_id
 from agentrail.cli.terminal.completing import Words
 from agentrail.core.values.transcript import transcript_of
 from agentrail.errors import AgentrailError, CommandError
@@ -65,7 +65,7 @@ async def switch(name: str, text: str, store: Store | None, current: SessionId) 
     if found.session == current:
         message = f"this is session {current}"
         raise CommandError(message)
-    return GoTo(session=found.session)
+    return GoTo(session=SessionId(shown_id(found)))
 
 
 def _latest_of_others(store: Store, current: SessionId) -> StoredSession:

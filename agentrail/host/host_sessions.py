@@ -17,6 +17,7 @@ from agentrail.errors import (
     AttachmentsUnsupported,
     FilesUnsupported,
     IdInvalid,
+    JournalDrifted,
     OptionError,
     ProfileFailed,
     ProfileUnknown,
@@ -25,6 +26,7 @@ from agentrail.errors import (
     SessionNotFound,
     SessionUnknown,
     StillNeeded,
+    Unrevivable,
 )
 from agentrail.frozen import EMPTY
 from agentrail.host.identity import (
@@ -261,7 +263,7 @@ class HostSessions:
 
         Raises:
             SessionDown: It has ended.
-            ProfileUnknown: It has to be woken, and its profile is not there any more.
+            ProfileUnknown: It has to be woken, and its profile is not there any more; the message names both.
             ProfileFailed, StoreUnavailable, HeldBy, Unrevivable: It cannot be woken.
 
         Cancellation: As of `SessionSupervisor.resume_session`.
@@ -282,12 +284,15 @@ class HostSessions:
         )
         # What the caller said when it was created stands in its journal alone.
         metadata = metadata_of_session(facts.user_data)
-        profile = await self.profile(context)
+        profile = await self._profile_of(context)
         options = await options_of_profile(self.profiles, profile, context, metadata=metadata)
         try:
             session = await self.supervisor.resume_session(facts.session_id, options)
         except AlreadyStarted as error:
             return _handle_of(error)
+        except (Unrevivable, JournalDrifted) as error:  # callers hear that the log says why
+            _log_that_it_stays(error, profile.id)
+            raise
         self._open_sessions.note(owner, facts.session_id)
         return session
 
@@ -295,6 +300,21 @@ class HostSessions:
         """Give the reason that its own handle gives, as long as that is known."""
         words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
         return words.reason if words is not None and words.reason else "it has ended"
+
+    async def _profile_of(self, context: ProfileContext) -> AgentProfile:
+        """Find the profile of a session that there is; its caller may have named none.
+
+        Raises:
+            ProfileUnknown: The operator's move: it is not served any more.
+            ProfileFailed: The operator's move.
+        """
+        try:
+            return await self.profile(context)
+        except ProfileUnknown as error:
+            if not context.agent_id:
+                raise
+            message = f"session {context.session_id!r} is one of the profile {context.agent_id!r}, which is not served any more"
+            raise ProfileUnknown(message) from error
 
     async def profile(self, context: ProfileContext) -> AgentProfile:
         """Find a profile.
@@ -552,6 +572,22 @@ def refuse_child(facts: SessionFacts) -> None:
     if facts.root_id != facts.session_id:
         message = f"session {facts.session_id!r} works for {facts.root_id!r}: ask that one"
         raise SessionIsChild(message, root_id=facts.root_id)
+
+
+def _log_that_it_stays(error: Unrevivable | JournalDrifted, profile: str) -> None:
+    """Tell the operator why a session cannot go on, and what to do: who called is told nothing of it."""
+    if isinstance(error, JournalDrifted):
+        LOGGER.warning("profile %s: %s", profile, error)
+        return
+    missing = ", ".join(error.missing)
+    advice = "give it to the profile again, and the session goes on as it was"
+    LOGGER.warning(
+        "session %r cannot go on: profile %r has no %s any more; %s",
+        error.session_id,
+        profile,
+        missing,
+        advice,
+    )
 
 
 def _handle_of(error: AlreadyStarted) -> Session:

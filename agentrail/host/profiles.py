@@ -409,7 +409,10 @@ def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for
     writing = sorted({name_of(tool) for tool in tools} & WRITING_TOOLS)
     if not writing:
         return []
-    what_to_do = "let `options` be a function that gives each session its own, take sandbox='memory', or say shared_workspace=True"
+    what_to_do = (
+        "take sandbox='memory', say shared_workspace=True (in a file: shared_workspace = true in [host]), or let `options` be a "
+        "function that gives each session its own"
+    )
     return [f"{', '.join(writing)} would write into one directory for all users: {what_to_do}"]
 
 

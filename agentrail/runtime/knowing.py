@@ -12,7 +12,7 @@ import trio
 from attrs import field, frozen
 
 from agentrail.core.policy.response_format import document_in
-from agentrail.core.session.tags import visible_text
+from agentrail.core.session.tags import without_tags
 from agentrail.errors import Erased, SessionNotFound
 from agentrail.messages import AssistantMessage, JsonObject, Message, SessionId
 from agentrail.runtime.arguments import fault_of_text, refuse
@@ -104,12 +104,12 @@ def _stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> Sessio
 
 def reader_of(cell: SessionCell) -> ReadAnswer:
     """Say how answers of a session read, for as long as one likes: also when it sleeps, or has ended."""
-    config = cell.state.data.config
-    has_format = config.response_format is not None
+    reading = cell.reading
 
     def read(messages: Sequence[Message]) -> str:
         last = next((one for one in reversed(messages) if isinstance(one, AssistantMessage)), None)
-        said = "" if last is None else visible_text(last.text, config)
-        return document_in(said) if has_format else said
+        said = "" if last is None else last.text
+        shown = without_tags(said) if reading.has_tags else said
+        return document_in(shown) if reading.has_format else shown
 
     return read

@@ -46,6 +46,19 @@ class FallAsleep(Control):
 
 
 @frozen(kw_only=True)
+class HowToRead:
+    """How the answers of a session read.
+
+    Attributes:
+        has_format: Whether they are documents.
+        has_tags: Whether inline tags stand in them, which no person sees.
+    """
+
+    has_format: bool
+    has_tags: bool
+
+
+@frozen(kw_only=True)
 class SleepingSession:
     """What is left of a session that sleeps: what its journal does not hold.
 
@@ -57,6 +70,7 @@ class SleepingSession:
         place: The envelope of its last event.
         incarnation: Its last one.
         due_at_ms: When it is to wake by itself, on the clock of signals; None for not at all.
+        reading: How its answers read.
     """
 
     ports: Ports
@@ -66,6 +80,7 @@ class SleepingSession:
     place: Envelope
     incarnation: int
     due_at_ms: int | None
+    reading: HowToRead
 
 
 class Waking:
@@ -166,6 +181,15 @@ class SleepingCell(HeldCode):
         return self.state.data.incarnation if row is None else row.incarnation
 
     @property
+    def reading(self) -> HowToRead:
+        """How its answers read."""
+        row = None if self.sleep is None else self.sleep.row
+        if row is not None:
+            return row.reading
+        config = self.state.data.config
+        return HowToRead(has_format=config.response_format is not None, has_tags=bool(config.inline_tags))
+
+    @property
     def plugins(self) -> tuple[Plugin, ...]:
         """The code of its plugins, behind that of the agents that it may be handed over to."""
         row = None if self.sleep is None else self.sleep.row
@@ -263,4 +287,5 @@ def left_of(cell: SleepingCell, workspace: Workspace) -> SleepingSession:
         place=last_envelope_of(cell.state),
         incarnation=cell.incarnation,
         due_at_ms=stored_standing(cell.state).due_at_ms,
+        reading=cell.reading,
     )

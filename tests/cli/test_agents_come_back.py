@@ -1,6 +1,7 @@
 """Sessions of agents of files: what passes the check starts, and comes back in another process with its tools, guards and agents, from any directory."""
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from agentrail.blueprints.building import faults_of_building
 from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import ConfigFiles, read_setup
 from agentrail.cli.kept_in import KeepingOptions
+from agentrail.cli.named_places import decide_place
 from agentrail.cli.options import decide_session, with_origin
 from agentrail.cli.resume_option import LATEST
 from agentrail.cli.resuming import come_back
@@ -219,7 +221,14 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
     assert "agent 'desk' of the files that hold in" in less.err
     (directory / "agentrail.toml").write_text('version = 1\n[agents.dev]\nbase = "coding"\n')
     other = await chat(project, "--resume", LATEST, "--trust-project")
-    assert "have the agent 'desk' no more, which it began as; put it back" in other.err
+    assert "have the agent 'desk' no more, which it began as; put it back, or name" in other.err
+    advised = less.err.split("name an agent that has them: agentrail chat ")[1].split(" --agent NAME")[0]
+    (directory / "agentrail.toml").write_text(DESK.replace("[agents.desk]", "[agents.counter]"))
+    renamed = await chat(
+        project, *advised.split(), "--agent", "counter", "--trust-project", lines=("/tools", "/agents")
+    )
+    assert tools in renamed.err.splitlines()
+    (directory / "agentrail.toml").write_text(DESK.replace(', "tickets:find_ticket"', ""))
     recovered = await run_agentrail("sessions", "recover", began.err.split()[-1], variables=variables)
     assert "0 of 1 sessions came back" in recovered.out
     assert f"{directory} is not trusted" in recovered.out + recovered.err
@@ -316,6 +325,44 @@ async def test_what_one_chat_remembers_the_next_one_and_the_command_know(project
     assert "handbook.md#L1-L3" in once.out + once.err
 
 
+async def leave_a_prompt(data_dir, session, prompt):
+    """Let a process leave a session that has work to do."""
+    store = open_store("sqlite:", data_dir)
+    try:
+        found = await find_resumable(store, session, TRUSTED)
+        async with open_equipped(KeepingOptions(data_dir=data_dir), None, store=store) as supervisor:
+            back = await come_back(supervisor, store, found, Choices(model="demo:"))
+            await back.session.prompt(prompt)
+    finally:
+        store.close()
+
+
+async def test_a_session_is_recovered_with_the_knowledge_and_memories_that_its_files_name(project):
+    """Where it works, wherever the command was called; not with those of the data directory."""
+    directory, variables = project
+    (directory / "agentrail.toml").write_text(DESK + '[host]\nmemories = "sqlite:mine"\n')
+    began = await chat(project, "--trust-project", "--agent", "desk", lines=("hello",))
+    session = began.err.split()[-1]
+    await run_agentrail("trust", variables=variables, cwd=directory)
+    await leave_a_prompt(Path(variables["AGENTRAIL_DATA_DIR"]), session, 'remember "Ada takes tea."')
+    assert not (directory / "mine").exists()
+    ran = await run_agentrail(
+        "sessions", "recover", session, variables=variables, cwd=directory.parent / "elsewhere"
+    )
+    assert "1 of 1 sessions came back" in ran.out, ran.err
+    assert list((directory / "mine" / "notes").rglob("NOTES.md"))
+
+
+async def test_a_session_whose_directory_is_gone_says_that_and_no_option_of_the_api(project):
+    """And what to do about it."""
+    directory, _ = project
+    began = await chat(project, lines=("hello",), place=directory.parent / "elsewhere")
+    (directory.parent / "elsewhere").rmdir()
+    gone = await chat(project, "--resume", LATEST)
+    words = f"session {began.err.split()[-1]} works in {directory.parent / 'elsewhere'}, which is not there: make that directory again"
+    assert (gone.code, words in gone.err) == (2, True)
+
+
 # --- what stands behind it
 
 
@@ -351,3 +398,53 @@ async def test_a_session_comes_back_into_its_sandbox(tmp_path, flag, wanted):
         assert setup_of(found.opening, ConfigFiles()) is None
     finally:
         store.close()
+
+
+async def test_commands_look_where_the_host_of_the_files_remembers(project):
+    """Who is forgotten, and which documents are found, is asked in one place by all of them; flags stand in front."""
+    directory, variables = project
+    (directory / "agentrail.toml").write_text(
+        DESK + '[host]\nmemories = "sqlite:mine"\nknowledge = "sqlite:books"\nstore = "sqlite:kept.db"\n'
+    )
+    (directory / "handbook.md").write_text("# Refunds\n\nMoney goes back within nine days.\n")
+
+    async def run(*arguments):
+        return await run_agentrail(*arguments, variables=variables, cwd=directory)
+
+    await run("trust")
+    assert "1 document added" in (await run("kb", "add", "desk", "handbook.md", "--reader", "*")).out
+    assert (directory / "books").is_dir()
+    found = await chat(project, "--agent", "desk", lines=('kb_search "money back"',))
+    assert "handbook.md#L1-L3" in found.out
+    place = KeepingOptions(data_dir=Path(variables["AGENTRAIL_DATA_DIR"]))
+    setup = read_setup(ConfigFiles(trust_project=True), "desk", directory)
+    store = open_store(f"sqlite:{directory / 'kept.db'}", directory)
+    try:
+        async with open_equipped(place, setup, store=store) as supervisor:
+            of_ada = await supervisor.start_session(
+                setup.blueprint, model="demo:fast", user_data={"user_id": "ada"}, working_dir=str(directory)
+            )
+            await of_ada.ask('remember "Ada takes tea."')
+    finally:
+        store.close()
+    forgotten = await run("memory", "forget", "--all", "--user", "ada")
+    assert "1 sessions erased" in forgotten.out, forgotten.err
+    assert "Working notes of 1 sessions removed" in forgotten.out
+    elsewhere = await run("kb", "search", "money", "--knowledge", "sqlite:", "--user", "x")
+    assert "handbook.md" not in elsewhere.out
+
+
+def test_the_data_directory_of_the_host_counts_behind_the_flag_and_the_variable(tmp_path, monkeypatch):
+    """For what is remembered and looked up, as for the server."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "agentrail.toml").write_text('version = 1\n[host]\ndata_dir = "here"\n')
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AGENTRAIL_CONFIG", str(tmp_path / "agentrail.toml"))
+    monkeypatch.delenv("AGENTRAIL_DATA_DIR", raising=False)
+    setup = read_setup(TRUSTED, None, tmp_path)
+    assert shared_stores(None, setup)["data_dir"] == tmp_path / "here"
+    assert shared_stores(KeepingOptions(data_dir=tmp_path), setup)["data_dir"] == tmp_path
+    assert decide_place("memories", None, tmp_path, os.environ) == ("sqlite:", tmp_path)
+    assert decide_place("memories", "sqlite:x", None, os.environ) == ("sqlite:x", None)
+    monkeypatch.setenv("AGENTRAIL_DATA_DIR", str(tmp_path / "data"))
+    assert shared_stores(None, setup)["data_dir"] == tmp_path / "data"

@@ -233,7 +233,32 @@ async def test_an_agent_of_a_file_runs(place):
         ),
         (("run", "hi", "--config", "no.toml"), "there is no such file"),
         (("config", "check", "--config", "no.toml"), "there is no such file"),
-        (("chat", "--agent", "x", "--resume", "y"), "--agent is for a new session"),
+        (
+            ("chat", "--agent", "x", "--resume", "y", "--connect", "http://127.0.0.1:1"),
+            "--agent is for a new session",
+        ),
+        (
+            ("chat", "--resume", "y", "--approve", "shell", "--tools", "shell"),
+            "--tools, --approve are for a new session: one that comes back has what it had, leave them out",
+        ),
+        (
+            ("chat", "--connect", "http://127.0.0.1:1", "--approve", "shell"),
+            "--approve is for a session of this process: what one on a server has its profile says, leave it out",
+        ),
+        (
+            (
+                "chat",
+                "--connect",
+                "http://127.0.0.1:1",
+                "--model",
+                "demo:",
+                "--store",
+                "sqlite:x",
+                "--config",
+                "y",
+            ),
+            "--model, --config, --store are for a session of this process",
+        ),
         (("config", "chek"), "chek"),
     ],
 )

@@ -1,9 +1,12 @@
 """Exit codes, and errors as sentences."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from agentrail.cli.exits import ADVICE, Exit, describe_error, describe_failure, exit_of
-from agentrail.errors import ErrorInfo, OptionError, ProviderError
+from agentrail.cli.chat import Chat
+from agentrail.cli.exits import ADVICE, Exit, describe_error, describe_failure, exit_of, first_error
+from agentrail.errors import ErrorInfo, OptionError, ProviderError, RemoteRefused
 from agentrail.events import AbortReceipt, AbortSettled, AgentAbort, AgentEnd, AgentError
 from agentrail.messages import TokenUsage
 
@@ -56,3 +59,28 @@ def test_an_error_of_the_caller_is_its_own_sentence():
         describe_error(OptionError(["a is 1: expected 2", "b is missing."]))
         == "a is 1: expected 2; b is missing."
     )
+
+
+def test_the_first_error_of_a_group_is_told_however_deep_it_is():
+    """Nurseries in nurseries make groups of groups."""
+    group = ExceptionGroup("a", [ExceptionGroup("b", [OptionError(["port is 0"])]), OptionError(["x"])])
+    assert describe_error(first_error(group)) == "port is 0."
+
+
+async def test_a_chat_goes_on_where_the_server_takes_no_more_messages_for_a_while():
+    """It says how long; the message is none of the chat's."""
+    said = []
+
+    async def refuse(_text):
+        message = "too many messages"
+        raise RemoteRefused(message, code="too_many_requests", more={"retry_after": 7})
+
+    async def say(text):
+        said.append(text)
+
+    async def content(text):
+        return text
+
+    session, desk = SimpleNamespace(prompt=refuse), SimpleNamespace(asks_twice=False)
+    await Chat._prompt(SimpleNamespace(session=session, desk=desk, _say=say, _content=content), "Hi")  # noqa: SLF001 - what a line does
+    assert said == ["error: too many messages. What to do: try again in 7 s."]

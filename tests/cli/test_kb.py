@@ -174,7 +174,9 @@ def test_a_base_is_read_by_nobody_until_somebody_is_named(place, docs, capfd):
     assert list_documents(user="ada", place=place) is Exit.DONE
     assert capfd.readouterr().out == "handbook  1 document, 1 passage, read by all\n"
     assert list_documents("nothing", place=place) is Exit.DONE
-    assert capfd.readouterr().err == "agentrail: the knowledge base 'nothing' has no documents.\n"
+    assert (
+        capfd.readouterr().err == "agentrail: there is no knowledge base 'nothing', or it has no documents.\n"
+    )
 
 
 def test_documents_are_removed(place, docs, capfd):

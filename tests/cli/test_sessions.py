@@ -324,6 +324,48 @@ async def test_recover_lets_a_killed_session_finish(ask, tmp_path):
     assert " idle " in (await ask("list")).out
 
 
+async def test_a_session_of_a_scope_is_named_as_the_list_shows_it(ask, tmp_path):
+    """As those of a server are; its bare id is answered with what it is called, in each command."""
+    (tmp_path / "data").mkdir()
+    async with open_supervisor(store=f"sqlite:{tmp_path / 'data' / 'sessions.db'}") as supervisor:
+        session = await supervisor.start_session(model="demo:fast", session_id="one", scope="local", tools=())
+        await session.ask("one two")
+    assert (await ask("list")).out.startswith("local/one ")
+    for command in ("show", "trace", "check", "replay", "fork", "recover"):
+        refused = await ask(command, "one")
+        assert (refused.code, "name it local/one" in refused.err) == (2, True)
+        assert (await ask(command, "local/one")).code == 0
+        assert (await ask("check", "one", "--scope", "local")).code == 0
+    forked = await ask("fork", "local/one", "--id", "two")
+    assert "agentrail chat --resume local/two goes on with it" in forked.out
+    back = await run_agentrail("chat", "--resume", "local/two", stdin=b"three\n", variables=kept(tmp_path))
+    assert (back.code, "You said: three" in back.out) == (0, True)
+    assert "--resume local/two" in back.err
+    assert (await ask("delete", "local/two")).code == 0
+
+
+async def test_a_dry_run_of_recover_says_that_nothing_was_cut_off(ask, session):
+    """Silence would not tell it from a store that could not be read."""
+    ran = await ask("recover", "--dry-run")
+    assert (ran.code, ran.out) == (0, "nothing was cut off: no session had work when its process ended\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a b", "--id is 'a b': expected 1 to 128 of A-Z a-z 0-9"),
+        ("", "--id is '': expected 1 to 128 of A-Z a-z 0-9"),
+        ("local/x", "--id is 'local/x': expected 1 to 128 of A-Z a-z 0-9"),
+        (None, "already: give another --id"),
+    ],
+)
+async def test_a_fork_has_an_id_that_other_commands_take(ask, session, name, said):
+    """Nothing is forked else; what is wrong is said of the flag, and not of an option of a program."""
+    ran = await ask("fork", session, "--id", session if name is None else name)
+    assert (ran.code, said in ran.err, "resume_session" in ran.err) == (2, True, False)
+    assert len((await ask("list", "--all")).out.splitlines()) == 1
+
+
 # --- plain functions
 
 

@@ -754,3 +754,16 @@ async def test_a_supervisor_closes_while_one_hangs_in_its_waking():
         assert refused[0] - began < 1
         assert trio.current_time() - began < 5
     store.mend()
+
+
+@on_virtual_time
+async def test_how_answers_read_is_known_of_one_that_sleeps():
+    """A host ends the requests of such a session when it closes, and reads what there is of their answers."""
+    async with open_sleepy() as supervisor:
+        session = await supervisor.start_session(model=saying("<status>busy</status>Fine."))
+        assert await session.ask("How are you?") == "Fine."
+        messages, awake = await session.messages(), session.reads_answers()
+        await fall_asleep(supervisor)
+        asleep = supervisor.session(session.session_id).reads_answers()
+        assert asleep(messages) == awake(messages) == "Fine."
+        assert supervisor.statistics().asleep == 1

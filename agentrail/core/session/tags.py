@@ -67,8 +67,11 @@ def tags_at_end(stream: Stream, message: AssistantMessage, config: SessionConfig
 
 def visible_text(text: str, config: SessionConfig) -> str:
     """Give what people see of what a model said in one response, complete or cut."""
-    if not config.inline_tags:
-        return text
+    return without_tags(text) if config.inline_tags else text
+
+
+def without_tags(text: str) -> str:
+    """Give what a model said in one response without its inline tags."""
     reader, visible, _ = TagReader().fed(text)
     return visible + reader.closed()[0]
 

@@ -1,0 +1,37 @@
+"""Where `agentrail memory` and `agentrail kb` look where the command line names no place: where the server of these files does, and chats of this project.
+
+A user who asked to be forgotten, and was forgotten in another place, is still remembered.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.cli.hosting import directory_of_host, named_stores
+from agentrail.cli.kept_in import DEFAULT_STORE
+
+PLACES: Final = "Without it and without --data-dir: as [host] of the configuration says, else sqlite:."
+
+
+def decide_place(
+    key: Literal["memories", "knowledge", "store"],
+    named: str | None,
+    data_dir: Path | None,
+    environ: Mapping[str, str],
+) -> tuple[str, Path | None]:
+    """Decide the name of a store, and the data directory.
+
+    Args:
+        key: Of `[host]`.
+        named: What the command line names; None for nothing.
+        data_dir: What it says of the data directory; None for nothing.
+        environ: Where files are looked for.
+
+    Raises:
+        OptionError: Your move: files that are wrong, with all their faults; they are read only where the command line says nothing.
+    """
+    if named is not None or data_dir is not None:
+        return named or DEFAULT_STORE, data_dir
+    settings = read_configuration(environ).check().settings
+    return named_stores(settings).get(key, DEFAULT_STORE), directory_of_host(settings, environ)
