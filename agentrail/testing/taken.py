@@ -180,7 +180,7 @@ def _seams(watch: ItemWatch) -> tuple[Seam, ...]:
         (Mailbox, "drain", gives_up),
         (machine_loop, "take_in_turn", takes),
         (supervising, "take_next", takes),
-        (SessionCell, "_handle", handles),
+        (SessionCell, "handle", handles),
     )
 
 
