@@ -37,7 +37,9 @@ const KINDS = new Set([null, "hidden", "address", "picture", "table"]);
  */
 function timed(name, work) {
   const made = /** @type {T[]} */ ([]);
-  const took = computingMs(() => made.push(work()));
+  let took = computingMs(() => made.push(work()));
+  // The least of three: what is quadratic is slow each time, what shares a core with others is not.
+  for (let tries = 1; took >= SLOW && tries < 3; tries++) took = Math.min(took, computingMs(work));
   assert.ok(took < SLOW, `${name} took ${took} ms`);
   return /** @type {T} */ (made[0]);
 }
