@@ -157,11 +157,11 @@ class SupervisorStep:
     def forget(self, child: Child) -> None:
         """Take a child that has no process off the books; its number is never given again."""
         before = self.children.get(child.number)
-        if before is not None:
-            self._tally(before, -1)
-            if before.phase is ChildPhase.STUCK:
-                self.stuck = self.stuck.drop(child.number)
-            self.children = self.children.remove(child.number)
+        assert before is not None  # noqa: S101 - it is on the books until here
+        self._tally(before, -1)
+        if before.phase is ChildPhase.STUCK:
+            self.stuck = self.stuck.drop(child.number)
+        self.children = self.children.remove(child.number)
         if child.waiting:
             self._let_wait(child.waiting)
         self.numbers = self.numbers if self.is_dynamic else self.numbers.drop(child.spec.id)

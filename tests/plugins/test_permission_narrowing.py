@@ -5,7 +5,14 @@ from hypothesis import example, given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.narrowing import entries_now, hidden_tools, narrow_stack, narrows, replace_unsafe
+from agentrail.core.stack.narrowing import (
+    entries_now,
+    hidden_tools,
+    narrow_stack,
+    narrows,
+    options_shown,
+    replace_unsafe,
+)
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import thawed
 from agentrail.messages import CallId, ToolResult
@@ -175,6 +182,8 @@ def test_plugins_that_cannot_be_narrowed_say_so():
         stack, states = load_stack([(Odd, options)])
         with pytest.raises(PluginError, match=fault):
             narrow_stack(stack, states, {})
+        # Who looks at a session sees what it was given: a plugin that cannot say what holds now hides nothing.
+        assert [dict(one) for one in options_shown(stack, states)] == [options]
     stack, states = load_stack([Plain, (Odd, {"made": 7})])
     change = narrow_stack(stack, states, {})
     assert (change.states["Odd"], change.states["Plain"], states["Odd"]) == (7, 1, 0)
