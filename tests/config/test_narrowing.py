@@ -252,3 +252,18 @@ def test_a_project_starts_no_servers_of_tools():
     ]
     (mine,) = merge_settings(left, own).mcp.values()
     assert mine.scope == "user"
+
+
+def test_of_the_data_of_an_agent_the_words_of_its_prompt_count():
+    """They are texts, as the prompt is; what says whose a session is, or is for code, is not granted."""
+    written = project(
+        '[agents.a]\nuser_data = { user_id = "ada", prompt = { team = "Red" }, note = "x" }\n'
+        '[agents.b]\nuser_data = { user_id = "ada" }\n'
+    )
+    left, refused = narrow_settings(joined(written), joined(user("")))
+    assert left.agents["a"].values["user_data"].value == {"prompt": {"team": "Red"}}
+    assert dict(left.agents["b"].values) == {}
+    assert list(map(str, refused)) == [
+        "user_data of user_id, note (agentrail.toml:2)",
+        "user_data of user_id (agentrail.toml:4)",
+    ]
