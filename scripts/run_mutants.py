@@ -68,12 +68,13 @@ def main(arguments: Sequence[str]) -> int:
             print("the tests fail without any mutant: mend that first")
             return 1
         trees.put(tree)
+        verdicts = []
         with ThreadPoolExecutor(jobs) as pool:
-            verdicts = list(pool.map(lambda one: _try(one, trees, compiled=compiled), chosen))
-    wrong = 0
-    for mutant, verdict in zip(chosen, verdicts, strict=True):
-        wrong += verdict not in {"killed", "refused"}
-        print(f"{verdict:9} {mutant.name}  ({mutant.breaks})")
+            tried = pool.map(lambda one: _try(one, trees, compiled=compiled), chosen)
+            for mutant, verdict in zip(chosen, tried, strict=True):
+                print(f"{verdict:9} {mutant.name}  ({mutant.breaks})", flush=True)
+                verdicts.append(verdict)
+    wrong = sum(verdict not in {"killed", "refused"} for verdict in verdicts)
     seconds = time.monotonic() - begun_at
     print(f"{len(chosen) - wrong} of {len(chosen)} mutants killed in {seconds:.0f} s")
     if not wanted and not compiled:
