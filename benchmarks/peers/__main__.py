@@ -53,9 +53,9 @@ class Work:
 
 
 WORK: Final[Mapping[str, Work]] = {
-    "fresh": Work(name="fresh", count=300),
+    "fresh": Work(name="fresh", count=600),
     "growth": Work(name="growth", count=200),
-    "batch": Work(name="batch", count=40),
+    "batch": Work(name="batch", count=100),
     "starts": Work(name="starts", count=300),
     "crowd": Work(name="crowd", count=1_000),
     "crowd-10k": Work(name="crowd", count=10_000, rounds=1, without=frozenset({"pydantic-ai"})),
