@@ -79,7 +79,7 @@ ACTIONS = tuple(action for action in SAYINGS if action is not p.Request)
 
 
 def voices(
-    actions: Sequence[type | None] = (*ACTIONS, None), *, unique: bool = True
+    actions: Sequence[type | None] = (*ACTIONS, None), *, unique: bool = True, least: int = 0
 ) -> st.SearchStrategy[list[Voice]]:
     """Random members of a stack, of different names; of different priorities, or not."""
     one = st.builds(
@@ -91,6 +91,7 @@ def voices(
     )
     return st.lists(
         one,
+        min_size=least,
         max_size=6,
         unique_by=(lambda voice: voice.name, lambda voice: voice.priority if unique else voice.name),
     )
@@ -107,6 +108,22 @@ def scenes(draw: st.DrawFn) -> tuple[Hook, list[Voice]]:
     taken = tuple(action for action in ACTIONS if MATRIX[hook][action] is Treatment.ACCEPTED)
     going_on = tuple(action for action in taken if action not in SHORT_CIRCUITS)
     return hook, draw(voices(draw(st.sampled_from((going_on, taken, (*ACTIONS, None))))))
+
+
+# Of these one plugin's counts. Where only one hook takes the action, two that answer it do not meet by chance.
+RIVALRIES = tuple(
+    (hook, action)
+    for action in (p.SwitchModel, p.ReplaceToolArgs, p.ReplaceToolResult, p.ReplaceResponse)
+    for hook in HOOKS
+    if MATRIX[hook][action] is Treatment.ACCEPTED
+)
+
+
+@st.composite
+def rivals(draw: st.DrawFn) -> tuple[Hook, list[Voice]]:
+    """A hook, and a stack of which several want to have the last word in the same matter."""
+    hook, action = draw(st.sampled_from(RIVALRIES))
+    return hook, draw(voices((action, action, p.Continue), least=2))
 
 
 def outcome_of(members: Sequence[Voice | p.Plugin[Any]], hook: Hook) -> Outcome:
@@ -174,7 +191,7 @@ def test_interventions_are_all_joined_in_order(scene):
     assert outcome.prompt == ("\n\n".join(voice.word for voice in wanted) or None)
 
 
-@given(scene=scenes())
+@given(scene=scenes() | rivals())
 def test_the_last_one_wins(scene):
     """Of arguments, results, responses and models the last executed counts; a `Skip` takes back arguments and models."""
     hook, members = scene

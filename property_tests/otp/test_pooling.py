@@ -51,6 +51,7 @@ VERBS: Final = [
     *["up"] * 2,
     *["finish"] * 2,
     "stopped",
+    "crash when stopped",
     *["crash"] * 2,
     "killed before it began",
     "late",
@@ -155,6 +156,8 @@ class Watched:
                 self.finish(busy[number % len(busy)])
             case "stopped" if self.cancelled:
                 self.stop(sorted(self.cancelled)[number % len(self.cancelled)])
+            case "crash when stopped" if self.cancelled:
+                self.crash(sorted(self.cancelled)[number % len(self.cancelled)], began=True)
             case "crash" if everybody:
                 self.crash(everybody[number % len(everybody)], began=True)
             case "killed before it began" if everybody:

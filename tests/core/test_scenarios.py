@@ -52,6 +52,7 @@ GUARANTEES = {
     "late_timers": [pytest.mark.at(43)],
     "prompt_during_teardown": [pytest.mark.at(34)],
     "question_survives_a_restart": [pytest.mark.at(68)],
+    "steer_at_a_failure": [pytest.mark.at(49)],
     "steer_waits_for_stopped_tools": [pytest.mark.at(50)],
     "steer_while_tools_run": [pytest.mark.at(10), pytest.mark.at(47)],
     "subagent_budget": [pytest.mark.at(127), pytest.mark.at(129), pytest.mark.at(131)],

@@ -37,7 +37,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="core/session/agents.py",
         old='    if before == "working" and not is_waited_for and _of(step, name).status == "idle":\n',
         new='    if before == "working" and _of(step, name).status == "idle":\n',
-        killed_by=f"{_SCENARIOS}[agents_in_the_background]",
+        killed_by=f"{_SCENARIOS}[agents_waited_for]",
     ),
     Mutant(
         name="a wait keeps its timer when it is met",
@@ -139,8 +139,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a child begins in the mode of the start",
         breaks=_NARROW,
         file="core/stack/narrowing.py",
-        old='    return getattr(member.plugin, "options_now", None)\n',
-        new="    return None\n",
+        old='    return _said(stack, member, state, getattr(member.plugin, "options_below", None) or _saying(member))\n',
+        new="    return member.options\n",
         killed_by=f"{_OWN}::test_a_child_begins_in_the_mode_that_its_session_is_in",
     ),
     Mutant(

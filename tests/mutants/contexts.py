@@ -83,7 +83,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         breaks="what is kept of a conversation for a wire is kept (8.16)",
         file="runtime/context.py",
         old="        self._earlier = {one: one for one in (*front, *end)}\n",
-        new="",
+        new="        self._earlier = {}\n",
         killed_by=f"{_SHELL}::test_the_conversation_is_not_encoded_anew",
     ),
     Mutant(

@@ -75,7 +75,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="otp/leaving.py",
         old='    text = redact(_try(lambda: print_exception(error), f"{class_name_of(error)}: <no traceback>\\n"))',
         new='    text = _try(lambda: print_exception(error), f"{class_name_of(error)}: <no traceback>\\n")',
-        killed_by=f"{_RECORDS}::test_a_bug_in_a_provider",
+        killed_by="tests/otp/test_leaving.py::test_secrets_are_taken_out_of_a_traceback_before_it_is_cut",
     ),
     Mutant(
         name="a bug in step is not logged",

@@ -15,6 +15,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        if not force and not is_as_left:\n",
         new="        if False:\n",
         killed_by=f"{_BACK}::test_a_file_that_a_person_has_edited_is_a_conflict_and_untouched[immediate]",
+        rows=(146,),
     ),
     Mutant(
         name="a note is not waited for",

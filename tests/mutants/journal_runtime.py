@@ -122,6 +122,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="runtime/store_writer.py",
         old="        if self.store.is_immediate:\n            # In place",
         new="        if False:\n            # In place",
-        killed_by=f"{_WRITER}::test_what_takes_no_time_takes_none_on_a_virtual_clock",
+        killed_by=f"{_WRITER}::test_what_takes_no_time_is_done_in_the_thread_of_the_loop",
     ),
 )

@@ -29,3 +29,11 @@ class Mutant:
 def scenario(name: str) -> str:
     """Give the test that runs a scenario file, as pytest names it."""
     return f"tests/core/test_scenarios.py::test_scenario[{name}]"
+
+
+def of_rows(  # noqa: PLR0913, PLR0917 - a row of a table
+    rows: tuple[int, ...], name: str, file: str, old: str, new: str, killed_by: str
+) -> Mutant:
+    """Make one whose guarantee is rows of the acceptance list."""
+    numbers = ", ".join(f"AT-{row:03}" for row in rows)
+    return Mutant(name=name, breaks=numbers, file=file, old=old, new=new, killed_by=killed_by, rows=rows)

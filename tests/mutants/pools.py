@@ -41,7 +41,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="otp/pooling.py",
         old='    if worker.is_withdrawn or state.phase == "ended":\n',
         new='    if state.phase == "ended":\n',
-        killed_by=_SCRIPTS,
+        killed_by=f"{_REDUCER}::test_nobody_hears_of_a_withdrawn_job",
     ),
     Mutant(
         name="a place that is free waits for the others",

@@ -133,12 +133,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by=f"{_CALLS}::test_answers_count_once_and_all_or_none",
     ),
     Mutant(
-        name="a past that a page sends along is said again",
+        name="a session is asked about all that a page ever said",
         breaks=_HISTORY,
         file="protocols/ai_ui_messages.py",
         old="        return self.messages[behind[-1] if behind else 0 :]",
         new='        return tuple(one for one in self.messages if one.role == "user" or not behind)',
-        killed_by=f"{_READ}::test_what_is_new_stands_behind_the_last_response",
+        killed_by=f"{_READ}::test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded",
     ),
     Mutant(
         name="a message that is sent again has no name",

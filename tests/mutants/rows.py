@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.mutants.mutant import Mutant, scenario
+from tests.mutants.mutant import Mutant, of_rows, scenario
 
 _HISTORY: Final = (
     "tests/promises/test_a_history_is_always_valid.py"
@@ -22,15 +22,8 @@ _QUIET: Final = (
 )
 
 
-def _row(  # noqa: PLR0913, PLR0917 - a row of a table
-    rows: tuple[int, ...], name: str, file: str, old: str, new: str, killed_by: str
-) -> Mutant:
-    numbers = ", ".join(f"AT-{row:03}" for row in rows)
-    return Mutant(name=name, breaks=numbers, file=file, old=old, new=new, killed_by=killed_by, rows=rows)
-
-
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    _row(
+    of_rows(
         (1, 3, 6),
         "results of an abort stay out of the history",
         "core/session/teardown.py",
@@ -38,7 +31,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    step.data.survivors = (*step.data.survivors, *spared)\n",
         _HISTORY,
     ),
-    _row(
+    of_rows(
         (5,),
         "a summary is asked for without the system prompt",
         "core/session/compaction.py",
@@ -46,7 +39,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '        messages=messages_for_summary(plan, removed),\n        system=None,\n        tool_choice="none",\n',
         "tests/core/test_compaction.py::test_the_request_for_a_summary_begins_like_any_other",
     ),
-    _row(
+    of_rows(
         (7,),
         "an import keeps ids that stand twice",
         "core/values/importing.py",
@@ -54,7 +47,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        if not call_id:\n",
         "tests/core/test_importing.py::test_any_messages_make_a_history_that_needs_no_repair",
     ),
-    _row(
+    of_rows(
         (9,),
         "an abort is told to the model",
         "core/session/teardown.py",
@@ -62,7 +55,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '    requeue_steers(step)\n    step.data.notes = (*step.data.notes, "[aborted]")\n    if signal.clear_queue:\n',
         f"{_WHAT_MODELS_SEE}::test_what_controls_a_session_is_no_message",
     ),
-    _row(
+    of_rows(
         (10,),
         "a steer is said before the results",
         "core/session/prompts.py",
@@ -70,7 +63,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    step.data.steers = (*data.steers, queued)\n    cycle._apply_steers(step)\n",
         scenario("steer_while_tools_run"),
     ),
-    _row(
+    of_rows(
         (47,),
         "a steer stops no call",
         "core/session/prompts.py",
@@ -78,7 +71,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    return phase\n",
         scenario("steer_while_tools_run"),
     ),
-    _row(
+    of_rows(
         (12,),
         "who prompts gets the answer to another's prompt",
         "core/session/prompts.py",
@@ -89,7 +82,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    _give_receipt(",
         f"{_PEOPLE}::test_prompts_at_the_same_time_are_all_answered_in_their_order",
     ),
-    _row(
+    of_rows(
         (13,),
         "a value counts after the timeout",
         "runtime/tool_runner.py",
@@ -97,7 +90,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            return ended\n",
         f"{_TOOL_PORT}::test_a_value_that_comes_after_the_timeout_is_dropped",
     ),
-    _row(
+    of_rows(
         (14,),
         "a child is not in the scope of its call",
         "runtime/interpreter.py",
@@ -105,7 +98,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            with crash_edge(decide, scrub=self._task_group.scrub), self._pending_calls.inside():\n",
         f"{_CHILDREN}::test_an_abort_takes_the_children_along",
     ),
-    _row(
+    of_rows(
         (18,),
         "a thread does not hear of the stop",
         "runtime/tool_threads.py",
@@ -114,7 +107,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            return await offload(work, abandon_on_cancel=abandonable, limiter=self._limiter)\n",
         f"{_TOOL_PORT}::test_a_thread_that_asks_is_stopped",
     ),
-    _row(
+    of_rows(
         (19,),
         "an abort is not published at once",
         "core/session/teardown.py",
@@ -122,7 +115,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    for asker in askers:\n",
         f"{_NOTHING_LEFT}::test_the_abort_is_published_before_anything_is_waited_for",
     ),
-    _row(
+    of_rows(
         (20,),
         "plugins do not see an abort in idle",
         "core/session/teardown.py",
@@ -130,7 +123,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        pass\n    step.publish(AgentAbort(reason=reason, ref=ref))\n",
         scenario("aborts_seen_by_plugins"),
     ),
-    _row(
+    of_rows(
         (23,),
         "an abort of all spares immune tools",
         "core/session/teardown.py",
@@ -138,7 +131,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '    return kill == "none" or calls.is_immune(step, state)\n',
         f"{_NOTHING_LEFT}::test_kill_all_spares_nobody",
     ),
-    _row(
+    of_rows(
         (26,),
         "threads left behind are not in the receipt",
         "runtime/tool_threads.py",
@@ -146,7 +139,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        return False\n",
         f"{_TOOL_PORT}::test_a_thread_that_may_be_left_behind_is",
     ),
-    _row(
+    of_rows(
         (27,),
         "threads may be left behind without bound",
         "runtime/tool_threads.py",
@@ -154,7 +147,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        return False\n",
         f"{_TOOL_PORT}::test_with_too_many_left_behind_none_begins",
     ),
-    _row(
+    of_rows(
         (28,),
         "what is stuck is not named",
         "runtime/interpreter.py",
@@ -162,7 +155,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        if not left and is_gone:\n",
         f"{_TOOL_PORT}::test_what_is_stuck_is_named_with_its_age",
     ),
-    _row(
+    of_rows(
         (30,),
         "an abort leaves the timer of a retry",
         "core/session/teardown.py",
@@ -170,7 +163,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        return ()\n",
         scenario("abort_in_a_retry_pause"),
     ),
-    _row(
+    of_rows(
         (35,),
         "to stop_call one call ends the cycle",
         "core/session/batch.py",
@@ -178,7 +171,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    return BreakOff(reason)\n",
         f"{_PEOPLE}::test_one_call_is_stopped_and_the_others_go_on",
     ),
-    _row(
+    of_rows(
         (38,),
         "a receipt does not say what was committed",
         "core/session/teardown.py",
@@ -186,7 +179,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    committed = _ids_of(())\n",
         f"{_NOTHING_LEFT}::test_the_receipt_says_what_was_committed_and_the_next_prompt_is_taken_at_once",
     ),
-    _row(
+    of_rows(
         (39,),
         "an abort throws the queue away",
         "core/session/teardown.py",
@@ -195,7 +188,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "tests/promises/test_a_message_accepted_is_never_lost.py"
         "::test_an_abort_between_queue_and_history_loses_nothing",
     ),
-    _row(
+    of_rows(
         (41, 42, 45),
         "a prompt in a compaction is refused",
         "core/session/prompts.py",
@@ -206,7 +199,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '    askers = (signal.signal_id,) if signal.reply == "text" else ()\n',
         _COMPACTING,
     ),
-    _row(
+    of_rows(
         (46,),
         "a steer stops a compaction",
         "core/session/prompts.py",
@@ -216,7 +209,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        cycle.compacting.break_off(step)\n",
         _COMPACTING,
     ),
-    _row(
+    of_rows(
         (43,),
         "a late timer is taken",
         "core/session/legality.py",
@@ -224,7 +217,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if cell is Verdict.TAKE and signal is None:\n",
         scenario("late_timers"),
     ),
-    _row(
+    of_rows(
         (44,),
         "a cycle ends although it was steered",
         "core/session/cycle.py",
@@ -233,16 +226,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    step.data.steers = ()\n",
         f"{_WHAT_MODELS_SEE}::test_the_end_of_a_cycle_comes_when_it_is_quiet",
     ),
-    _row(
+    of_rows(
         (49,),
         "steers that met the end of their cycle are forgotten",
         "core/session/cycle.py",
         "    step.data.steers = ()\n    step.data.queue = (*first, *step.data.queue)\n",
         "    step.data.steers = ()\n",
-        "tests/promises/test_a_message_accepted_is_never_lost.py"
-        "::test_every_prompt_waits_or_was_said_or_was_dropped_aloud",
+        scenario("steer_at_a_failure"),
     ),
-    _row(
+    of_rows(
         (50,),
         "a steer does not wait for stopped tools",
         "core/session/batch.py",
@@ -250,7 +242,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    calls.put(step, done)\n",
         scenario("steer_waits_for_stopped_tools"),
     ),
-    _row(
+    of_rows(
         (52,),
         "a steer is said before every turn",
         "core/session/cycle.py",
@@ -258,7 +250,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    step.data.history = ",
         f"{_WHAT_MODELS_SEE}::test_a_steer_is_said_once_and_at_the_gap_between_two_turns",
     ),
-    _row(
+    of_rows(
         (53,),
         "all approvals have one id",
         "core/session/interactions.py",
@@ -266,7 +258,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '    return f"{step.data.config.session_id}/a"\n',
         scenario("approval_in_a_batch"),
     ),
-    _row(
+    of_rows(
         (58,),
         "the model is not told of edited arguments",
         "core/session/calls.py",
@@ -274,7 +266,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if True:\n",
         scenario("approval_edited"),
     ),
-    _row(
+    of_rows(
         (59,),
         "refusals do not count as repeats",
         "core/policy/loops.py",
@@ -282,7 +274,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        if call.polling or call.is_error:\n            continue\n",
         "tests/core/test_loops.py::test_refusals_count_like_results",
     ),
-    _row(
+    of_rows(
         (60,),
         "an answer in place of the tool is an error",
         "core/session/decisions.py",
@@ -290,7 +282,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    _answer(step, interaction, response, responded)\n",
         scenario("approval_five_ways"),
     ),
-    _row(
+    of_rows(
         (61,),
         "nobody judges what a person changed",
         "core/session/decisions.py",
@@ -298,7 +290,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
         "tests/core/test_approvals.py::test_arguments_that_a_person_changed_are_judged_anew",
     ),
-    _row(
+    of_rows(
         (63,),
         "a child's approval is not found through its parent",
         "runtime/session.py",
@@ -306,7 +298,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        return self\n",
         f"{_CHILDREN}::test_a_child_is_found_and_guarded_like_its_parent",
     ),
-    _row(
+    of_rows(
         (65,),
         "a call keeps the vendor's id in the history",
         "core/session/response.py",
@@ -314,7 +306,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if call_ids:\n",
         f"{_WHAT_MODELS_SEE}::test_a_call_has_one_id_from_its_first_event_to_the_history",
     ),
-    _row(
+    of_rows(
         (66,),
         "children have no guards",
         "runtime/children.py",
@@ -322,7 +314,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    stack, states = load_stack((), ask=above.ask)\n",
         f"{_CHILDREN}::test_every_path_to_a_tool_needs_its_approval",
     ),
-    _row(
+    of_rows(
         (67,),
         "expired and decided are one answer",
         "core/session/interactions.py",
@@ -330,7 +322,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '    if resolved.status == "never":\n',
         scenario("decided_once"),
     ),
-    _row(
+    of_rows(
         (70,),
         "an abort leaves approvals open",
         "core/session/teardown.py",
@@ -340,7 +332,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    for state in step.data.batch:\n",
         scenario("approval_aborted"),
     ),
-    _row(
+    of_rows(
         (73,),
         "always is not for what waits already",
         "core/session/interactions.py",
@@ -348,7 +340,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        if not asked:\n",
         scenario("approval_always"),
     ),
-    _row(
+    of_rows(
         (73,),
         "a revoked rule lets calls run on",
         "core/session/rules.py",
@@ -356,7 +348,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
         scenario("rule_revoked"),
     ),
-    _row(
+    of_rows(
         (74,),
         "an approval does not say that a prompt took its place",
         "core/session/decisions.py",
@@ -364,7 +356,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '        interactions.close_interaction(step, interaction, "aborted", "abort")\n        state',
         scenario("approval_superseded"),
     ),
-    _row(
+    of_rows(
         (76, 106),
         "what is asked for is not what was rewritten",
         "core/stack/pipeline.py",
@@ -372,7 +364,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        rewritten_by = ",
         f"{_PIPELINE}::test_an_approval_is_asked_for_the_rewritten_arguments",
     ),
-    _row(
+    of_rows(
         (79,),
         "a snapshot forgets what waits",
         "core/session/projection.py",
@@ -380,7 +372,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        queued=(),\n",
         "tests/runtime/test_changes.py::test_a_snapshot_has_all_that_a_late_client_needs",
     ),
-    _row(
+    of_rows(
         (81,),
         "the first event is missed",
         "runtime/event_bus.py",
@@ -388,7 +380,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        subscription.begin(self.session_id, self._since(after, earlier)[1:], snapshot)\n",
         f"{_RESUMING}::test_the_first_events_cannot_be_missed",
     ),
-    _row(
+    of_rows(
         (82,),
         "the last event is not replayed",
         "runtime/event_bus.py",
@@ -396,7 +388,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "for seq in range(after + 1, last.seq))\n",
         "property_tests/runtime/test_subscriptions.py::test_everything_or_exactly_what_is_missing",
     ),
-    _row(
+    of_rows(
         (83,),
         "a number beyond the last is taken",
         "runtime/event_bus.py",
@@ -404,7 +396,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        if after != -1:\n            return []\n",
         f"{_RESUMING}::test_a_number_beyond_the_last_is_refused",
     ),
-    _row(
+    of_rows(
         (84,),
         "a slow subscriber breaks the session",
         "runtime/subscription.py",
@@ -412,7 +404,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '            raise RuntimeError("a subscriber is slow")\n',
         "tests/runtime/test_subscriptions.py::test_publishing_never_waits",
     ),
-    _row(
+    of_rows(
         (86,),
         "prompts wait without bound",
         "core/session/prompts.py",
@@ -420,7 +412,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    askers =",
         "tests/repo/test_queues.py::test_what_waits_for_a_session_has_a_limit_and_is_refused_beyond_it",
     ),
-    _row(
+    of_rows(
         (87,),
         "ids of calls are known for ever",
         "core/session/compaction.py",
@@ -428,7 +420,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if not data.call_ids:\n",
         "tests/core/test_memory.py::test_a_long_life_does_not_make_a_session_larger",
     ),
-    _row(
+    of_rows(
         (90,),
         "somebody else steps a session",
         "runtime/handle.py",
@@ -436,7 +428,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "from agentrail.core.session.machine import step  # noqa: F401\nfrom agentrail.core.protocol.signals import",
         "tests/repo/test_queues.py::test_nothing_but_its_actor_writes_a_session",
     ),
-    _row(
+    of_rows(
         (91, 94),
         "events of a child bear the name of its parent",
         "core/session/children.py",
@@ -444,7 +436,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    child_id = step.data.config.session_id",
         f"{_CHILDREN}::test_all_that_a_child_publishes_appears_on_its_parent",
     ),
-    _row(
+    of_rows(
         (92,),
         "deltas of children are committed",
         "core/session/step_context.py",
@@ -452,7 +444,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        ephemeral = kind in EPHEMERAL\n",
         f"{_CHILDREN}::test_deltas_of_children_come_to_whoever_wants_deltas",
     ),
-    _row(
+    of_rows(
         (93,),
         "a filter of kinds lets all through",
         "runtime/subscription.py",
@@ -461,7 +453,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        if self._ended:\n            return\n        if len(self._buffer) >= self._limit and",
         f"{_CHILDREN}::test_a_subscriber_of_other_kinds_hears_nothing_of_children",
     ),
-    _row(
+    of_rows(
         (75,),
         "a child is not guarded like its parent",
         "runtime/children.py",
@@ -469,7 +461,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    stack, states = load_stack((), ask=above.ask)\n",
         f"{_CHILDREN}::test_a_child_may_no_more_than_its_parent",
     ),
-    _row(
+    of_rows(
         (98,),
         "a child has a budget of its own",
         "runtime/children.py",
@@ -477,7 +469,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        prompt_mode",
         f"{_CHILDREN}::test_a_child_may_no_more_than_its_parent",
     ),
-    _row(
+    of_rows(
         (99,),
         "a history is not closed by an abort",
         "core/session/teardown.py",
@@ -485,7 +477,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    step.data.survivors = (*step.data.survivors, *spared)\n    step.data.batch = ()\n",
         "property_tests/core/test_machine.py::test_every_promise_holds_in_long_scripts",
     ),
-    _row(
+    of_rows(
         (101,),
         "a receipt has no number",
         "core/session/prompts.py",
@@ -493,7 +485,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "queued=True, position=position, request_id",
         f"{_PEOPLE}::test_every_message_that_was_accepted_is_acknowledged_with_its_number",
     ),
-    _row(
+    of_rows(
         (103,),
         "questions have no clock",
         "core/session/interactions.py",
@@ -501,7 +493,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    return timer\n",
         f"{_PEOPLE}::test_a_question_that_nobody_answers_is_answered_by_the_clock",
     ),
-    _row(
+    of_rows(
         (107,),
         "the stack is sorted the other way round",
         "core/stack/loading.py",
@@ -509,7 +501,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "sorted(members, key=lambda member: -member.priority)",
         f"{_STACK}::test_lower_priorities_are_asked_first_and_ties_in_order_of_registration",
     ),
-    _row(
+    of_rows(
         (108,),
         "who is never asked is not named",
         "core/stack/loading.py",
@@ -517,7 +509,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        continue\n",
         f"{_STACK}::test_a_plugin_that_can_never_be_reached_is_named",
     ),
-    _row(
+    of_rows(
         (109,),
         "two plugins of one name are taken",
         "core/stack/loading.py",
@@ -525,7 +517,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    double = [\n        name for name in ()\n    ]\n    if double:\n        raise PluginError",
         f"{_STACK}::test_two_plugins_of_one_name_are_refused",
     ),
-    _row(
+    of_rows(
         (110,),
         "a second rewrite is not heard",
         "core/stack/pipeline.py",
@@ -534,7 +526,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        rewritten_by = (*self.out.rewritten_by, member.name)\n",
         f"{_PIPELINE}::test_the_last_rewrite_wins_and_each_plugin_sees_the_one_before",
     ),
-    _row(
+    of_rows(
         (113,),
         "nonsense of a plugin is taken at its word",
         "core/stack/pipeline.py",
@@ -542,7 +534,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if answer is ACTIONS:\n",
         f"{_PIPELINE}::test_whatever_a_plugin_does_wrong_is_its_failure",
     ),
-    _row(
+    of_rows(
         (114,),
         "a coroutine is an action",
         "core/stack/pipeline.py",
@@ -550,7 +542,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if type(answer) not in ACTIONS and not inspect.iscoroutine(answer):\n",
         f"{_PIPELINE}::test_a_plugin_that_would_wait_fails",
     ),
-    _row(
+    of_rows(
         (116,),
         "a state is not migrated",
         "core/stack/plugin_changes.py",
@@ -558,7 +550,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if not fresh.version:\n",
         "tests/core/test_plugin_changes.py::test_new_code_takes_the_place_of_the_old_with_its_state_migrated",
     ),
-    _row(
+    of_rows(
         (118,),
         "tools say of themselves what they said to the model before",
         "core/session/settings.py",
@@ -566,7 +558,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "step.data.tools = data.tools",
         f"{_TOOL_PORT}::test_a_tool_describes_itself_again_when_the_model_changes",
     ),
-    _row(
+    of_rows(
         (119,),
         "a call that succeeded is made again",
         "core/session/batch.py",
@@ -574,7 +566,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if True:\n",
         "tests/runtime/test_gates_of_a_call.py::test_a_retry_repeats_only_the_call_that_failed",
     ),
-    _row(
+    of_rows(
         (122,),
         "a tool is not asked what became of its first attempt",
         "runtime/tool_runner.py",
@@ -582,7 +574,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            if effect.attempt >= 1:\n",
         f"{_TOOL_PORT}::test_a_reconcilable_tool_is_asked_before_it_runs_again",
     ),
-    _row(
+    of_rows(
         (124,),
         "what is promised can be promised again",
         "core/policy/budget.py",
@@ -590,7 +582,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         " - ledger.spent_nano_usd\n",
         "tests/core/test_budget.py::test_what_is_promised_counts_before_it_is_spent",
     ),
-    _row(
+    of_rows(
         (125,),
         "the last request may pass the limit",
         "core/policy/budget.py",
@@ -598,7 +590,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if left > 0:\n",
         "property_tests/core/test_budgets_hold.py::TestTree",
     ),
-    _row(
+    of_rows(
         (127,),
         "a child is given the whole budget",
         "core/session/batch.py",
@@ -606,7 +598,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            budget=step.data.config.budget,\n",
         scenario("subagent_budget"),
     ),
-    _row(
+    of_rows(
         (129, 131),
         "each child is lent all that is left",
         "core/policy/budget.py",
@@ -614,7 +606,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    nano_usd, tokens = (max(0, left) for left in _left(ledger))\n",
         scenario("subagent_budget"),
     ),
-    _row(
+    of_rows(
         (130,),
         "no request is refused",
         "core/policy/budget.py",
@@ -622,7 +614,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    return msgspec.structs.replace(ledger, open=",
         "tests/providers/test_guarantees.py::test_a_limit_holds_whatever_the_provider_reports",
     ),
-    _row(
+    of_rows(
         (132,),
         "a summary may save next to nothing",
         "core/policy/compaction.py",
@@ -630,7 +622,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "after > before",
         "tests/core/test_compaction.py::test_a_fifth_less_or_nothing",
     ),
-    _row(
+    of_rows(
         (133,),
         "compactions may follow each other",
         "core/policy/compaction.py",
@@ -638,7 +630,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    following = after\n",
         "tests/core/test_compaction.py::test_after_a_compaction_there_is_a_distance",
     ),
-    _row(
+    of_rows(
         (134,),
         "reports are added up",
         "core/policy/estimates.py",
@@ -646,7 +638,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "tokens=self.tokens + max(usage.total - added_tokens, 0), messages=messages)",
         "tests/core/test_estimates.py::test_a_report_counts_for_all_that_it_covers",
     ),
-    _row(
+    of_rows(
         (135,),
         "a compaction cuts while a call is open",
         "core/policy/compaction.py",
@@ -654,7 +646,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
         "tests/core/test_compaction.py::test_there_is_no_cut_while_a_call_is_open",
     ),
-    _row(
+    of_rows(
         (137,),
         "a loop is never stopped",
         "core/policy/loops.py",
@@ -662,7 +654,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "REPEATS_TO_ABORT: Final = 60\n",
         "tests/core/test_loops.py::test_first_a_warning_later_a_stop",
     ),
-    _row(
+    of_rows(
         (138,),
         "tools are sent as they were attached",
         "core/values/toolbox.py",
@@ -670,7 +662,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        ordered = tuple(specs)\n",
         "tests/testing/test_check_requests.py::test_tools_attached_in_another_order_change_no_byte",
     ),
-    _row(
+    of_rows(
         (139, 140),
         "the system prompt tells the attempt",
         "core/session/projection.py",
@@ -678,7 +670,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '        system=f"{system_prompt_of(data)} {attempt}",\n',
         _QUIET,
     ),
-    _row(
+    of_rows(
         (151,),
         "there is no next model",
         "core/policy/retries.py",
@@ -686,7 +678,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    if False and _NEXT_MODEL.get(",
         scenario("fallback_model"),
     ),
-    _row(
+    of_rows(
         (157,),
         "a cassette asks the model all the same",
         "testing/cassette.py",
@@ -694,7 +686,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        self._recorded = record\n",
         "tests/testing/test_cassette.py::test_what_was_recorded_is_played",
     ),
-    _row(
+    of_rows(
         (159,),
         "a fault plan draws anew each time",
         "testing/faults.py",
@@ -702,7 +694,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "        return random.Random()",
         "tests/testing/test_faults.py::test_the_same_seed_gives_the_same_run",
     ),
-    _row(
+    of_rows(
         (4,),
         "calls stand where they came",
         "providers/anthropic_request.py",
@@ -710,7 +702,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         '                blocks.append({"type": "tool_use", **call})\n',
         "tests/providers/test_requests.py::test_blocks_go_out_in_the_order_that_the_format_demands",
     ),
-    _row(
+    of_rows(
         (15,),
         "clean-up has no time",
         "actors/running.py",
@@ -718,7 +710,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    return trio.current_time()\n",
         "tests/actors/test_clean_up.py::test_clean_up_has_its_time",
     ),
-    _row(
+    of_rows(
         (21,),
         "the end of a session has no time",
         "runtime/supervisor.py",
@@ -726,7 +718,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            cleanup_scope(0) as grace,\n",
         "tests/runtime/test_supervisor.py::test_work_at_the_end_of_a_session_has_a_grace_period",
     ),
-    _row(
+    of_rows(
         (22,),
         "a child outlives its call",
         "runtime/ending.py",
@@ -734,7 +726,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
         f"{_CHILDREN}::test_a_session_that_was_detached_on_purpose_outlives_the_turn_and_an_attached_one_does_not",
     ),
-    _row(
+    of_rows(
         (97,),
         "a child outlives its parent",
         "runtime/ending.py",
@@ -742,7 +734,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
         f"{_CHILDREN}::test_children_end_with_their_parent",
     ),
-    _row(
+    of_rows(
         (25,),
         "a cancellation is an error of the provider",
         "providers/http.py",
@@ -750,7 +742,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    except BaseException as error:\n        # Not chained",
         "tests/providers/test_http.py::test_cancelled_at_every_step_nothing_stays",
     ),
-    _row(
+    of_rows(
         (29,),
         "an abort does not stop processes",
         "runtime/processes.py",
@@ -758,7 +750,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "            pass\n",
         "tests/runtime/test_tool_context.py::test_an_abort_reaps_the_processes_of_a_call",
     ),
-    _row(
+    of_rows(
         (55,),
         "a resolved approval goes on waiting",
         "core/session/interactions.py",
@@ -766,7 +758,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "",
         "tests/core/test_approvals.py::test_a_resolved_approval_is_never_asked_again",
     ),
-    _row(
+    of_rows(
         (117,),
         "a prompt starts before its judge has spoken",
         "core/session/cycle.py",
@@ -774,7 +766,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    return start_checked(step, prompt, outcome)\n",
         "tests/plugins/test_verdicts_come_first.py",
     ),
-    _row(
+    of_rows(
         (126,),
         "a limit that no test trips",
         "runtime/options.py",
@@ -782,7 +774,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    max_turns: int = 100\n    max_forgotten: int = 1\n",
         "tests/repo/test_limits.py::test_every_limit_stands_in_the_table",
     ),
-    _row(
+    of_rows(
         (161,),
         "a cycle ends twice",
         "core/session/cycle.py",
@@ -791,7 +783,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "    for asker in cycle.askers:\n        step.reply(asker, ended.text)\n",
         "property_tests/plugins/test_stacks.py::test_larger_stacks_of_built_in_plugins_hold",
     ),
-    _row(
+    of_rows(
         (31,),
         "a cancellation from outside is a result",
         "runtime/tool_runner.py",

@@ -175,3 +175,4 @@ def test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded():
     many = [user("a", f"u{number}") for number in range(257)]
     assert read_ui_call(many, None).code == "field_invalid"
     assert isinstance(read_ui_call([*many, page(), *many[:255]], None), UiCallBody)
+    assert [one.id for one in read_ui_call([*many, page(), user("b", "u300")], None).past] == ["u300"]

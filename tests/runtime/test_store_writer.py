@@ -1,6 +1,7 @@
 """The writer: batches, and what becomes of them when a store fails. Its three moves are driven by hand here; its task in the last part."""
 
 import itertools
+import threading
 
 import pytest
 import trio
@@ -290,6 +291,26 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(running):
     with pytest.raises(StoreUnavailable, match=r"did not answer within 5 s|has not taken"):
         await writer.call(lambda: made.append(1))
     assert not made
+
+
+async def test_what_takes_no_time_is_done_in_the_thread_of_the_loop():
+    """Also where the store was not there at first, and the writer tries again: no thread is woken for it."""
+    threads = []
+
+    class Flaky(MemoryStore):
+        def append(self, batch):
+            """Note who calls; fail the second time, behind the start."""
+            threads.append(threading.get_ident())
+            if len(threads) == 2:
+                message = "not now"
+                raise StoreUnavailable(message)
+            return super().append(batch)
+
+    async with open_nameless(store=Flaky()) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        assert await session.ask("Hi") == "a"
+    assert len(threads) > 2
+    assert set(threads) == {threading.get_ident()}
 
 
 @on_virtual_time
