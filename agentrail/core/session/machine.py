@@ -159,12 +159,12 @@ def step(state: SessionState, signal: signals.Signal) -> tuple[SessionState, tup
 def _check_time(signal: signals.Signal) -> None:
     given: Any = signal  # its annotation is what is in doubt, and a compiled module would take it at its word
     try:
-        is_time = math.isfinite(given.at_ms)
+        is_time = issubclass(type(given.at_ms), int) and math.isfinite(given.at_ms)
     except (TypeError, OverflowError):
         is_time = False
     if not is_time:  # no clock says that; a bug of the code that made the signal
         message = (
-            f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected milliseconds since 1970"
+            f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected whole milliseconds since 1970"
         )
         raise InternalError(message)
 
