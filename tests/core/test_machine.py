@@ -102,7 +102,9 @@ def test_a_bug_leaves_the_state_as_good_as_before(monkeypatch):
 @pytest.mark.parametrize("at_ms", ["soon", 10**400, 1.5, float("nan")])
 def test_a_time_that_no_clock_says_is_a_bug_that_is_noticed(at_ms):
     """It raises InternalError with what came, and not whatever the arithmetic says of it."""
-    with pytest.raises(InternalError, match=r"StatusQuery has the time .*: expected whole milliseconds since 1970"):
+    with pytest.raises(
+        InternalError, match=r"StatusQuery has the time .*: expected whole milliseconds since 1970"
+    ):
         machine.step(new_session(), StatusQuery(at_ms=at_ms, signal_id=SignalId("q")))
 
 

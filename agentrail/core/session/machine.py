@@ -163,9 +163,7 @@ def _check_time(signal: signals.Signal) -> None:
     except (TypeError, OverflowError):
         is_time = False
     if not is_time:  # no clock says that; a bug of the code that made the signal
-        message = (
-            f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected whole milliseconds since 1970"
-        )
+        message = f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected whole milliseconds since 1970"
         raise InternalError(message)
 
 
