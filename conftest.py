@@ -26,7 +26,7 @@ import pytest
 import structlog
 import trio
 from _pytest.faulthandler import fault_handler_stderr_fd_key
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from sybil import Sybil
 from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
@@ -67,6 +67,8 @@ settings.register_profile("dev", max_examples=50, deadline=None, suppress_health
 settings.register_profile(
     "ci", max_examples=75, deadline=None, suppress_health_check=QUIET, derandomize=True, print_blob=True
 )
+# Whether a bug is seen is all that is asked: the examples of `ci`, and none is made smaller, which may take minutes.
+settings.register_profile("mutants", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate))
 settings.register_profile(
     "nightly", max_examples=5_000, deadline=None, suppress_health_check=QUIET, print_blob=True
 )

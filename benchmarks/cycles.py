@@ -23,7 +23,7 @@ from benchmarks.measure import Effort, Row, Sample, interleave
 from benchmarks.ours import StubModel, add, expect, start_watch
 
 _SESSIONS: Final = 300
-_BATCH: Final = 20
+BATCH: Final = 20
 _LISTENERS: Final = 5
 _CYCLES: Final = 1000
 _EARLY: Final = slice(4, 15)  # around cycle 10
@@ -103,7 +103,7 @@ def tools(effort: Effort) -> list[Row]:
         rounds.row(
             "tools",
             "cycle_seconds",
-            f"{_BATCH} no-op tools in one batch, the whole cycle",
+            f"{BATCH} no-op tools in one batch, the whole cycle",
             unit="µs",
             factor=_MICROSECONDS,
             target=target_of("20 tools"),
@@ -111,7 +111,7 @@ def tools(effort: Effort) -> list[Row]:
         rounds.row(
             "tools",
             "more_seconds",
-            f"one more no-op tool in a batch: {_BATCH} less one, by {_BATCH - 1}",
+            f"one more no-op tool in a batch: {BATCH} less one, by {BATCH - 1}",
             unit="µs",
             factor=_MICROSECONDS,
             target=target_of("one more tool"),
@@ -152,8 +152,8 @@ def growth(effort: Effort) -> list[Row]:
 
 def one_more(cycles: Callable[[int, int], Sample], count: int) -> Sample:
     """Take batches of twenty, and of one: what a batch costs by itself is in both."""
-    many, one = cycles(count, _BATCH), cycles(count, 1)
-    more = (many["cycle_seconds"] - one["cycle_seconds"]) / (_BATCH - 1)
+    many, one = cycles(count, BATCH), cycles(count, 1)
+    more = (many["cycle_seconds"] - one["cycle_seconds"]) / (BATCH - 1)
     return {**many, "more_seconds": max(more, 1e-9)}
 
 

@@ -181,7 +181,9 @@ def _run_tests(tree: Path, *tests: str, within_seconds: float = WITHIN_SECONDS, 
 def _environment(tree: Path) -> dict[str, str]:
     # Without compiled files: one of them may be as old as the text, to the second, and be taken for it.
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["HYPOTHESIS_PROFILE"] = "ci"  # the same examples each time: a property kills always, or never
+    environment["HYPOTHESIS_PROFILE"] = (
+        "mutants"  # the same examples each time: a property kills always, or never
+    )
     environment.pop("AGENTRAIL_TEST_BUILD", None)  # a mutant is compiled alone, if at all
     return environment
 

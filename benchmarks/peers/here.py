@@ -17,6 +17,7 @@ import trio
 
 from benchmarks.crowds import take_side
 from benchmarks.cycles import (
+    BATCH,
     bare_cycles,
     bare_growth,
     bare_own_tools,
@@ -29,7 +30,6 @@ from benchmarks.measure import Sample
 from benchmarks.streams import bare_burst, our_burst
 
 _WARM_UP: Final = 20
-_BATCH: Final = 20
 _BURSTS: Final = 5
 
 
@@ -46,7 +46,7 @@ def _fresh(cycles: Callable[[int, int], Sample], count: int) -> Sample:
 
 
 def _batch(cycles: Callable[[int, int], Sample], count: int) -> Sample:
-    _settle(cycles, _BATCH)
+    _settle(cycles, BATCH)
     taken = one_more(cycles, count)
     return {
         "seconds": taken["start_seconds"] + taken["cycle_seconds"],
