@@ -29,7 +29,7 @@ fi
 rm -rf "$tree"
 mkdir -p "$tree"
 tar --exclude='./agentrail' --exclude='./build' --exclude='./.git' --exclude='./.venv*' --exclude='./.bench-peers' \
-    --exclude='./.peers' --exclude='./.hypothesis' --exclude='./.*_cache' --exclude='__pycache__' -cf - . |
+    --exclude='./.peers' --exclude='./.hypothesis' --exclude='./.*_cache' --exclude='./.coverage*' --exclude='__pycache__' -cf - . |
     tar -C "$tree" -xf -
 [ ! -d .peers ] || ln -s "$root/.peers" "$tree/.peers"
 ln -s "$("$python" -P -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/agentrail" "$tree/agentrail"

@@ -9,6 +9,7 @@ import pytest
 from agentrail.errors import OptionError
 from agentrail.gateway.app import create_app
 from agentrail.gateway.console_files import CONTENT_TYPES, POLICY, ROOT, find_file
+from tests.checkout import only_in_a_checkout
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering, profile
 
@@ -171,6 +172,7 @@ def test_what_lies_there_is_given_out_or_known_not_to_be():
     assert kinds - CONTENT_TYPES.keys() <= {".ts", ".json", ".txt"}
 
 
+@only_in_a_checkout
 @pytest.mark.c(47)
 def test_each_file_of_others_is_the_one_that_was_vendored_and_has_its_licence():
     """By the digests of `vendor.json`; `make vendor-console` makes the same, which another test tries."""

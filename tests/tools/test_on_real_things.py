@@ -2,16 +2,14 @@
 
 import os
 import re
-from pathlib import Path
 
 import pytest
 
 from agentrail.abc import Error, Ok
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.tools import builtin
+from tests.checkout import CHECKOUT, only_in_a_checkout
 from tests.tools.rig import context
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 async def use(sandbox, name, **arguments):
@@ -23,7 +21,7 @@ async def use(sandbox, name, **arguments):
 @pytest.fixture
 async def repository():
     """This repository, as a workspace."""
-    sandbox = LocalSandbox(REPOSITORY)
+    sandbox = LocalSandbox(CHECKOUT)
     yield sandbox
     await sandbox.aclose()
 
@@ -39,6 +37,7 @@ async def workspace(tmp_path):
 # --- this repository
 
 
+@only_in_a_checkout
 async def test_a_reader_finds_its_way(repository):
     """From the root to a file, to a name in it, to the files that use it."""
     listing = await use(repository, "list_dir")
@@ -64,6 +63,7 @@ async def test_a_reader_finds_its_way(repository):
     )
 
 
+@only_in_a_checkout
 async def test_a_slip_of_the_pen_costs_one_glance(repository):
     """What is there instead is in the answer."""
     missing = await use(repository, "read_file", path="agentrail/tools/raed_file.py")
