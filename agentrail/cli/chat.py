@@ -375,7 +375,7 @@ class Chat:
             lines += people.show_waiting(await self.session.status())
         await self._say(*lines)
         if answer.prompt is not None:
-            await self._prompt_of(answer)
+            await self._prompt_of(typed.name, answer)
         return not answer.leaves
 
     async def _switch(self, typed: TypedCommand) -> bool:
@@ -401,13 +401,13 @@ class Chat:
 
         return await switch_far(typed.name, typed.text, self.far)
 
-    async def _prompt_of(self, answer: CommandAnswer) -> None:
+    async def _prompt_of(self, name: str, answer: CommandAnswer) -> None:
         """Say what a command wants said, with the model that it wants asked."""
         if answer.model is not None:
             try:
                 await self.session.switch_model(answer.model)
-            except AgentrailError as error:
-                await self._say(f"error: {describe_error(error)}")
+            except AgentrailError as error:  # the caller typed the command, and not the model
+                await self._say(f"error: /{name} names the model {answer.model}: {describe_error(error)}")
                 return
         await self._prompt(answer.prompt or "")
 

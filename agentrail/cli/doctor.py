@@ -29,7 +29,7 @@ from agentrail.cli.configuring import (
     options_of_files,
     read_setup,
 )
-from agentrail.cli.doctor_store import look_at_store
+from agentrail.cli.doctor_store import look_at_store, look_at_store_of_server
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.finding import CheckVerdict, Finding
 from agentrail.cli.hosting import faults_of_host
@@ -66,6 +66,7 @@ def doctor(  # noqa: PLR0913 - an option each
         *look_at_variables(os.environ),
         trio.run(look_at_confinement),
         *look_at_store(os.environ, data_dir),
+        *(() if setup is None else look_at_store_of_server(setup.configuration.settings, os.environ)),
         *trio.run(look_at_model, model, base_url, setup),
     )
     printed = print_text("\n".join(map(show_finding, findings)))

@@ -1,6 +1,7 @@
-"""What `agentrail doctor` says of the usual store: where it is, how large, who writes it, and how long a commit takes here at least."""
+"""What `agentrail doctor` says of the usual store, and of that of `[host]`: where it is, how large, who writes it, and how long a commit takes here at least."""
 
 import os
+import shlex
 import statistics
 import tempfile
 import time
@@ -8,10 +9,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from attrs import evolve
+
 from agentrail.abc.store import Filters
+from agentrail.cli.exits import describe_error
 from agentrail.cli.finding import Finding
+from agentrail.cli.hosting import directory_of_host, named_stores
+from agentrail.cli.kept_in import DEFAULT_STORE
 from agentrail.cli.stored import all_sessions, is_process_there
-from agentrail.errors import AgentrailError
+from agentrail.config.settings import Settings
+from agentrail.errors import AgentrailError, StoreUnavailable
 from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.named import path_of_store
 from agentrail.stores.sqlite import SqliteStore
@@ -21,6 +28,7 @@ _PAGE_BYTES: Final = 4096
 _TRIES: Final = 5
 _SLOW_MS: Final = 50.0
 """From here on a person notices: a prompt waits for one commit, a cycle with a tool for four."""
+_OF_SERVER: Final = "store of [host]"
 
 
 def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> tuple[Finding, ...]:
@@ -34,21 +42,55 @@ def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> t
         directory = find_data_directory(environ) if data_dir is None else data_dir
     except AgentrailError as error:
         return (_no_store(str(error)),)
-    path = path_of_store("sqlite:", directory)
+    path = path_of_store(DEFAULT_STORE, directory)
     assert path is not None  # noqa: S101 - it is a file
-    if not path.exists():
-        place = _nearest(directory)
-        found = Finding(name="store", verdict="absent", text=f"none yet: sessions will be kept in {path}")
-        return (
-            (found, look_at_fsync(place))
-            if os.access(place, os.W_OK | os.X_OK)
-            else (_no_store(f"{place} cannot be written"),)
-        )
     try:
-        check_place(path)
-        return (_look_into(path), look_at_fsync(directory))
+        found = _look_at_file(path)
     except AgentrailError as error:
         return (_no_store(str(error)),)
+    return (found, look_at_fsync(_nearest(directory)))
+
+
+def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Look at the store that `[host]` names: `agentrail serve` keeps sessions there, and other commands do where they are told to.
+
+    Args:
+        settings: What files say.
+        environ: Where the data directory is looked for.
+
+    Returns:
+        Nothing where it is the usual store, or keeps nothing.
+    """
+    try:
+        usual = find_data_directory(environ)
+        path = path_of_store(
+            named_stores(settings).get("store", DEFAULT_STORE), directory_of_host(settings, environ) or usual
+        )
+        if path in {None, path_of_store(DEFAULT_STORE, usual)}:
+            return ()
+        assert path is not None  # noqa: S101 - see above
+        found = _look_at_file(path)
+    except AgentrailError as error:
+        text = f"agentrail serve cannot keep sessions: {describe_error(error)}"
+        return (Finding(name=_OF_SERVER, verdict="absent", text=text, remedy="name another place in [host]"),)
+    listing = f"agentrail sessions list --store sqlite:{shlex.quote(str(path))} lists them"
+    return (evolve(found, name=_OF_SERVER, remedy=listing if path.exists() else found.remedy),)
+
+
+def _look_at_file(path: Path) -> Finding:
+    """Say what a store holds, or that it is not there yet.
+
+    Raises:
+        StoreUnavailable, NotAStore, StoreTooNew: It cannot be read, or nothing can be written there.
+    """
+    if path.exists():
+        check_place(path)
+        return _look_into(path)
+    place = _nearest(path.parent)
+    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+        message = f"{place} {'cannot be written' if place.is_dir() else 'is no directory'}"
+        raise StoreUnavailable(message)
+    return Finding(name="store", verdict="absent", text=f"none yet: sessions will be kept in {path}")
 
 
 def _no_store(why: str) -> Finding:
@@ -76,8 +118,8 @@ def _look_into(path: Path) -> Finding:
 
 
 def _nearest(directory: Path) -> Path:
-    """Give the directory itself, or the first above it that is there."""
-    return next(one for one in (directory, *directory.absolute().parents) if one.is_dir())
+    """Give the directory itself, or what is there of its path: the first above it, which may be a file."""
+    return next(one for one in (directory, *directory.absolute().parents) if os.path.lexists(one))
 
 
 def look_at_fsync(directory: Path, *, stopwatch: Callable[[], float] = time.perf_counter) -> Finding:

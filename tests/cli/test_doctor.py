@@ -1,6 +1,7 @@
 """`agentrail doctor`."""
 
 import json
+import shlex
 
 import pytest
 import trio
@@ -207,9 +208,52 @@ def test_a_store_that_cannot_be_kept_is_no_failure(tmp_path):
     assert found.verdict == "absent"
     assert "--data-dir" in str(found.remedy)
     (tmp_path / "sessions.db").write_text("a letter to Ada, which is no database\n" * 50)
+    (found,) = look_at_store({"AGENTRAIL_DATA_DIR": str(tmp_path / "sessions.db" / "below")})
+    assert found.verdict == "absent"
+    assert f"{tmp_path / 'sessions.db'} is no directory" in found.text
     (found,) = look_at_store({"AGENTRAIL_DATA_DIR": str(tmp_path)})
     assert found.verdict == "absent"
     assert "is no store of agentrail" in found.text
+
+
+async def test_the_store_of_the_server_is_looked_at_beside_the_usual_one(tmp_path):
+    """`[host]` of a trusted project names another place than `run` and `chat` keep sessions in; it is said how they are listed."""
+    project, store = tmp_path / "project", tmp_path / "project" / "our own" / "served.db"
+    store.parent.mkdir(parents=True)
+    (project / "agentrail.toml").write_text('version = 1\n[host]\nstore = "sqlite:our own/served.db"\n')
+    options = {"variables": {"AGENTRAIL_DATA_DIR": str(tmp_path / "data")}, "cwd": project}
+    before = await run_agentrail("doctor", "--trust-project", **options)
+    assert f"– store of [host]      none yet: sessions will be kept in {store}" in before.out
+    kept = ("run", "hello", "--model", "demo:fast", "--tools", "none", "--keep", "--store", f"sqlite:{store}")
+    assert (await run_agentrail(*kept, **options)).code == 0
+    after = await run_agentrail("doctor", "--trust-project", **options)
+    assert f"✓ store of [host]      {store}: 1 sessions, " in after.out
+    assert f"→ agentrail sessions list --store sqlite:'{store}' lists them" in after.out
+    assert "– store                none yet" in after.out
+    named = shlex.split(after.out.partition("→ agentrail ")[2].partition(" lists")[0])
+    assert len((await run_agentrail(*named, **options)).out.splitlines()) == 1
+    assert "store of [host]" not in (await run_agentrail("doctor", **options)).out
+
+
+@pytest.mark.parametrize(
+    ("said", "finds"),
+    [
+        ('store = "memory:"', None),
+        ('store = "sqlite:"', None),
+        ('store = "sqlite:odd.db"', "is no store of agentrail"),
+        ('store = "sqlite:odd.db/below/x.db"', "agentrail serve cannot keep sessions: "),
+        ('data_dir = "elsewhere"', "none yet: sessions will be kept in"),
+    ],
+)
+async def test_a_store_of_the_server_that_is_wrong_or_the_same(said, finds, tmp_path):
+    """One that keeps nothing, and the usual one, are not said twice; one that cannot be is no failure of a run."""
+    (tmp_path / "odd.db").write_text("a letter to Ada, which is no database\n" * 50)
+    (tmp_path / "agentrail.toml").write_text(f"version = 1\n[host]\n{said}\n")
+    variables = {"XDG_DATA_HOME": str(tmp_path / "data"), "AGENTRAIL_DATA_DIR": ""}
+    ran = await run_agentrail("doctor", "--trust-project", variables=variables, cwd=tmp_path)
+    assert ran.code == 0
+    lines = [line for line in ran.out.splitlines() if "store of [host]" in line]
+    assert [finds in line for line in lines] == [True] if finds else lines == []
 
 
 def test_a_slow_disk_is_said_with_what_to_do(tmp_path):

@@ -82,3 +82,17 @@ async def test_skills_of_the_agent_and_files_of_other_programs_are_commands_of_a
     assert ran.code == 0, ran.err
     for said in ("/notes", "Keeps notes.", "/tidy", "Tidies up.", "/git:commit", "notes: Keeps notes."):
         assert said in ran.out + ran.err, said
+
+
+async def test_a_file_that_names_no_model_is_said_by_the_name_of_its_command(place):
+    """The caller typed a command: what is wrong is in its file, and nothing is asked of another model instead."""
+    (place / "project" / ".agentrail" / "commands" / "odd.md").write_text(
+        "---\nmodel: nonsense:x\n---\nSay it."
+    )
+    ran = await run_agentrail(
+        "chat", "--model", "demo:fast", "--tools", "none", "--trust-project",
+        stdin=b"/odd\n/quit\n", variables={"HOME": str(place / "home")}, cwd=place / "project",
+    )  # fmt: skip
+    assert ran.code == 0
+    assert "error: /odd names the model nonsense:x: there is no provider 'nonsense'." in ran.err
+    assert "Say it." not in ran.out
