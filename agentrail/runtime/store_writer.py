@@ -339,7 +339,9 @@ class Writer:
         self._begin()
         await self._offload(run)
         self._since = None
-        if self._unavailable is not None and not isinstance(call.error, StoreUnavailable):
+        # A call that failed is not tried again. Where no record is either, nothing would find out that the store is back: what comes next does.
+        is_away = isinstance(call.error, StoreUnavailable) and bool(self._jobs or self._again)
+        if self._unavailable is not None and not is_away:
             self._done()
         call.done.set()
 

@@ -11,18 +11,17 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from attrs import define, field
 
+from tests.conftest import SERVICES, need_service
 from tests.console.serving import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
 CHROMIUM: Final = shutil.which("chromium")
-AXE: Final = Path(__file__).parent.parent.parent / ".peers/console/node_modules/axe-core/axe.min.js"
 AXE_TAGS: Final = ("wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice")
 
 # What Playwright switches off, since of two such lists the browser takes the last; and the popups of an address bar, which no test
@@ -266,7 +265,8 @@ def axe_faults(page: Any, *, allowed: tuple[str, ...] = ()) -> list[str]:
         page: Which.
         allowed: Rules of lesser weight that its test explains.
     """
-    page.evaluate(AXE.read_text())  # exempt from the policy, as all that a test evaluates
+    need_service("axe-core")
+    page.evaluate(SERVICES["axe-core"].read_text())  # exempt from the policy, as all that a test evaluates
     results = page.evaluate(
         "(tags) => axe.run(document, { runOnly: { type: 'tag', values: tags }, resultTypes: ['violations'] })",
         [*AXE_TAGS],

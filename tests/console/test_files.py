@@ -16,11 +16,11 @@ from agentrail.gateway.serving import tls_context
 from scripts.console_preloads import needed, page_with
 from scripts.lint_console import all_faults, faults_of, faults_of_style
 from scripts.vendor_console import VENDOR, packages
+from tests.checkout import CHECKOUT, only_in_a_checkout
 from tests.console.browsing import until
 from tests.console.serving import AppThread
 from tests.host.hosting import answering, profile
 
-CHECKOUT = Path(__file__).parent.parent.parent
 TLS = CHECKOUT / "tests" / "gateway" / "tls"
 LIVE = "() => document.querySelector('.connection-button.live')"
 
@@ -182,6 +182,7 @@ def test_it_works_over_tls(pages, console_server):
 # --- where they came from
 
 
+@only_in_a_checkout
 @pytest.mark.check
 @pytest.mark.c(47)
 @pytest.mark.services("npm")
@@ -213,6 +214,7 @@ def test_vendoring_anew_gives_the_files_that_are_committed(tmp_path):
     } == there
 
 
+@only_in_a_checkout
 @pytest.mark.check
 @pytest.mark.c(47)
 def test_the_wheel_has_the_files_and_the_licences(tmp_path):

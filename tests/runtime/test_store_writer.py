@@ -293,6 +293,38 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(running):
     assert not made
 
 
+@on_virtual_time
+@pytest.mark.parametrize("holds", [False, True])
+async def test_a_call_that_fails_when_patience_is_over_is_not_waited_for(holds):
+    """It is not tried again, so nothing would find out that the store is back: what comes next does. A record that is held does too, and is what is waited for."""
+
+    def fail():
+        message = "away"
+        raise StoreUnavailable(message)
+
+    class Slow(Inline):
+        async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
+            await trio.sleep(6)
+            return function(*args)
+
+    session = Heard()
+    async with trio.open_nursery() as nursery:
+        writer = Writer(FakeStore(), patience_seconds=5, outside=Slow())
+        nursery.start_soon(writer.run)
+        writer.post(fail)
+        await trio.sleep(1)
+        if holds:
+            writer.put(session, [record(1)])
+        await trio.sleep(4.5)
+        assert not writer.is_available
+        await trio.sleep(1)
+        assert writer.is_available is not holds
+        await writer.wait_available()
+        assert trio.current_time() == pytest.approx(12 if holds else 6.5, abs=0.1)
+        assert session.durable == [1] * holds
+        nursery.cancel_scope.cancel()
+
+
 async def test_what_takes_no_time_is_done_in_the_thread_of_the_loop():
     """Also where the store was not there at first, and the writer tries again: no thread is woken for it."""
     threads = []
