@@ -85,6 +85,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by=f"{_WRITER}::test_what_the_store_cannot_take_now_is_not_done",
     ),
     Mutant(
+        name="a call that failed late is waited for",
+        breaks="a store that is back is given what comes next",
+        file="runtime/store_writer.py",
+        old="isinstance(call.error, StoreUnavailable) and bool(self._jobs or self._again)",
+        new="isinstance(call.error, StoreUnavailable)",
+        killed_by=f"{_WRITER}::test_a_call_that_fails_when_patience_is_over_is_not_waited_for[False]",
+    ),
+    Mutant(
         name="a session comes back without being taken",
         breaks="the first act of an owner is a record of its own",
         file="runtime/resuming.py",
