@@ -9,6 +9,7 @@ import math
 import os
 import select
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -261,7 +262,7 @@ class Typing:
             erase_when_done=True,
             input=_Keys(sys.stdin, self._without_burst),
             output=output,
-            enable_suspend=True,
+            enable_suspend=False,  # see `_suspend`
             include_default_pygments_style=False,
         )
         # In a window of its own, not in front of the prompt in its message: that is taken apart, letter by letter, eight times
@@ -296,6 +297,7 @@ class Typing:
         keys.add("c-c", eager=True, filter=types)(self._ctrl_c)
         keys.add("c-d", eager=True, filter=types)(self._ctrl_d)
         keys.add("c-g", eager=True, filter=types)(self._edit_prompt)
+        keys.add("c-z", eager=True)(self._suspend)
         keys.add("<bracketed-paste>", eager=True, filter=types)(self._paste)
         keys.add("escape", "escape", eager=True, filter=types)(self._escape_twice)
         keys.add("escape", filter=Condition(lambda: self._reason_for is not None))(self._no_reason)
@@ -406,6 +408,18 @@ class Typing:
     def _no_reason(self, event: KeyPressEvent) -> None:
         self._reason_for, self._prefix = None, "> "
         event.current_buffer.reset()
+
+    def _suspend(self, _event: KeyPressEvent) -> None:
+        """Stop the job, as Ctrl-Z does where there is no editor; the terminal is as it was until the job goes on."""
+        from prompt_toolkit.application import run_in_terminal
+
+        run_in_terminal(self._stop_job)
+
+    def _stop_job(self) -> None:
+        # Not as prompt_toolkit does it, from this thread: a stop is taken by the first thread of a process, which is that of Trio, and until then this one
+        # would go on and make the terminal its own again. A shell that does not put that right has one that echoes nothing. From there, nothing goes on.
+        with contextlib.suppress(trio.RunFinishedError):
+            trio.from_thread.run_sync(os.kill, 0, signal.SIGTSTP, trio_token=self._token)
 
     def _edit_prompt(self, event: KeyPressEvent) -> None:
         """Open what is typed in the person's editor, with all that was pasted; what was saved stands in the line."""
