@@ -7,6 +7,7 @@ of a call, and in words, that they are missing. Nothing is decided here about co
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def need_websockets(what: str) -> None:
     try:
         import_module("trio_websocket")
     except ModuleNotFoundError as error:
-        fault = f'{what} needs {error.name}, which is not installed: pip install "agentrail[connect]"'
+        fault = f"{what} needs {error.name}, which is not installed: {install_command('connect')}"
         raise OptionError([fault]) from error
 
 

@@ -21,6 +21,7 @@ from typing import IO, Final
 import trio
 from attrs import define, field, frozen
 
+from agentrail.distribution import NAME
 from tests.cli.rig import WARM
 from tests.forked import open_forked
 from tests.pages import ROOT, why_not_played
@@ -197,8 +198,8 @@ def check_extras(wanted: str) -> None:
     """Hold what a reader installs against what there is: this package, with extras that it has."""
     for one in shlex.split(wanted):
         name, _, extras = one.rstrip("]").partition("[")
-        if name == "agentrail":
-            known = metadata.metadata("agentrail").get_all("Provides-Extra") or []
+        if name == ".":
+            known = metadata.metadata(NAME).get_all("Provides-Extra") or []
             assert set(filter(None, extras.split(","))) <= set(known), one
 
 

@@ -11,7 +11,7 @@ from agentrail.config.places import ConfigFault
 from agentrail.config.settings import Sourced
 from agentrail.errors import OptionError
 from agentrail.providers.embeddings import USUAL_URL, OpenAIEmbedder
-from agentrail.stores.vectors import NO_NUMPY, has_numpy
+from agentrail.stores.vectors import has_numpy, no_numpy
 
 USUAL_KEY: Final = SecretForm(env="OPENAI_API_KEY")
 """Where the key of OpenAI is, if files say nothing; a server that is named with `base_url` is sent none then."""
@@ -46,7 +46,7 @@ def read_embedder(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], N
             fault(said.get(name, first), text.removeprefix(f"{name} is "))
         return None
     if not has_numpy():
-        fault(first, NO_NUMPY)
+        fault(first, no_numpy())
         return None
     key = said.get("api_key")
     where = USUAL_KEY if key is None and values.get("base_url", USUAL_URL) == USUAL_URL else None

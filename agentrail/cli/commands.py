@@ -10,6 +10,7 @@ from agentrail.cli.exits import Exit
 from agentrail.cli.logs import OPTION, tell_crash
 from agentrail.cli.output import open_missing_streams, write_error
 from agentrail.cli.resume_option import fill_in_latest
+from agentrail.distribution import NAME
 from agentrail.otp.edges import call_guarded
 from agentrail.tuning import no_looks
 
@@ -17,7 +18,7 @@ from agentrail.tuning import no_looks
 def version_line() -> str:
     """Name the program and its version."""
     try:
-        return f"agentrail {metadata.version('agentrail')}"
+        return f"agentrail {metadata.version(NAME)}"
     except metadata.PackageNotFoundError:
         return "agentrail, from a checkout that is not installed"
 

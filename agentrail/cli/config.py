@@ -71,7 +71,7 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 # search = { engine = "brave", api_key = { env = "BRAVE_API_KEY" } }
 # model = "anthropic:claude-haiku-4-5"       # who answers a question about a page
 
-# What makes vectors, so that memories and knowledge bases are found by meaning too; pip install "agentrail[embeddings]"
+# What makes vectors, so that memories and knowledge bases are found by meaning too; needs the extra embeddings
 # [embedder]
 # model = "text-embedding-3-small"
 # dimension = 1536

@@ -37,6 +37,7 @@ from agentrail.cli.kept_in import DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.printing import print_text
 from agentrail.cli.serve_options import ServeFlags, decide_serving, show_serving
+from agentrail.distribution import IMPORT_NAME, NAME, find_foreign, install_command
 from agentrail.errors import AgentrailError, ProviderError
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients
@@ -88,7 +89,8 @@ def look_at_installation() -> tuple[Finding, ...]:
     """Look at what is installed."""
     return (
         Finding(name="python", verdict="good", text=platform.python_version()),
-        show_build(look_at_build(FOLDER, metadata.version("agentrail"))[0]),
+        show_build(look_at_build(FOLDER, metadata.version(NAME))[0]),
+        *look_at_distributions(),
         Finding(name="trio", verdict="good", text=metadata.version("trio")),
         _look_at_editor(),
         _look_at_shell(),
@@ -98,14 +100,29 @@ def look_at_installation() -> tuple[Finding, ...]:
 def show_build(build: Build) -> Finding:
     """Say which build runs, and why no other."""
     if build.fault is not None:
+        again = install_command(flags="--force-reinstall --no-deps", editable=False)
         return Finding(
             name="build",
             verdict="absent",  # it runs, and does the same, only slower
             text=f"pure, though {build.compiled} modules were compiled: {build.fault}",
-            remedy="install it anew: AGENTRAIL_COMPILE=1 pip install --force-reinstall --no-deps agentrail, or without the variable",
+            remedy=f"install it again: AGENTRAIL_COMPILE=1 {again}, or without the variable",
         )
     text = f"compiled: {build.modules} modules" if build.modules else "pure: nothing is compiled"
     return Finding(name="build", verdict="good", text=text)
+
+
+def look_at_distributions() -> tuple[Finding, ...]:
+    """Return a finding for each installed project that has our name and is not ours."""
+    return tuple(
+        Finding(
+            name="distribution",
+            verdict="bad",
+            text=f"another project named {IMPORT_NAME} is installed: {one.version} in {one.folder}"
+            + (f" ({one.summary:.80})" if one.summary else ""),
+            remedy=f"remove it: pip uninstall {IMPORT_NAME}, then {install_command()}",
+        )
+        for one in find_foreign()
+    )
 
 
 def _look_at_editor() -> Finding:

@@ -32,6 +32,7 @@ from agentrail.cli.serve_options import (
     fault_of_host,
     fault_of_port,
 )
+from agentrail.distribution import install_command
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOOPBACK_NAMES, is_loopback
 from agentrail.gateway.tokens import Tokens, read_token_file
@@ -170,7 +171,7 @@ def check_extra() -> None:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         are = "is" if len(missing) == 1 else "are"
-        raise OptionError([f'{" and ".join(missing)} {are} not installed: pip install "agentrail[gateway]"'])
+        raise OptionError([f"{' and '.join(missing)} {are} not installed: {install_command('gateway')}"])
 
 
 def check_options(options: ServeOptions, application: str | None) -> None:

@@ -19,6 +19,7 @@ from agentrail.abc import Secret
 from agentrail.core.policy.budget import Price
 from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.policy.retries import StallPolicy
+from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.errors.advice import Advice, advise
 
@@ -251,7 +252,7 @@ def _verify(value: object) -> str | None:
 
 def _http2(value: object) -> str | None:
     if value is True and importlib.util.find_spec("h2") is None:
-        return 'HTTP/2 needs the package h2: pip install "agentrail[http2]", or leave the option out'
+        return f"HTTP/2 needs the package h2: {install_command('http2')}, or leave the option out"
     return _flag(value)
 
 

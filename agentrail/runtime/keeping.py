@@ -13,6 +13,7 @@ from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.protocol.signals import Recovered
+from agentrail.distribution import NAME
 from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnavailable
 from agentrail.left_processes import ProcessList, end_left_processes, keep_list, list_beside
 from agentrail.messages import SessionId
@@ -62,7 +63,7 @@ MAX_FOLDS: Final = 4
 
 def _engine() -> str:
     try:
-        return metadata.version("agentrail")
+        return metadata.version(NAME)
     except metadata.PackageNotFoundError:  # run from a folder that was never installed
         return ""
 

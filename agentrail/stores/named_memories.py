@@ -18,7 +18,7 @@ from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.notes_memory import InMemoryNotes
 from agentrail.stores.recall_memory import InMemoryRecall
-from agentrail.stores.vectors import NO_NUMPY, has_numpy
+from agentrail.stores.vectors import has_numpy, no_numpy
 
 MEMORIES_DIRECTORY: Final = "memories"
 """The directory of `sqlite:` in the data directory: a file for each tenant."""
@@ -105,7 +105,7 @@ def faults_of_embedder(embedder: object) -> list[str]:
     is_one = callable(getattr(embedder, "embed", None)) and isinstance(name, str) and bool(name)
     if not is_one or type(dimension) is not int or dimension < 1:
         return [f"embedder is {embedder!r:.80}: expected an Embedder, with a name, a dimension and embed()"]
-    return [] if has_numpy() else [NO_NUMPY]
+    return [] if has_numpy() else [no_numpy()]
 
 
 @contextmanager

@@ -10,13 +10,13 @@ from typing import Any, Final
 import apsw
 from attrs import frozen
 
+from agentrail.distribution import install_command
+
 MAX_CACHED_BYTES: Final = 128 << 20
 """Of vectors in memory, in one store; what has more at once is read anew for each search."""
 
 NUMBER_BYTES: Final = 4
 """Of a float32."""
-
-NO_NUMPY: Final = 'an embedder needs numpy to compare vectors: install agentrail[embeddings], pip install "agentrail[embeddings]"'
 
 
 def vector_tables(rows: str) -> str:
@@ -35,6 +35,11 @@ CREATE TRIGGER {rows}_removed AFTER DELETE ON {rows} BEGIN DELETE FROM vector WH
 def has_numpy() -> bool:
     """Say whether vectors can be compared here."""
     return importlib.util.find_spec("numpy") is not None
+
+
+def no_numpy() -> str:
+    """Return the message for an embedder without numpy."""
+    return f"an embedder needs numpy to compare vectors: {install_command('embeddings')}"
 
 
 def keep_vectors(

@@ -30,6 +30,7 @@ CPU_SECONDS = 10
 PATIENT_CPU_SECONDS = 5
 """After this time the good reader is given up for the plain one, where it can be interrupted at all."""
 MAX_HELPER_OUTPUT_BYTES = 64 << 20
+NO_PDF_READER = "PDF is not read here: the extra kb is not installed"
 
 _CHARSETS = re.compile(
     r"utf-8|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|gb2312|gbk|gb18030|big5(hkscs)?|"
@@ -217,8 +218,7 @@ def _as_markdown(text: str, url: str) -> str:
 def read_pdf(content: bytes, _job: dict[str, str]) -> dict[str, object]:
     """Take the text of each page."""
     if importlib.util.find_spec("pypdf") is None:
-        message = "PDF is not read here: pip install 'agentrail[kb]'"
-        raise UnreadableBytes(message)
+        raise UnreadableBytes(NO_PDF_READER)
     try:
         title, pages = _pages_of(content)
     except Exception as error:  # noqa: BLE001 - whatever a parser says of a stranger's document

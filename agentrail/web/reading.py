@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from agentrail import outside
+from agentrail.distribution import install_command
 from agentrail.processes import note_started, note_stopped
 from agentrail.web import page_helper
 
@@ -211,5 +212,8 @@ def _read_answer(answer: bytes) -> PageText:
         message = "it takes more memory or time than a document may take"
         raise UnreadableDocument(message) from None
     if read.fault is not None:
-        raise UnreadableDocument(read.fault)
+        is_without_reader = read.fault == page_helper.NO_PDF_READER
+        raise UnreadableDocument(
+            f"{read.fault}: {install_command('kb')}" if is_without_reader else read.fault
+        )
     return read

@@ -10,6 +10,7 @@ from agentrail.cli.exits import Exit
 from agentrail.cli.hosting import options_of_host
 from agentrail.cli.kb import KnowledgePlace, add_documents, search_documents
 from agentrail.cli.memory import MemoryPlace, search_memories
+from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.stores.recall_sqlite import SqliteRecall
 from tests.cli.embedding_server import embedding_server, name_embedder
@@ -129,7 +130,7 @@ def test_without_numpy_the_extra_is_named(home, monkeypatch, capfd):
     name_embedder(home, model="m", dimension=2, base_url="http://127.0.0.1:9")
     monkeypatch.setattr(embedders, "has_numpy", lambda: False)
     assert search_memories("x", place=MemoryPlace(memories=f"sqlite:{home / 'm'}")) is Exit.USAGE
-    assert 'pip install "agentrail[embeddings]"' in capfd.readouterr().err
+    assert install_command("embeddings") in capfd.readouterr().err
 
 
 def test_a_project_that_is_not_trusted_names_none(home, capfd):

@@ -1,5 +1,6 @@
 """`agentrail serve`: what the command line may ask for, and how a server is stopped."""
 
+import re
 import signal
 import sys
 from types import ModuleType, SimpleNamespace
@@ -28,6 +29,7 @@ from agentrail.cli.serve import (
     wait_stop,
 )
 from agentrail.cli.serve_options import ServeOptions
+from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.gateway.access import AccessRules
 from agentrail.gateway.app import create_app
@@ -108,7 +110,7 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
     check_extra()
     monkeypatch.setattr(command, "_NEEDED", ("hypercorn", "no_such_package"))
     with pytest.raises(
-        OptionError, match=r'no_such_package is not installed: pip install "agentrail\[gateway\]"'
+        OptionError, match=f"no_such_package is not installed: {re.escape(install_command('gateway'))}"
     ):
         check_extra()
 

@@ -2,11 +2,13 @@
 
 import importlib.util
 import logging
+import re
 
 import pytest
 import trio
 
 from agentrail.core.protocol.request import Chunk, TextDelta
+from agentrail.distribution import install_command
 from agentrail.errors import OptionError, ProtocolError, Transport
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.gemini import Gemini
@@ -140,6 +142,8 @@ def test_without_the_package_the_option_says_what_to_install(monkeypatch):
     """At the start of the session, and not at the first request."""
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "h2" else found(name))
-    with pytest.raises(OptionError, match=r'HTTP/2 needs the package h2: pip install "agentrail\[http2\]"'):
+    with pytest.raises(
+        OptionError, match=re.escape(f"HTTP/2 needs the package h2: {install_command('http2')}")
+    ):
         ProviderOptions.parse({"http2": True})
     assert not ProviderOptions.parse({"http2": False}).http2

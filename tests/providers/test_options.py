@@ -88,7 +88,7 @@ def test_a_price_may_be_the_value_itself():
 def test_http2_says_what_is_missing(monkeypatch):
     """It needs a package that is not always there."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(OptionError, match=r"agentrail\[http2\]"):
+    with pytest.raises(OptionError, match=r"pip install .*\[http2\]"):
         ProviderOptions.parse({"http2": True})
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     assert ProviderOptions.parse({"http2": True}).http2

@@ -10,11 +10,12 @@ from agentrail import websockets
 from agentrail.abc.process import ProcessOptions
 from agentrail.cli.chat_command import chat
 from agentrail.cli.top import show_top
+from agentrail.distribution import install_command
 from agentrail.errors import OptionError, ProcessRefused
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from tests.forked import ROOT, environment
 
-INSTALL = 'which is not installed: pip install "agentrail[connect]"'
+INSTALL = f"which is not installed: {install_command('connect')}"
 NOWHERE = "http://127.0.0.1:1"
 
 

@@ -175,6 +175,6 @@ def test_a_fence_is_read_as_commands_and_what_they_show():
 
 def test_an_extra_that_there_is_not_is_seen():
     """What a page tells its reader to install is there."""
-    check_extras('"agentrail[gateway]" fastapi')
+    check_extras('-e ".[gateway]" fastapi')
     with pytest.raises(AssertionError):
-        check_extras("agentrail[gatway]")
+        check_extras(".[gatway]")

@@ -291,13 +291,16 @@ def test_the_container_file_says_what_can_be():
     assert "--token-file" in command  # else it would not start on an address that others reach
     assert command[command.index("--port") + 1] == instruction("EXPOSE") == f"{DEFAULT_PORT}"
     assert int(instruction("USER")) > 0
-    (extra,) = re.findall(r"agentrail\[(\w+)\]", instruction("RUN"))
+    (extra,) = re.findall(r"agentrail-\*\.whl\)\[(\w+)\]", instruction("RUN"))
     assert extra in (metadata.metadata("agentrail").get_all("Provides-Extra") or [])
     (path,) = re.findall(rf"127\.0\.0\.1:{DEFAULT_PORT}(/\w+)", instruction("HEALTHCHECK"))
     assert path in {route.path for route in ROUTES if route.scope is None}
     python = tuple(map(int, re.findall(r"python:(\d+)\.(\d+)", instruction("FROM"))[0]))
     assert python >= (3, 11)
-    assert instruction("COPY").split()[0] == "my_app.py"
+    assert [rest.split()[0] for word, rest in instructions() if word == "COPY"] == [
+        "agentrail-*.whl",
+        "my_app.py",
+    ]
 
 
 @pytest.mark.check

@@ -295,7 +295,7 @@ def test_a_file_of_the_first_version_gets_vectors(tmp_path):
 async def test_without_numpy_an_embedder_is_refused_by_the_name_of_its_extra(monkeypatch):
     """Before anything starts; and what is no embedder is told what one is."""
     monkeypatch.setattr(named_memories, "has_numpy", lambda: False)
-    with pytest.raises(OptionError, match=r"needs numpy .*: install agentrail\[embeddings\]"):
+    with pytest.raises(OptionError, match=r"needs numpy .*: pip install .*\[embeddings\]"):
         async with agentrail.open_supervisor(embedder=Toy()):
             pass
     for wrong in ("openai:x", Toy(name="")):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import zlib
@@ -11,6 +12,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
+from agentrail.distribution import install_command
 from agentrail.processes import ProcessAccount, keep_account
 from agentrail.web import page_helper
 from agentrail.web.reading import (
@@ -121,8 +123,13 @@ def test_without_the_extra_a_page_becomes_plain_text(monkeypatch):
     assert "Second class is for all others, which" in text
     assert "hidden" not in text
     assert "A & B" not in text
-    with pytest.raises(page_helper.UnreadableBytes, match=r"agentrail\[kb\]"):
+    with pytest.raises(page_helper.UnreadableBytes, match="the extra kb is not installed") as caught:
         page_helper.read_pdf(b"", {})
+    answer = json.dumps({"title": "", "pages": [], "left_out": 0, "reader": "", "fault": str(caught.value)})
+    command = (sys.executable, "-I", "-c", f"print({answer!r})")
+    monkeypatch.setattr("agentrail.web.reading._COMMAND", command)
+    with pytest.raises(UnreadableDocument, match=re.escape(install_command("kb"))):
+        read_document_blocking(b"%PDF", ReadJob(kind="pdf"))
 
 
 @given(st.text(alphabet="<>/ab=\"'!-[]&; \n", max_size=200))

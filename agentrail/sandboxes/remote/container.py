@@ -68,7 +68,7 @@ class ContainerSandbox(RemoteSandbox):
     """A workspace in a container of its own, which is started with the first call and gone when this is closed, or idle for 30 minutes.
 
     One GiB of memory, one processor, no network, no capability of Linux; of this machine it sees the skills, read-only, at `/skills`. Commands
-    are not confined in it a second time: the container is what confines them. Its image has `agentrail[gateway]` on its `PATH`.
+    are not confined in it a second time: the container is what confines them. Its image has agentrail with the extra `gateway` on its `PATH`.
     """
 
     def __init__(
