@@ -86,21 +86,27 @@ class MarkdownBlocks:
         """Take more words, and give the blocks that they finish."""
         *lines, rest = delta.split("\n")
         for line in lines:
-            self._partial.append(line)
+            self._take_part(line)
             whole = "".join(self._partial)
             self._partial, self._partial_length = [], 0
             self._take(whole)
         if rest:
-            begins = not self._partial and rest[0] not in " \t"
-            if begins and self._is_after_blank and self._lines:
-                self._cut()  # whatever this line becomes, it is another block: no need to wait for its end
-            self._partial.append(rest)
-            self._partial_length += len(rest)
-            if self._partial_length > MAX_BLOCK and self._fence is None:  # a line without an end
-                self._lines.append("".join(self._partial))
-                self._partial, self._partial_length = [], 0
-                self._cut(goes_on=True)
+            self._take_part(rest)
         return self._given()
+
+    def _take_part(self, part: str) -> None:
+        """Take a part of a line. A line without an end is cut at a word, at the same place in whatever parts it arrives."""
+        begins = not self._partial and part and part[0] not in " \t"
+        if begins and self._is_after_blank and self._lines:
+            self._cut()  # whatever this line becomes, it is another block: no need to wait for its end
+        self._partial.append(part)
+        self._partial_length += len(part)
+        while self._partial_length > MAX_BLOCK and self._fence is None:
+            whole = "".join(self._partial)
+            at = whole.rfind(" ", 1, MAX_BLOCK) + 1 or MAX_BLOCK
+            self._lines.append(whole[:at])
+            self._cut(goes_on=True)
+            self._partial, self._partial_length = [whole[at:]], len(whole) - at
 
     def finish(self) -> tuple[Block, ...]:
         """Take that no more comes, and give what is left; from then on it is as new."""

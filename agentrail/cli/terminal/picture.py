@@ -25,6 +25,13 @@ _MAX_TODOS: Final = 8
 _MAX_CALLS: Final = 6
 _MAX_TAIL: Final = 16
 """Rows of what is being written that are drawn anew in each frame: a screenful of them is what a key's echo would wait for."""
+# Nothing else ends them: whatever is typed, queued or noticed in between must not cut a fence or a table in two.
+_ENDS_OF_WORDS: Final = (
+    events.RequestStart,
+    events.ResponseComplete,
+    events.StreamError,
+    events.EventsLost,
+)
 
 
 @define
@@ -78,12 +85,12 @@ class Picture:
             case events.ToolExecutionStart(name=name, call_id=call_id, arguments=arguments):
                 shown = f"{name}({show_arguments(arguments)})"
                 self._running[call_id] = _Running(name, shown, now, arguments)
-                return self.end_words()
+                return ()
             case events.ToolProgress(call_id=call_id, text=text):
                 self._tell(call_id, text)
                 return ()
             case events.ToolExecutionEnd():
-                return (*self.end_words(), *self._outcome(event, now))
+                return self._outcome(event, now)
             case events.SubagentStart() | events.SubagentEvent():
                 self._of_child(event)
                 return ()
@@ -91,7 +98,7 @@ class Picture:
                 self._todos, self._todos_are_new = todos, True
                 return ()
             case events.PlanGenerated(plan=plan):
-                return (*self.end_words(), *self._plan(plan.steps))
+                return self._plan(plan.steps)
             case events.PlanStepCompleted(step=step):
                 return self.note(f"{step.id} is done: {step.content}")
             case events.PlanCompleted(plan=plan):
@@ -101,10 +108,9 @@ class Picture:
 
     def _other(self, event: Event) -> Rows:
         rows: list[str] = []
-        if isinstance(event, events.ResponseComplete | events.StreamError) or type(event) in TERMINAL:
+        if isinstance(event, _ENDS_OF_WORDS) or type(event) in TERMINAL:
             rows += self.end_words()
         if isinstance(event, events.ApprovalRequired):
-            rows += self.end_words()
             self.ask(event.approval)
         if isinstance(event, events.ApprovalResolved) and self.dialogue is not None:
             self.dialogue = self.dialogue.without(event.approval)
@@ -132,29 +138,30 @@ class Picture:
         hint = "the number of one, or another answer" if options else "type the answer"
         rows = [f"? {asked.question}", *options, *([f"  {form}"] if form else [])]
         return (
-            *self.end_words(),
             *(row for one in rows for row in draw_text(one, self.ink, "asks")),
             *draw_text(f"  {hint}; /decline gives none", self.ink, "dim"),
         )
 
     def note(self, text: str, style: str = "dim") -> Rows:
-        """Say something about the words, in rows of its own."""
+        """Return the rows of a notice. An answer that is being written continues below them."""
         self._is_apart = False
-        return (*self.end_words(), *draw_text(on_one_line(text), self.ink, style))
+        return draw_text(on_one_line(text), self.ink, style)
 
     def say(self, lines: Iterable[str]) -> Rows:
-        """Say what came of a command; its own columns are kept."""
-        return (*self.end_words(), *(row for line in lines for row in draw_text(line, self.ink, "dim")))
+        """Return the rows of a command's output; its own columns are kept."""
+        rows = tuple(row for line in lines for row in draw_text(line, self.ink, "dim"))
+        self._is_apart = self._is_apart and not rows
+        return rows
 
     def log(self, lines: Iterable[str]) -> Rows:
-        """Show lines of the log, with their colours. What the model is writing is not cut in two by them."""
+        """Return the rows of log lines, with their colours."""
         rows = tuple(row for line in lines for row in draw_log_line(line, self.ink))
         self._is_apart = self._is_apart and not rows
         return rows
 
     def past(self, words: str) -> Rows:
-        """Show what a model said before the session came back."""
-        return (*self._blocks(self._words.feed(words)), *self.end_words())
+        """Return the rows of an answer from before the session was resumed."""
+        return (*self.end_words(), *self._blocks(self._words.feed(words)), *self.end_words())
 
     def typed(self, text: str) -> Rows:
         """Show what was typed, as it scrolls up."""
@@ -162,10 +169,9 @@ class Picture:
         most = MAX_DRAWN_ROWS
         rows = [*shown[:most], *([f"… {len(shown) - most} more lines"] if len(shown) > most else [])]
         marked = [f"{'>' if place == 0 else ' '} {row[:2_000]}" for place, row in enumerate(rows)]
-        ended = self.end_words()
         apart = ("",) if not self._is_apart else ()
         self._is_apart = False
-        return (*ended, *apart, *(one for row in marked for one in draw_text(row, self.ink, "typed")))
+        return (*apart, *(one for row in marked for one in draw_text(row, self.ink, "typed")))
 
     def ask(self, approval: Approval) -> None:
         """Ask a person about a call, behind those that are asked about already."""

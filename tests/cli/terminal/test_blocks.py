@@ -55,6 +55,15 @@ def test_each_line_is_printed_once_and_in_order_however_it_arrives(lines, data):
     assert [line for line in said[len(wanted) :] if line not in {"```", "~~~"}] == []
 
 
+@given(lines=st.lists(LINES | st.sampled_from(["word " * 900, "x" * 8_100]), max_size=12), data=st.data())
+def test_a_line_that_is_too_long_is_cut_at_the_same_place_however_it_arrives(lines, data):
+    """At a word, where it has one."""
+    source = "\n".join(lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(source)), max_size=6)))
+    pieces = [source[a:b] for a, b in zip([0, *cuts], [*cuts, len(source)], strict=True)]
+    assert blocks_of(*pieces) == blocks_of(source)
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

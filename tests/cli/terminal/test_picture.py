@@ -12,7 +12,10 @@ from agentrail.events import (
     ApprovalRequired,
     ApprovalResolved,
     AskUser,
+    EventsLost,
     MessageDelta,
+    Plan,
+    PlanGenerated,
     PluginEvent,
     PromptQueued,
     RequestStart,
@@ -76,6 +79,54 @@ def test_what_streams_is_printed_as_if_it_had_come_at_once(words):
     _, at_once = fed(START, MessageDelta(delta="".join(words)), COMPLETE, END)
     assert first == at_once
     assert bit_by_bit.below(0.0, 20) == ()
+
+
+LINES = st.sampled_from(
+    ["", "", "words", "words __dunder__", "- item", "1. one", "# head", "```python", "    # a *comment* with __dunder__", "x = 1", "```",
+     "| name | value |", "|---|---|", "| one | 1 |", "> said", "word " * 900]
+)  # fmt: skip
+NOTICES = {
+    "typed": lambda picture: picture.typed("/cost"),
+    "said": lambda picture: picture.say(["cost: $0.01", ""]),
+    "noted": lambda picture: picture.note("the model is slow"),
+    "logged": lambda picture: picture.log(["12:00 warning"]),
+    "queued": lambda picture: picture.feed(PromptQueued(ref=PromptRef("q"), content=(), position=0), 0.0),
+    "started": lambda picture: picture.feed(started("b"), 0.0),
+    "ended": lambda picture: picture.feed(ended("b"), 0.0),
+    "todos": lambda picture: picture.feed(TodoChange(todos=()), 0.0),
+    "asked": lambda picture: picture.feed(
+        AskUser(ref="q", question="Which?", options=("a",), schema=None, url=None), 0.0
+    ),
+    "waits": lambda picture: picture.feed(ApprovalRequired(approval=asks(1)), 0.0),
+    "plan": lambda picture: picture.feed(PlanGenerated(plan=Plan(steps=())), 0.0),
+    "looked at": lambda picture: picture.below(0.0, 20),
+}
+"""Everything that may come while an answer streams."""
+
+
+@given(lines=st.lists(LINES, max_size=20), data=st.data())
+def test_nothing_that_comes_in_between_changes_how_an_answer_is_drawn(lines, data):
+    """Whatever Markdown, in whatever deltas, with whatever is typed, queued or noticed between them."""
+    answer = "\n".join(lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(answer)), max_size=8)))
+    picture, drawn = fed(START)
+    for start, end in zip([0, *cuts], [*cuts, len(answer)], strict=True):
+        drawn += picture.feed(MessageDelta(delta=answer[start:end]), 0.0)
+        for name in data.draw(st.lists(st.sampled_from(sorted(NOTICES)), max_size=2)):
+            NOTICES[name](picture)
+    drawn += picture.feed(COMPLETE, 0.0)
+    _, at_once = fed(START, MessageDelta(delta=answer), COMPLETE)
+    assert [row for row in drawn if row] == [row for row in at_once if row]
+
+
+def test_an_answer_that_was_cut_off_ends_before_the_next_one():
+    """Also where the event that ends it was lost: a new request, a gap, and a session that is resumed begin anew."""
+    for ends in (RequestStart(model="m", messages=1), EventsLost(from_seq=1, to_seq=2)):
+        picture, _ = fed(START, MessageDelta(delta="```\nx"))
+        assert picture.feed(ends, 0.0)[:1] == ("x",)
+        assert picture.below(0.0, 20)[:1] != ("x",)
+    picture, _ = fed(START, MessageDelta(delta="```\nx"))
+    assert picture.past("said") == ("x", "", "said")
 
 
 def test_only_the_unfinished_tail_is_drawn_again():
