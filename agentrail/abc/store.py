@@ -66,6 +66,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         parent: The session above it; empty for a root.
         forked_from: The session that it was forked from, and at which number; None for none.
         node: Who owns it; empty for none, as of one that is imported.
+        owner: The user it belongs to, as of `session_owner_key`; empty for none.
         standing: How it stands behind the last of them.
         blobs: Large values of the records, by their SHA-256 in hexadecimal digits.
     """
@@ -75,6 +76,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent: str = ""
     forked_from: tuple[SessionId, int] | None = None
     node: str
+    owner: str = ""
     standing: Standing = Standing()
     blobs: Mapping[str, bytes] = {}
 
@@ -172,6 +174,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         scope: Of this scope.
         root: Of this tree.
+        owner: Of this user, as of `session_owner_key`; empty for those of no user. What was erased has no user.
         node: Owned by this node; empty for those without an owner.
         is_working: Working, or not.
         has_ended: Ended, or not.
@@ -181,6 +184,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     scope: str | None = None
     root: SessionId | None = None
+    owner: str | None = None
     node: str | None = None
     is_working: bool | None = None
     has_ended: bool | None = None

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 from attrs import frozen
 
+from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.frozen import EMPTY
 from agentrail.host.payloads import Principal
 from agentrail.messages import JsonObject, JsonValue, SessionId
@@ -94,6 +95,11 @@ def owner_of_session(user_data: Mapping[str, Any]) -> SessionOwner | None:
     if isinstance(tenant_id, str) and isinstance(user_id, str):
         return SessionOwner(tenant_id, user_id)
     return None
+
+
+def owner_key_of(owner: SessionOwner) -> str:
+    """Return the key under which the store finds the sessions of a user."""
+    return session_owner_key({"tenant_id": owner.tenant_id, "user_id": owner.user_id})
 
 
 def profile_of_session(user_data: Mapping[str, Any]) -> str | None:

@@ -4,9 +4,10 @@ from typing import Final
 
 from attrs import field, frozen
 
+from agentrail.abc.store import StoredSession
 from agentrail.core.session.projection import Status
 from agentrail.frozen import EMPTY
-from agentrail.host.identity import owner_of_session, profile_of_session
+from agentrail.host.identity import SessionOwner, owner_of_session, profile_of_session
 from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.glancing import ASLEEP, ENDED, began_at_ms, phase_of
 from agentrail.runtime.handle import Session
@@ -33,6 +34,7 @@ class ListedSession:
         status: How it stands; None of one that is not awake.
         row: As it stands in a list; None before it is shown in one.
         metadata: What its caller said of it when it was created.
+        stored: As the store has it; None of one that no store keeps.
         changed_at_ms: When it published something last, as far as the store says; 0 where that is not known.
         parent: The session that it was forked from; empty for none.
     """
@@ -49,15 +51,20 @@ class ListedSession:
     status: Status | None = None
     row: SessionRow | None = None
     metadata: JsonObject = field(default=EMPTY, repr=False)
+    stored: StoredSession | None = field(default=None, repr=False)
     changed_at_ms: int = 0
     parent: str = ""
 
 
-def listed_awake(session: Session, tenant_id: str) -> ListedSession | None:
-    """Say what is known of a session that is alive here, awake or asleep; None of one that is no root, or no session of this tenant."""
+def listed_awake(
+    session: Session, tenant_id: str, wanted: SessionOwner | None = None
+) -> ListedSession | None:
+    """Return the facts of a session that is alive here; None for a child, another tenant's, or another user's than the wanted one."""
     facts = session.facts
     owner = owner_of_session(facts.user_data)
     if owner is None or owner.tenant_id != tenant_id or facts.root_id != session.session_id:
+        return None
+    if wanted is not None and owner != wanted:
         return None
     return ListedSession(
         session_id=session.session_id,

@@ -15,6 +15,7 @@ from agentrail.host.identity import (
     METADATA_KEY,
     SessionOwner,
     metadata_of_session,
+    owner_key_of,
     owner_of_session,
     profile_of_session,
 )
@@ -82,20 +83,23 @@ class SessionList:
         )
         found: dict[str, ListedSession] = {}
         rows: list[SessionRow] = []
-        for place, one in enumerate(await self.everything(tenant_id), 1):
-            if user_id is None or one.user_id == user_id:
-                row = row_with_notes(one) if needs_all else make_row(evolve(one, session=None))
-                if row_fits(row, wanted):
-                    found[one.session_id] = one
-                    rows.append(row)
+        owner = None if user_id is None else SessionOwner(tenant_id, user_id)
+        names_profiles = owner is None or bool(wanted.q or wanted.agent_id)
+        everything = await self.everything(tenant_id, owner, names_profiles=names_profiles)
+        for place, one in enumerate(everything, 1):
+            row = row_with_notes(one) if needs_all else make_row(evolve(one, session=None))
+            if row_fits(row, wanted):
+                found[one.session_id] = one
+                rows.append(row)
             if place % _TURN_EVERY == 0:
                 await trio.lowlevel.checkpoint()
         shown = rows_in_order(rows, sort, behind)[:limit]
         told = []
         for row in shown:
-            one = found[row.session_id]
-            one = evolve(one, row=row if needs_all else row_with_notes(one))
-            told.append(_with_status(await self._with_metadata(one, tenant_id)))
+            named = await self._with_profile(found[row.session_id], tenant_id)
+            if named is not None:
+                with_row = evolve(named, row=row_with_notes(named))
+                told.append(_with_status(await self._with_metadata(with_row, tenant_id)))
         return tuple(told)
 
     def forget(self, tenant_id: str, session_id: str) -> None:
@@ -103,8 +107,16 @@ class SessionList:
         for key in [key for key in self._owners if key[:2] == (tenant_id, session_id)]:
             del self._owners[key]
 
-    async def everything(self, tenant_id: str) -> list[ListedSession]:
-        """Give all sessions of a tenant, also those that have ended, in no order; not those that work for others. Metadata is left out.
+    async def everything(
+        self, tenant_id: str, owner: SessionOwner | None = None, *, names_profiles: bool = True
+    ) -> list[ListedSession]:
+        """Return all root sessions of a tenant, or of one user of it, ended ones included, in no order. Metadata is left out.
+
+        Args:
+            tenant_id: The tenant.
+            owner: The user; None for all users. The cost is that of the user's rows, not of the tenant's.
+            names_profiles: Whether the profile of each is needed. It is in the first record, which is read once in the life of a
+                process; without it `agent_id` of a stored session may be empty.
 
         Raises:
             StoreUnavailable: The store cannot be read now.
@@ -113,22 +125,28 @@ class SessionList:
         """
         await trio.lowlevel.checkpoint()
         sessions = self._supervisor.sessions(scope=tenant_id)
-        awake = [listed_awake(session, tenant_id) for session in sessions]
+        awake = [listed_awake(session, tenant_id, owner) for session in sessions]
         found = {one.session_id: one for one in awake if one is not None}
         if self._has_store:
-            for row in await self._rows(tenant_id):
-                known = await self.listed(row)
+            for row in await self._rows(tenant_id, owner):
+                known: ListedSession | None
                 here = found.get(row.session)
+                if names_profiles or owner is None:
+                    known = await self.listed(row)
+                else:
+                    known = _stored(row, owner, "" if here is None else here.agent_id)
                 if known is not None and here is not None:
                     known = evolve(known, phase=here.phase, session=here.session)
                 if known is not None:
                     found[row.session] = known
         return [*found.values()]
 
-    async def _rows(self, tenant_id: str) -> list[StoredSession]:
+    async def _rows(self, tenant_id: str, owner: SessionOwner | None) -> list[StoredSession]:
         rows: list[StoredSession] = []
         after: tuple[str, str] | None = None
-        filters = Filters(scope=tenant_id, only_roots=True)
+        filters = Filters(
+            scope=tenant_id, owner=None if owner is None else owner_key_of(owner), only_roots=True
+        )
         while page := await self._supervisor.find(filters, after=after, limit=_AT_ONCE):
             rows += page
             after = (page[-1].scope, page[-1].session)
@@ -156,17 +174,17 @@ class SessionList:
         known = self._owners[key]
         if known is None or known.owner.tenant_id != row.scope:
             return None
-        return ListedSession(
-            session_id=row.session,
-            user_id=known.owner.user_id,
-            agent_id=known.agent_id,
-            phase=ENDED if row.standing.has_ended else ASLEEP,
-            created_at_ms=row.opened_at_ms,
-            waits_for=row.standing.waits_for,
-            title=row.standing.title,
-            has_metadata=known.has_metadata,
-            changed_at_ms=row.written_at_ms,
-            parent="" if row.forked_from is None else row.forked_from[0],
+        return evolve(_stored(row, known.owner, known.agent_id), has_metadata=known.has_metadata)
+
+    async def _with_profile(self, listed: ListedSession, tenant_id: str) -> ListedSession | None:
+        """Add what the first record of a shown session says; None where the session was deleted meanwhile."""
+        if listed.stored is None:
+            return listed
+        known = await self.listed(listed.stored)
+        return (
+            None
+            if known is None
+            else evolve(listed, agent_id=known.agent_id, has_metadata=known.has_metadata)
         )
 
     async def _with_metadata(self, listed: ListedSession, tenant_id: str) -> ListedSession:
@@ -186,6 +204,21 @@ class _Known:
     owner: SessionOwner
     agent_id: str
     has_metadata: bool
+
+
+def _stored(row: StoredSession, owner: SessionOwner, agent_id: str) -> ListedSession:
+    return ListedSession(
+        session_id=row.session,
+        user_id=owner.user_id,
+        agent_id=agent_id,
+        phase=ENDED if row.standing.has_ended else ASLEEP,
+        created_at_ms=row.opened_at_ms,
+        waits_for=row.standing.waits_for,
+        title=row.standing.title,
+        changed_at_ms=row.written_at_ms,
+        parent="" if row.forked_from is None else row.forked_from[0],
+        stored=row,
+    )
 
 
 def _with_status(listed: ListedSession) -> ListedSession:

@@ -12,6 +12,7 @@ from agentrail.core.journal.exports import ExportHead, encode_export, encode_siz
 from agentrail.core.journal.record import Tail, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.journal.replaying import steps
+from agentrail.core.journal.session_owner import owner_in_opened, session_owner_key
 from agentrail.core.journal.spans import SpanTree, encode_otlp
 from agentrail.core.session.branching import config_of_fork, forked_state
 from agentrail.core.stack.loading import Ask
@@ -158,6 +159,7 @@ def openings_of(text: bytes) -> tuple[Opening, ...]:
             parent=one.head.parent,
             forked_from=one.head.forked_from,
             node="",
+            owner=owner_in_opened(one.records[0].body),
             standing=Standing(
                 is_working=one.head.is_working,
                 has_ended=one.head.has_ended,
@@ -218,7 +220,10 @@ def fork_stored(  # noqa: PLR0913 - what a fork begins with
     forked_from = (parent.session, number)
     draft, blobs = split_draft(opened_draft(state, at_ms=at_ms, engine=ENGINE, forked_from=forked_from))
     records, _ = sealed((draft,), Tail(), scope=parent.scope, session=session_id)
-    store.create(Opening(records=records, root=session_id, forked_from=forked_from, node="", blobs=blobs))
+    owner = session_owner_key(config.user_data)
+    store.create(
+        Opening(records=records, root=session_id, forked_from=forked_from, node="", owner=owner, blobs=blobs)
+    )
 
 
 def render_markdown(messages: tuple[Message, ...], *, content: bool = True) -> str:

@@ -12,6 +12,7 @@ from agentrail.abc.store import Filters, Node, Opening, Standing, Store
 from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.core.protocol.signals import Recovered
 from agentrail.distribution import NAME
 from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnavailable
@@ -279,6 +280,7 @@ class Keeping:
             parent=path[-2] if len(path) > 1 else "",
             forked_from=forked_from,
             node=self.node.id,
+            owner=session_owner_key(config.user_data),
             standing=stored_standing(cell.state),
             blobs=blobs,
         )

@@ -69,6 +69,7 @@ class MemoryStore:
         self._keys: list[_Key] = []
         self._trees: dict[_Key, list[_Key]] = {}
         self._forks: dict[_Key, dict[_Key, None]] = {}
+        self._of_owner: dict[str, list[_Key]] = {}
         # Dictionaries and no sets: these have an order that a seed gives.
         self._working: dict[_Key, None] = {}
         self._timed: dict[_Key, None] = {}
@@ -104,6 +105,8 @@ class MemoryStore:
             self._trees.setdefault((first.scope, opening.root), []).append(key)
             if opening.forked_from is not None:
                 self._forks.setdefault((first.scope, opening.forked_from[0]), {})[key] = None
+            if opening.owner:
+                insort(self._of_owner.setdefault(opening.owner, []), key)
             self._owned[opening.node] += 1
             self._keep(journal, opening.blobs)
             self._stand(key, journal, opening.standing)
@@ -222,6 +225,7 @@ class MemoryStore:
         self._working.pop(key, None)
         self._timed.pop(key, None)
         self._own(journal, "")
+        self._disown(key, journal.owner)
         return journal.size_bytes() + sum(map(len, self._let_go(journal)))
 
     def _let_go(self, journal: MemoryJournal) -> list[bytes]:
@@ -245,6 +249,7 @@ class MemoryStore:
 
     def _erase(self, key: _Key, why: str) -> Erasure:
         journal = self._journals[key]
+        self._disown(key, journal.owner)
         records, snapshots = journal.erase(why, self.now_ms())
         self._own(journal, "")
         self._stand(key, journal, journal.standing)
@@ -328,11 +333,12 @@ class MemoryStore:
         if few is not None:
             yield from sorted(key for key in few if after is None or key > after)
             return
-        start = 0 if after is None else bisect_right(self._keys, after)
+        keys = self._of_owner.get(filters.owner, []) if filters.owner else self._keys
+        start = 0 if after is None else bisect_right(keys, after)
         if filters.scope is not None:
-            start = max(start, bisect_left(self._keys, (filters.scope, "")))
-        for place in range(start, len(self._keys)):
-            key = self._keys[place]
+            start = max(start, bisect_left(keys, (filters.scope, "")))
+        for place in range(start, len(keys)):
+            key = keys[place]
             if filters.scope is not None and key[0] != filters.scope:
                 return
             yield key
@@ -450,6 +456,13 @@ class MemoryStore:
             del self._owned[journal.node]
         journal.node = node
         self._owned[node] += 1
+
+    def _disown(self, key: _Key, owner: str) -> None:
+        if owner:
+            keys = self._of_owner[owner]
+            del keys[bisect_left(keys, key)]
+            if not keys:
+                del self._of_owner[owner]
 
     def _keep(self, journal: MemoryJournal, blobs: Mapping[str, bytes]) -> None:
         for digest, content in blobs.items():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agentrail.abc.store import Filters, Opening, Standing, StoredSession, StoredSnapshot
 from agentrail.core.journal.erasing import closing_record, erased_record, is_erased
 from agentrail.core.journal.record import ERASED, Record, Tail, tail_of
+from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.errors import AlreadyExists, Fenced
 from agentrail.messages import SessionId
 
@@ -20,6 +21,7 @@ class MemoryJournal:
         "forked_from",
         "node",
         "opened_at_ms",
+        "owner",
         "parent",
         "records",
         "root",
@@ -38,6 +40,7 @@ class MemoryJournal:
         self.parent: str = opening.parent
         self.forked_from: tuple[SessionId, int] | None = opening.forked_from
         self.node: str = opening.node
+        self.owner: str = opening.owner
         self.opened_at_ms: int = now
         self.written_at_ms: int = now
         self.first_seq: int = 1
@@ -104,6 +107,7 @@ class MemoryJournal:
         """
         snapshots, self.snapshots = len(self.snapshots), {}
         self.standing = Standing(has_ended=True)
+        self.owner = NO_OWNER
         if is_erased(self.records[-2:], why):
             return 0, snapshots
         count = sum(record.kind != ERASED for record in self.records)
@@ -164,6 +168,7 @@ def fits(journal: MemoryJournal, filters: Filters) -> bool:
     return (
         filters.scope in (None, journal.scope)
         and filters.root in (None, journal.root)
+        and filters.owner in (None, journal.owner)
         and filters.node in (None, journal.node)
         and filters.is_working in (None, standing.is_working)
         and filters.has_ended in (None, standing.has_ended)

@@ -116,7 +116,12 @@ def find_sessions(
 ) -> tuple[StoredSession, ...]:
     """Give sessions in the order of their scopes and ids; see `Store.find`."""
     conditions, values = ["1"], list[object]()
-    for column, value in (("scope", filters.scope), ("root", filters.root), ("node", filters.node)):
+    for column, value in (
+        ("scope", filters.scope),
+        ("root", filters.root),
+        ("node", filters.node),
+        ("owner", filters.owner),
+    ):
         if value is not None:
             conditions.append(f"{column} = ?")
             values.append(value)

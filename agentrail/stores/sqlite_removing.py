@@ -115,7 +115,7 @@ _ERASE_RECORD: Final = (
 
 _END_SESSION: Final = """
 UPDATE session SET node = '', last_seq = ?, epoch = ?, hash = ?, written_at_ms = ?,
-    is_working = ?, has_ended = ?, waits_for = ?, due_at_ms = ?, title = ?
+    is_working = ?, has_ended = ?, waits_for = ?, due_at_ms = ?, title = ?, owner = ''
 WHERE scope = ? AND session = ?
 """
 _LET_GO: Final = "UPDATE session SET node = '' WHERE scope = ? AND session = ?"

@@ -8,6 +8,7 @@ import msgspec
 
 from agentrail.abc.store import Opening, Standing, StoredSession, StoredSnapshot
 from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.session_owner import NO_OWNER
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import DamagedStoreError
 
@@ -25,7 +26,9 @@ RECORD_COLUMNS: Final = "scope, session, seq, epoch, at_ms, kind, body, does, ev
 SNAPSHOT_COLUMNS: Final = "scope, session, seq, hash, state, checked"
 """The columns of a snapshot, in the order of the fields of `StoredSnapshot`."""
 
-PUT_SESSION: Final = f"INSERT INTO session ({SESSION_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+PUT_SESSION: Final = (
+    f"INSERT INTO session ({SESSION_COLUMNS}, owner) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+)
 PUT_RECORD: Final = f"INSERT INTO record ({RECORD_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
 PUT_SNAPSHOT: Final = f"INSERT OR REPLACE INTO snapshot ({SNAPSHOT_COLUMNS}) VALUES (?,?,?,?,?,?)"  # noqa: S608 - a constant
 
@@ -113,14 +116,15 @@ def session_of(row: SqliteRow) -> StoredSession:
     )
 
 
-def session_row(one: StoredSession) -> SqliteRow:
-    """Write down how a session stands."""
+def session_row(one: StoredSession, owner: str = NO_OWNER) -> SqliteRow:
+    """Return the row of a session for `PUT_SESSION`."""
     forked_from, forked_at = one.forked_from or (None, None)
     return (
         *(one.scope, one.session, one.root, one.parent, forked_from, forked_at, one.node),
         *(one.opened_at_ms, one.written_at_ms, one.first_seq),
         *(one.tail.seq, one.tail.epoch, one.tail.hash, one.events),
         *standing_row(one.standing),
+        owner,
     )
 
 
@@ -153,7 +157,8 @@ def opened_row(opening: Opening, now: int) -> SqliteRow:
             tail=Tail(seq=last.seq, epoch=last.epoch, hash=last.hash),
             events=last.events,
             standing=opening.standing,
-        )
+        ),
+        opening.owner,
     )
 
 

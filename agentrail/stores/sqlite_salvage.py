@@ -19,6 +19,7 @@ from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import Connector, DamagedStoreError, forgotten_after
 from agentrail.stores.sqlite_files import beside
 from agentrail.stores.sqlite_owed import MAKE_OWED, OWED_COLUMNS, PUT_OWED
+from agentrail.stores.sqlite_owners import fill_owners
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     PUT_SESSION,
@@ -172,6 +173,7 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
         for one in saved
     ]
     lost_snapshots = sum(not _put(fresh, PUT_SNAPSHOT, row) for row in snapshots)
+    fill_owners(fresh)  # from the journals: the damaged file may be older than the column
     for digest, content in _rows(source, "blob", "digest, content", "rowid"):
         if type(content) is bytes and hashlib.sha256(content).hexdigest() == digest:
             _put(fresh, "INSERT OR REPLACE INTO blob VALUES (?, ?)", (digest, content))

@@ -4,11 +4,13 @@ A file says whose it is in its header: `APPLICATION_ID`, and the version of its 
 main file, and never only in the log beside it, so that they can be read without touching anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import apsw
 import msgspec
+
+from agentrail.stores.sqlite_owners import add_owners
 
 APPLICATION_ID: Final = 0x61677472
 """What the header of a store says that it is: `agtr`."""
@@ -22,10 +24,12 @@ CREATE TABLE session (
     opened_at_ms INTEGER NOT NULL, written_at_ms INTEGER NOT NULL,
     first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, epoch INTEGER NOT NULL, hash BLOB NOT NULL, events INTEGER NOT NULL,
     is_working INTEGER NOT NULL, has_ended INTEGER NOT NULL, waits_for INTEGER NOT NULL, due_at_ms INTEGER, title TEXT NOT NULL,
+    owner TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (scope, session)
 ) WITHOUT ROWID, STRICT;
 CREATE INDEX session_by_root ON session (root, scope, session);
 CREATE INDEX session_by_node ON session (node, scope, session);
+CREATE INDEX session_by_owner ON session (owner, scope, session);
 CREATE INDEX session_working ON session (scope, session) WHERE is_working = 1;
 CREATE INDEX session_due ON session (due_at_ms) WHERE due_at_ms IS NOT NULL;
 CREATE INDEX session_forks ON session (scope, forked_from) WHERE forked_from IS NOT NULL;
@@ -66,15 +70,16 @@ class StoreSchema(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: Of the tables, from 1.
         tables: What makes them in an empty file.
-        steps: For each older version what makes the next one of it. Nothing is taken away, so older readers can go on.
+        steps: For each older version the statements, or the function, that make the next one of it. Nothing is taken away, so older
+            readers can go on.
     """
 
     version: int
     tables: str
-    steps: Mapping[int, str] = {}
+    steps: Mapping[int, str | Callable[[apsw.Connection], None]] = {}
 
 
-SCHEMA: Final = StoreSchema(version=1, tables=_TABLES)
+SCHEMA: Final = StoreSchema(version=2, tables=_TABLES, steps={1: add_owners})
 """Of today."""
 
 
@@ -118,7 +123,11 @@ def bring_up(connection: apsw.Connection, schema: StoreSchema, found: int) -> No
     connection.execute("BEGIN IMMEDIATE")
     for version in range(found, schema.version):
         try:
-            connection.execute(schema.steps[version])
+            step = schema.steps[version]
+            if callable(step):
+                step(connection)
+            else:
+                connection.execute(step)
         except (apsw.SQLError, apsw.ConstraintError) as error:
             message = f"the step from tables of version {version} to the next is wrong: {error}"
             raise ValueError(message) from error

@@ -35,6 +35,7 @@ class Plain:
     first: int = 1
     shots: dict[int, StoredSnapshot] = field(factory=dict)
     blobs: set[str] = field(factory=set)
+    owner: str = ""
 
     @property
     def epoch(self):
@@ -124,6 +125,7 @@ class PlainStore:
             raise Fenced(key[1], durable_up_to=0)
         now = self.clock()
         one = Plain(opening, opening.root, opening.node, now, now, opening.standing, list(opening.records))
+        one.owner = opening.owner
         self.sessions[key] = one
         self.keep(one, opening.blobs)
 
@@ -211,6 +213,7 @@ class PlainStore:
         wanted = (
             (filters.scope, key[0]),
             (filters.root, one.root),
+            (filters.owner, one.owner),
             (filters.node, one.node),
             (filters.is_working, one.standing.is_working),
             (filters.has_ended, one.standing.has_ended),
@@ -299,7 +302,7 @@ class PlainStore:
                 one.records = [*(erased_record(record, why) for record in one.records), end]
                 one.written = self.clock()
             one.blobs, snapshots, one.shots = set(), len(one.shots), {}
-            one.standing, one.node = Standing(has_ended=True), ""
+            one.standing, one.node, one.owner = Standing(has_ended=True), "", ""
             erased += Erasure(
                 sessions=bool(count), records=count, snapshots=snapshots, blobs=self.drop_blobs()
             )

@@ -33,11 +33,13 @@ STANDINGS = st.builds(
 BLOBS = st.lists(st.sampled_from([b"", b"one", b"two\0"]), max_size=2).map(
     lambda contents: {blob_name(content): content for content in contents}
 )
-BEGINNINGS = st.fixed_dictionaries({"node": NODES, "standing": STANDINGS, "blobs": BLOBS})
+OWNERS = st.sampled_from(["", "ann", "bob"])
+BEGINNINGS = st.fixed_dictionaries({"node": NODES, "owner": OWNERS, "standing": STANDINGS, "blobs": BLOBS})
 FILTERS = st.builds(
     Filters,
     scope=st.none() | SCOPES,
     root=st.none() | SESSIONS,
+    owner=st.none() | OWNERS,
     node=st.none() | NODES | st.just(""),
     is_working=st.none() | st.booleans(),
     has_ended=st.none() | st.booleans(),

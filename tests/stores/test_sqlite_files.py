@@ -12,7 +12,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from agentrail.abc.store import OwedRow
+from agentrail import open_supervisor
+from agentrail.abc.store import Filters, OwedRow
+from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.errors import NotAStore, OptionError, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
@@ -24,6 +26,8 @@ from agentrail.stores.sqlite_files import (
     make_data_directory,
 )
 from agentrail.stores.sqlite_schema import APPLICATION_ID, SCHEMA, StoreSchema
+from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.store_rules.trial import session_ids
 from tests.stores.rig import Clock, following, opening
 
 ROOT = Path(__file__).parents[2]
@@ -356,16 +360,16 @@ def test_a_newer_store_is_not_touched(path):
     lock_path(path).unlink()
     before = files_of(path.parent)
     for read_only in (False, True):
-        with pytest.raises(StoreTooNew, match=r"tables of version 7, .* knows up to 1: nothing") as caught:
+        with pytest.raises(StoreTooNew, match=r"tables of version 7, .* knows up to 2: nothing") as caught:
             SqliteStore(path, read_only=read_only)
-        assert (caught.value.found, caught.value.known) == (7, 1)
+        assert (caught.value.found, caught.value.known) == (7, 2)
     assert files_of(path.parent) == before
 
 
 NEXT = StoreSchema(
-    version=2,
+    version=3,
     tables=SCHEMA.tables,
-    steps={1: "ALTER TABLE session ADD COLUMN extra TEXT NOT NULL DEFAULT 'none'"},
+    steps={2: "ALTER TABLE session ADD COLUMN extra TEXT NOT NULL DEFAULT 'none'"},
 )
 
 
@@ -378,14 +382,14 @@ def test_an_older_store_is_brought_up_after_a_copy(path):
         assert store.read("", "s") == records
         one, _ = following(store.get("", "s").tail, "b")
         assert store.append([one]) == (None,)
-    copy = path.with_name("sessions.db.v1")
+    copy = path.with_name("sessions.db.v2")
     assert mode_of(copy) == 0o600
     with closing(apsw.Connection(str(path))) as connection:
-        assert connection.pragma("user_version") == 2
+        assert connection.pragma("user_version") == 3
         assert connection.execute("SELECT extra FROM session").get == "none"
     with closing(SqliteStore(copy)) as store:
         assert store.read("", "s") == records
-    with pytest.raises(StoreTooNew, match="version 2"):
+    with pytest.raises(StoreTooNew, match="version 3"):
         SqliteStore(path)
 
 
@@ -394,9 +398,9 @@ def test_a_migration_that_fails_changes_nothing(path):
     with closing(SqliteStore(path)) as store:
         store.create(opening(more=["a"]))
     bad = StoreSchema(
-        version=2, tables=SCHEMA.tables, steps={1: "CREATE TABLE more (a); INSERT INTO nowhere VALUES (1)"}
+        version=3, tables=SCHEMA.tables, steps={2: "CREATE TABLE more (a); INSERT INTO nowhere VALUES (1)"}
     )
-    with pytest.raises(ValueError, match=r"from tables of version 1 .*nowhere"):
+    with pytest.raises(ValueError, match=r"from tables of version 2 .*nowhere"):
         SqliteStore(path, schema=bad)
     with closing(SqliteStore(path)) as store:
         assert store.get("", "s").tail.seq == 2
@@ -404,13 +408,39 @@ def test_a_migration_that_fails_changes_nothing(path):
         assert store.get("", "s").tail.seq == 2
 
 
+async def test_owners_of_older_sessions_are_read_from_their_journals(path):
+    """Tables of version 1 have no column for them: the first record names the owner, or a snapshot where it was trimmed."""
+    data = [{"tenant_id": "t", "user_id": name} for name in ("ann", "bob", "ann")]
+    async with open_supervisor(store=f"sqlite:{path}") as supervisor:
+        for number, user_data in enumerate([*data, {}]):
+            session = await supervisor.start_session(
+                session_id=f"s{number}", scope="t", user_data=user_data, model=ScriptedModel([says("Hi.")])
+            )
+            await session.ask("Hello")
+    with closing(SqliteStore(path)) as store:
+        last = store.get("t", "s2").tail
+        (shot,) = [one for one in store.snapshots("t", "s2") if one.seq == last.seq]
+        store.trim("t", "s2", shot.seq)
+        owners = [session_ids(store.find(Filters(owner=session_owner_key(one)))) for one in [*data, {}]]
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("DROP INDEX session_by_owner; ALTER TABLE session DROP COLUMN owner")
+        connection.pragma("user_version", 1)
+    with closing(SqliteStore(path, read_only=True)) as store:
+        assert len(store.find(limit=9)) == 4
+    with closing(SqliteStore(path)) as store:
+        assert [
+            session_ids(store.find(Filters(owner=session_owner_key(one)))) for one in [*data, {}]
+        ] == owners
+    assert owners == [["s0", "s2"], ["s1"], ["s0", "s2"], ["s3"]]
+
+
 def test_a_schema_without_a_way_touches_nothing(path):
     """The mistake is ours, and the file is sound: it is not set aside."""
     with closing(SqliteStore(path)) as store:
         store.create(opening(more=["a"]))
     for _ in range(2):
-        with pytest.raises(ValueError, match="no step leads from tables of version 1 to those of version 2"):
-            SqliteStore(path, schema=StoreSchema(version=2, tables=SCHEMA.tables))
+        with pytest.raises(ValueError, match="no step leads from tables of version 2 to those of version 3"):
+            SqliteStore(path, schema=StoreSchema(version=3, tables=SCHEMA.tables))
     with closing(SqliteStore(path)) as store:
         assert store.get("", "s").tail.seq == 2
     assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]

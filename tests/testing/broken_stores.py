@@ -944,6 +944,16 @@ class LeavesTitles(_ChangesWhatItErased):
         journal.standing = replace(journal.standing, title="what-ada-has-said")
 
 
+class LeavesOwners(MemoryStore):
+    def _disown(self, key, owner):
+        pass
+
+    def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
+        if filters.owner:
+            return tuple(self._journals[key].stored() for key in self._of_owner.get(filters.owner, ()))
+        return super().find(filters, after=after, limit=limit)
+
+
 class LeavesSnapshots(_ChangesWhatItErased):
     def changed(self, journal, before):
         journal.snapshots = before[1]
@@ -1068,6 +1078,7 @@ BROKEN = {
         ErasesRootsOnly,
         LeavesOutlines,
         LeavesTitles,
+        LeavesOwners,
         LeavesSnapshots,
         LeavesErasedValues,
         EndsNothing,

@@ -4,7 +4,7 @@ from functools import partial
 
 import msgspec
 
-from agentrail.abc.store import Append, Erasure, Node, Standing
+from agentrail.abc.store import Append, Erasure, Filters, Node, Standing
 from agentrail.core.journal.bodies import decode_erased
 from agentrail.core.journal.erasing import closing_record
 from agentrail.core.journal.record import CLOSED, ERASED, Draft, Record, taken_draft
@@ -29,14 +29,15 @@ def what_was_said_is_erased(trial: StoreTrial) -> None:
     """Of each record of a tree number, time, events, kind, length and hash are left; snapshots, own values and the title are gone."""
     shared = b"shared" * 99
     blobs = {blob_name(_LARGE): _LARGE, blob_name(shared): shared}
-    author = trial.begin("r", _SAID, "a", blobs=blobs)
+    author = trial.begin("r", _SAID, "a", blobs=blobs, owner="ann")
     trial.keep(author.write(_SAID, events=7, standing=Standing(is_working=True, due_at_ms=5, title=_SAID)))
-    child = trial.begin("child", _SAID, root="r", parent="r")
+    child = trial.begin("child", _SAID, root="r", parent="r", owner="ann")
     trial.begin("r", "a", scope="elsewhere")
     other = trial.begin("other", "b", blobs={blob_name(shared): shared}, forked_from=(author.session, 2))
     trial.store.put_snapshot(snapshot_behind(author.records[1], _LARGE))
     erased = trial.store.erase("", author.session, _WHY)
     expect_same(erased, Erasure(sessions=2, records=6, snapshots=1, blobs=1), "what was erased")
+    expect_same(trial.store.find(Filters(owner="ann")), (), "sessions of the owner")
     for one in (author, child):
         *found, end = trial.records(one.session)
         expect_same([_without_content(was) for was in one.records], found, "what stands there")

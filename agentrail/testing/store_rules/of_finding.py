@@ -34,12 +34,12 @@ def sessions_are_found_by_filters(trial: StoreTrial) -> None:
     """Each filter leaves out what it does not fit, and several leave out what one of them does."""
     trial.begin("a", standing=Standing(is_working=True))
     trial.begin("b", root="a", parent="a", standing=Standing(has_ended=True))
-    trial.begin("c", node="n2")
-    trial.begin("d", scope="team", node="n3")
+    trial.begin("c", node="n2", owner="ann")
+    trial.begin("d", scope="team", node="n3", owner="ann")
     trial.store.release("n3", "team", SessionId("d"))
     trial.pass_lease()
     late = trial.store.now_ms()
-    trial.begin("e", scope="team", standing=Standing(is_working=True))
+    trial.begin("e", scope="team", owner="bob", standing=Standing(is_working=True))
     for filters, expected in (
         (Filters(), "abcde"),
         (Filters(scope=""), "abc"),
@@ -47,6 +47,10 @@ def sessions_are_found_by_filters(trial: StoreTrial) -> None:
         (Filters(scope="te"), ""),
         (Filters(root=SessionId("a")), "ab"),
         (Filters(scope="team", root=SessionId("a")), ""),
+        (Filters(owner="ann"), "cd"),
+        (Filters(scope="team", owner="ann"), "d"),
+        (Filters(owner=""), "ab"),
+        (Filters(owner="unknown"), ""),
         (Filters(node="n1"), "abe"),
         (Filters(node=""), "d"),
         (Filters(node="unknown"), ""),

@@ -1,0 +1,41 @@
+"""The column `owner` of `SqliteStore`: how it came into older files, and how it is computed from journals. No transaction is begun."""
+
+from typing import Any, Final
+
+import apsw
+
+from agentrail.core.journal.record import OPENED
+from agentrail.core.journal.session_owner import NO_OWNER, owner_in_opened, owner_in_state
+
+INDEX_OWNERS: Final = "CREATE INDEX session_by_owner ON session (owner, scope, session)"
+"""Lets a page of one user's sessions cost their rows, and not those of the tenant."""
+
+
+def add_owners(connection: apsw.Connection) -> None:
+    """Bring tables of version 1 to version 2."""
+    connection.execute("ALTER TABLE session ADD COLUMN owner TEXT NOT NULL DEFAULT ''")
+    fill_owners(connection)
+    connection.execute(INDEX_OWNERS)
+
+
+def fill_owners(connection: apsw.Connection) -> None:
+    """Compute the owner of each session from its first record, or from its newest snapshot where that was trimmed."""
+    sessions: list[tuple[Any, ...]] = connection.execute(
+        "SELECT scope, session, first_seq FROM session"
+    ).fetchall()
+    for scope, session, first_seq in sessions:
+        owner = _owner_of(connection, scope, session, first_seq)
+        if owner != NO_OWNER:
+            connection.execute(
+                "UPDATE session SET owner = ? WHERE scope = ? AND session = ?", (owner, scope, session)
+            )
+
+
+def _owner_of(connection: apsw.Connection, scope: str, session: str, first_seq: int) -> str:
+    if first_seq > 1:
+        statement = "SELECT state FROM snapshot WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1"
+        state = connection.execute(statement, (scope, session)).get
+        return owner_in_state(state) if type(state) is bytes else NO_OWNER
+    statement = "SELECT body FROM record WHERE scope = ? AND session = ? AND seq = 1 AND kind = ?"
+    body = connection.execute(statement, (scope, session, OPENED)).get
+    return owner_in_opened(body) if type(body) is bytes else NO_OWNER
