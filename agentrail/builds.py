@@ -22,6 +22,8 @@ from typing import Final
 
 import msgspec
 
+from agentrail.structs import decoder_of
+
 RECORD: Final = "compiled.json"
 """The name of the record, in the folder of the package."""
 
@@ -43,6 +45,9 @@ class BuildRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     suffix: str
     extensions: Mapping[str, int]
     sources: Mapping[str, int]
+
+
+_RECORDS: Final = decoder_of(BuildRecord)
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -104,7 +109,7 @@ def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
     """
     strays = {_name_of(folder, path): path for path in _extensions(folder)}
     try:
-        record = msgspec.json.decode((folder / "agentrail" / RECORD).read_bytes(), type=BuildRecord)
+        record = _RECORDS.decode((folder / "agentrail" / RECORD).read_bytes())
     except FileNotFoundError:
         fault = f"{_say(folder, strays)} was compiled, but no record says from what" if strays else None
         return Build(compiled=len(strays), fault=fault), tuple(strays)

@@ -18,6 +18,7 @@ import msgspec
 from attrs import frozen
 
 from agentrail.logs import Logger
+from agentrail.structs import decoder_of
 
 LOGGER: Final = Logger("agentrail.processes")
 
@@ -51,6 +52,9 @@ class NotedProcess(msgspec.Struct, frozen=True, kw_only=True):
     boot: str
     mark: str = ""
     ended: bool = False
+
+
+_NOTES: Final = decoder_of(NotedProcess)
 
 
 @frozen
@@ -222,7 +226,7 @@ def _noted_in(path: Path, lines: bytes) -> Iterator[NotedProcess]:
             if not line.endswith(b"\n"):
                 message = "it was cut"
                 raise msgspec.DecodeError(message)
-            yield msgspec.json.decode(line, type=NotedProcess)
+            yield _NOTES.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             LOGGER.warning("%s: line %d is left out: %s", path, number, error)
 

@@ -5,11 +5,58 @@ because frozen values that point downwards only can form no cycle. No value ente
 """
 
 import re
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import partial
+from threading import RLock
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
+
+_BUILDING: Final = RLock()
+"""Held while msgspec builds the table of a type.
+
+msgspec 0.22 publishes the table of a class before its fields are filled in. Another thread that decodes the class at that moment follows
+a null pointer, and the process dies of SIGSEGV. docs/explanation/dependencies.md has the report.
+"""
+
+
+@overload
+def decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]: ...
+@overload
+def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]: ...
+def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Make a JSON decoder of a type, with all its tables built. The only place in the package that makes typed decoders.
+
+    Types of agentrail get theirs when their module is imported. Types of an application are passed here for each use, since they become
+    known at run time; tables that exist are not built again.
+
+    Raises:
+        TypeError: msgspec cannot decode the type.
+    """
+    with _BUILDING:
+        return msgspec.json.Decoder(kind)
+
+
+@overload
+def converter_of(kind: type[T], *, str_keys: bool = False) -> Callable[[Any], T]: ...
+@overload
+def converter_of(kind: Any, *, str_keys: bool = False) -> Callable[[Any], Any]: ...
+def converter_of(kind: Any, *, str_keys: bool = False) -> Callable[[Any], Any]:
+    """Make the `msgspec.convert` of a type, with all its tables built: see `decoder_of`.
+
+    Args:
+        kind: The type.
+        str_keys: Whether keys that are not text are read from text, as in JSON.
+
+    Raises:
+        TypeError: msgspec cannot convert to the type.
+    """
+    with _BUILDING:
+        msgspec.msgpack.Decoder(kind)  # unlike the one for JSON, it takes keys of every type
+    return partial(msgspec.convert, type=kind, str_keys=str_keys)
 
 
 def tag_name(name: str) -> str:

@@ -30,6 +30,7 @@ from agentrail.gateway.queries import check_id, check_known, refuse_field
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
 from agentrail.host.metadata import check_metadata
+from agentrail.structs import converter_of
 
 READ_HERE_BYTES: Final = 64 << 10
 """What is read while all others wait: twenty milliseconds at most."""
@@ -178,7 +179,7 @@ def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int
             if isinstance(file, dict):
                 check_known(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
     try:
-        body = msgspec.convert(plain, kind)
+        body = converter_of(kind)(plain)
     except msgspec.ValidationError as error:
         _refuse_field_of(str(error))
     if isinstance(body, ChatBody):

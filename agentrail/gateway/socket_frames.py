@@ -20,7 +20,7 @@ from agentrail.gateway.body_reading import read_object
 from agentrail.gateway.queries import MAX_CURSOR, check_filter, check_id, check_known, refuse_field
 from agentrail.gateway.watch_window import WatchPart
 from agentrail.host.limits import Limits
-from agentrail.structs import Value
+from agentrail.structs import Value, converter_of
 from agentrail.wire.forms import encode_snapshot
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.rows import RowFilter
@@ -241,7 +241,7 @@ def _own_frame(kind: type[OwnFrame], plain: dict[str, Any]) -> ClientFrame:
     if "id" in kind.__struct_fields__:
         _check_id_of_frame(plain)
     try:
-        made = msgspec.convert(plain, kind)
+        made = converter_of(kind)(plain)
     except msgspec.ValidationError as error:
         # What it says names fields and types, and no values, so no token either.
         refuse_call("field_invalid", f"{error}"[:300])

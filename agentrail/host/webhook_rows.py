@@ -12,6 +12,7 @@ from agentrail.abc.store import OwedRow
 from agentrail.core.wire.settling import mended_text
 from agentrail.host.identity import SessionOwner
 from agentrail.host.webhook_message import WebhookMessage, WebhookWatch
+from agentrail.structs import decoder_of
 
 WATCHES: Final = "webhook_watch"
 MESSAGES: Final = "webhook"
@@ -32,6 +33,9 @@ class _Watch(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
     told_seq: int = 0
 
 
+_WATCHES: Final = decoder_of(_Watch)
+
+
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
     id: str
     tenant: str
@@ -43,6 +47,9 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
     number: int
     tries: int = 0
     due_at_ms: int
+
+
+_MESSAGES: Final = decoder_of(_Message)
 
 
 def id_of_watch(watch: WebhookWatch) -> str:
@@ -72,7 +79,7 @@ def decode_awaited(row: OwedRow) -> WebhookWatch:
         RowUnreadable: It is of another version, or damaged.
     """
     try:
-        read = msgspec.json.decode(row.body, type=_Watch)
+        read = _WATCHES.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RowUnreadable(str(error)) from None
     return WebhookWatch(
@@ -110,7 +117,7 @@ def decode_owed_message(row: OwedRow) -> WebhookMessage:
         RowUnreadable: It is of another version, or damaged.
     """
     try:
-        read = msgspec.json.decode(row.body, type=_Message)
+        read = _MESSAGES.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RowUnreadable(str(error)) from None
     return WebhookMessage(

@@ -11,6 +11,7 @@ from agentrail.messages import SessionId
 from agentrail.remote.links import Links
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.content import decide_client_id
+from agentrail.structs import decoder_of
 
 
 @frozen(kw_only=True)
@@ -134,5 +135,5 @@ def _fault(error: Exception) -> CodecError:
     return CodecError(message, path="$")
 
 
-_LIST: Final = msgspec.json.Decoder(_List)
-_DONE: Final = msgspec.json.Decoder(_Done)
+_LIST: Final = decoder_of(_List)
+_DONE: Final = decoder_of(_Done)

@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw, UnsetType
 from agentrail.core.wire.codec import decode_event
 from agentrail.errors import CodecError
 from agentrail.events import Event, UnknownEvent
+from agentrail.structs import decoder_of
 from agentrail.wire.plain import encode_plain
 
 USUAL_FRAME_BYTES: Final = 1 << 20
@@ -53,7 +54,7 @@ class ServerFrame(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-_FRAMES: Final = msgspec.json.Decoder(ServerFrame)
+_FRAMES: Final = decoder_of(ServerFrame)
 
 
 def decode_server_frame(text: str | bytes) -> ServerFrame:

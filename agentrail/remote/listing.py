@@ -9,6 +9,7 @@ from agentrail.errors import CodecError, OptionError, SessionUnknown
 from agentrail.messages import SessionId
 from agentrail.remote.links import Links
 from agentrail.runtime.arguments import fault_of_text, refuse
+from agentrail.structs import decoder_of
 
 _MAX_LISTED: Final = 200
 """What a server lists at once."""
@@ -125,4 +126,4 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[_Item, ...]
 
 
-_PAGE: Final = msgspec.json.Decoder(_Page)
+_PAGE: Final = decoder_of(_Page)

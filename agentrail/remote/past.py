@@ -9,6 +9,7 @@ from agentrail.errors import CodecError
 from agentrail.frozen import frozen_json
 from agentrail.runtime.looking_back import Rewound
 from agentrail.runtime.past import JournalEntry
+from agentrail.structs import decoder_of
 
 
 def read_rewound(text: bytes) -> Rewound:
@@ -88,6 +89,6 @@ def _fault(error: Exception) -> CodecError:
     return CodecError(message, path="$")
 
 
-_REWOUND: Final = msgspec.json.Decoder(Rewound)
-_ENTRIES: Final = msgspec.json.Decoder(list[_Entry])
-_TURNS: Final = msgspec.json.Decoder(list[_Turn])
+_REWOUND: Final = decoder_of(Rewound)
+_ENTRIES: Final = decoder_of(list[_Entry])
+_TURNS: Final = decoder_of(list[_Turn])

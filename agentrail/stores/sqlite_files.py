@@ -14,6 +14,7 @@ import msgspec
 
 from agentrail.errors import StoreInUse
 from agentrail.stores.data_directory import no_store_at
+from agentrail.structs import decoder_of
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
@@ -32,6 +33,9 @@ class _Writer(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     since_ms: int
     agentrail: str = "writes the store beside this file"
+
+
+_WRITERS: Final = decoder_of(_Writer)
 
 
 def make_data_directory(path: Path) -> None:
@@ -160,14 +164,14 @@ def has_lock_file(store: Path) -> bool:
 def writer_of(store: Path) -> int | None:
     """Give the process that wrote a store last, which may be gone; None where no process ever did."""
     try:
-        return msgspec.json.decode(lock_path(store).read_bytes()[:1000], type=_Writer).pid
+        return _WRITERS.decode(lock_path(store).read_bytes()[:1000]).pid
     except (OSError, msgspec.DecodeError):
         return None
 
 
 def _read_writer(file: int) -> _Writer | None:
     try:
-        return msgspec.json.decode(os.pread(file, 1000, 0), type=_Writer)
+        return _WRITERS.decode(os.pread(file, 1000, 0))
     except msgspec.DecodeError:
         return None  # it has just begun, and has not written yet
 

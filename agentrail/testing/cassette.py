@@ -26,6 +26,7 @@ from agentrail.core.wire.codec import decode_signal, encode_event, encode_signal
 from agentrail.errors import BadRequest, ErrorInfo, OptionError, ProviderError
 from agentrail.events import AgentEnd
 from agentrail.messages import TokenUsage, UserMessage
+from agentrail.structs import converter_of
 
 SCRUBBED: Final = "[scrubbed]"
 
@@ -182,6 +183,9 @@ def _arrived(chunks: Sequence[Chunk]) -> ChunksArrived:
     return ChunksArrived(at_ms=0, effect_id=EffectId(""), chunks=tuple(chunks))
 
 
+_to_capabilities: Final = converter_of(Capabilities)
+
+
 def _read(line: str) -> _Exchange:
     written = json.loads(line)
     signal = {**json.loads(encode_signal(_arrived(()))), "chunks": written["chunks"]}
@@ -192,7 +196,7 @@ def _read(line: str) -> _Exchange:
         request=written["request"],
         chunks=arrived.chunks,
         error=ErrorInfo(**error) if error is not None else None,
-        capabilities=msgspec.convert(written["capabilities"], Capabilities),
+        capabilities=_to_capabilities(written["capabilities"]),
     )
 
 

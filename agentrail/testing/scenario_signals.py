@@ -49,6 +49,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
+from agentrail.structs import converter_of
 from agentrail.testing.scenario_changes import decode_changes, encode_changes
 from agentrail.testing.scenario_grammar import JSON, LIST, TEXT, Line, Part, WordForm, free, option, within
 from agentrail.testing.scenario_words import (
@@ -225,9 +226,12 @@ def _left_word(left: LeftBehind) -> str:
     return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
 
 
+_to_record: Final = converter_of(PluginRecord)
+
+
 def _plugin_record(written: object) -> PluginRecord:
     try:
-        return msgspec.convert(written, PluginRecord)
+        return _to_record(written)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
 

@@ -20,6 +20,7 @@ from agentrail.abc import ToolContext
 from agentrail.errors import ToolDefinitionError, TypeFault
 from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject
+from agentrail.structs import converter_of
 from agentrail.typed import (
     Definitions,
     OutputFault,
@@ -65,7 +66,7 @@ class Signature:
             msgspec.ValidationError: The model's move: a value that no schema can refuse, such as the 30th of February.
             OutputFault: The same, of a parameter that msgspec does not know.
         """
-        values = msgspec.convert(with_whole_numbers(dict(arguments)), self.struct, str_keys=True)
+        values = converter_of(self.struct, str_keys=True)(with_whole_numbers(dict(arguments)))
         given = {name: getattr(values, name) for name in self.struct.__struct_fields__}
         for name, kind in self.adapted.items():
             if name in arguments:
@@ -200,7 +201,7 @@ def _check_default(
         if kind is not None:
             kind.decode(kind.encode(default))
         else:
-            msgspec.convert(msgspec.to_builtins(default, str_keys=True), annotation, str_keys=True)
+            converter_of(annotation, str_keys=True)(msgspec.to_builtins(default, str_keys=True))
     except (TypeError, msgspec.ValidationError, TypeFault, OutputFault) as error:
         # Its schema would tell the model of a default with which every call fails.
         fault = f"has the default {default!r}, which is not of its own type ({error}): change one of them"

@@ -8,6 +8,7 @@ import msgspec
 from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonValue
+from agentrail.structs import converter_of
 from agentrail.typed.faults import MAX_CLASS_REASON, DecodingBudget, OutputFault, lowered, member, mismatch
 from agentrail.typed.nodes import Definitions, Family, Leaf, Schema, TypeNode, not_of_type, to_plain
 
@@ -113,6 +114,8 @@ class DictType(TypeNode):
         """Take the type of keys, None for any text, and that of values."""
         self.name: str = name
         self._key, self._item, self._bounds = key, item, bounds
+        # Only as a name msgspec reads a number from a text.
+        self._names = converter_of(dict[key.hint if key else str, None], str_keys=True)  # type: ignore[misc]  # made at run time
 
     def schema(self, definitions: Definitions) -> Schema:
         """Say what the values are, and the names where the type knows them."""
@@ -138,8 +141,7 @@ class DictType(TypeNode):
         if self._key is None:
             return key
         try:
-            # Only as a name msgspec reads a number from a text.
-            (made,) = msgspec.convert({key: None}, dict[self._key.hint, None], str_keys=True)  # type: ignore[name-defined]  # made at run time
+            (made,) = self._names({key: None})
         except msgspec.ValidationError as error:
             reason = lowered(str(error).partition(" - at ")[0])
             reason = f"the name {key!r}: {reason}"

@@ -14,6 +14,7 @@ import msgspec
 
 from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
+from agentrail.structs import converter_of
 from agentrail.typed.faults import DecodingBudget, OutputFault, json_kind, lowered
 
 Schema: TypeAlias = dict[str, Any]
@@ -150,6 +151,7 @@ class Leaf(TypeNode):
         (self._schema,), self._nested = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
         # In it, a default is the object itself.
         self._schema, self._nested = msgspec.to_builtins((self._schema, self._nested), str_keys=True)
+        self._convert = converter_of(hint, str_keys=True)
         self._kinds = _kinds_of(self._schema, self._nested)
         self.family: Family = (
             "any" if self._kinds is None else "array" if "array" in self._kinds else "scalar"
@@ -171,7 +173,7 @@ class Leaf(TypeNode):
     def _converted(self, value: Any, path: str) -> Any:
         # msgspec finds the words.
         try:
-            made = msgspec.convert(value, self.hint, str_keys=True)
+            made = self._convert(value)
         except msgspec.ValidationError as error:
             reason, _, inner = str(error).rpartition(" - at ")
             place = f"{path}{inner.strip('`').removeprefix('$')}" if reason else path

@@ -17,6 +17,7 @@ import trio
 from agentrail import outside
 from agentrail.distribution import install_command
 from agentrail.processes import note_started, note_stopped
+from agentrail.structs import decoder_of
 from agentrail.web import page_helper
 
 ForeignDocumentKind: TypeAlias = Literal["html", "pdf", "text"]
@@ -66,6 +67,9 @@ class PageText(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int
     reader: str
     fault: str | None = None
+
+
+_PAGES: Final = decoder_of(PageText)
 
 
 def document_kind_of(media_type: str, content: bytes) -> ForeignDocumentKind | None:
@@ -207,7 +211,7 @@ def _line_of(job: ReadJob) -> bytes:
 
 def _read_answer(answer: bytes) -> PageText:
     try:
-        read = msgspec.json.decode(answer, type=PageText)
+        read = _PAGES.decode(answer)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         message = "it takes more memory or time than a document may take"
         raise UnreadableDocument(message) from None

@@ -4,7 +4,7 @@ Pure. Events have their form in `core.wire.codec`, and it is that one here too. 
 name, so that a client in any language reads what the reference describes, and `RemoteSession` gives the very classes of `Session`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -26,6 +26,7 @@ from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Todo
 from agentrail.frozen import EMPTY, thawed
 from agentrail.messages import CallId, JsonObject, Message, SessionId
+from agentrail.structs import decoder_of
 from agentrail.wire.plain import encode_plain
 
 Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
@@ -217,7 +218,7 @@ def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
     )
 
 
-_RULES: Final = msgspec.json.Decoder(RuleList)
+_RULES: Final = decoder_of(RuleList)
 
 
 # --- how a session stands
@@ -367,7 +368,7 @@ def decode_receipt(kind: type[Struct], text: bytes) -> Any:
     Raises:
         CodecError: It is none.
     """
-    return _read(msgspec.json.Decoder(kind), text)
+    return _read(_RECEIPTS[kind], text)
 
 
 def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
@@ -446,8 +447,11 @@ def _read(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
         raise CodecError(message, path="$") from error
 
 
-_SNAPSHOTS: Final = msgspec.json.Decoder(SnapshotForm)
-_STATUSES: Final = msgspec.json.Decoder(Status)
-_RECEIPTS_FOUND: Final = msgspec.json.Decoder(_ReceiptFound | None)
-_PASTS: Final = msgspec.json.Decoder(PastForm)
-_PAGES: Final = msgspec.json.Decoder(MessagePage)
+_SNAPSHOTS: Final = decoder_of(SnapshotForm)
+_STATUSES: Final = decoder_of(Status)
+_RECEIPTS: Final[Mapping[type[Struct], msgspec.json.Decoder[Any]]] = {
+    kind: decoder_of(kind) for kind in (PromptReceipt, SteerReceipt, AbortReceipt)
+}
+_RECEIPTS_FOUND: Final = decoder_of(_ReceiptFound | None)
+_PASTS: Final = decoder_of(PastForm)
+_PAGES: Final = decoder_of(MessagePage)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from agentrail.structs import Value
+from agentrail.structs import Value, converter_of
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -208,4 +208,4 @@ def decode_row(kind: type[R], told: Any) -> R:
     """
     known = kind.__struct_fields__
     kept = {name: told[name] for name in known if name in told} if isinstance(told, dict) else told
-    return msgspec.convert(kept, kind)
+    return converter_of(kind)(kept)

@@ -8,7 +8,7 @@ state. Bodies of signals stand in `signal_bodies`. What a store keeps, and where
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -28,7 +28,7 @@ from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
 from agentrail.core.stack.loading import Ask, call_handler as plainly
 from agentrail.errors import CodecError
 from agentrail.messages import SessionId
-from agentrail.structs import Value
+from agentrail.structs import Value, decoder_of
 
 B = TypeVar("B", bound=msgspec.Struct)
 
@@ -191,10 +191,17 @@ class _Head(msgspec.Struct, frozen=True, gc=False):
     version: int
 
 
+_HEADS: Final = decoder_of(_Head)
+_BODIES: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
+    kind: decoder_of(kind)
+    for kind in (OpenedBody, ChangedBody, DriftedBody, RewoundBody, ClosedBody, ErasedBody, TakenBody)
+}
+
+
 def _read(kind: type[B], text: bytes | str) -> B:
     name = _name_of(kind)
     try:
-        version = msgspec.json.decode(text, type=_Head).version
+        version = _HEADS.decode(text).version
         if version > RECORD_VERSION:
             message = (
                 f"no {name}: at $.version: it is of version {version}, and up to {RECORD_VERSION} can be read "
@@ -204,7 +211,8 @@ def _read(kind: type[B], text: bytes | str) -> B:
         if version < 1:
             message = f"no {name}: at $.version: expected a version from 1, got {version}"
             raise CodecError(message, path="$.version")
-        return msgspec.json.decode(text, type=kind)
+        body: B = _BODIES[kind].decode(text)
+        return body
     except (msgspec.DecodeError, RecursionError) as error:
         fault, _, path = str(error).partition(" - at `")
         place = path.rstrip("`") or "$"

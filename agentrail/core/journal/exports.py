@@ -15,7 +15,7 @@ from agentrail.core.journal.lines import decode_line, encode_line
 from agentrail.core.journal.record import NO_HASH, Record, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
-from agentrail.structs import Value
+from agentrail.structs import Value, decoder_of
 
 EXPORT_VERSION: Final = 1
 
@@ -59,9 +59,15 @@ class ExportHead(Value, frozen=True, kw_only=True):
     content: bool = True
 
 
+_HEADS: Final = decoder_of(ExportHead)
+
+
 class _Blob(Value, frozen=True):
     blob: str
     text: str
+
+
+_BLOBS: Final = decoder_of(_Blob)
 
 
 class _Size(Value, frozen=True, kw_only=True):
@@ -192,7 +198,7 @@ def _session_of(head: ExportHead, lines: Sequence[bytes], place: int) -> tuple[E
 
 def _head_of(line: bytes) -> ExportHead:
     try:
-        head = msgspec.json.decode(line, type=ExportHead)
+        head = _HEADS.decode(line)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors too
         _refuse(f"where a session should begin stands something else ({error})")
     if head.agentrail_export != EXPORT_VERSION:
@@ -206,7 +212,7 @@ def _head_of(line: bytes) -> ExportHead:
 
 def _keep_blob(line: bytes, blobs: dict[str, bytes], session: SessionId, seq: int) -> None:
     try:
-        one = msgspec.json.decode(line, type=_Blob)
+        one = _BLOBS.decode(line)
     except (ValueError, RecursionError) as error:
         raise JournalCorrupt(session, seq, why=f"a large value of it cannot be read ({error})") from error
     content = one.text.encode()

@@ -18,7 +18,7 @@ from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.events import Event, PluginEvent, SubagentEvent
 from agentrail.frozen import thawed
 from agentrail.messages import CallId, JsonValue
-from agentrail.structs import Value
+from agentrail.structs import Value, converter_of, decoder_of
 
 FILES_EVENT: Final = "agentrail.files"
 """The name of the events that say so; no tool can publish one."""
@@ -82,6 +82,9 @@ class FileNote(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     is_untold: bool = False
 
 
+_to_note: Final = converter_of(FileNote)
+
+
 class WantedFile(Value, frozen=True, kw_only=True):
     """A file that is to be what it was.
 
@@ -135,7 +138,7 @@ def note_of(name: str, payload: JsonValue) -> FileNote | None:
     if name != FILES_EVENT:
         return None
     try:
-        note = msgspec.convert(thawed(payload), FileNote)
+        note = _to_note(thawed(payload))
     except msgspec.ValidationError:
         return None
     return note if note.version == _NOTE_VERSION else None
@@ -232,7 +235,7 @@ class _Effect(msgspec.Struct, frozen=True, gc=False):
     effect_id: EffectId
 
 
-_EFFECT: Final = msgspec.json.Decoder(_Effect)
+_EFFECT: Final = decoder_of(_Effect)
 
 
 def _effect_of(body: bytes) -> EffectId:

@@ -4,6 +4,7 @@ This is what is exported, and how journals of older versions are kept for tests.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -11,7 +12,7 @@ from msgspec import Raw
 from agentrail.core.journal.record import NO_HASH, RECORD_VERSION, Record, Tail, fits_behind
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
-from agentrail.structs import Value
+from agentrail.structs import Value, decoder_of
 
 
 class _Line(Value, frozen=True, kw_only=True):
@@ -28,6 +29,9 @@ class _Line(Value, frozen=True, kw_only=True):
     does: str
     events: int
     hash: str
+
+
+_LINES: Final = decoder_of(_Line)
 
 
 class ReadJournal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -67,7 +71,7 @@ def decode_line(text: bytes) -> Record:
         CodecError: Your move: it is no such line, or one of a newer version.
     """
     try:
-        line = msgspec.json.decode(text, type=_Line)
+        line = _LINES.decode(text)
         digest = bytes.fromhex(line.hash)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors too
         message = f"no line of a journal: {error}"

@@ -16,6 +16,7 @@ import attrs
 import msgspec
 
 from agentrail.frozen import FrozenDict, FrozenList
+from agentrail.structs import decoder_of
 
 StateType: TypeAlias = Any
 """A class or an annotation such as `tuple[str, ...]`."""
@@ -80,7 +81,7 @@ def decode_state(encoded: bytes, state_type: StateType) -> Any:
     Raises:
         msgspec.ValidationError: The plugin's author's: what was stored does not have this type any more; `migrate`.
     """
-    return _frozen_again(msgspec.json.decode(encoded, type=state_type))
+    return _frozen_again(decoder_of(state_type).decode(encoded))
 
 
 def loses(state: object, state_type: StateType) -> str | None:

@@ -14,7 +14,7 @@ made from half of a signal would be another state.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, Union, get_args
 
@@ -28,6 +28,7 @@ from agentrail.errors import CodecError, OptionError, ToolContractError
 from agentrail.events import KINDS, Envelope, Event, SubagentEvent, UnknownEvent, kind_of
 from agentrail.events.union import SubagentsEvent
 from agentrail.messages import SessionId
+from agentrail.structs import converter_of, decoder_of
 
 SIGNAL_KINDS: Final[Mapping[type[Signal], str]] = MappingProxyType(
     {signal: kind_of(signal) for signal in get_args(Signal)}
@@ -141,7 +142,7 @@ def _with_meta(document: Any, at: str = "$") -> Any:
     if "meta" in document:  # a field of the class, and none of the wire
         raise _moved(msgspec.ValidationError(_NO_FIELD), at)
     try:
-        head = msgspec.convert(document, _Head)
+        head = _to_head(document)
     except msgspec.ValidationError as error:
         raise _moved(error, at) from error
     for name in _ENVELOPE:
@@ -155,11 +156,16 @@ def _with_meta(document: Any, at: str = "$") -> Any:
 def _event_of(document: Any) -> Event:
     # By the class, because what a union is msgspec would find out anew each time; any union says what is no kind.
     kind: Any = document.get("kind") if type(document) is dict else None
-    event: Event = msgspec.convert(document, _CLASSES.get(kind, SubagentsEvent))
+    event: Event = _CONVERTERS.get(kind, _any_kind)(document)
     return event
 
 
-_CLASSES: Final = {kind: event for event, kind in KINDS.items()}
+_CONVERTERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    kind: converter_of(event) for event, kind in KINDS.items()
+}
+_any_kind: Final = converter_of(SubagentsEvent)
+_to_head: Final = converter_of(_Head)
+_to_published: Final = converter_of(ChildPublished)
 _ENVELOPE: Final = ("seq", "session_id", "at_ms", "session_path", "ephemeral")
 _NO_FIELD: Final = "Object contains unknown field `meta`"
 
@@ -200,7 +206,7 @@ def _unknown(text: bytes | str) -> UnknownEvent:
     return UnknownEvent(meta=_envelope_of(outline), kind=outline.kind, document=document)
 
 
-_outlines: Final = msgspec.json.Decoder(_Head)
+_outlines: Final = decoder_of(_Head)
 
 
 # --- signals
@@ -248,12 +254,12 @@ def _signal_of(text: bytes | str) -> Signal:
     document: Any = _read(text)
     if "event" in document:
         document["event"] = _with_meta(document["event"], "$.event")
-    return msgspec.convert(document, ChildPublished)
+    return _to_published(document)
 
 
 _HAS_AN_EVENT: Final = f"Invalid value {SIGNAL_KINDS[ChildPublished]!r} - at `$.kind`"
 # All but the one that has an event in it, of whose envelope msgspec does not know. Its kind is looked at before all else.
-_signals: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(
+_signals: Final[msgspec.json.Decoder[Any]] = decoder_of(
     Union[tuple(kind for kind in SIGNAL_KINDS if kind is not ChildPublished)]  # noqa: UP007 - a union that only the running program knows
 )
 
@@ -286,7 +292,7 @@ def _place_of_fault(text: bytes | str | Raw, path: str = "$", levels: int = 8) -
 
 
 _documents: Final = msgspec.json.Decoder()
-_parts: Final = msgspec.json.Decoder(dict[str, Raw] | list[Raw])
+_parts: Final = decoder_of(dict[str, Raw] | list[Raw])
 
 
 def _plain(value: object) -> object:

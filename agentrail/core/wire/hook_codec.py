@@ -9,8 +9,9 @@ import msgspec
 
 from agentrail.core.protocol.hooks import HOOKS, Lifecycle
 from agentrail.errors import CodecError
+from agentrail.structs import decoder_of
 
-_hooks: Final[msgspec.json.Decoder[Lifecycle]] = msgspec.json.Decoder(Lifecycle)
+_hooks: Final[msgspec.json.Decoder[Lifecycle]] = decoder_of(Lifecycle)
 
 
 def decode_hook_event(text: bytes | str) -> Lifecycle:

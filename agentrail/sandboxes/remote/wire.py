@@ -24,6 +24,7 @@ from agentrail.abc import (
     Refusal,
     WriteResult,
 )
+from agentrail.structs import decoder_of
 
 T = TypeVar("T")
 
@@ -383,10 +384,11 @@ def decode_as(kind: type[T] | Any, text: bytes) -> T:
         Unreadable: It is something else.
     """
     try:
-        return msgspec.json.decode(text, type=kind)
+        read: T = decoder_of(kind).decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         where = str(error).partition("`")[2].partition("`")[0]
         message = (
             f"expected JSON of another shape{f', at {where:.80}' if where.isprintable() and where else ''}"
         )
         raise UnreadableWire(message) from None
+    return read

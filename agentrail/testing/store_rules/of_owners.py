@@ -5,7 +5,8 @@ from functools import partial
 import msgspec
 
 from agentrail.abc.store import Append, Cause, Node, Standing, Taken
-from agentrail.core.journal.record import TAKEN, TakenBody
+from agentrail.core.journal.bodies import decode_taken
+from agentrail.core.journal.record import TAKEN
 from agentrail.errors import Fenced, HeldBy, OptionError, SessionNotFound
 from agentrail.messages import SessionId
 from agentrail.testing.store_rules.trial import Author, StoreTrial, expect_error, expect_same, session_ids
@@ -95,7 +96,7 @@ def a_takeover_is_written_down(trial: StoreTrial) -> None:
             (record.kind, record.seq, record.epoch, record.events), (TAKEN, epoch + 1, epoch, 7), "the record"
         )
         assert start <= record.at_ms <= trial.store.now_ms(), f"{record.at_ms} is no time of the store"
-        body = msgspec.json.decode(record.body, type=TakenBody)
+        body = decode_taken(record.body)
         expect_same((body.node, body.cause), (f"n{epoch}", cause), "node and cause")
         expect_same((stored.node, stored.tail.hash), (f"n{epoch}", record.hash), "owner and end")
         expect_same((stored.standing.waits_for, stored.events), (1, 7), "how it stands, and its last event")

@@ -1,0 +1,272 @@
+"""Typed decoders: the tables of msgspec are built under one lock, and never while two threads decode."""
+
+import ast
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from agentrail.core.journal import bodies, exports, files, lines
+from agentrail.core.stack.plugin_state import decode_state
+from agentrail.core.wire import codec, hook_codec
+from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal
+from agentrail.events import KINDS
+from agentrail.gateway.bodies import BODIES
+from agentrail.messages import Message
+from agentrail.remote import commands, frames, listing, past
+from agentrail.structs import converter_of, decoder_of
+from agentrail.tools.signature import read_signature
+from agentrail.typed import typed
+from agentrail.wire import forms
+from tests.forked import in_a_process
+
+PACKAGE: Final = Path(__file__).parents[1] / "agentrail"
+GOLDEN: Final = Path(__file__).parent / "core" / "golden"
+EVENTS: Final = [path.read_bytes() for path in sorted((GOLDEN / "events").glob("*.json"))]
+SIGNALS: Final = [path.read_bytes() for path in sorted((GOLDEN / "signals").glob("*.json"))]
+BUILDERS: Final = {"decoder_of", "converter_of"}
+MODULES: Final = (bodies, codec, exports, files, hook_codec, lines, forms, frames, past, listing, commands)
+BY_USE: Final = {
+    "core/stack/plugin_state.py": "states of plugins",
+    "gateway/body_reading.py": "bodies of routes, which name their own",
+    "gateway/socket_frames.py": "frames, each from the table of frames",
+    "sandboxes/remote/wire.py": "answers of a type that the operation names",
+    "tools/signature.py": "parameters of tools",
+    "typed/containers.py": "keys of mappings in types of an application",
+    "typed/nodes.py": "types of an application",
+    "wire/rows.py": "rows of a type that the list names",
+}
+"""Modules that make decoders at run time, of types that they are given."""
+
+
+# --- where decoders are made
+
+
+def calls_in(text: str) -> Iterator[tuple[str, bool]]:
+    """Each call in a source: the function, with its arguments where it is msgspec's, and whether it runs at import."""
+    tree = ast.parse(text)
+    inner = {
+        id(node)
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for node in ast.walk(outer)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node), id(node) not in inner
+
+
+def is_typed_decoding(call: str) -> bool:
+    """Whether a call decodes as a type without the lock."""
+    name, _, arguments = call.partition("(")
+    if name in {"msgspec.json.Decoder", "json.Decoder", "Decoder"}:
+        return arguments != ")"
+    if name in {
+        "msgspec.json.decode",
+        "msgspec.msgpack.decode",
+        "msgspec.toml.decode",
+        "msgspec.yaml.decode",
+    }:
+        return "type=" in arguments
+    return name in {"msgspec.convert", "msgspec.msgpack.Decoder"}
+
+
+@cache
+def calls_by_module() -> dict[str, list[tuple[str, bool]]]:
+    """The calls of each module of the package but the one with the lock."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = str(path.relative_to(PACKAGE))
+        text = path.read_text(encoding="utf-8")
+        if name != "structs.py" and ("msgspec" in text or "agentrail.structs" in text):
+            found[name] = list(calls_in(text))
+    return found
+
+
+def test_no_module_decodes_as_a_type_by_itself():
+    """Only `structs` calls msgspec with a type: its first use of a type builds a table, and is not safe in threads."""
+    faults = [
+        (name, call)
+        for name, calls in calls_by_module().items()
+        for call, _ in calls
+        if is_typed_decoding(call)
+    ]
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "msgspec.convert(x, T)",
+        "msgspec.json.Decoder(T)",
+        "msgspec.json.decode(x, type=T)",
+        "msgspec.msgpack.Decoder(T)",
+    ],
+)
+def test_a_typed_decoding_is_found(call):
+    """The test above can fail."""
+    assert [is_typed_decoding(one) for one, _ in calls_in(f"def f():\n    return {call}")] == [True]
+
+
+def test_decoders_are_made_at_import():
+    """But for types that become known at run time, whose tables are built under the lock with each use."""
+    late = {
+        name
+        for name, calls in calls_by_module().items()
+        for call, is_at_import in calls
+        if call.partition("(")[0] in BUILDERS and not is_at_import
+    }
+    assert late == set(BY_USE)
+
+
+# --- that no table is left
+
+
+def types_of_agentrail() -> Iterator[Any]:
+    """The types of events, signals, records, the wire and configuration, as their modules decode them."""
+    yield from (*KINDS, *SIGNAL_KINDS, Message)
+    for module in MODULES:
+        for value in vars(module).values():
+            for one in value.values() if isinstance(value, dict) else (value,):
+                if isinstance(one, msgspec.json.Decoder):
+                    yield one.type
+                elif isinstance(one, partial) and one.func is msgspec.convert:
+                    yield one.keywords["type"]
+
+
+def built_by(build: Callable[[], object]) -> list[str]:
+    """The classes whose tables are built meanwhile: msgspec asks Python for the annotations of each."""
+    built: list[str] = []
+
+    def look(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "get_class_annotations":
+            built.append(str(frame.f_locals["obj"]))
+
+    sys.setprofile(look)
+    try:
+        build()
+    finally:
+        sys.setprofile(None)
+    return built
+
+
+@in_a_process
+def test_no_lazy_conversion_is_left():
+    """After the imports each type of agentrail has its table, before anything is decoded."""
+    every = list(types_of_agentrail())
+    assert len(every) > 150
+    assert {
+        str(kind): built
+        for kind in every
+        if (built := built_by(lambda kind=kind: msgspec.msgpack.Decoder(kind)))
+    } == {}
+
+
+class Leaf(msgspec.Struct):
+    """A type that nothing has decoded."""
+
+    size: int = 0
+
+
+def test_a_lazy_conversion_is_seen():
+    """The test above can fail."""
+    assert built_by(lambda: msgspec.msgpack.Decoder(Leaf)) == [str(Leaf)]
+    assert built_by(lambda: msgspec.msgpack.Decoder(Leaf)) == []
+
+
+# --- in threads
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """A recursive type of an application."""
+
+    left: "Tree | None" = None
+    right: "Tree | None" = None
+    others: "tuple[Forest, ...]" = ()
+
+
+class Forest(msgspec.Struct, frozen=True):
+    """Another one, which holds the first."""
+
+    tree: "Tree | None" = None
+
+
+TREE: Final[Any] = {"left": {"right": {}, "others": [{"tree": {}}]}, "others": [{"tree": {"left": {}}}]}
+
+
+def plant(tree: Tree) -> None:
+    """Plant a tree."""
+
+
+def decode_all() -> None:
+    """Everything that several threads may decode at a time."""
+    for text in EVENTS:
+        decode_event(text)
+    for text in SIGNALS:
+        decode_signal(text)
+    decode_state(msgspec.json.encode(TREE), Tree)
+    read_signature(plant).convert({"tree": TREE}, ctx=None)  # type: ignore[arg-type]  # this function takes none
+    typed(Forest).decode({"tree": TREE})
+    for kind in BODIES:
+        converter_of(kind)
+    decoder_of(dict[str, Forest]).decode(b"{}")
+
+
+def fork(work: Callable[[], None]) -> int:
+    """Run something in a process of its own, which has decoded nothing, and give its status."""
+    pid = os.fork()
+    if not pid:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - the parent reads the status
+            os.write(2, repr(error).encode()[:500])
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def in_threads(work: Callable[[], None]) -> None:
+    """Run it in four threads, which begin together."""
+    barrier = threading.Barrier(4)
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        barrier.wait()
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def statuses(rounds: int) -> Iterable[int]:
+    """How processes end in which four threads decode for the first time, with a switch of threads at each chance."""
+    sys.setswitchinterval(1e-6)
+    return [fork(lambda: in_threads(decode_all)) for _ in range(rounds)]
+
+
+@in_a_process
+def test_threads_may_decode_first():
+    """No process dies of a signal: msgspec publishes the table of a class before its fields are filled in."""
+    assert [signal.Signals(-code).name if code < 0 else code for code in statuses(20) if code] == []
+
+
+@pytest.mark.check
+@in_a_process
+def test_threads_may_decode_first_in_two_hundred_processes():
+    """The same, as often as the report of the defect had it: 71 of 240 processes died."""
+    assert [signal.Signals(-code).name if code < 0 else code for code in statuses(200) if code] == []
