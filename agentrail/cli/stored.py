@@ -25,7 +25,7 @@ from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, SessionNotFound, StoreUnavailable, YourMove
 from agentrail.messages import SessionId
 from agentrail.runtime.past import Journal
-from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.reviving import PluginFinder, Revived, read_after, revive
 from agentrail.runtime.withheld import knowing, without_known
 from agentrail.stores.named import open_store
@@ -239,9 +239,9 @@ def journal_of(store: Store, stored: StoredSession) -> Journal:
     return Journal(store, stored, finder, watch)
 
 
-def _code_of(session: SessionId) -> tuple[PluginWatch, PluginFinder]:
+def _code_of(session: SessionId) -> tuple[QuietWatch, PluginFinder]:
     look_here_first()
-    watch, finder = PluginWatch(session, {}), PluginFinder({})
+    watch, finder = QuietWatch(session, {}), PluginFinder({})
     watch.find_others(finder)
     return watch, finder
 

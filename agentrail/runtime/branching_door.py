@@ -9,6 +9,7 @@ import trio
 
 from agentrail.abc import Sandbox
 from agentrail.core.journal.files import FilesBehind
+from agentrail.core.journal.folding import asked_by
 from agentrail.core.session.state import SessionState
 from agentrail.errors import OptionError, SessionDown, SessionRefused, StillNeeded
 from agentrail.messages import SessionId
@@ -221,15 +222,17 @@ class BranchingDoor(ABC):
         assert isinstance(watch, PluginWatch)  # noqa: S101 - `assemble` made it
         finder = finder_for(cell, options, watch)
         watch.find_others(finder)
+        quiet = watch.quiet()
         at_ms = now_ms()
 
         def work() -> tuple[int, SessionState]:
             stored = stored_of(keeping.store, scope, parent)
-            journal = Journal(keeping.store, stored, finder, watch)
+            journal = Journal(keeping.store, stored, finder, quiet)
             number = journal.number_of(at, turn)
             return number, state_of_fork(journal.state_behind(number), fresh.state, given, at_ms)
 
         number, state = await keeping.fold(work)
+        state = asked_by(state, watch)
         fork = SessionCell(state, ports_of_fork(state, fresh.ports, cell.ports))
         watch.report_to(fork.mailbox)
         refused = decide_refusal(state, now_ms())

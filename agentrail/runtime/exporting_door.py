@@ -19,7 +19,7 @@ from agentrail.runtime.exporting import (
 )
 from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.past import Journal
-from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.reviving import PluginFinder, stored_of
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
 
@@ -68,7 +68,7 @@ class ExportingDoor(ABC):
         await trio.lowlevel.checkpoint()
         keeping = self._store_of("export_session")
         store = keeping.store
-        watch, finder = PluginWatch(SessionId(session_id), {}, self._dependencies.outside), PluginFinder({})
+        watch, finder = QuietWatch(SessionId(session_id), {}, self._dependencies.outside), PluginFinder({})
         watch.find_others(finder)
 
         def work() -> bytes:

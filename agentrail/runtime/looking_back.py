@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar, Unpack, cast
 
-import msgspec
 import trio
 from attrs import field, frozen
 
 from agentrail.abc import Provider
 from agentrail.core.journal.branches import CallBehind, PastTurn
+from agentrail.core.journal.folding import asked_by
 from agentrail.core.session.branching import without_what_was_open
 from agentrail.core.session.state import SessionState
 from agentrail.errors import OptionError
@@ -341,8 +341,7 @@ def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms:
         AgentrailError: As of `Journal.state_behind`.
     """
     then = without_what_was_open(journal.state_behind(number), at_ms)
-    stack = msgspec.structs.replace(then.data.stack, ask=now.data.stack.ask)
-    return msgspec.structs.replace(then, data=msgspec.structs.replace(then.data, stack=stack))
+    return asked_by(then, now.data.stack.ask)
 
 
 def check_root(cell: SessionCell, call: str) -> None:

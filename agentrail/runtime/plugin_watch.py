@@ -129,15 +129,11 @@ class PluginWatch:
             self._is_rehearsing = False
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Call a handler; what it raises travels on. What it answers is stepped, so no secret stands in that."""
+        """Call a handler and measure it; see `_call_handler`."""
         stopwatch = self._stopwatch
         began = stopwatch()
         try:
-            answer = member.plugin.handle(event, state, ctx)
-            return answer if self._withheld.known is None else self._withheld.in_value(answer)
-        except BaseException as error:
-            self._tell_crash(member.name, type(event).__name__, error)
-            raise
+            return self._call_handler(member, event, state, ctx)
         finally:
             now = stopwatch()
             took = now - began
@@ -145,6 +141,24 @@ class PluginWatch:
                 self._tally.note(member.name, type(event).__name__, took)
             if took > _SLOW_SECONDS:
                 self._tell(member.name, type(event).__name__, took, now)
+
+    def _call_handler(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
+        """Call a handler; what it raises travels on. What it answers is stepped, so no secret stands in that."""
+        try:
+            answer = member.plugin.handle(event, state, ctx)
+            return answer if self._withheld.known is None else self._withheld.in_value(answer)
+        except BaseException as error:
+            self._tell_crash(member.name, type(event).__name__, error)
+            raise
+
+    def quiet(self) -> "QuietWatch":
+        """Return a watch for a fold by the same session: same secrets, same plugins, no clock and no reports."""
+        quiet = QuietWatch(self._session_id, self._user_data, withheld=self._withheld)
+        for change, plugin in (self._coming or {}).items():
+            quiet.keep(change, plugin)
+        if self._others is not None:
+            quiet.find_others(self._others)
+        return quiet
 
     def count_in(self, tally: PluginTally) -> None:
         """Count calls and failures from now on: the session lives. What was rehearsed, or folded in a thread, was in front of that."""
@@ -202,12 +216,16 @@ class PluginWatch:
 
 
 class QuietWatch(PluginWatch):
-    """Calls plugins once more, for a fold of what was lived: nothing is told, because it was when they lived.
+    """Calls plugins again while a journal is folded. Nothing is measured or reported: a fold depends on its records alone.
 
-    What they raise comes to the same words as then, without secrets. It has no session to report to, so a thread may have it.
+    What plugins raise results in the same words as when they ran, without secrets. A worker thread may own it.
     """
 
     __slots__ = ()
+
+    def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
+        """Call a handler; how long it takes has no effect."""
+        return self._call_handler(member, event, state, ctx)
 
     def _is_first(self, what: str, said: str) -> bool:
         del what, said

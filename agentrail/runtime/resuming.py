@@ -15,7 +15,7 @@ from attrs import frozen
 
 from agentrail.abc import Tool
 from agentrail.abc.store import Cause, Filters, StoredSession
-from agentrail.core.journal.folding import Drift
+from agentrail.core.journal.folding import Drift, asked_by
 from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recording import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
@@ -168,7 +168,9 @@ class Resumption:
         """
         ports = row.ports
         await self._keeping.read(partial(self._look, self._wanted))
-        self._watch = PluginWatch(ports.session_id, ports.user_data, self._dependencies.outside)
+        self._watch = PluginWatch(
+            ports.session_id, ports.user_data, self._dependencies.outside, withheld=ports.withheld
+        )
         self._finder = PluginFinder({plugin.name: plugin for plugin in row.plugins})
         self._watch.find_others(self._finder)
         return await self._take(ports, row.workspace, row.options, gathers_context=False)
@@ -216,9 +218,10 @@ class Resumption:
         store, wanted = self._keeping.store, self._wanted
         filters = Filters(scope=wanted.scope, root=wanted.session_id, has_ended=False)
         tree: dict[SessionId, Revived] = {}
+        ask = self._ask().quiet()
         page = store.find(filters, limit=_PAGE)
         while page:
-            tree |= {one.session: revive(store, one, self._finder, self._ask()) for one in page}
+            tree |= {one.session: revive(store, one, self._finder, ask) for one in page}
             last = page[-1]
             page = store.find(filters, after=(last.scope, last.session), limit=_PAGE)
         return tree
@@ -226,7 +229,7 @@ class Resumption:
     def _read_taken(
         self, known: Mapping[SessionId, Revived], taken: tuple[StoredSession, ...]
     ) -> dict[SessionId, Revived]:
-        store, finder, ask = self._keeping.store, self._finder, self._ask()
+        store, finder, ask = self._keeping.store, self._finder, self._ask().quiet()
         return {
             one.session: taken_on(store, known[one.session], one, finder, ask)
             if one.session in known
@@ -272,7 +275,7 @@ class Resumption:
                 LOGGER.warning(
                     "session %s: its tools are not there any more: %s", config.session_id, ", ".join(gone)
                 )
-            parts = (revived.state, own, revived.events)
+            parts = (asked_by(revived.state, self._ask()), own, revived.events)
             cell = self._make_root(*parts) if is_root else SessionCell(*parts)
             if is_root:
                 self._ask().report_to(cell.mailbox)

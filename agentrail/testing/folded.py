@@ -34,7 +34,7 @@ from agentrail.otp.edges import call_guarded
 from agentrail.runtime import session as sessions
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keeping import ENGINE
-from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.plugin_watch import PluginWatch, QuietWatch
 from agentrail.runtime.reviving import PluginFinder, read_after
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
@@ -161,7 +161,7 @@ class _Life:
     def fault(self, coming: Mapping[SignalId, Plugin]) -> str | None:
         """Fold it, and say what differs; None for nothing."""
         records, blob = self.records()
-        watch = PluginWatch(self.session_id, self._user_data)
+        watch = QuietWatch(self.session_id, self._user_data)
         for change, plugin in coming.items():
             watch.keep(change, plugin)
         finder = PluginFinder(self._plugins)

@@ -21,7 +21,7 @@ from agentrail.events import AgentEnd, ApprovalRequired
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins import Continue, plugin
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.reviving import PluginFinder
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -120,7 +120,7 @@ async def test_a_session_that_lived_is_a_test_with_one_call(tmp_path):
         await session.ask("And a long one")
         await session.abort("enough")
     stored = store.get("", "a-session")
-    sources = Sources(resolve=PluginFinder({}), ask=PluginWatch(stored.session, {}), blob=store.blob)
+    sources = Sources(resolve=PluginFinder({}), ask=QuietWatch(stored.session, {}), blob=store.blob)
     records = store.read("", "a-session")
     text = scenario_of_journal(records, sources)
     (tmp_path / "it.txt").write_text(text)

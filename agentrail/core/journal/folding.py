@@ -308,6 +308,13 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
     return msgspec.structs.replace(then, data=gone_on)
 
 
+def asked_by(state: SessionState, ask: Ask) -> SessionState:
+    """Return the state with its plugins called by `ask` from here on."""
+    data = state.data
+    stack = msgspec.structs.replace(data.stack, ask=ask)
+    return msgspec.structs.replace(state, data=msgspec.structs.replace(data, stack=stack))
+
+
 # --- one record
 
 _OF_A_RECOVERY: Final = frozenset({TAKEN, DRIFTED, CHANGED, SIGNAL_KINDS[Recovered]})

@@ -19,6 +19,7 @@ from agentrail.core.journal.folding import (
     Drift,
     Sources,
     Walked,
+    asked_by,
     drift_of,
     first_state,
     fold_journal,
@@ -133,7 +134,7 @@ def replay(
         state, seq = one.walked.after, one.walked.record.seq
         if found is None and seq > settled:
             found = _difference_in(one, snapshots.get(seq))
-    return Replayed(state=_asked_by(state, sources.ask), records=len(records), difference=found)
+    return Replayed(state=asked_by(state, sources.ask), records=len(records), difference=found)
 
 
 def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURCES) -> SessionState:
@@ -195,7 +196,7 @@ def steps_from(
     watch = (_Explaining if explains else _Watch)(sources.ask)
     watched = msgspec.structs.replace(sources, ask=watch, state_at=_watched_by(watch, sources.state_at))
     began: dict[EffectId, int] = {}
-    for walked in walk(_asked_by(start, watch), records, tail=tail, sources=watched):
+    for walked in walk(asked_by(start, watch), records, tail=tail, sources=watched):
         signal, seq = walked.signal, walked.record.seq
         caused_by = began.get(signal.effect_id) if isinstance(signal, EffectOutcome) else None
         began |= dict.fromkeys(_begun_in(walked.record.does), seq)
@@ -349,14 +350,7 @@ def _watched_by(
     watch: _Watch, state_at: Callable[[int], SessionState] | None
 ) -> Callable[[int], SessionState] | None:
     """Let a state that a session goes back to ask by way of the replay, too."""
-    return None if state_at is None else lambda number: _asked_by(state_at(number), watch)
-
-
-def _asked_by(state: SessionState, ask: Ask) -> SessionState:
-    """Give a state whose plugins are asked as the caller wants."""
-    data = state.data
-    stack = msgspec.structs.replace(data.stack, ask=ask)
-    return msgspec.structs.replace(state, data=msgspec.structs.replace(data, stack=stack))
+    return None if state_at is None else lambda number: asked_by(state_at(number), watch)
 
 
 # --- differences
