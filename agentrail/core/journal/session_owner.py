@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from agentrail.structs import decoder_of
+
 NO_OWNER: Final = ""
 """Owner of a session that no host has started."""
 
@@ -49,8 +51,8 @@ class _Opened(msgspec.Struct, frozen=True):
     state: _State = _State()
 
 
-_STATE: Final = msgspec.json.Decoder(_State)
-_OPENED: Final = msgspec.json.Decoder(_Opened)
+_STATE: Final = decoder_of(_State)
+_OPENED: Final = decoder_of(_Opened)
 
 
 def owner_in_opened(body: bytes) -> str:
