@@ -88,7 +88,7 @@ def judged(signal: ResponseCompleted, state: SessionState, readers: Readers) -> 
     if reader is None or any(isinstance(block, ToolCall) for block in signal.message.content):
         return signal
     said = visible_text(signal.message.text, state.data.config)
-    fault = fault_of_answer(document_in(said), reader)
+    fault = fault_of_answer(document_in(said, reader.wire_schema), reader)
     return signal if fault is None else msgspec.structs.replace(signal, misfit=fault)
 
 

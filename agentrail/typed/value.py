@@ -1,8 +1,9 @@
 """One type, ready for use: its schema, and the way from JSON and back."""
 
 import functools
-from typing import Any, Final, Generic, TypeVar, final, overload
+from typing import Any, Generic, TypeVar, final, overload
 
+from agentrail.core.policy.response_format import ENVELOPE, enclosed
 from agentrail.core.values.json_schema import fault_of_schema
 from agentrail.core.values.strict_json import NotJson, decode_strictly
 from agentrail.errors import TypeFault
@@ -14,17 +15,6 @@ from agentrail.typed.reading import TypeReader
 from agentrail.typed.whole_numbers import with_whole_numbers
 
 T = TypeVar("T")
-
-_WRAPPED: Final = "value"
-
-
-def _wrapped(schema: Schema) -> Schema:
-    return {
-        "type": "object",
-        "properties": {_WRAPPED: schema},
-        "required": [_WRAPPED],
-        "additionalProperties": False,
-    }
 
 
 @final
@@ -60,7 +50,7 @@ class TypedValue(Generic[T]):
         nested = {"$defs": definitions.schemas} if definitions.schemas else {}
         self.is_object: bool = body.get("type") == "object"
         # Looked at in its longer form, which holds the other.
-        self.wire_schema = self._checked({**(body if self.is_object else _wrapped(body)), **nested})
+        self.wire_schema = self._checked({**(body if self.is_object else enclosed(body)), **nested})
         self.schema = self.wire_schema if self.is_object else frozen_json(body | nested)
 
     def _checked(self, schema: Schema) -> JsonObject:
@@ -107,10 +97,10 @@ class TypedValue(Generic[T]):
             return self.decode(value)
         if not isinstance(value, dict):
             raise mismatch(value, expected="object", path="$")
-        if value.keys() != {_WRAPPED}:
-            reason = f"expected an object with `{_WRAPPED}` and nothing else"
+        if value.keys() != {ENVELOPE}:
+            reason = f"expected an object with `{ENVELOPE}` and nothing else"
             raise OutputFault(reason, path="$")
-        return self.decode(value[_WRAPPED], path=f"$.{_WRAPPED}")
+        return self.decode(value[ENVELOPE], path=f"$.{ENVELOPE}")
 
     def decode_text(self, text: str) -> T:
         """Make a value of a JSON text that fits `wire_schema`: without a fence, and with nothing around it.

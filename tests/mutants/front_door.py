@@ -63,7 +63,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="an answer comes in its fence",
         breaks=_ANSWERS,
         file="core/session/response_format.py",
-        old="    return document_in(said) if _has_format(data) else said\n",
+        old="    return said if schema is None else document_in(said, schema)\n",
         new="    return said\n",
         killed_by=f"{_TYPED}::test_what_the_session_promised_is_given_bare",
     ),

@@ -6,7 +6,7 @@ another shape is no answer to a program.
 """
 
 import re
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,9 @@ from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, JsonValue
 
 REPAIR_NOTE: Final = "[Your answer is not of the required format: {faults}. Answer again with the complete JSON document and nothing else.]"
+
+ENVELOPE: Final = "value"
+"""Name of the one member of the object around a value that is not always an object: vendors accept only an object at the top."""
 
 _FENCED: Final = re.compile(
     r"^```(?:json)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
@@ -78,6 +81,8 @@ class ResponseFormat:
             _, value = _read(text)
         except NotJson as error:
             return self._refusal((f"no JSON: {error}".removesuffix("."),), repaired=repaired)
+        if _is_bare(value, self.schema):
+            value = {ENVELOPE: value}
         faults = self._faults_of.faults(value)
         # It says more: of a union of classes a schema knows no more than that none fits.
         if misfit is not None:
@@ -112,15 +117,45 @@ def fault_of_format(schema: object) -> str | None:
     return None if fault is None else f"response_format {fault}"
 
 
-def document_in(text: str) -> str:
-    """Give the JSON document of an answer: the one that stands in a fence, where the whole is none; else the text as it is.
+def enclosed(schema: JsonValue) -> dict[str, Any]:
+    """Return the schema of an object whose one member, `value`, has this schema."""
+    return {
+        "type": "object",
+        "properties": {ENVELOPE: schema},
+        "required": [ENVELOPE],
+        "additionalProperties": False,
+    }
+
+
+def document_in(text: str, schema: JsonObject | None = None) -> str:
+    """Return the JSON document of an answer: the whole text, or its one fenced block; the text itself if neither is JSON.
 
     It is what was judged, and so what a caller is given: a fence would be in the way of every decoder.
+
+    Args:
+        text: The answer.
+        schema: What it is judged by. Where that is `enclosed`, a bare value is enclosed too: `42` becomes `{"value": 42}`.
     """
     try:
-        return _read(text)[0]
+        document, value = _read(text)
     except NotJson:
         return text
+    is_bare = schema is not None and _is_bare(value, schema)
+    return f'{{"{ENVELOPE}": {document}}}' if is_bare else document
+
+
+def _is_bare(value: JsonValue, schema: JsonObject) -> bool:
+    """Whether a model without native schemas has left out the object around the value."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or properties.keys() != {ENVELOPE}:
+        return False
+    if any(schema.get(name) != wanted for name, wanted in enclosed(properties[ENVELOPE]).items()):
+        return False
+    if not isinstance(value, dict):
+        return True
+    # An object may be the value itself: one of a union of classes.
+    judge = CompiledSchema(schema)
+    return bool(judge.faults(value)) and not judge.faults({ENVELOPE: value})
 
 
 def _read(text: str) -> tuple[str, JsonValue]:

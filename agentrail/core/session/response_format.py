@@ -19,7 +19,7 @@ from agentrail.core.session.state import Known
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.session.tags import visible_text
 from agentrail.events import EndReason
-from agentrail.messages import AssistantMessage, Message, Text, UserMessage
+from agentrail.messages import AssistantMessage, JsonObject, Message, Text, UserMessage
 
 _WITHOUT_AN_ANSWER: Final = frozenset({"not_resumed", "superseded"})
 """The ends of a cycle that people chose: what the model would have answered is unknown."""
@@ -33,7 +33,8 @@ def answer_of(step: StepContext) -> str:
     data = step.data
     last = _last_response(cycle_messages_of(data))
     said = "" if last is None else visible_text(last.text, data.config)
-    return document_in(said) if _has_format(data) else said
+    schema = _schema_of(data)
+    return said if schema is None else document_in(said, schema)
 
 
 def _last_response(messages: tuple[Message, ...]) -> AssistantMessage | None:
@@ -44,11 +45,11 @@ def _last_response(messages: tuple[Message, ...]) -> AssistantMessage | None:
     return None
 
 
-def _has_format(data: Known) -> bool:
+def _schema_of(data: Known) -> JsonObject | None:
     settings = data.cycle.settings if data.cycle is not None else None
-    return data.config.response_format is not None or (
-        settings is not None and settings.response_format is not None
-    )
+    if settings is not None and settings.response_format is not None:
+        return settings.response_format
+    return None if data.config.response_format is None else data.config.response_format.schema
 
 
 def format_of(data: Known) -> ResponseFormat | None:
@@ -62,7 +63,7 @@ def format_of(data: Known) -> ResponseFormat | None:
 
 def check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Rejected | None:
     """Judge the answer of a cycle that is about to finish; None when it may."""
-    if not _has_format(step.data) or stop_reason in _WITHOUT_AN_ANSWER:
+    if _schema_of(step.data) is None or stop_reason in _WITHOUT_AN_ANSWER:
         return None
     wanted = format_of(step.data)
     assert wanted is not None  # noqa: S101 - it was looked for
