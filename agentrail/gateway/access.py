@@ -82,6 +82,7 @@ class CallHead:
         headers: By their names in lower case; those that came more than once are joined by commas.
         peer: The address at the other end of the connection; empty where it is not known.
         is_websocket: Whether it asks for a WebSocket.
+        root_path: The path at which the application is mounted in another one; empty where it is not.
     """
 
     method: str
@@ -90,6 +91,7 @@ class CallHead:
     headers: Mapping[str, str] = field(default=_NOTHING, repr=False)
     peer: str = ""
     is_websocket: bool = False
+    root_path: str = ""
 
 
 def head_of(scope: Mapping[str, Any]) -> CallHead:
@@ -106,6 +108,7 @@ def head_of(scope: Mapping[str, Any]) -> CallHead:
         headers=MappingProxyType(headers),
         peer=client[0] if client else "",
         is_websocket=scope["type"] == "websocket",
+        root_path=scope.get("root_path", ""),
     )
 
 

@@ -136,7 +136,7 @@ class ServedHost:
             options = evolve(options, is_for_several=True)  # tokens came with the command line
         try:
             async with open_host(options) as host, open_hubs(heartbeat_seconds=self.heartbeat) as hubs:
-                self.gateway.host, self.gateway.hubs = host, hubs
+                self.gateway.host, self.gateway.hubs, self.gateway.was_open = host, hubs, True
                 has_inspector = self.gateway.has_inspector
                 async with open_watches(host, has_inspector=has_inspector) as watches, self.sockets.open():
                     self.gateway.watches = watches

@@ -23,6 +23,7 @@ from agentrail.gateway.streams import finish_with
 from agentrail.host.readiness import CheckResult
 from agentrail.runtime.past_events import PageAsked
 
+_NO_CONTENT: Final = 204
 _NOT_READY: Final = 503
 
 
@@ -41,7 +42,10 @@ async def answer_events(call: RouteCall) -> Result:
     if request_id is None:
         return StreamAnswer(session=session, after=after)
     check_id("request_id", request_id)
-    await host.request(session_id, request_id, principal)
+    record = await host.request(session_id, request_id, principal)
+    is_read = record.has_ended and after is not None and after >= (record.end_seq or 0)
+    if is_read and "last-event-id" in call.head.headers:
+        return WholeAnswer(status=_NO_CONTENT, headers={"cache-control": "no-store"})
 
     async def follow(reader: StreamReader) -> None:
         record = await host.wait_for_request(session_id, request_id, principal, within=math.inf)

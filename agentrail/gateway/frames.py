@@ -24,8 +24,9 @@ STREAM_HEADERS: Final[tuple[tuple[str, str], ...]] = (
 )
 """So that nothing on the way keeps a stream, or waits until there is more of it."""
 
-RETRY: Final = b"retry: 1000\n"
-"""The first of all lines: after how many milliseconds a browser comes back. It belongs to the frame behind it."""
+MIN_RETRY_MS: Final = 500
+MAX_RETRY_MS: Final = 3_000
+"""Bounds of the time after which a browser comes back."""
 
 HEARTBEAT: Final = b":\n"
 """A comment, which every reader skips. No empty line stands behind it: some readers, httpx-sse among them, take one for the end of an event
@@ -51,6 +52,15 @@ _LINE_ENDS: Final = (
     (b"\xe2\x80\xa9", b"\\u2029"),
 )
 """What some readers take for the end of a line: in JSON it stands in texts alone, where an escape says the same."""
+
+
+def retry_line(draw: float) -> bytes:
+    """Return the first line of a stream: after how many milliseconds a browser comes back. It belongs to the frame after it.
+
+    Args:
+        draw: From 0 up to 1. With one number for all, the readers of a server that ends would come back in the same second.
+    """
+    return b"retry: %d\n" % (MIN_RETRY_MS + draw * (MAX_RETRY_MS - MIN_RETRY_MS))
 
 
 class ContextUse(Value, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from agentrail.core.session.projection import Snapshot
 from agentrail.errors import AgentrailError, SessionDown, SessionRested, SubscriberTooSlow
 from agentrail.events import Event, EventsLost, SessionParked
 from agentrail.gateway.frame_ring import MAX_RING_BYTES, MAX_RING_FRAMES, FrameMemory, FrameRing, RingFrame
-from agentrail.gateway.frames import RETRY, DoneReason, event_frame, snapshot_frame
+from agentrail.gateway.frames import DoneReason, event_frame, retry_line, snapshot_frame
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.watched_stream import WatchedStream
 from agentrail.host.host_sessions import profile_of_root
@@ -26,6 +26,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
+from agentrail.outside import jitter
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
 from agentrail.runtime.scopes import key_of
@@ -230,7 +231,7 @@ class Hub:
         """
         if not self.take_waiting():
             return None
-        pending: deque[Event | RingFrame] = deque([RingFrame(RETRY, None)])
+        pending: deque[Event | RingFrame] = deque([RingFrame(retry_line(jitter()), None)])
         if after is None:
             pending.append(self._snapshot_now(own))
         try:

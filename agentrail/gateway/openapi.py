@@ -7,8 +7,9 @@ the suite of the gateway holds every call against this page.
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -136,19 +137,23 @@ _UI_PART: Final[dict[str, Any]] = {
 }
 
 
-def describe_interface(routes: Iterable[CallRoute], *, base_path: str = "") -> dict[str, Any]:
-    """Make the page: OpenAPI 3.1.
+def describe_interface(
+    routes: Iterable[CallRoute], *, base_path: str = "", server: str = "", needs_token: bool = True
+) -> dict[str, Any]:
+    """Return the page: OpenAPI 3.1.
 
     Args:
-        routes: All that there are.
-        base_path: Below which path they stand.
+        routes: All routes.
+        base_path: The path in front of each.
+        server: The path at which the application is mounted in another one; empty where it is not.
+        needs_token: Whether a call without a token is refused.
     """
     shown = tuple(routes)
     commands = socket_commands(shown)
     paths: dict[str, dict[str, Any]] = {}
     for route in shown:
         path = f"{base_path}{route.path.replace(':path}', '}')}"
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, needs_token=needs_token)
     paths[f"{base_path}{_SOCKET_PATH}"] = {"get": _socket_operation(commands)}
     return {
         "openapi": "3.1.0",
@@ -159,6 +164,7 @@ def describe_interface(routes: Iterable[CallRoute], *, base_path: str = "") -> d
             " added to answers. `x-codes` are the codes of the errors that a status stands for; `x-item-schema` is the schema of"
             " one frame of a stream.",
         },
+        **({"servers": [{"url": quote(server)}]} if server else {}),
         "paths": paths,
         "components": {
             "schemas": dict(sorted(described_schemas(commands).items())),
@@ -249,9 +255,10 @@ def _schema_of(reply: RouteReply, *more: str) -> dict[str, Any]:
 # --- operations
 
 
-def _operation(route: CallRoute) -> dict[str, Any]:
+def _operation(route: CallRoute, *, needs_token: bool) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": name_of_operation(route),
+        "tags": [_tag_of(route)],
         "summary": route.does,
         "parameters": [*_parameters(route)],
         "responses": _responses(route),
@@ -260,8 +267,14 @@ def _operation(route: CallRoute) -> dict[str, Any]:
         schema = ref(route.body.__name__)
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if route.scope is not None:
-        operation["security"] = [{"token": [route.scope]}]
+        operation["security"] = [{"token": [route.scope]}, *([] if needs_token else [{}])]
     return operation
+
+
+def _tag_of(route: CallRoute) -> str:
+    """Return the group of an operation, which generators of clients make a module of."""
+    first = re.search(r"[\w-]+", route.path)
+    return "server" if first is None else first[0]
 
 
 def _responses(route: CallRoute) -> dict[str, Any]:
@@ -332,6 +345,7 @@ def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
 
     return {
         "operationId": "get_ws",
+        "tags": ["ws"],
         "summary": "opens a WebSocket for many sessions, subprotocol agentrail.v1",
         "parameters": [],
         "responses": {
@@ -345,9 +359,10 @@ def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
 
 
 def name_of_operation(route: CallRoute) -> str:
-    """Name an operation for programs: the method, and the words of the path."""
-    words = re.findall(r"\w+", re.sub(r"\{(\w+?)(?:_id)?(?::path)?\}", r"\1", route.path))
-    return "_".join([route.method.lower(), *words])
+    """Name an operation for programs: the method, and the words of the path, `sessions/{session_id}` as `session`."""
+    singular = re.sub(r"(\w+)s/\{\w+\}", r"\1", route.path)
+    words = re.findall(r"\w+", re.sub(r"\{(\w+?)(?:_id)?(?::path)?\}", r"\1", singular))
+    return "_".join([route.method.lower(), *(words or ["root"])])
 
 
 # --- parameters
@@ -443,14 +458,17 @@ def _with_refs(schema: Any) -> Any:
 def interface_route(routes: Sequence[CallRoute], *, base_path: str = "") -> CallRoute:
     """Make the route that shows the page of all routes, itself among them. It is made at the first call."""
 
-    @cache
-    def page() -> bytes:
-        return encode_plain(describe_interface((*routes, route), base_path=base_path))
+    @lru_cache(maxsize=8)
+    def page(server: str, needs_token: bool) -> bytes:  # noqa: FBT001 - a key of the cache
+        shown = (*routes, route)
+        return encode_plain(
+            describe_interface(shown, base_path=base_path, server=server, needs_token=needs_token)
+        )
 
-    async def show(_: RouteCall) -> WholeAnswer:
-        return WholeAnswer(
-            body=await outside.offload(page)
-        )  # drawing it takes long enough for others to notice
+    async def show(call: RouteCall) -> WholeAnswer:
+        needs_token = call.gateway.callers.rules.needs_token
+        # Drawing it takes long enough for others to notice.
+        return WholeAnswer(body=await outside.offload(page, call.head.root_path, needs_token))
 
     route = CallRoute("GET", PATH, show, does="shows this page", scope=None)
     return route

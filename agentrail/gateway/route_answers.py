@@ -77,7 +77,7 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("POST", f"{_OF_SESSION}/prompt"): {202: (AcceptedForm, SteerReply)},
     ("POST", f"{_OF_SESSION}/steer"): {202: SteerReply},
     ("GET", f"{_OF_SESSION}/messages"): {200: MessagePage},
-    ("GET", f"{_OF_SESSION}/events"): {200: EventPageReply},
+    ("GET", f"{_OF_SESSION}/events"): {200: EventPageReply, 204: ()},
     ("GET", f"{_OF_SESSION}/calls/{{call_id}}"): {200: CallDetails},
     ("GET", f"{_OF_SESSION}/context"): {200: ContextReply},
     ("GET", f"{_INSPECTED}/spans"): {200: SpanPage},

@@ -134,6 +134,7 @@ class Gateway:
         host: None before it is open, and behind its close.
         hubs: Of its streams; None as `host`.
         watches: What its sockets watch; None as `host`.
+        was_open: Whether the host has been opened before.
         version: Of this package.
         instance: A text that no other process has.
         has_inspector: Whether there is anything for those who may inspect.
@@ -151,6 +152,7 @@ class Gateway:
     host: Host | None = None
     hubs: Hubs | None = None
     watches: Watches | None = None
+    was_open: bool = False
     version: str = ENGINE
     instance: str = field(factory=lambda: outside.ids(9))
     has_inspector: bool = True
@@ -168,7 +170,10 @@ class Gateway:
             CallRefused: 503: it is not open.
         """
         if self.host is None or self.hubs is None:
-            refuse_call("not_started", "the host is not open yet, or not any more")
+            missing = "its lifespan has not run; a mounted application is opened by `async with app.state.host.open()` in the outer lifespan"
+            refuse_call(
+                "not_started", f"the host is not open: {'it has been closed' if self.was_open else missing}"
+            )
         return self.host, self.hubs
 
     async def read_aside(self, read: Callable[[], T], size: int) -> T:

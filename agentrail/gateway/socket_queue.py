@@ -150,6 +150,8 @@ class SendQueue:
         if self.closing is None:
             self.closing = code
             self._apart.clear()  # the cursors do not count them: they come again
+            for session_id in tuple(self._dropped):
+                self._tell_lag(session_id)
             self._append(encode_plain(Closing(reason=REASONS[code], cursors=self.cursors)))
 
     # --- out

@@ -55,6 +55,7 @@ class StreamReader(WatchedStream):
 
     Attributes:
         hub: Whose frames it reads.
+        is_followed: Whether a request ends the stream: its end says more than that of the session, which may come first.
         seq: The number of the last committed event that it gave; what the reader comes back with.
     """
 
@@ -65,6 +66,7 @@ class StreamReader(WatchedStream):
         "_position",
         "_task",
         "hub",
+        "is_followed",
         "seq",
     )
 
@@ -89,7 +91,16 @@ class StreamReader(WatchedStream):
         self._done: StreamEnd | None = None
         self._done_behind = 0
         self._task: trio.lowlevel.Task | None = None
+        self.is_followed = False
         self.seq: int = after
+
+    @property
+    def has_nothing_more(self) -> bool:
+        """Whether its session has ended, and published nothing after the number that the reader came with."""
+        is_read = self._position == self.hub.ring.end and not any(
+            not isinstance(one, RingFrame) or one.seq is not None for one in self._pending
+        )
+        return is_read and self.hub.ended == "session_ended"
 
     def finish(self, reason: DoneReason, *, behind: int = 0, **told: Any) -> None:
         """End the stream with a frame `done`. The first one that is said holds.
@@ -152,7 +163,7 @@ class StreamReader(WatchedStream):
         elif self._position == hub.ring.end and hub.ended is not None:
             if self._done is not None:  # the number that it was to end behind does not come any more
                 return replace(self._done, seq=self.seq)
-            reason = hub.ended
+            reason = None if self.is_followed and hub.ended == "session_ended" else hub.ended
         if reason is None:
             return None
         return StreamEnd(reason=reason, session_id=hub.session_id, seq=self.seq)

@@ -56,9 +56,19 @@ async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
     """
     hubs = call.gateway.opened()[1]
     async with hubs.open_reader(answer.session, after=answer.after, on_cut=call.cut) as reader:
+        if reader.has_nothing_more and "last-event-id" in call.head.headers:
+            await write_no_more(call)
+            return
+        reader.is_followed = answer.follow is not None
         await call.while_there(partial(_write, call, answer, reader))
     if reader.reason is None:  # it was cut
         raise CallerLeft
+
+
+async def write_no_more(call: RouteCall) -> None:
+    """Answer 204: the only answer after which a browser's `EventSource` stays away. Any other brings it back at once, for ever."""
+    await call.write(start_of(204, {"cache-control": "no-store", **call.more_headers}))
+    await call.write({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _write(call: RouteCall, answer: StreamAnswer, reader: StreamReader) -> None:

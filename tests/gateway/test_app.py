@@ -13,7 +13,8 @@ from agentrail.gateway.app import create_app
 from agentrail.gateway.routing import CallRoute
 from agentrail.gateway.tokens import TokenEntry, Tokens, make_token
 from agentrail.host import Limits
-from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, says
+from tests.gateway.sse import parse
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import Ledger, answering, profile, sleeping
 from tests.runtime.rig import on_bounded_time
@@ -48,7 +49,8 @@ async def test_before_the_lifespan_ran_a_call_is_a_503():
     app = create_app(profiles=[profile(answering("a"))], plugins=[ledger], store=None)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", verify=False) as client:  # noqa: S501
-        error_of(await client.post("/chat", json={"message": "Hi"}), 503, "not_started")
+        error = error_of(await client.post("/chat", json={"message": "Hi"}), 503, "not_started")
+        assert "async with app.state.host.open()" in error["message"]
         assert (await client.get("/health")).json() == {"status": "ok"}
         assert (await client.get("/ready")).status_code == 503
     assert ledger.heard == []
@@ -304,6 +306,54 @@ async def test_cursors_and_sessions_that_have_ended():
         error_of(await web.client.get("/sessions/s-1/events"), 409, "session_ended")
         error_of(await web.client.get("/sessions/s-9/events"), 404, "session_unknown")
         error_of(await web.client.get("/sessions/s-1/events?request_id=r-9"), 404, "request_unknown")
+
+
+@on_bounded_time
+async def test_a_session_that_is_deleted_ends_its_streams_with_their_requests():
+    """`aborted` and the id of the request, whichever ends first, the session or the request."""
+    ends = []
+
+    async def wait(_request):
+        await trio.sleep_forever()
+
+    async with serving(FunctionModel(wait)) as web:
+
+        async def read(session_id: str, started: trio.Event) -> None:
+            said = {"message": "Hi", "session_id": session_id}
+            async with web.client.stream("POST", "/stream", json=said) as response:
+                started.set()
+                data = b"".join([piece async for piece in response.aiter_bytes()])
+                done = parse(data)[-1].data
+                ends.append((done["reason"], done["request_id"] == response.headers["x-request-id"]))
+
+        for number in range(6):
+            async with trio.open_nursery() as nursery:
+                started = trio.Event()
+                nursery.start_soon(read, f"s-{number}", started)
+                await started.wait()
+                await web.client.delete(f"/sessions/s-{number}")
+    assert ends == [("aborted", True)] * 6
+
+
+@on_bounded_time
+async def test_an_event_source_is_told_to_stay_away_where_nothing_more_comes():
+    """204, for a session and for a request that has ended; who has not read all of it is given the rest."""
+    async with serving(answering("a", "b")) as web:
+        request_id = (await web.chat(session_id="s-1")).headers["x-request-id"]
+        of_request = f"/sessions/s-1/events?after=0&request_id={request_id}"
+        last = (await web.stream(of_request))[-1].data["seq"]
+
+        async def again(path: str, seq: int) -> httpx.Response:
+            return await web.client.get(path, headers={"Last-Event-ID": f"{seq}"})
+
+        for path, seq, status in ((of_request, last, 204), (of_request, last - 1, 200)):
+            assert (await again(path, seq)).status_code == status
+        await web.client.delete("/sessions/s-1")
+        of_session = "/sessions/s-1/events"
+        last = (await web.stream(f"{of_session}?after=0"))[-1].data["seq"]
+        for seq, status in ((last, 204), (last - 1, 200)):
+            assert (await again(of_session, seq)).status_code == status
+        assert (await web.client.get(f"{of_session}?after={last}")).status_code == 200  # no browser
 
 
 # --- the end

@@ -19,11 +19,11 @@ from agentrail.events import (
 )
 from agentrail.gateway.frames import (
     HEARTBEAT,
-    RETRY,
     ContextUse,
     StreamEnd,
     done_frame,
     event_frame,
+    retry_line,
     snapshot_frame,
 )
 from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage
@@ -66,7 +66,7 @@ def test_line_ends_and_nul_in_texts_and_arguments_survive(careless):
         ToolExecutionStart(call_id=CallId("c"), name="t", arguments={NASTY: [NASTY]}, meta=at(4)),
         MessageDelta(delta=NASTY, meta=at(4, ephemeral=True)),
     ]
-    read = parse(RETRY + b"".join([event_frame(event) for event in events]), careless=careless)
+    read = parse(retry_line(0.5) + b"".join([event_frame(event) for event in events]), careless=careless)
     assert [decode_event(json.dumps(frame.data)) for frame in read] == events
     assert [frame.event for frame in read] == ["prompt_received", "tool_execution_start", "message_delta"]
     assert [frame.id for frame in read] == ["3", "4", None]
@@ -102,18 +102,27 @@ def test_the_data_of_a_frame_is_the_wire_form_of_its_event():
     assert (frame.event, frame.data["seq"], frame.data["before"]) == ("snapshot", 9, 69)
 
 
+@given(draw=st.floats(0, 1, exclude_max=True))
+def test_readers_come_back_spread_over_half_a_second_to_three(draw):
+    """A server that ends would otherwise have all of them back in the same second."""
+    (line,) = retry_line(draw).splitlines()
+    assert 500 <= int(line.removeprefix(b"retry: ")) < 3_000
+
+
 def test_a_heartbeat_is_no_event():
     """Every reader skips it."""
-    assert parse(HEARTBEAT + RETRY) == []
+    assert parse(HEARTBEAT + retry_line(0.5)) == []
     assert comments(HEARTBEAT * 3) == 3
 
 
 def test_a_reader_that_ends_an_event_at_each_empty_line_sees_none_without_data():
     """httpx-sse gives one also for a line `retry:`, and for a comment behind an id, where an empty line follows: here none does."""
-    stream = RETRY + HEARTBEAT + b"".join([event_frame(prompt("a", seq)) + HEARTBEAT for seq in (1, 2)])
+    stream = (
+        retry_line(0.5) + HEARTBEAT + b"".join([event_frame(prompt("a", seq)) + HEARTBEAT for seq in (1, 2)])
+    )
     response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
     events = list(httpx_sse.EventSource(response).iter_sse())
-    assert [(one.id, one.retry) for one in events] == [("1", 1000), ("2", None)]
+    assert [(one.id, one.retry) for one in events] == [("1", 1750), ("2", None)]
     assert all(json.loads(one.data)["kind"] == "prompt_received" for one in events)
 
 

@@ -5,15 +5,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import trio
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator, ValidationError
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import AgentStart
 from agentrail.gateway.answers import ERROR_ANSWERS
-from agentrail.gateway.app import ALL_ROUTES, ROUTES
+from agentrail.gateway.app import ALL_ROUTES, ROUTES, create_app
 from agentrail.gateway.bodies import BODIES
 from agentrail.gateway.route_answers import OF_NO_ROUTE, REPLIES
 from agentrail.gateway.socket_calls import socket_commands
@@ -23,7 +26,7 @@ from agentrail.messages import PromptRef
 from agentrail.stores.memory import MemoryStore
 from tests.gateway.interface import PageCheck, page, validator_for
 from tests.gateway.web import serving
-from tests.host.hosting import answering
+from tests.host.hosting import answering, profile
 from tests.runtime.rig import on_bounded_time
 
 SSE = "text/event-stream"
@@ -50,6 +53,30 @@ async def test_the_page_is_served_without_a_token():
     async with serving(answering(), base_path="/agents") as web:
         paths = (await web.client.get("/agents/openapi.json")).json()["paths"]
         assert {path.removeprefix("/agents") for path in paths} == set(page()["paths"])
+
+
+@on_bounded_time
+async def test_the_page_says_where_it_is_mounted_and_whether_a_token_is_needed():
+    """As it is: generated clients go by it."""
+    async with serving(answering()) as web:
+        told = (await web.client.get("/openapi.json")).json()
+    assert "servers" not in told
+    assert told["paths"]["/chat"]["post"]["security"] == [{"token": ["use"]}, {}]
+    mounted_app = create_app(profiles=[profile(answering())], store=None)
+    transport = httpx.ASGITransport(Starlette(routes=[Mount("/my agents", app=mounted_app)]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        mounted = (await client.get("/my agents/openapi.json")).json()
+        assert mounted == {**told, "servers": [{"url": "/my%20agents"}]}
+
+
+def test_operations_have_names_and_groups_for_generated_clients():
+    """No name repeats a segment for its parameter, and each operation is in one group."""
+    operations = [one for methods in page()["paths"].values() for one in methods.values()]
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)+", one["operationId"]) for one in operations)
+    named = {one["operationId"] for one in operations}
+    assert {"get_session", "get_sessions", "post_session_prompt", "delete_session_rule", "get_root"} <= named
+    assert all(len(one["tags"]) == 1 for one in operations)
+    assert {"chat", "sessions", "inspect", "server"} <= {tag for one in operations for tag in one["tags"]}
 
 
 def test_every_route_is_on_the_page_and_nothing_else():

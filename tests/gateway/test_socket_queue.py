@@ -85,6 +85,19 @@ def test_a_committed_event_without_room_closes_with_a_cursor_per_session(how):
     assert queue.take() is None
 
 
+def test_a_closing_socket_reports_what_was_left_out_first():
+    """`lag` for each session, then `closing`, which nothing follows."""
+    queue = filled(128)
+    for session_id in ("s", "t", "s"):
+        assert not queue.put_delta(session_id, b"0")
+    queue.close(CloseCode.GOING_DOWN)
+    assert drained(queue)[-3:] == [
+        {"type": "lag", "session_id": "s", "dropped": 2},
+        {"type": "lag", "session_id": "t", "dropped": 1},
+        {"type": "closing", "reason": "shutdown", "cursors": {}},
+    ]
+
+
 def test_a_session_that_is_read_no_more_has_no_cursor_and_no_lag():
     """What a client does not ask for it is not told."""
     queue = filled(128)
@@ -117,10 +130,9 @@ def test_whatever_happens_no_committed_event_is_missing_and_all_that_was_left_ou
         assert len(queue) <= most + 2  # a lag, and what it closes with
     out += drained(queue)
     assert [frame["seq"] for frame in out if "seq" in frame] == list(range(1, seq + 1))
-    if queue.closing is None:
-        told = sum(frame["dropped"] for frame in out if frame.get("type") == "lag")
-        assert told + sum("delta" in frame for frame in out) == deltas
-    else:
+    told = sum(frame["dropped"] for frame in out if frame.get("type") == "lag")
+    assert told + sum("delta" in frame for frame in out) == deltas
+    if queue.closing is not None:
         assert out[-1]["type"] == "closing"
         assert out[-1]["cursors"] == ({"s": seq} if seq else {})
 

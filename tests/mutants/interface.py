@@ -70,8 +70,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="the line retry is a frame of its own",
         breaks=_READERS,
         file="gateway/frames.py",
-        old='RETRY: Final = b"retry: 1000\\n"',
-        new='RETRY: Final = b"retry: 1000\\n\\n"',
+        old='return b"retry: %d\\n" %',
+        new='return b"retry: %d\\n\\n" %',
         killed_by=f"{_FRAMES}::test_a_reader_that_ends_an_event_at_each_empty_line_sees_none_without_data",
     ),
 )

@@ -10,14 +10,15 @@ folder, base_url, token = sys.argv[1:]
 sys.path.insert(0, folder)
 
 from made import AuthenticatedClient  # noqa: E402 - it was made a moment ago
-from made.api.default import get_sessions, get_sessions_session, post_chat  # noqa: E402
+from made.api.chat import post_chat  # noqa: E402
+from made.api.sessions import get_session, get_sessions  # noqa: E402
 from made.models import ChatBody, ChatReply, ErrorReply  # noqa: E402
 
 with AuthenticatedClient(base_url=base_url, token=token) as client:
     reply = post_chat.sync(client=client, body=ChatBody(message="Hi", session_id="main"))
     assert isinstance(reply, ChatReply), reply
     page = get_sessions.sync(client=client, limit=5)
-    snapshot = get_sessions_session.sync(reply.session_id, client=client)
+    snapshot = get_session.sync(reply.session_id, client=client)
     refused = post_chat.sync(client=client, body=ChatBody(message="Hi", session_id="main", agent_id="other"))
     assert isinstance(refused, ErrorReply), refused
 told = {
