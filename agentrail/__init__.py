@@ -5,6 +5,14 @@ works without Trio, and importing touches nothing. No logic enters this file.
 """
 
 import os
+import sys
+
+# Before anything else is imported: `python -m agentrail` finds a `typing.py` of the current directory first.
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].endswith("agentrail"):
+    from agentrail.search_path import leave_out_current
+
+    leave_out_current()
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 

@@ -1,9 +1,8 @@
 """What files say becomes blueprints: names are looked up, code is imported, values are looked at. All faults, each with its line."""
 
 import difflib
-import importlib
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -23,11 +22,12 @@ from agentrail.blueprints.web import read_web
 from agentrail.config.forms import HeaderForm, PluginForm, PromptForm, SecretForm
 from agentrail.config.places import ConfigFault
 from agentrail.config.reading import MAX_CONFIG_BYTES
-from agentrail.config.settings import AgentSettings, Settings, Sourced, no_such_agent
+from agentrail.config.settings import AgentSettings, Settings, Sourced, modules_of, no_such_agent
 from agentrail.config.skills import NO_SKILLS, Skill, SkillSet
 from agentrail.core.policy.budget import Budget
 from agentrail.core.stack.loading import PluginEntry, load_plugin
 from agentrail.errors import AgentrailError, OptionError, PluginError
+from agentrail.named_modules import NAMED_MODULES
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 from agentrail.plugins.base import Plugin
@@ -114,6 +114,11 @@ class Builder:
         self._skills: SkillSet | None = None
         self.faults: list[ConfigFault] = []
         self._settings = settings
+        for module, folder in modules_of(
+            settings
+        ):  # those of all agents, so that no tool writes them from now on
+            with suppress(OptionError):  # said where the module is imported
+                NAMED_MODULES.admit(NAMED_MODULES.trace(module, folder))
         self._found: dict[tuple[str, str], Any] = {}
         # Made once, so that all agents share what it has fetched, and its faults are said also where no agent has it.
         self._web = read_web(settings.web, self._fault)
@@ -409,7 +414,7 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
 
 
 def import_name(name: str, folder: str) -> Any:
-    """Import `package.module:NAME`; modules beside the file that says it are found too.
+    """Import `package.module:NAME`: from the file of the module in a directory, or an installed one. See `NamedModules`.
 
     Raises:
         OptionError: Your move: there is no such module or name, or it raises when it is imported.
@@ -417,13 +422,13 @@ def import_name(name: str, folder: str) -> Any:
     module, _, attribute = name.partition(":")
     if not module or not attribute.isidentifier():
         raise OptionError([f"{name!r:.80} is no package.module:NAME"])
-    if folder and folder not in sys.path:
-        sys.path.insert(0, folder)
 
     def refuse(error: BaseException) -> NoReturn:
+        if isinstance(error, OptionError):
+            raise error
         raise OptionError([f"module {module!r}: {describe_bug(error)}"]) from error
 
-    imported = call_guarded(refuse, _imported, module)
+    imported = call_guarded(refuse, _imported, module, folder)
     if not hasattr(imported, attribute):
         near = difflib.get_close_matches(attribute, vars(imported), n=1)
         guess = f", did you mean {near[0]!r}" if near else ""
@@ -431,9 +436,9 @@ def import_name(name: str, folder: str) -> Any:
     return getattr(imported, attribute)
 
 
-def _imported(module: str) -> Any:
+def _imported(module: str, folder: str) -> Any:
     try:
-        return importlib.import_module(module)
+        return NAMED_MODULES.load(module, folder)
     except (
         SystemExit
     ) as leaving:  # of a script that was written as one: it would end the command without a word

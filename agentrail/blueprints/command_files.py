@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from agentrail.blueprints.finding import USER_FOLDER, find_files, read_bytes, show_path
-from agentrail.blueprints.trusting import is_trusted
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.blueprints.finding import USER_FOLDER, read_bytes, show_path
 from agentrail.commands import CommandFile, CommandRegistry, commands_of_files
 from agentrail.commands.markdown import MAX_COMMAND_BYTES, CommandSource
 from agentrail.errors import OptionError
@@ -42,7 +42,7 @@ def read_commands(
     reader = _Reader(where, home)
     project = _find_project(where, home)
     if project is not None:
-        granted = trust_project or is_trusted(find_files(None, environ, where), environ)
+        granted = trust_project or read_configuration(environ, cwd=where).trusted
         reader.read_all(project, "project", granted=granted)
     if home is not None:
         reader.read_all(home / USER_FOLDER / COMMANDS_FOLDER, "user", granted=True)

@@ -12,7 +12,7 @@ from agentrail.abc import name_of
 from agentrail.blueprints.finding import PERMISSIONS_FILE, FoundFile, FoundFiles, find_files, find_imported
 from agentrail.blueprints.permissions import faults_of_policies
 from agentrail.blueprints.skills import find_sources, read_source
-from agentrail.blueprints.trusting import is_trusted, read_trust
+from agentrail.blueprints.trusting import is_listed, is_trusted, read_trust
 from agentrail.config.imported_agents import read_claude_agent, read_codex_agent
 from agentrail.config.imported_commands import (
     CommandFault,
@@ -34,10 +34,12 @@ from agentrail.config.settings import (
     faults_of_mcp,
     join_files,
     merge_settings,
+    modules_of,
 )
 from agentrail.config.skills import Skill, SkillSet, join_skills
 from agentrail.errors import OptionError
 from agentrail.logs import Logger
+from agentrail.named_modules import NAMED_MODULES, ModuleFile
 from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, rules
 from agentrail.plugins.permission_warnings import warnings_of
 from agentrail.tools import builtin
@@ -138,13 +140,14 @@ class Configuration:
         return f"{said}; agentrail trust would grant: {shown}{rest}"
 
 
-def read_configuration(
+def read_configuration(  # noqa: PLR0913 - all but the first are options, by name
     environ: Mapping[str, str],
     *,
     cwd: Path | None = None,
     config: Path | None = None,
     trust_project: bool = False,
     files: FoundFiles | None = None,
+    to_trust: bool = False,
 ) -> Configuration:
     """Read all files that hold for a directory.
 
@@ -154,6 +157,7 @@ def read_configuration(
         config: A file of configuration in place of what would be found.
         trust_project: Whether the project's files count as trusted, this time.
         files: What `find_files` has found, in place of looking for them.
+        to_trust: Whether the code that the project names is read although the directory is not trusted yet.
 
     Raises:
         OptionError: Your move: a file cannot be read. What is wrong inside of one is in `faults`.
@@ -169,6 +173,8 @@ def read_configuration(
         project=(*files.project, *_imported(project, files.directory, where, home)),
         user=(*files.user, *_imported(user, home, where, home)),
     )
+    if to_trust or is_listed(files, environ):
+        files = attrs.evolve(files, code=_code_of(project))
     trusted = trust_project or is_trusted(files, environ)
     models = merge_settings(project, user).models if trusted else user.models
     named = {name: said.value for name, said in models.items()}
@@ -218,6 +224,15 @@ def _items(values: Mapping[str, Sourced], name: str) -> tuple[Sourced, ...]:
     said = values.get(name)
     items: tuple[Sourced, ...] = () if said is None else said.value
     return items
+
+
+def _code_of(project: Settings) -> tuple[ModuleFile, ...]:
+    """Read the code that a project names; what cannot be read is missing in what is trusted, and is refused when it is imported."""
+    found: dict[Path, ModuleFile] = {}
+    for module, folder in modules_of(project):
+        with suppress(OptionError):
+            found.update((one.path, one) for one in NAMED_MODULES.trace(module, folder))
+    return tuple(found.values())
 
 
 def _imported(settings: Settings, place: Path | None, cwd: Path, home: Path | None) -> tuple[FoundFile, ...]:

@@ -12,6 +12,7 @@ from attrs import frozen
 from agentrail.config.keys import in_one_line
 from agentrail.config.reading import MAX_CONFIG_BYTES, Scope
 from agentrail.errors import OptionError
+from agentrail.named_modules import ModuleFile
 
 FileOrigin: TypeAlias = Literal[
     "agentrail", "claude", "codex", "claude settings", "claude command", "codex command", "gemini command"
@@ -65,11 +66,13 @@ class FoundFiles:
         directory: That of the project; None where there is none.
         project: Its files.
         user: Those of the user.
+        code: The modules that the project's files name, with those beside them that these import. Empty where the directory is not trusted.
         why: How the directory was found, for people.
     """
 
     directory: Path | None = None
     project: tuple[FoundFile, ...] = ()
+    code: tuple[ModuleFile, ...] = ()
     user: tuple[FoundFile, ...] = ()
     why: str = ""
 

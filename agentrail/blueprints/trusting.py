@@ -21,8 +21,25 @@ _TRY_AGAIN_SECONDS: Final = 0.01
 
 
 def digests_of(files: FoundFiles) -> Digests:
-    """Hash the files of a project."""
-    return {one.key: file_digest(one.data) for one in files.project}
+    """Hash the files of a project, and those of the code that they name."""
+    code = {
+        _key_of(one.path, files.directory): file_digest(one.data) for one in files.code if one.path.suffix
+    }
+    return {**code, **{one.key: file_digest(one.data) for one in files.project}}
+
+
+def is_listed(files: FoundFiles, environ: Mapping[str, str]) -> bool:
+    """Say whether the user trusts the directory of a project, with its files as they are now or as they once were.
+
+    Raises:
+        OptionError: Your move: the list cannot be read.
+    """
+    return files.directory is not None and str(files.directory.resolve()) in read_trust(environ).directories
+
+
+def _key_of(path: Path, directory: Path | None) -> str:
+    inside = directory is not None and path.is_relative_to(directory)
+    return path.relative_to(directory).as_posix() if inside and directory is not None else str(path)
 
 
 def is_trusted(files: FoundFiles, environ: Mapping[str, str]) -> bool:

@@ -17,12 +17,15 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from agentrail.search_path import leave_out_current
+
 if TYPE_CHECKING:
     from agentrail.cli.commands import app as app
 
 
 def main() -> None:
     """Run the command with the arguments of the process, and exit with its code."""
+    leave_out_current()
     try:
         # Not at the top: it takes a tenth of a second, and Ctrl-C in that time must not print a traceback either.
         from agentrail.tuning import no_looks

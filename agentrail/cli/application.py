@@ -4,14 +4,13 @@ Nothing is served here. What goes wrong in the module of an application is its a
 """
 
 import difflib
-import importlib
 import inspect
-import os
-import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from agentrail.errors import AgentrailError, OptionError
+from agentrail.named_modules import NAMED_MODULES
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 
@@ -33,7 +32,7 @@ class ApplicationFailed(Exception):
 
 
 def find_application(name: str) -> "AsgiApp":
-    """Find an application by its name, in the current directory first.
+    """Find an application by its name: a module of the current directory, or an installed one.
 
     Raises:
         OptionError: The operator's move: there is no such module or name, or it is no application.
@@ -41,9 +40,7 @@ def find_application(name: str) -> "AsgiApp":
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise OptionError(["name an application, as package.module:NAME, where NAME is what create_app made"])
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - `python -m` puts this very text there
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    imported = call_guarded(partial(_refuse_module, module), importlib.import_module, module)
+    imported = call_guarded(partial(_refuse_module, module), NAMED_MODULES.load, module, str(Path.cwd()))
     if not hasattr(imported, attribute):
         raise OptionError(
             [f"there is no application {attribute!r} in module {module!r}{_near(attribute, imported)}"]
@@ -64,7 +61,7 @@ def _refuse_module(module: str, error: BaseException) -> NoReturn:
         and error.name is not None
         and f"{module}.".startswith(f"{error.name}.")
     ):
-        where = "looked for in this directory first"
+        where = "looked for in this directory, and among what is installed"
         raise OptionError([f"there is no module {module!r}, {where}: {error}"]) from error
     raise OptionError([f"module {module!r} cannot be imported: {describe_bug(error)}"]) from error
 

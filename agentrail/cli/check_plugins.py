@@ -4,10 +4,9 @@ Plain functions around `agentrail.testing.stacks`, which is imported when it is 
 hypothesis, which a user of the command may not have.
 """
 
-import importlib
 import itertools
 import os
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
@@ -18,6 +17,7 @@ from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import write_all, write_error
 from agentrail.cli.printing import print_text
 from agentrail.errors import AgentrailError
+from agentrail.named_modules import NAMED_MODULES
 
 if TYPE_CHECKING:
     from agentrail.testing.stacks import StackMachine, Tally
@@ -93,9 +93,8 @@ def _imported(path: str) -> Any:
     if not (module_name and colon and name):
         message = f"{path!r} names no stack: expected package.module:NAME"
         raise NotThere(message)
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does, for stacks that are not installed
     try:
-        return getattr(importlib.import_module(module_name), name)
+        return getattr(NAMED_MODULES.load(module_name, str(Path.cwd())), name)
     except AttributeError:
         message = f"{module_name!r} has no {name!r}: give the list of plugins a name there"
         raise NotThere(message) from None
@@ -105,8 +104,6 @@ def _imported(path: str) -> Any:
     ) as error:  # a script ends itself, and would end this command with a success
         message = f"{module_name!r} cannot be imported: {type(error).__name__}: {error}"
         raise NotThere(message) from error
-    finally:
-        sys.path.pop(0)
 
 
 def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | None) -> Exit:

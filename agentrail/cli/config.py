@@ -150,7 +150,7 @@ def trust(
     """Trust a project's configuration files as they are; see `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
     try:
-        read = read_configuration(os.environ, config=files.config)
+        read = read_configuration(os.environ, config=files.config, to_trust=True)
         directory = read.files.directory
         if directory is None:
             raise OptionError(
@@ -173,7 +173,9 @@ def trust(
     if forget:
         return print_text(f"{where} is not trusted any more ({path})")
     granted = [f"  {one}" for one in read.not_granted]
-    names = ", ".join([*(one.name for one in read.files.project), *skills])
+    names = ", ".join(
+        dict.fromkeys([*(one.name for one in read.files.project), *digests_of(read.files), *skills])
+    )
     lines = [f"{where} is trusted, as these files are now: {names} ({path})"]
     return print_text("\n".join([*lines, *(["it grants:", *granted] if granted else [])]))
 

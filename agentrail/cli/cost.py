@@ -12,7 +12,7 @@ from agentrail import outside
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.output import write_error
-from agentrail.cli.stored import USUAL_PLACE, StorePlace, look_here_first, reading, run_over_store, say
+from agentrail.cli.stored import USUAL_PLACE, StorePlace, admit_named_code, reading, run_over_store, say
 from agentrail.core.journal.spending import ATTO, SpentAmount
 from agentrail.runtime.cost_table import (
     By,
@@ -87,7 +87,7 @@ def read_table(place: StorePlace, query: CostQuery, at_ms: int) -> CostTable:
     """
     first = first_day_of(query, at_ms)
     since_ms = None if first is None else begin_of(first, query.zone)
-    look_here_first()
+    admit_named_code()
     with reading(place) as opened:
         book = SpendingBook(opened)
         return cost_table(book.look(place.scope or None, since_ms), query, at_ms)

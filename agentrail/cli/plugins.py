@@ -3,9 +3,7 @@
 import difflib
 import importlib
 import inspect
-import os
 import pkgutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -24,6 +22,7 @@ from agentrail.core.stack.plugin import Context
 from agentrail.core.wire.hook_codec import decode_hook_event
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import SessionId
+from agentrail.named_modules import NAMED_MODULES
 from agentrail.plugins.base import Plugin
 
 app: Final = App(name="plugins", result_action="return_value")
@@ -116,10 +115,8 @@ def find_stack(name: str) -> Sequence[PluginEntry]:
 
 
 def _stack_in(module: str, name: str) -> Sequence[PluginEntry]:
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - `python -m` puts this very text there
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
-        stack = getattr(importlib.import_module(module), name)
+        stack = getattr(NAMED_MODULES.load(module, str(Path.cwd())), name)
     except (ImportError, AttributeError) as error:
         message = f"there is no stack {name!r} in module {module!r}: {error}"
         raise OptionError([message]) from error

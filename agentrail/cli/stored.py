@@ -4,9 +4,8 @@ Nothing here writes to a store, and nothing carries out an effect.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -20,10 +19,12 @@ from agentrail.cli.kept_in import DEFAULT_STORE, DataDirectory, directory_of
 from agentrail.cli.logs import Debug
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.cli.printing import end_without_output
+from agentrail.config.settings import modules_of
 from agentrail.core.journal.folding import GetBlob, Sources
 from agentrail.core.journal.record import Record
-from agentrail.errors import AgentrailError, SessionNotFound, StoreUnavailable, YourMove
+from agentrail.errors import AgentrailError, OptionError, SessionNotFound, StoreUnavailable, YourMove
 from agentrail.messages import SessionId
+from agentrail.named_modules import NAMED_MODULES
 from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.reviving import PluginFinder, Revived, read_after, revive
@@ -216,7 +217,7 @@ def records_of(store: Store, stored: StoredSession) -> tuple[Record, ...]:
 def sources_of(session: SessionId, blob: GetBlob) -> Sources:
     """Say where a fold finds the code of plugins, and large values: plugins are imported from where they were defined.
 
-    What may be imported is what Python finds, the current directory first, as with `agentrail plugins`.
+    What may be imported is installed, or named by the trusted configuration files that hold for the current directory.
     """
     watch, finder = _code_of(session)
     return Sources(resolve=finder, ask=watch, blob=blob)
@@ -240,17 +241,25 @@ def journal_of(store: Store, stored: StoredSession) -> Journal:
 
 
 def _code_of(session: SessionId) -> tuple[QuietWatch, PluginFinder]:
-    look_here_first()
+    admit_named_code()
     watch, finder = QuietWatch(session, {}), PluginFinder({})
     watch.find_others(finder)
     return watch, finder
 
 
-def look_here_first() -> None:
-    """Let Python look for the code of plugins in the current directory first, as `python -m` does."""
-    here = os.getcwd()  # noqa: PTH109 - `python -m` puts this very text there
-    if here not in sys.path:
-        sys.path.insert(0, here)
+def admit_named_code() -> None:
+    """Let the modules be imported that the trusted configuration files of the current directory name; none is imported yet."""
+    from agentrail.blueprints.finding import find_files  # as in `configuring.py`
+
+    with suppress(OptionError):  # files that are wrong admit nothing; the commands that read them say so
+        found = find_files(None, os.environ, Path.cwd())
+        if not found.project and not found.user:
+            return
+        from agentrail.blueprints.configuration import read_configuration
+
+        settings = read_configuration(os.environ, files=found).settings
+        for module, folder in modules_of(settings):
+            NAMED_MODULES.admit(NAMED_MODULES.trace(module, folder))
 
 
 # --- how commands over stores end

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 from attrs import field, frozen
 
-from agentrail.config.forms import PermissionsForm
+from agentrail.config.forms import PermissionsForm, PluginForm
 from agentrail.config.places import ConfigFault, ConfigPlace
 from agentrail.config.reading import ConfigFile, Scope
 
@@ -144,6 +144,16 @@ def join_files(files: Sequence[ConfigFile]) -> tuple[Settings, tuple[ConfigFault
             agents[name] = AgentSettings(name=name, own=own, values=values, policy=policy)
         made = merge_settings(made, _rest_of(read))
     return attrs.evolve(made, agents=agents), tuple(faults)
+
+
+def modules_of(settings: Settings) -> Iterator[tuple[str, str]]:
+    """List the modules that settings name as `package.module:NAME`, each with the directory of the file that names it."""
+    for values in (settings.defaults, *(agent.values for agent in settings.agents.values())):
+        for one in (item for name in ("tools", "plugins") if name in values for item in values[name].value):
+            named = one.value.use if isinstance(one.value, PluginForm) else one.value
+            module, colon, _ = named.partition(":")
+            if module and colon:
+                yield module, one.folder
 
 
 def merge_settings(first: Settings, second: Settings) -> Settings:

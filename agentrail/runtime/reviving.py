@@ -5,6 +5,7 @@ there is said by name, because a guard that is missing must not be missed.
 """
 
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -110,15 +111,20 @@ def _made_at(record: PluginRecord) -> Any:
     So it is with one that its caller made, with arguments or under a name of its own: only the caller can give it.
     """
     found = found_at(record.origin)
+    if isinstance(found, type) and not (hasattr(found, "handle") and hasattr(found, "init")):
+        return None  # a journal of someone else may name any class, and to make one may do anything
     plugin = call_guarded(lambda _: None, found) if isinstance(found, type) else found
     name = call_guarded(lambda _: None, getattr, plugin, "name", None)
     return plugin if name == record.name else None
 
 
 def found_at(origin: str) -> Any:
-    """Give what stands at `package.module:NAME`; None where nothing does, or it cannot be imported."""
+    """Give what stands at `package.module:NAME`; None where nothing does, or it cannot be imported.
+
+    An origin may come with a journal of someone else. No plugin is defined in the standard library, so none of it is imported.
+    """
     module, _, name = origin.partition(":")
-    if not name or "<" in name:
+    if not name or "<" in name or module.partition(".")[0] in sys.stdlib_module_names - {"__main__"}:
         return None
 
     def find() -> Any:

@@ -1,4 +1,4 @@
-"""The code that runs in this very process, where it lies below the root of a sandbox: the interpreter, its environment, us.
+"""The code that runs in this very process, where it lies below the root of a sandbox: the interpreter, its environment, us, named modules.
 
 An agent that could write there would run outside, with all rights of the user: Python imports much of a program while it runs.
 So it is written by no tool and by no command, like the protected names; and a root that is such a directory is refused.
@@ -12,8 +12,11 @@ from typing import Final
 from attrs import frozen
 
 from agentrail.errors import SandboxError
+from agentrail.named_modules import NAMED_MODULES
 from agentrail.sandboxes.programs import find_interpreter, find_links
 
+_MAX_NAMED: Final = 64
+"""How many files of named modules are protected one by one; of more the packages are, whole."""
 _OF_AN_ENVIRONMENT: Final = ("bin", "lib", "lib64", "include", "pyvenv.cfg")
 
 
@@ -70,6 +73,7 @@ def find_own_code(root: Path) -> tuple[tuple[str, ...], ...]:
             found.add(real.relative_to(root).parts)
         elif place.is_whole and root.is_relative_to(real):
             raise _refuse(root, f"it lies in {place.path}, from which this program runs")
+    found |= _named_below(root)
     kept = tuple(
         sorted(names for names in found if not any(names[:n] in found for n in range(1, len(names))))
     )
@@ -82,7 +86,14 @@ def list_own_places() -> tuple[tuple[str, ...], ...]:
     places = {place.real for place in _PLACES if place.is_whole}
     if sys.prefix != sys.base_prefix:  # an environment, which is for this program
         places.add(Path(sys.prefix).resolve())
+    places |= {path.resolve() for path in NAMED_MODULES.files()}
     return tuple(sorted(place.parts for place in places))
+
+
+def _named_below(root: Path) -> set[tuple[str, ...]]:
+    real = (path.resolve() for path in NAMED_MODULES.files())
+    names = {path.relative_to(root).parts for path in real if path.is_relative_to(root)}
+    return names if len(names) <= _MAX_NAMED else {one[:1] for one in names}
 
 
 def _refuse_links(root: Path, kept: tuple[tuple[str, ...], ...]) -> None:

@@ -164,6 +164,38 @@ def test_files_are_trusted_as_they_are(home):
     assert "agentrail trust would grant: the tool shell (agentrail.toml:2)" in (read(home).notice or "")
 
 
+def test_trust_covers_the_code_that_files_name(home):
+    """A named module, and what it imports from beside it: one that changes or comes ends the trust, and no other file does."""
+    environ, place = {"HOME": str(home)}, home / "proj"
+    write(
+        place / "agentrail.toml",
+        '[defaults]\ntools = ["trust_tools:mine"]\nplugins = [{ use = "trust_kit.guard:G" }]\n',
+    )
+    tools = write(place / "trust_tools.py", "try:\n    import trust_helper\nexcept ImportError: pass\n")
+    write(place / "trust_kit" / "guard.py", "from . import part\n")
+    part = write(place / "trust_kit" / "part.py", "")
+    files = read_configuration(environ, cwd=place, to_trust=True).files
+    assert {*digests_of(files)} == {
+        "agentrail.toml",
+        "trust_tools.py",
+        "trust_kit/guard.py",
+        "trust_kit/part.py",
+    }
+    write_trust(read_trust(environ).with_directory(str(place.resolve()), digests_of(files)), environ)
+    assert read(home).trusted
+    write(place / "other.py", "")
+    assert read(home).trusted
+    for path in (tools, part):
+        was = path.read_text()
+        path.write_text(f"{was}# changed\n")
+        assert not read(home).trusted
+        path.write_text(was)
+        assert read(home).trusted
+    write(place / "trust_helper.py", "raise SystemExit\n")
+    assert not read(home).trusted
+    assert read(home).settings.defaults["tools"].plain == ()
+
+
 def test_a_notice_is_one_line_however_much_is_asked_for(home):
     """Eight are named, and how many more there are."""
     write(home / "proj" / "agentrail.toml", f"[permissions]\nallow = {[f'x{n}' for n in range(50)]}\n")

@@ -201,7 +201,10 @@ def test_the_link_to_the_console_has_a_token_only_where_a_person_reads_it(monkey
         ("module", "name an application"),
         (":app", "name an application"),
         ("no.such.module:app", "there is no module 'no.such.module'"),
-        ("no_such_module:app", "there is no module 'no_such_module', looked for in this directory first"),
+        (
+            "no_such_module:app",
+            "there is no module 'no_such_module', looked for in this directory, and among",
+        ),
         ("application_of_mine:none", "there is no application 'none'"),
         ("application_of_mine:ap", "did you mean 'app'"),
         ("application_of_mine:number", "expected an ASGI application, .*application_of_mine:number is int"),

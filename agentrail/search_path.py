@@ -1,0 +1,34 @@
+"""The current directory is no place from which a command imports code: a file that anybody wrote there would run with all keys.
+
+`python -m` puts it in front of everything, `PYTHONPATH` and editable installations may name it or a directory in it. This module imports
+nothing that is not part of the interpreter itself, because it runs before that place is gone.
+"""
+
+import os
+import sys
+
+LEFT_OUT: list[str] = []
+"""What was taken out. Named modules are looked for there, by their files; see `named_modules.py`."""
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def leave_out_current() -> None:
+    """Take the current directory, and all that lie in it, out of `sys.path`. Installed packages and the standard library stay."""
+    try:
+        here = os.path.realpath(os.getcwd())  # noqa: PTH109 - pathlib is not part of the interpreter
+    except OSError:  # it was removed, and nothing can be imported from it
+        return
+    left = [place for place in sys.path if is_source_in(place, here)]
+    sys.path[:] = [place for place in sys.path if place not in left]
+    LEFT_OUT.extend(place or here for place in left)
+
+
+def is_source_in(place: str, directory: str) -> bool:
+    """Whether a path is a directory without links or lies in it, and belongs to no installed package and not to the standard library."""
+    real = os.path.realpath(place or ".")
+    library = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120 - as above
+    if real == library or real.startswith(library + os.sep):
+        return False
+    inside = real == directory or real.startswith(directory.rstrip(os.sep) + os.sep)
+    return inside and not any(f"{os.sep}{name}{os.sep}" in f"{real}{os.sep}" for name in _INSTALLED)
