@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
-from agentrail.cli.notices import show_form, show_offered
+from agentrail.cli.notices import show_form, show_offered, words_of_always
 from agentrail.core.session.projection import Status
 from agentrail.errors import AgentrailError, InteractionError
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question
@@ -193,4 +193,6 @@ def _show(one: WaitsForPerson) -> str:
         options = "".join(f" {number}) {option}" for number, option in enumerate(one.options, start=1))
         return f"{one.question}{options}{show_form(one.schema, one.url)}"
     shown = f"{one.tool} {one.arguments}" + (f": {one.hint}" if one.hint else "")
+    if "always" in one.permission_options:
+        shown += f" ({words_of_always(one)})"
     return shown if one.permission_options == PERMISSION_OPTIONS else f"{shown} ({show_offered(one)})"

@@ -37,21 +37,29 @@ class ApprovalResolved(EventBase, frozen=True, kw_only=True):
     by: DecidedBy
 
 
-class ToolApprovedAlways(EventBase, frozen=True, kw_only=True):
-    """A person made a rule: calls like this one need no approval any more.
-
-    Attributes:
-        tool: The tool.
-        command_family: For commands the words that they begin with, such as `git status`; None: every call of the tool.
-    """
-
-    tool: str
-    command_family: str | None = None
-
-
 def _no_options() -> tuple[str, ...]:
     """Make the default of a field that is written also where it is empty. See `AskUser`."""
     return ()
+
+
+def _every_call() -> None:
+    """As `_no_options`."""
+
+
+class ToolApprovedAlways(EventBase, frozen=True, kw_only=True, omit_defaults=True):
+    """A user made a rule: the same call needs no approval any more.
+
+    Attributes:
+        tool: The tool.
+        command_family: For commands their words, such as `git status`; None: every call of the tool.
+        exact: Whether the rule covers these very words and no others. False, also in records before this field: all simple commands that
+            begin with them.
+    """
+
+    # `exact` came later, and is left out where it is false.
+    tool: str
+    command_family: str | None = msgspec.field(default_factory=_every_call)
+    exact: bool = False
 
 
 class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):

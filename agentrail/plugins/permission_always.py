@@ -6,28 +6,30 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
-from agentrail.core.session.asked_forms import is_one_line
-from agentrail.core.session.rules import family_of
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_matching import must_be, must_mean
-from agentrail.plugins.permission_paths import path_place
+from agentrail.plugins.permission_paths import PathGlob, path_place
 from agentrail.plugins.permission_policy import PermissionPolicy, WrittenRule
 from agentrail.plugins.permission_rules import (
     CODE_TOOLS,
     PATH_TOOLS,
     SHELL_TOOLS,
+    WRITERS,
+    Argument,
     CommandPattern,
+    Domain,
     RuleFault,
     read_permission_rule,
     words_of_name,
 )
 from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, PermissionVerdict
 from agentrail.plugins.shell_plain import PlainCommand, PlainLine
-from agentrail.plugins.shell_stars import uncovered_by_star
+from agentrail.plugins.shell_stars import only_reads, uncovered_by_star
 
 MAX_PROPOSED: Final = 5
 
+_ANY_WORDS: Final = "-n 1"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:@%+,^=\[\]?-]+")
 
 
@@ -39,9 +41,9 @@ def proposed_rules(call: PermissionCall, verdict: PermissionVerdict) -> tuple[st
         verdict: What a policy said to it.
 
     Returns:
-        For a command its very words, or program and command of a program that has those, one rule for each command that was asked
-        about, at most five; for a file the file; for the web the host. Empty where no rule may be proposed: where a rule asks or
-        denies, and for what no star covers.
+        For a command its very words, with a star for programs of `ONLY_READS` alone; one rule for each command that was asked about, at
+        most five. For a file the file, for the web the host. Empty where no rule may be proposed: where a rule asks or denies, and for
+        commands that no star covers.
     """
     if verdict.decision != "ask" or verdict.name in {"deny", "ask"} or call.tool == EXIT_PLAN:
         return ()
@@ -59,15 +61,30 @@ def with_rules(policy: PermissionPolicy, texts: tuple[str, ...]) -> PermissionPo
 
 
 def offers_always(call: PermissionCall, proposed: tuple[str, ...]) -> bool:
-    """Say whether the session's own "always", which knows tools and families of commands, allows no more than these rules.
+    """Whether the session's own "always" allows no more than these rules: of a command its very words, else every call of the tool."""
+    return bool(proposed) if call.tool in SHELL_TOOLS else proposed == (call.tool,)
 
-    It is asked about each call again: a family of the session lets nothing run of which this says no.
+
+def what_else(text: str) -> str:
+    """Return what a rule allows in addition to the call that it was made of, in words; empty for a rule of very words.
+
+    Args:
+        text: A rule that `proposed_rules` returned.
     """
-    family = family_of(call.arguments)
-    if call.tool in SHELL_TOOLS:
-        line = call.arguments.get("command")
-        return bool(proposed) and (family == line or proposed == (f"{call.tool}({family} *)",))
-    return proposed == (call.tool,)
+    rule = read_permission_rule(text)
+    match rule.pattern:
+        case CommandPattern(has_star=True, words=words):
+            return f"{' '.join(words)} with any other words, such as `{' '.join(words)} {_ANY_WORDS}`, as long as it only reads"
+        case CommandPattern():
+            return ""
+        case PathGlob():
+            return "any other content of this file" if rule.tool in WRITERS else ""
+        case Domain(host=host):
+            return f"every page of {host} and of the hosts below it"
+        case Argument():
+            return f"every call of {rule.tool} with this argument, whatever the others are"
+        case _:
+            return f"every call of {rule.tool}, whatever its arguments are"
 
 
 def _of_line(verdict: PermissionVerdict) -> tuple[str, ...]:
@@ -90,18 +107,11 @@ def _of_command(command: PlainCommand) -> str | None:
     if uncovered_by_star(command) is not None:
         return None
     quoted = [_quoted(word, is_pattern=place in command.patterns) for place, word in enumerate(command.words)]
-    text = " ".join(word for word in quoted if word is not None)
-    family = family_of({"command": text})
     if None in quoted:
         return None
-    # `git log`, and not a line of two words that is a family of its own.
-    is_wide = (
-        family is not None
-        and " " in family
-        and family.split(" ") == list(command.words[:2])
-        and not is_one_line(family)
-    )
-    rule = f"shell({family} *)" if is_wide else f"shell({text})"
+    read = only_reads(command)
+    text = " ".join(word for word in quoted if word is not None)
+    rule = f"shell({text})" if read is None else f"shell({' '.join(read)} *)"
     return rule if _covers(rule, command) else None
 
 

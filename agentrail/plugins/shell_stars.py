@@ -1,6 +1,7 @@
 """What a star in a rule never covers: programs that run what they are told, and options that run programs or name a file to write.
 
-One table, each row with its reason. It is consulted for commands that `shell_plain` has read, whose words are therefore certain.
+One table, each row with its reason, and one of the commands that only read, for which alone "always" writes a star. They are consulted
+for commands that `shell_plain` has read, whose words are therefore certain.
 Of a program that is in no row a star covers everything: who allows `shell(rm *)` has allowed `rm`.
 """
 
@@ -110,10 +111,24 @@ _GIT: Final = (
     "whatchanged worktree"
 )
 
+_GIT_READS: Final = (
+    "blame cat-file cherry count-objects describe diff diff-files diff-index diff-tree for-each-ref grep log ls-files ls-tree merge-base name-rev "
+    "range-diff rev-list rev-parse shortlog show show-branch show-ref status whatchanged"
+)
+ONLY_READS: Final[Mapping[str, tuple[frozenset[str] | None, str]]] = MappingProxyType({
+    "git": (frozenset(_GIT_READS.split()), "these print what the repository holds; `STAR_ROWS` has the options that do more"),
+    **dict.fromkeys(["id", "nproc", "pwd", "uname", "uptime", "whoami"], (None, "prints facts about the machine, and no file")),
+    **dict.fromkeys(["basename", "dirname"], (None, "prints the names that it is given")),
+})
+"""Programs, or their commands, that only read, each with its reason; their options that do more stand in `STAR_ROWS`.
+
+Programs that print any file or folder, such as `cat`, `grep` and `ls`, are not here: with a star they print all that the user can read.
+"""
+
 STAR_ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
     "git": _row("such options and commands of git run programs, write files or use another repository; a command that git has not may be an alias", _GIT,
                 long="output upload-pack receive-pack exec ext-diff textconv filters open-files-in-pager config template extcmd strategy separate-git-dir "
-                "git-dir work-tree paginate exec-path namespace config-env"),
+                "git-dir work-tree paginate exec-path namespace config-env no-index contents exclude-from pathspec-from-file"),
     "find": _row("runs programs, removes files or writes them", is_single=True, is_exact=True,
                  long="exec execdir ok okdir delete fprint fprint0 fprintf fls"),
     "fd": _row("runs programs", short="xX", long="exec exec-batch"),
@@ -207,6 +222,21 @@ def why_never(program: str) -> str | None:
     return next((_REASON_OF[one] for one in others if one in _REASON_OF), None)
 
 
+def only_reads(command: PlainCommand) -> tuple[str, ...] | None:
+    """Return the words in front of the star that "always" writes for a command: its program, perhaps with a command of it.
+
+    Returns:
+        None where it may do more than read, so that only its very words can be allowed.
+    """
+    words = command.words
+    row = None if command.behind else ONLY_READS.get(words[0])
+    if row is None or uncovered_by_star(command) is not None:
+        return None
+    if row[0] is None:
+        return words[:1]
+    return words[:2] if len(words) > 1 and words[1] in row[0] else None
+
+
 def uncovered_by_star(command: PlainCommand) -> str | None:
     """Say why a star does not cover a command; None where it does.
 
@@ -251,6 +281,15 @@ def _uncovered(row: StarRow, words: tuple[str, ...], patterns: set[int]) -> Iter
                 yield word
             if words[1] in _GIT_REMOTES and _TRANSPORT.search(word):
                 yield word
+            if words[1] == "diff" and _leads_out(
+                word
+            ):  # of such files git compares the contents, as with --no-index
+                yield word
+
+
+def _leads_out(word: str) -> bool:
+    """Whether a name may be one of a file outside of the working directory."""
+    return word.startswith("/") or ".." in word.split("/")
 
 
 def _is_uncovered_option(row: StarRow, word: str) -> bool:

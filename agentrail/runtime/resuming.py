@@ -22,7 +22,7 @@ from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.session.agent_state import GENERAL_PURPOSE
 from agentrail.core.session.children import kind_of_child
-from agentrail.core.session.state import SessionState
+from agentrail.core.session.state import SEMANTICS, SessionState
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import AgentrailError, JournalDrifted, OptionError, SessionDown, Unrevivable
@@ -284,6 +284,7 @@ class Resumption:
                 cause=self._wanted.cause,
                 open=revived.begun,
                 attempt=1 if self._wanted.is_asked else revived.attempt,
+                semantics=SEMANTICS,
             )
             self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, gone_tools=gone)
             if revived.drift is not None:

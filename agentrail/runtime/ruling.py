@@ -164,7 +164,11 @@ def _having(cell: SessionCell, rule_id: str) -> tuple[tuple[SessionCell, Rule], 
 async def _revoke(cell: SessionCell, rule: Rule) -> bool:
     """Take a rule back in one session; say whether it stood there until then."""
     signal = RevokeRule(
-        at_ms=now_ms(), signal_id=cell.pending_calls.mint(), tool=rule.tool, command_family=rule.family
+        at_ms=now_ms(),
+        signal_id=cell.pending_calls.mint(),
+        tool=rule.tool,
+        command_family=rule.family,
+        exact=rule.exact,
     )
     try:
         await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle

@@ -80,7 +80,7 @@ _GRAMMAR: Final = """
     Reject             signal_id approval_id "reason" resume=auto_resume
     Respond            signal_id ref @response
     Decline            signal_id ref "reason"
-    RevokeRule         signal_id tool family=command_family
+    RevokeRule         signal_id tool family=command_family [exact]
     AnswerCall         signal_id ref "text" [error:is_error] details=
     ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms schema= url=
     ToolWantsChild     signal_id effect_id "prompt" system_prompt= @tools max_turns= agent= model=
@@ -92,7 +92,7 @@ _GRAMMAR: Final = """
     Compact            signal_id "reason"
     Started
     Restarted          incarnation "reason"
-    Recovered          cause= open= attempt=
+    Recovered          cause= open= attempt= semantics=
     Parked             "reason"
     StepCrashed        signal_kind @crash asked_by= owed_by=
     BudgetLent         budget=

@@ -586,7 +586,7 @@ def fit(signal: S, state: SessionState, number: int) -> S:
             changes["call_id"] = call_at(place, state)
         case s.RevokeRule() if state.data.rules:
             rule = min(state.data.rules, key=lambda one: (one.tool, one.family or ""))
-            changes |= {"tool": rule.tool, "command_family": rule.family}
+            changes |= {"tool": rule.tool, "command_family": rule.family, "exact": rule.exact}
         case s.ChangeTools():
             changes["generation"] = number
         case _:

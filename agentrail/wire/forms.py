@@ -141,8 +141,8 @@ class RuleForm(Struct, frozen=True, kw_only=True):
         rule_id: What it is revoked by.
         session_id: The session that has it.
         tool: The tool.
-        command_family: For commands the words that they begin with, or the very line; None: every call of the tool.
-        is_line: Whether the family is one very line.
+        command_family: For commands their words; None: every call of the tool.
+        exact: Whether it covers these very words and no others; else all simple commands that begin with them.
         words: What it allows, for people.
         reach: Where it holds: in the one session that has it; what works for that one asks for itself.
         at_ms: When it was made, in milliseconds since 1970; None where that was not kept.
@@ -153,7 +153,7 @@ class RuleForm(Struct, frozen=True, kw_only=True):
     session_id: SessionId
     tool: str
     command_family: str | None
-    is_line: bool
+    exact: bool
     words: str
     reach: RuleReach
     at_ms: int | None
@@ -180,7 +180,7 @@ def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
                     session_id=one.session_id,
                     tool=one.tool,
                     command_family=one.command_family,
-                    is_line=one.is_line,
+                    exact=one.exact,
                     words=one.words,
                     reach=one.reach,
                     at_ms=one.at_ms,
@@ -209,7 +209,7 @@ def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
                 session_id=one.session_id,
                 tool=one.tool,
                 command_family=one.command_family,
-                is_line=one.is_line,
+                exact=one.exact,
                 reach=one.reach,
                 at_ms=one.at_ms,
             )

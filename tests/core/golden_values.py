@@ -402,6 +402,9 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
 )  # fmt: skip
 
 FIELDS: Final[Mapping[str, e.Event]] = {
+    "tool_approved_always_exact": _published(
+        e.ToolApprovedAlways(tool="shell", command_family="git clean -n", exact=True), _ROOT
+    ),
     "approval_permission_options": _published(
         e.ApprovalRequired(
             approval=msgspec.structs.replace(_APPROVAL, permission_options=("approve", "reject"))
@@ -468,6 +471,12 @@ FIELDS: Final[Mapping[str, e.Event]] = {
 """Events with fields that came later, and that are only written when they do not hold their defaults."""
 
 SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
+    "recovered_semantics": s.Recovered(
+        at_ms=_AT, cause="gone", open=(EffectId("r1"),), attempt=2, semantics=1
+    ),
+    "revoke_rule_exact": s.RevokeRule(
+        at_ms=_AT, signal_id=_ASKED_BY, tool="shell", command_family="git clean -n", exact=True
+    ),
     "errand_finished_instructions": s.PluginRequestFinished(
         at_ms=_AT,
         effect_id=EffectId("e2"),

@@ -1,8 +1,93 @@
-"""What "always" allows: the commands that are like the one that a person saw, and nothing else (3.6)."""
+"""What "always" allows: the very command that a person saw, and nothing else (12.7); and what it allowed in records of before."""
+
+import json
 
 import pytest
+from hypothesis import given, strategies as st
 
-from agentrail.core.session.rules import family_of
+from agentrail.core.session.rules import covers, family_of, program_family_of, rule_of
+from agentrail.core.session.state import Rule
+from agentrail.frozen import frozen_json
+
+# Each was allowed by "always" of the first one, while a rule stood for a program: 24 of 24 tried.
+PAIRS = [
+    ("git clean -n", "git clean -fdx"),
+    ("tar -tf a.tar", "tar -cf /dev/null a --checkpoint=1 --checkpoint-action=exec=./evil"),
+    ("npm run test:unit", "npm run deploy"),
+    ("sed -n 1p a", "sed 1e./evil a"),
+    ("sort a", "sort --compress-program=./evil -S1 a"),
+    ("git log", "git log --output=a"),
+    ("git push origin main", "git push --force origin main"),
+    ("kubectl get pods", "kubectl get secrets -o yaml"),
+    ("gh pr view 3", "gh pr merge 3 --admin"),
+    ("rg x", "rg --pre ./evil x"),
+    ("ls", "ls -la"),
+    ("ls", "ls "),
+]
+LINES = st.sampled_from([line for pair in PAIRS for line in pair]) | st.text(max_size=12)
+ARGUMENTS = st.fixed_dictionaries(
+    {"command": LINES},
+    optional={
+        "workdir": st.sampled_from([".", "./", "", "sub", "/"]),
+        "timeout_seconds": st.floats(1, 99),
+        "background": st.booleans(),
+        "host": st.sampled_from(["a", "b", None, False]),
+    },
+)
+
+
+@pytest.mark.parametrize(("shown", "other"), PAIRS)
+def test_a_rule_of_one_command_covers_no_other(shown, other):
+    """Not with one more word, and not with one more blank."""
+    rule = rule_of("shell", {"command": shown})
+    assert covers(rule, "shell", {"command": shown})
+    assert not covers(rule, "shell", {"command": other})
+    assert not covers(rule, "bash", {"command": shown})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "same"),
+    [
+        ({"workdir": ".", "timeout_seconds": 5, "background": False}, True),
+        ({"timeout_seconds": 600.0}, True),
+        ({"workdir": "/elsewhere"}, False),
+        ({"background": True}, False),
+        ({"host": "production"}, False),
+        ({"host": None}, False),
+    ],
+)
+def test_the_other_arguments_count(arguments, same):
+    """The same words in another directory, or on another machine, are another command; how long it may take changes nothing."""
+    rule = rule_of("shell", {"command": "make test"})
+    assert covers(rule, "shell", {"command": "make test", **arguments}) is same
+    other = rule_of("shell", {"command": "make test", **arguments})
+    assert covers(other, "shell", {"command": "make test"}) is same
+    assert covers(other, "shell", {"command": "make test", **arguments})
+
+
+@given(ARGUMENTS, ARGUMENTS)
+def test_no_rule_covers_a_call_with_other_words(shown, other):
+    """Whatever the words are: also a line that looks like the text of other arguments."""
+
+    def told(arguments):
+        rest = {name: value for name, value in arguments.items() if name != "timeout_seconds"}
+        if rest.get("workdir") in (".", "./", ""):
+            del rest["workdir"]
+        if rest.get("background") is False:
+            del rest["background"]
+        return rest
+
+    rule = rule_of("shell", frozen_json(shown))
+    assert covers(rule, "shell", frozen_json(other)) == (told(shown) == told(other))
+    posing = frozen_json({"command": rule.family})
+    assert covers(rule, "shell", posing) == (rule.family == shown["command"])
+
+
+def test_a_line_that_is_the_text_of_a_call_is_not_that_call():
+    """Both are written as JSON, and differ."""
+    call = {"command": "ls", "host": "b"}
+    line = {"command": json.dumps(call, separators=(",", ":"))}
+    assert family_of(line) != family_of(call)
 
 
 @pytest.mark.parametrize(
@@ -23,12 +108,15 @@ from agentrail.core.session.rules import family_of
         ("   ", "   "),
     ],
 )
-def test_a_family_is_a_program_or_the_line_itself(command, family):
-    """A plain command is like all of its program; a line that could run anything is like nothing but itself."""
-    assert family_of({"command": command}) == family
+def test_a_rule_of_before_covers_what_it_covered(command, family):
+    """A rule that is not exact is of a program: such rules are in records of before, and are read as they were made."""
+    assert program_family_of({"command": command}) == family
+    assert covers(Rule(tool="shell", family=family), "shell", {"command": command})
 
 
 @pytest.mark.parametrize("arguments", [{}, {"path": "a"}, {"command": 3}, {"command": ["ls"]}])
-def test_a_call_that_runs_no_command_has_no_family(arguments):
+def test_a_call_that_runs_no_command_has_no_words(arguments):
     """Then the rule is about the tool."""
-    assert family_of(arguments) is None
+    assert family_of(arguments) is program_family_of(arguments) is None
+    rule = rule_of("deploy", arguments)
+    assert (rule.family, rule.exact) == (None, False)

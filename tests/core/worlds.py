@@ -298,7 +298,9 @@ def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.
         yield signals.AnswerCall(at_ms=1, signal_id=declined_by, ref=ClientCallRef(nothing), text="x")
     yield signals.RevokeRule(at_ms=1, signal_id=declined_by, tool="nothing")
     for rule in sorted(state.data.rules, key=lambda one: (one.tool, one.family or ""))[:1]:
-        yield signals.RevokeRule(at_ms=1, signal_id=declined_by, tool=rule.tool, command_family=rule.family)
+        yield signals.RevokeRule(
+            at_ms=1, signal_id=declined_by, tool=rule.tool, command_family=rule.family, exact=rule.exact
+        )
     for wanted in (ApprovalId(interaction.id) for interaction in state.data.interactions[:1]):
         yield signals.Approve(**by(), approval_id=wanted)
         yield signals.Approve(**by(), approval_id=wanted, how="always", auto_resume=False)

@@ -283,12 +283,14 @@ async def test_all_of_a_call_that_waits_is_shown_and_its_rule_is_listed_and_revo
         assert shown["arguments_text"] == '{"command":"git status -s","n":[9223372036854775807,1.0]}'
         assert sha256(shown["arguments_text"].encode()).hexdigest() == shown["arguments_hash"]
         always = shown["always"]
-        assert (always["tool"], always["command_family"], always["reach"]) == (
+        words = shown["arguments_text"]
+        assert (always["tool"], always["command_family"], always["exact"], always["reach"]) == (
             "shell",
-            "git status",
+            words,
+            True,
             "session",
         )
-        assert [one["summary"] for one in always["allowed"]] == ["git status"]
+        assert always["allowed"] == []
         assert shown["preview"] == {
             "kind": "command", "argv": ["git", "status", "-s"], "line": "git status -s", "cwd": None
         }  # fmt: skip
@@ -297,7 +299,7 @@ async def test_all_of_a_call_that_waits_is_shown_and_its_rule_is_listed_and_revo
         (await web.post("/sessions/main/approve", said)).raise_for_status()
         error_of(await web.client.get(f"/sessions/main/approvals/{asked['id']}"), 404, "approval_unknown")
         (rule,) = (await web.client.get("/sessions/main/rules")).json()["rules"]
-        assert (rule["tool"], rule["command_family"], rule["by"]) == ("shell", "git status", "user")
+        assert (rule["tool"], rule["command_family"], rule["by"]) == ("shell", words, "user")
         gone = await web.client.delete(f"/sessions/main/rules/{rule['rule_id']}")
         assert (gone.status_code, gone.content) == (204, b"")
         error_of(await web.client.delete(f"/sessions/main/rules/{rule['rule_id']}"), 404, "rule_unknown")

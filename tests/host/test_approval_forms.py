@@ -7,12 +7,12 @@ import pytest
 from agentrail.core.policy.gates import hash_arguments
 from agentrail.core.session.asked_forms import (
     arguments_text,
-    is_one_line,
     rule_id_of,
     summary_of,
     words_of_rule,
 )
-from agentrail.core.session.rules import family_of
+from agentrail.core.session.rules import rule_of
+from agentrail.core.session.state import Rule
 from agentrail.frozen import frozen_json
 from agentrail.host.approval_forms import (
     MAX_PREVIEW_BYTES,
@@ -93,16 +93,18 @@ def test_what_runs_no_command_has_no_preview():
     "line", ["ls -l", "git status", "git -C x status", "ls; rm x", "./run", "sudo ls", "'", ""]
 )
 def test_words_of_a_rule_say_no_less_than_it_allows(line):
-    """A family is one line, or all that begins like it: the words say which, by what the rule itself does."""
-    family = family_of(frozen_json({"command": line}))
-    assert family is not None
-    grows = family_of(frozen_json({"command": f"{family} more"})) == family
-    assert is_one_line(family) is not grows
-    words = words_of_rule("shell", family)
-    assert words.endswith(f": {family}")
-    assert ("very line" in words) is not grows
-    assert "every call" in words_of_rule("pay", None)
-    assert rule_id_of("shell", family) != rule_id_of("shell", None)
+    """A rule is one command, or in records of before all that begins like it: the words say which."""
+    rule = rule_of("shell", frozen_json({"command": line}))
+    assert words_of_rule("shell", rule.family, exact=rule.exact) == (
+        f"shell: this very command and no other: {line}"
+    )
+    before = words_of_rule("shell", line, exact=False)
+    assert before == f"shell: every simple command that begins with: {line}"
+    assert "every call" in words_of_rule("pay", None, exact=False)
+    ids = {
+        rule_id_of(one) for one in (rule, Rule(tool="shell", family=line), Rule(tool="shell", family=None))
+    }
+    assert len(ids) == 3
 
 
 def test_the_text_of_arguments_hashes_as_they_do_where_they_are_sorted():

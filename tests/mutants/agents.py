@@ -179,7 +179,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="what is always allowed a child is not kept at the root",
         breaks="a child's always is kept at the root (12.7)",
         file="core/session/rules.py",
-        old="        _keep(step, event.tool, event.command_family)\n",
+        old="        _keep(step, Rule(tool=event.tool, family=event.command_family, exact=event.exact))\n",
         new="        pass\n",
         killed_by=f"{_ACCEPTED}::test_an_approval_of_a_child_is_decided_at_the_root",
     ),

@@ -84,7 +84,7 @@ async def test_an_approval_of_a_child_is_decided_at_the_root(supervisor, deep):
         rounds = len([one for one in request.messages if type(one).__name__ == "UserMessage"])
         is_new = type(request.messages[-1]).__name__ == "UserMessage"
         if is_new and rounds == 3:
-            return calls(("shell", {"command": "ls -a"}))
+            return calls(("shell", {"command": "ls -l"}))
         return calls(TASK) if is_new else says(request.messages[-1].results[0].text)
 
     session = await supervisor.start_session(
@@ -113,7 +113,7 @@ async def test_an_approval_of_a_child_is_decided_at_the_root(supervisor, deep):
     assert await session.collect_reply() == "a file"
     assert tool.calls == [{"command": "ls -l"}]
     (rule,) = await session.rules()
-    assert (rule.session_id, rule.tool, rule.command_family) == ("boss", "shell", "ls")
+    assert (rule.session_id, rule.tool, rule.command_family) == ("boss", "shell", "ls -l")
     # What begins below afterwards has it, and so has the root itself; once it is taken back all ask again.
     assert await session.ask("again") == "a file"
     assert await session.ask("yourself") == "a file"

@@ -66,9 +66,9 @@ async def test_a_rejected_call_is_answered_with_the_reason(supervisor):
     assert (answers, tool.calls) == (["a pity"], [])
 
 
-async def test_always_is_a_rule_for_what_is_alike(supervisor):
-    """The other call of the batch and the next turn run without asking; twice at once is asked twice."""
-    turns = (calls(LS, ("shell", {"command": "ls -a"})), calls(LS), says("done"))
+async def test_always_is_a_rule_for_the_very_words(supervisor):
+    """The same call of the batch and of the next turn runs without asking; twice at once is asked twice."""
+    turns = (calls(LS, LS), calls(LS), says("done"))
     async with asking(supervisor, *turns) as (session, tool, events, answers):
         first, second = (await anext(events)).approval, (await anext(events)).approval
         assert first.id != second.id
@@ -150,7 +150,7 @@ async def test_a_child_asks_through_its_parent(supervisor):
 
 async def test_a_rule_is_listed_and_revoked_and_the_next_call_asks(supervisor):
     """It says what it allows, since when and where; what is revoked already cannot be revoked again."""
-    turns = (calls(LS), calls(("shell", {"command": "ls -l"})), says("done"), calls(LS), says("done"))
+    turns = (calls(LS), calls(LS), says("done"), calls(LS), says("done"))
     async with asking(supervisor, *turns) as (session, tool, events, _):
         assert await session.rules() == ()
         await session.approve((await anext(events)).approval.id, kind="always")
@@ -158,8 +158,8 @@ async def test_a_rule_is_listed_and_revoked_and_the_next_call_asks(supervisor):
         assert await session.collect_reply() == "done"
         (rule,) = await session.rules()
         assert (rule.session_id, rule.tool, rule.command_family) == (session.session_id, "shell", "ls")
-        assert (rule.is_line, rule.reach, rule.at_ms is not None) == (False, "session", True)
-        assert rule.words == "shell: every simple command that begins with: ls"
+        assert (rule.exact, rule.reach, rule.at_ms is not None) == (True, "session", True)
+        assert rule.words == "shell: this very command and no other: ls"
         assert len(tool.calls) == 2
         await session.revoke_rule(rule.rule_id)
         assert await session.rules() == ()

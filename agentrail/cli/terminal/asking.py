@@ -8,6 +8,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from agentrail.cli.notices import words_of_always
 from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
 from agentrail.cli.terminal.inks import MIN_WIDTH, Ink, Rows, draw_line, draw_text
 from agentrail.cli.terminal.keys import DialogueChoice
@@ -17,6 +18,7 @@ from agentrail.messages import JsonObject
 _ORDER: Final[tuple[DialogueChoice, ...]] = ("approve", "always", "reject", "edit")
 _KEYS: Final[dict[str, DialogueChoice]] = {"y": "approve", "a": "always", "n": "reject", "e": "edit"}
 _INDENT: Final = "    "
+_MAX_RULE_ROWS: Final = 6
 
 
 @frozen(kw_only=True)
@@ -74,7 +76,11 @@ def draw_dialogue(dialogue: Dialogue, ink: Ink, height: int) -> Rows:
     named = f" {approval.arguments.get('path', '')}" if diff else ""
     head = draw_line((("? ", "asks"), (f"may {approval.tool}{named} run?", "bold"), (more, "dim")), ink)
     hint = [draw_line(((f"  {approval.hint}", "dim"),), ink)] if approval.hint else []
-    choices = [_choice_row(dialogue, place, choice, ink) for place, choice in enumerate(dialogue.choices)]
+    choices = [
+        row
+        for place, choice in enumerate(dialogue.choices)
+        for row in _choice_rows(dialogue, place, choice, ink)
+    ]
     room = max(height - 1 - len(hint) - len(choices), 1)
     what = draw_diff(diff, ink, room) if diff else _argument_rows(approval.arguments, ink, room)
     return (head, *what, *hint, *choices)
@@ -96,21 +102,31 @@ def _argument_rows(arguments: JsonObject, ink: Ink, room: int) -> Rows:
     )
 
 
-def _choice_row(dialogue: Dialogue, place: int, choice: DialogueChoice, ink: Ink) -> str:
-    rules = dict(dialogue.rules).get(dialogue.approval.id, ())
-    words = {
-        "approve": "yes, this once",
-        "always": f"always: {', '.join(rules)}" if rules else "always, in this session",
-        "reject": "no, and say why",
-        "edit": "edit the arguments",
-    }[choice]
+def _choice_rows(dialogue: Dialogue, place: int, choice: DialogueChoice, ink: Ink) -> Rows:
+    words = _words_of(dialogue, choice)
     is_marked = place == dialogue.chosen % len(dialogue.choices)
     key = next(key for key, one in _KEYS.items() if one == choice)
-    return draw_line(
+    narrow = evolve(ink, width=max(ink.width - len(" ▸ 1 ") - len("    a"), MIN_WIDTH))
+    first, *rest = draw_text(words, narrow)  # a rule that is cut would not be shown
+    cut = [f"… {len(rest) - _MAX_RULE_ROWS} more rows"] if len(rest) > _MAX_RULE_ROWS else []
+    head = draw_line(
         (
             (" ▸ " if is_marked else "   ", "asks"),
-            (f"{place + 1} {words}", "bold" if is_marked else ""),
+            (f"{place + 1} {first.rstrip()}", "bold" if is_marked else ""),
             (f"  {key}", "dim"),
         ),
         ink,
     )
+    return (head, *(f"{_INDENT} {row}" for row in (*rest[:_MAX_RULE_ROWS], *cut)))
+
+
+def _words_of(dialogue: Dialogue, choice: DialogueChoice) -> str:
+    match choice:
+        case "approve":
+            return "yes, this once"
+        case "always":
+            return words_of_always(dialogue.approval, dict(dialogue.rules).get(dialogue.approval.id, ()))
+        case "reject":
+            return "no, and say why"
+        case "edit":
+            return "edit the arguments"

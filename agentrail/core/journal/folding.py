@@ -304,6 +304,7 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
         ledger=ledger,
         call_ids=data.call_ids,
         remembered=data.remembered,
+        semantics=data.semantics,
     )
     return msgspec.structs.replace(then, data=gone_on)
 

@@ -16,14 +16,16 @@ class Decline(Asked, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class RevokeRule(Asked, frozen=True, kw_only=True):
+class RevokeRule(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """A person takes back what it has always allowed: calls of that kind are asked about again.
 
     Attributes:
         tool: The tool.
         command_family: As in `ToolApprovedAlways`.
+        exact: As in `ToolApprovedAlways`.
     """
 
     # Which rule is meant stands here by what it allows: an id would bind journals to how ids are made today.
     tool: str
     command_family: str | None = None
+    exact: bool = False

@@ -372,7 +372,7 @@ class Restarted(Stamped, frozen=True, kw_only=True):
     incarnation: int
 
 
-class Recovered(Stamped, frozen=True, kw_only=True):
+class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
     """The session came back from its journal in another process; nothing of the old one runs. The first signal of that life.
 
     The core decides of each effect that is open, and says so in `SessionRecovered`. Where this signal crashes it, all that was
@@ -383,11 +383,13 @@ class Recovered(Stamped, frozen=True, kw_only=True):
         open: The effects that may have begun: those that a durable record names. An open one that is not among them never
             ran; one that is not open means nothing.
         attempt: How many recoveries there were since the last record that was none, this one included. The journal counts.
+        semantics: The version of the decisions from here on, as of `SessionData.semantics`.
     """
 
     cause: Literal["start", "lease_over", "gone", "drain"] = "start"
     open: tuple[EffectId, ...] = ()
     attempt: int = 1
+    semantics: int = 0
 
 
 class Parked(Stamped, frozen=True, kw_only=True):

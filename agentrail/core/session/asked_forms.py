@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from agentrail.core.session.rules import family_of, sorted_rules
+from agentrail.core.session.rules import covers, program_family_of, rule_of, sorted_rules
 from agentrail.core.session.state import Known, Rule
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.events import Approval
@@ -35,11 +35,12 @@ class ApprovalRule(Value, frozen=True, kw_only=True):
     """What a person always allows.
 
     Attributes:
-        rule_id: What `revoke_rule` is given; the same for the same tool and family.
+        rule_id: The argument of `revoke_rule`; the same for the same tool and words.
         session_id: The session that has it: the one that was asked, or one that works for it.
         tool: The tool.
-        command_family: For commands the words that they begin with, or the very line; None: every call of the tool.
-        is_line: Whether the family is one very line, and no other command is like it.
+        command_family: For commands their words; None: every call of the tool.
+        exact: Whether it covers these very words and no others. False, only of rules made before this was kept: all simple commands that
+            begin with them.
         reach: Where it holds.
         at_ms: When it was made, in milliseconds since 1970; None of one that was made before that was kept.
     """
@@ -48,14 +49,14 @@ class ApprovalRule(Value, frozen=True, kw_only=True):
     session_id: SessionId
     tool: str
     command_family: str | None
-    is_line: bool = False
+    exact: bool = False
     reach: RuleReach = "session"
     at_ms: int | None = None
 
     @property
     def words(self) -> str:
         """What it allows, for people."""
-        return words_of_rule(self.tool, self.command_family)
+        return words_of_rule(self.tool, self.command_family, exact=self.exact)
 
 
 class AllowedCall(Value, frozen=True, kw_only=True):
@@ -76,7 +77,7 @@ class AlwaysOffer(Value, frozen=True, kw_only=True):
     Attributes:
         tool: Of the call.
         command_family: As of `ApprovalRule`.
-        is_line: As of `ApprovalRule`.
+        exact: As of `ApprovalRule`.
         words: What it would allow.
         reach: Where it would hold.
         allowed: The last calls of this conversation that it would have allowed, the latest first; at most five.
@@ -84,7 +85,7 @@ class AlwaysOffer(Value, frozen=True, kw_only=True):
 
     tool: str
     command_family: str | None
-    is_line: bool
+    exact: bool
     words: str
     reach: RuleReach
     allowed: tuple[AllowedCall, ...]
@@ -145,11 +146,11 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
     session_id = data.config.session_id
     found = [
         ApprovalRule(
-            rule_id=rule_id_of(rule.tool, rule.family),
+            rule_id=rule_id_of(rule),
             session_id=session_id,
             tool=rule.tool,
             command_family=rule.family,
-            is_line=is_one_line(rule.family),
+            exact=_is_exact(rule),
             at_ms=rule.at_ms,
         )
         for rule in sorted_rules(data.rules)
@@ -159,28 +160,27 @@ def rules_of(data: Known) -> tuple[ApprovalRule, ...]:
 
 def rule_of_id(data: Known, rule_id: str) -> Rule | None:
     """Find a rule by its id."""
-    return next(
-        (one for one in sorted_rules(data.rules) if rule_id_of(one.tool, one.family) == rule_id), None
-    )
+    return next((one for one in sorted_rules(data.rules) if rule_id_of(one) == rule_id), None)
 
 
-def rule_id_of(tool: str, family: str | None) -> str:
-    """Name a rule by what it allows; a family that is empty is not none."""
-    told = json.dumps([tool, family]).encode()
-    return f"rule_{hashlib.sha256(told).hexdigest()[:16]}"
+def rule_id_of(rule: Rule) -> str:
+    """Name a rule by what it allows; words that are empty are not none."""
+    what = [rule.tool, rule.family, *((True,) if rule.exact else ())]
+    return f"rule_{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]}"
 
 
-def is_one_line(family: str | None) -> bool:
-    """Say whether a family is one very line: then the same words with more behind them are of another family."""
-    return family is not None and family_of({"command": f"{family} more"}) != family
+def _is_exact(rule: Rule) -> bool:
+    """Whether a rule covers one line only: a family of before is one line where the same words with more after them are another family."""
+    family = rule.family
+    return rule.exact or (family is not None and program_family_of({"command": f"{family} more"}) != family)
 
 
-def words_of_rule(tool: str, family: str | None) -> str:
-    """Say what a rule allows."""
+def words_of_rule(tool: str, family: str | None, *, exact: bool) -> str:
+    """Return what a rule allows, in words."""
     if family is None:
         return f"{tool}: every call, whatever its arguments are"
-    if is_one_line(family):
-        return f"{tool}: this very line and no other: {family}"
+    if exact:
+        return f"{tool}: this very command and no other: {family}"
     return f"{tool}: every simple command that begins with: {family}"
 
 
@@ -195,17 +195,17 @@ def summary_of(arguments: JsonObject) -> str:
 
 
 def _offer_of(data: Known, asked: Approval) -> AlwaysOffer:
-    family = family_of(asked.arguments)
+    rule = rule_of(asked.tool, asked.arguments)
     alike = (
         AllowedCall(call_id=call.call_id, summary=summary_of(call.arguments))
         for call in islice(_calls_before(data, asked), _MAX_CALLS_COMPARED)
-        if call.arguments is not None and family_of(call.arguments) == family
+        if call.arguments is not None and covers(rule, call.name, call.arguments)
     )
     return AlwaysOffer(
         tool=asked.tool,
-        command_family=family,
-        is_line=is_one_line(family),
-        words=words_of_rule(asked.tool, family),
+        command_family=rule.family,
+        exact=rule.exact,
+        words=words_of_rule(asked.tool, rule.family, exact=rule.exact),
         reach="session",
         allowed=tuple(islice(alike, MAX_ALLOWED_SHOWN)),
     )

@@ -13,7 +13,7 @@ from agentrail.core.policy.budget import Ledger, spent_of
 from agentrail.core.session import agents, calls, compaction, detached, interactions, settings
 from agentrail.core.session.batch import into_history
 from agentrail.core.session.cycle import close_cycle
-from agentrail.core.session.state import Phase, SessionConfig, SessionData, SessionState
+from agentrail.core.session.state import SEMANTICS, Phase, SessionConfig, SessionData, SessionState
 from agentrail.core.session.step_context import StepContext
 from agentrail.messages import SessionId
 
@@ -81,6 +81,7 @@ def forked_state(state: SessionState, config: SessionConfig, at_ms: int) -> Sess
             quarantined=0,
             incarnation=1,
             started_at_ms=0,
+            semantics=SEMANTICS,
         ),
     )
 

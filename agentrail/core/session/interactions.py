@@ -254,7 +254,7 @@ def allow_always(step: StepContext, approved: CallState) -> None:
     if approved.bound_to != hash_arguments(approved.arguments):
         return
     rule = rules.allow(step, approved.call.name, approved.arguments)
-    step.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family))
+    step.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family, exact=rule.exact))
     for interaction in step.data.interactions:
         asked = interaction.asked
         if not isinstance(asked, Approval) or "always" not in asked.permission_options:

@@ -51,6 +51,7 @@ from agentrail.core.session.hooking import ask_plugins, has_listeners, plugin_re
 from agentrail.core.session.legality import LEGALITY, Verdict, is_ephemeral_signal, verdict
 from agentrail.core.session.projection import snapshot_of, status_of
 from agentrail.core.session.state import (
+    SEMANTICS,
     BreakOff,
     Known,
     Next,
@@ -120,6 +121,7 @@ def new_session(
         plugin_states=plugin_states,
         ledger=Ledger(budget=config.budget) if config.budget is not None else None,
         rules=config.rules,
+        semantics=SEMANTICS,
     )
     if messages:
         history, repairs = import_messages(messages)

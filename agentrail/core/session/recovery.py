@@ -56,6 +56,7 @@ def is_left_alone(data: Known, signal: Recovered) -> bool:
 def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
     """Go on in another process."""
     data = step.data
+    data.semantics = max(data.semantics, signal.semantics)
     if is_left_alone(data, signal):
         reason = f"{signal.attempt} recoveries in a row, the last one after {signal.cause!r}, and no new record in between"
         step.publish(SessionParked(reason=reason))

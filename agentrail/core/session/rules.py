@@ -1,6 +1,6 @@
 """What people always allow: the rules that they make when they decide, and how one is taken back.
 
-A rule is a tool and a family of commands, in the session whose call was decided, and in those above it: what a person always allows
+A rule is a tool and the very words of a command, in the session whose call was decided, and in those above it: what a person always allows
 a session below is kept at the root, and what begins below afterwards begins with it. What is at work beside it by then asks for
 itself. No rule is made here without a person.
 """
@@ -9,12 +9,15 @@ import re
 import shlex
 from typing import Final
 
+import msgspec
+
 from agentrail.core.protocol.signals import RevokeRule
 from agentrail.core.session.state import Rule
 from agentrail.core.session.step_context import StepContext
 from agentrail.errors import UnknownRule
 from agentrail.events import Event, SubagentEvent, ToolApprovedAlways
-from agentrail.messages import JsonObject
+from agentrail.frozen import canonical_json
+from agentrail.messages import JsonObject, JsonValue
 
 # fmt: off
 _HAS_COMMANDS: Final = frozenset({
@@ -30,12 +33,38 @@ _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _SHELL_SYNTAX: Final = re.compile(r"[;&|<>`$(){}\n\\*?\[\]!#~]")
 
 
-def family_of(arguments: JsonObject) -> str | None:
-    """Name the commands that are like this one; None for a call that runs no command.
+_AT_HOME: Final = (".", "./", "", None)
 
-    The family of a simple command is its program, and the command of the program where it has those: `git status`, `ls`.
-    A line with any syntax of the shell, or whose program runs what it is told, is a family of its own: a person who allows
-    one such line has not allowed another.
+
+def family_of(arguments: JsonObject) -> str | None:
+    """Return the words that a rule covers which is made of a call; None for a call that runs no command.
+
+    They are the command line, letter by letter. Where other arguments decide what it does, such as another directory, they are the JSON
+    text of all of these.
+    """
+    command = arguments.get("command")
+    if not isinstance(command, str):
+        return None
+    others = {name: value for name, value in arguments.items() if not _changes_nothing(name, value)}
+    # A line that looks like such a text is written as one, so that no two calls have the same words.
+    return canonical_json(others).decode() if len(others) > 1 or command.startswith("{") else command
+
+
+def _changes_nothing(name: str, value: JsonValue) -> bool:
+    """Whether a command does the same without this argument."""
+    return (
+        name == "timeout_seconds"
+        or (name == "workdir" and value in _AT_HOME)
+        or (name == "background" and value is False)
+    )
+
+
+def program_family_of(arguments: JsonObject) -> str | None:
+    """Name the commands that are like this one, for rules that are not exact; None for a call that runs no command.
+
+    Only records of before `Rule.exact` have such rules. Their family of a simple command is its program, and the command of the program
+    where it has those: `git status`, `ls`. A line with any syntax of the shell, or whose program runs what it is told, is a family of
+    its own.
     """
     command = arguments.get("command")
     if not isinstance(command, str):
@@ -64,12 +93,27 @@ def plain_words(line: str) -> tuple[str, ...] | None:
 
 def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool:
     """Say whether a person has always allowed this."""
-    return _find(rules, tool, family_of(arguments)) is not None
+    return any(covers(rule, tool, arguments) for rule in rules)
+
+
+def covers(rule: Rule, tool: str, arguments: JsonObject) -> bool:
+    """Whether a rule is about a call."""
+    if rule.tool != tool:
+        return False
+    return rule.family == (family_of(arguments) if rule.exact else program_family_of(arguments))
+
+
+def rule_of(tool: str, arguments: JsonObject) -> Rule:
+    """Return the rule that a call which is always allowed makes."""
+    family = family_of(arguments)
+    return Rule(tool=tool, family=family, exact=family is not None)
 
 
 def allow(step: StepContext, tool: str, arguments: JsonObject) -> Rule:
     """Make a rule of what a person always allows, and give it; one that is there stays as it is."""
-    return _keep(step, tool, family_of(arguments))
+    if step.data.semantics == 0:
+        return _keep(step, Rule(tool=tool, family=program_family_of(arguments)))
+    return _keep(step, rule_of(tool, arguments))
 
 
 def hear_of_child(step: StepContext, event: Event) -> None:
@@ -77,20 +121,21 @@ def hear_of_child(step: StepContext, event: Event) -> None:
     while type(event) is SubagentEvent:
         event = event.event
     if type(event) is ToolApprovedAlways:
-        _keep(step, event.tool, event.command_family)
+        _keep(step, Rule(tool=event.tool, family=event.command_family, exact=event.exact))
 
 
-def _keep(step: StepContext, tool: str, family: str | None) -> Rule:
-    rule = _find(step.data.rules, tool, family)
+def _keep(step: StepContext, made: Rule) -> Rule:
+    rule = _find(step.data.rules, made)
     if rule is None:
-        rule = Rule(tool=tool, family=family, at_ms=step.at_ms)
+        rule = msgspec.structs.replace(made, at_ms=step.at_ms)
         step.data.rules = step.data.rules | {rule}
     return rule
 
 
 def revoke(step: StepContext, signal: RevokeRule) -> None:
     """Take a rule back. What runs by it runs on, and what it has let go is not asked about again; the next call is."""
-    rule = _find(step.data.rules, signal.tool, signal.command_family)
+    wanted = Rule(tool=signal.tool, family=signal.command_family, exact=signal.exact)
+    rule = _find(step.data.rules, wanted)
     if rule is None:
         calls = "calls" if signal.command_family is None else f"commands like {signal.command_family!r:.80}"
         step.refuse(
@@ -101,11 +146,16 @@ def revoke(step: StepContext, signal: RevokeRule) -> None:
     step.reply(signal.signal_id, None)
 
 
-def _find(rules: frozenset[Rule], tool: str, family: str | None) -> Rule | None:
+def _find(rules: frozenset[Rule], wanted: Rule) -> Rule | None:
     # One by one, since a rule also has the time at which it was made; people make few.
-    return next((rule for rule in sorted_rules(rules) if rule.tool == tool and rule.family == family), None)
+    return next((rule for rule in sorted_rules(rules) if _what(rule) == _what(wanted)), None)
+
+
+def _what(rule: Rule) -> tuple[str, bool, str, bool]:
+    """Return what a rule allows, in the order in which rules are listed."""
+    return (rule.tool, rule.family is not None, rule.family or "", rule.exact)
 
 
 def sorted_rules(rules: frozenset[Rule]) -> tuple[Rule, ...]:
-    """Give rules in an order that is the same each time: by tool, then by family, those without one first."""
-    return tuple(sorted(rules, key=lambda rule: (rule.tool, rule.family is not None, rule.family or "")))
+    """Give rules in an order that is the same each time: by tool, then by words, those without any first."""
+    return tuple(sorted(rules, key=_what))

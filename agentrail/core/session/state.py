@@ -101,13 +101,15 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         tool: The tool.
-        family: The command family; None for all calls of the tool.
+        family: The words of the command; None for all calls of the tool.
         at_ms: When it was made first, in milliseconds since 1970; None of one that was made before that was kept.
+        exact: Whether it covers these very words. Otherwise, in records before this field, all simple commands that begin with them.
     """
 
     tool: str
     family: str | None
     at_ms: int | None = None
+    exact: bool = False
 
 
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -446,6 +448,13 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
+SEMANTICS: Final = 1
+"""Version of the decisions that a step makes. A journal of an older version folds as it was lived, up to the next `Recovered` signal.
+
+0: "always" stood for a program, and an approval was the last word. 1: "always" stands for the very words, and guards judge behind an approval.
+"""
+
+
 class _Fields(msgspec.Struct, gc=False):
     """All that a session knows, besides its phase. Each line names what binds its field, between two steps."""
 
@@ -520,6 +529,7 @@ class _Fields(msgspec.Struct, gc=False):
     quarantined: int = 0  # signals that crashed the core; never falls
     incarnation: int = 1  # rises with each restart
     started_at_ms: int = 0  # when the actor first came up
+    semantics: int = 0  # of which version the steps are, see `SEMANTICS`; never falls
 
 
 class SessionData(_Fields, frozen=True, gc=False):  # type: ignore[misc]  # the draft has the same fields, and no others

@@ -59,8 +59,9 @@ def hold_rules(seen: Seen) -> None:
     rules = seen.after.data.rules
     for gone in seen.before.data.rules - rules:
         assert isinstance(seen.signal, RevokeRule)
-        assert (gone.tool, gone.family) == (seen.signal.tool, seen.signal.command_family)
-    assert len({(one.tool, one.family) for one in rules}) == len(rules)
+        revoked = seen.signal
+        assert (gone.tool, gone.family, gone.exact) == (revoked.tool, revoked.command_family, revoked.exact)
+    assert len({(one.tool, one.family, one.exact) for one in rules}) == len(rules)
 
 
 def hold_is_as_written(seen: Seen) -> None:

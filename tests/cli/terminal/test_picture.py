@@ -218,7 +218,7 @@ def test_a_dialogue_shows_the_call_its_rule_and_what_may_be_chosen():
         "    -x",
         "    +y",
         " ▸ 1 yes, this once  y",
-        "   2 always: edit_file(a)  a",
+        "   2 always: edit_file(a); that also allows any other content of this file  a",
         "   3 no, and say why  n",
         "   4 edit the arguments  e",
     )
@@ -229,7 +229,8 @@ def test_a_dialogue_shows_the_call_its_rule_and_what_may_be_chosen():
     assert dialogue.moved(-1).chosen_by("enter") == "edit"
     picture.feed(ApprovalResolved(approval=first, status="approved", by="user"), 0.0)
     assert picture.dialogue.approval == second
-    assert "always, in this session" in "".join(picture.below(0.0, 20))
+    rule = " ".join("".join(picture.below(0.0, 20)[3:5]).split())
+    assert rule == "2 always, in this session: every call of edit_file, whatever its a arguments are"
     picture.feed(END, 0.0)
     assert picture.dialogue is None
 

@@ -24,6 +24,7 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.session.machine import new_session
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.plugin import Plugin
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from tests.core.journal.recorded import Life, Told, behind, call, plain_life
 from tests.core.worlds import TOOLS, config
@@ -35,7 +36,17 @@ PLUGINS: Final[Mapping[str, Plugin]] = {
         (PuppetRule(hook="BeforeTool", tool="deploy", action="block", text="not today"),),
         name="guard",
         priority=50,
-    )
+    ),
+    "person": PuppetPlugin(
+        (PuppetRule(hook="BeforeTool", tool=None, action="approve", text="it writes"),),
+        name="person",
+        priority=50,
+    ),
+    "limit": PuppetPlugin(
+        (PuppetRule(hook="BeforeTool", tool="deploy", action="block", text="too much"),),
+        name="limit",
+        priority=500,
+    ),
 }
 
 
@@ -49,7 +60,7 @@ SOURCES: Final = Sources(resolve=resolve)
 
 def guarded() -> Told:
     """A session with a guard: one call is blocked, and a question waits for a person."""
-    stack, states = load_stack(list(PLUGINS.values()))
+    stack, states = load_stack([PLUGINS["guard"]])
     session = Told(new_session(config(), TOOLS, stack, states))
     session.prompt("Deploy it.")
     session.hear("I ", "try.")
@@ -86,6 +97,31 @@ def taken_over() -> list[Record]:
     )
 
 
+def approved() -> Told:
+    """A user always allows a command, and then allows a call that a guard of a later priority refuses."""
+    stack, states = load_stack([PLUGINS["person"], PLUGINS["limit"]])
+    session = Told(new_session(config(max_turns=9), Toolbox([*TOOLS, _SHELL]), stack, states))
+    session.prompt("Clean up.")
+    session.complete("On it.", call("shell", "c1", command="git clean -n"))
+    session.approve("always")
+    session.finish_tools("a.pyc")
+    session.complete("On it.", call("shell", "c2", command="git clean -fdx"))
+    if session.life.state.suspended:
+        session.approve("once")
+    session.finish_tools("gone")
+    session.complete("On it.", call("deploy", "c3", path="a"))
+    session.approve("once")
+    session.finish_tools("deployed")
+    return session
+
+
+_SHELL: Final = ToolSpec(
+    name="shell",
+    description="Runs a command.",
+    parameters={"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+)
+
+
 def erased() -> list[Record]:
     """A journal of which a person had one record removed."""
     records = list(plain_life().life.records)
@@ -103,6 +139,7 @@ def forgotten() -> list[Record]:
 JOURNALS: Final[Mapping[str, Callable[[], Sequence[Record]]]] = {
     "plain": lambda: plain_life().life.records,
     "guarded": lambda: guarded().life.records,
+    "approved": lambda: approved().life.records,
     "taken_over": taken_over,
     "erased": erased,
     "forgotten": forgotten,

@@ -209,6 +209,17 @@ class Told:
         """A tool is done."""
         return self.say(s.ToolFinished, effect_id=effect_id, text=text, started_at_ms=self.at_ms)
 
+    def finish_tools(self, text: str = "done") -> None:
+        """All tools that run are done."""
+        for state in tuple(self.life.state.data.batch):
+            if state.stage == "running" and state.effect_id is not None:
+                self.finish(state.effect_id, text)
+
+    def approve(self, how: str) -> None:
+        """A user allows the oldest call that waits."""
+        waiting = self.life.state.data.interactions
+        self.say(s.Approve, approval_id=waiting[0].id, how=how)
+
 
 def call(name: str = "read", call_id: str = "c1", **arguments: Any) -> ToolCall:
     """A call of a tool."""

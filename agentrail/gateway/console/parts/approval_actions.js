@@ -104,7 +104,7 @@ function Always({ always, tool }) {
   const allowed = always["allowed"] ?? [];
   return html`<section class="approval-always">
     <h3>${words.alwaysTitle}</h3>
-    <p class="approval-rule"><${SafeText} text=${ruleWords(always["tool"] ?? tool, always["command_family"] ?? null, always["is_line"] === true)} strict /></p>
+    <p class="approval-rule"><${SafeText} text=${ruleWords(always["tool"] ?? tool, always["command_family"] ?? null, always["exact"] === true)} strict /></p>
     ${always["command_family"] === null ? html`<p class="warn">${words.everyWarning}</p>` : null}
     <p class="small"><span class="dim">${words.reachLabel}:</span> ${words.reaches[always["reach"]] ?? always["reach"]}</p>
     ${

@@ -143,7 +143,7 @@ function whoOf(item) {
 function whatOf(item) {
   switch (item.of) {
     case "rule":
-      return words.ruleOf(item.asked["tool"] ?? "", item.asked["command_family"] ?? null);
+      return words.ruleOf(item.asked["tool"] ?? "", item.asked["command_family"] ?? null, item.asked["exact"] === true);
     case "question":
       return words.questionOf(item.asked["question"] ?? "");
     case "client_call":

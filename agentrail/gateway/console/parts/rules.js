@@ -52,7 +52,7 @@ export function Rules({ session, api, stamp }) {
 
 /** @param {{ rule: Record<string, any>, session: string, onRevoke: (id: string) => void }} props */
 function RuleRow({ rule, session, onRevoke }) {
-  const allows = ruleWords(rule["tool"] ?? "", rule["command_family"] ?? null, rule["is_line"] === true);
+  const allows = ruleWords(rule["tool"] ?? "", rule["command_family"] ?? null, rule["exact"] === true);
   const since = typeof rule["at_ms"] === "number" ? new Date(rule["at_ms"]) : null;
   return html`<li class="rule-row">
     <div class="rule-main"><span><${SafeText} text=${allows} strict /></span>

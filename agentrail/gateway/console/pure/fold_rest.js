@@ -76,7 +76,7 @@ function approvalResolved(draft, event) {
 function ruleMade(draft, event) {
   putDecision(draft, "rule", String(event.seq), {
     state: "made",
-    asked: { tool: event.tool, command_family: event.command_family ?? null },
+    asked: { tool: event.tool, command_family: event.command_family ?? null, exact: event.exact === true },
     decided_at_ms: event.at_ms,
   });
 }

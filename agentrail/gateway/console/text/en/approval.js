@@ -79,7 +79,7 @@ export const ruleEvery = (tool) => `Every call of ${tool}, whatever its argument
 /** @param {string} tool @param {string} family */
 export const ruleFamily = (tool, family) => `${tool}: every simple command that begins with “${family}”`;
 /** @param {string} tool @param {string} line */
-export const ruleLine = (tool, line) => `${tool}: this very line and no other: “${line}”`;
+export const ruleLine = (tool, line) => `${tool}: this very command and no other: “${line}”`;
 export const reachLabel = "Where";
 /** @type {Record<string, string>} */
 export const reaches = { session: "In this session only. Agents that work for it ask for themselves." };

@@ -274,10 +274,12 @@ export const by = (who) => `by ${who}`;
 export const approvalOf = (tool) => `Approval of ${tool}`;
 /** @param {string} question */
 export const questionOf = (question) => `Question: ${question}`;
-/** @param {string} tool @param {string | null} family */
-export const ruleOf = (tool, family) =>
+/** @param {string} tool @param {string | null} family @param {boolean} isExact */
+export const ruleOf = (tool, family, isExact) =>
   family
-    ? `From now on allowed: ${tool} with commands that begin with “${family}”`
+    ? isExact
+      ? `From now on allowed: ${tool} with this very command: “${family}”`
+      : `From now on allowed: ${tool} with commands that begin with “${family}”`
     : `From now on allowed: every call of ${tool}`;
 /** @param {string} tool */
 export const clientCallOf = (tool) => `${tool} runs in the program that this session belongs to, and is waited for.`;
