@@ -113,7 +113,7 @@ def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
     except FileNotFoundError:
         fault = f"{_say(folder, strays)} was compiled, but no record says from what" if strays else None
         return Build(compiled=len(strays), fault=fault), tuple(strays)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         return Build(compiled=len(strays), fault=f"the record {RECORD} cannot be read: {error}"), tuple(
             strays
         )

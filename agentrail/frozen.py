@@ -29,6 +29,8 @@ MAX_COPIED_CHARACTERS: Final = 1_000_000
 MAX_LEVELS: Final = 128
 """How deeply JSON may be nested. Every encoder, comparison and validator goes down by calling itself, so what one of them
 can still read another one may not; this is not written by hand, and not read by people."""
+MAX_RECORD_LEVELS: Final = 2 * MAX_LEVELS
+"""Nesting limit of a record's body, which holds values of up to `MAX_LEVELS` each."""
 
 
 class TooDeep(RecursionError):
@@ -145,17 +147,21 @@ class FrozenList(list[Any]):
         return FrozenList, (list(self),)
 
 
-def frozen_json(value: JsonObject) -> JsonObject:
+def frozen_json(value: JsonObject, *, max_levels: int = MAX_LEVELS) -> JsonObject:
     """Freeze a JSON object, all the way down. Free of cost for one that is frozen already.
 
     Tuples become arrays. What is a text, a number, a set or a buffer of another class becomes a plain one, which has no
     attributes that could be set. What is no JSON at all, such as a `Secret` among an application's own data, stays
     the object that it is: `not_json` finds those, where they must not be.
 
+    Args:
+        value: The object.
+        max_levels: How deeply it may be nested.
+
     Raises:
-        TooDeep: It is nested more deeply than `MAX_LEVELS`, or holds itself.
+        TooDeep: It is nested more deeply than that, or holds itself.
     """
-    return value if type(value) is FrozenDict else cast("JsonObject", _frozen(value, MAX_LEVELS))
+    return value if type(value) is FrozenDict else cast("JsonObject", _frozen(value, max_levels))
 
 
 def frozen_value(value: JsonValue) -> JsonValue:

@@ -227,7 +227,7 @@ def _noted_in(path: Path, lines: bytes) -> Iterator[NotedProcess]:
                 message = "it was cut"
                 raise msgspec.DecodeError(message)
             yield _NOTES.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             LOGGER.warning("%s: line %d is left out: %s", path, number, error)
 
 

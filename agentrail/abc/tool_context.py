@@ -19,7 +19,7 @@ from agentrail.abc.sandbox import Sandbox
 from agentrail.core.values.forms import fault_of_form, fault_of_url
 from agentrail.errors import ChildRefused, ProcessRefused, ToolContractError
 from agentrail.events import Todo
-from agentrail.frozen import EMPTY, frozen_json, frozen_value
+from agentrail.frozen import EMPTY, MAX_LEVELS, frozen_json, frozen_value
 from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
 
 T = TypeVar("T")
@@ -242,20 +242,24 @@ class ToolContext(Generic[D]):
 
         Args:
             name: Your own name for it.
-            payload: JSON, of at most 64 KiB.
+            payload: JSON, of at most 64 KiB, nested at most 128 levels deep.
 
         Raises:
             ToolContractError: Your move: it is no JSON, or too much of it.
         """
         try:
             text = json.dumps(payload, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
+            frozen = frozen_value(json.loads(text))
+        except RecursionError:  # `TooDeep` is one
+            message = f"the payload of {name!r} is nested more deeply than {MAX_LEVELS} levels: flatten it"
+            raise ToolContractError(message) from None
+        except (TypeError, ValueError) as error:
             message = f"the payload of {name!r} is not JSON: {error}"
             raise ToolContractError(message) from None
         if len(text.encode()) > MAX_PAYLOAD_BYTES:
             message = f"the payload of {name!r} has {len(text.encode()):,} bytes, at most {MAX_PAYLOAD_BYTES:,} are taken"
             raise ToolContractError(message)
-        self.event(name, json.loads(text))
+        self.event(name, frozen)
 
     def detach(self, text: str, details: JsonValue = None) -> None:
         """Answer the call now, and go on in the background. Callable from a worker thread.

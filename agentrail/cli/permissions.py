@@ -194,7 +194,7 @@ def lines_of_rules(text: str) -> dict[str, list[int]]:
 def _call(tool: str, args: str) -> PermissionCall:
     try:
         arguments = msgspec.json.decode(args)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise OptionError([f"--args is no JSON: {error}"]) from error
     if not isinstance(arguments, dict):
         raise OptionError([f'--args is a JSON object, such as {{"command": "git log"}}; got {args!r:.80}'])

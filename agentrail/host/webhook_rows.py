@@ -80,7 +80,7 @@ def decode_awaited(row: OwedRow) -> WebhookWatch:
     """
     try:
         read = _WATCHES.decode(row.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RowUnreadable(str(error)) from None
     return WebhookWatch(
         owner=SessionOwner(read.tenant, read.user),
@@ -118,7 +118,7 @@ def decode_owed_message(row: OwedRow) -> WebhookMessage:
     """
     try:
         read = _MESSAGES.decode(row.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RowUnreadable(str(error)) from None
     return WebhookMessage(
         id=read.id,

@@ -110,7 +110,11 @@ def object_in(result: bytes) -> dict[str, Any]:
     Raises:
         CodecError: It is none.
     """
-    told = msgspec.json.decode(result or b"null")
+    try:
+        told = msgspec.json.decode(result or b"null")
+    except RecursionError as error:
+        message = f"what the server sent cannot be read: {error}"
+        raise CodecError(message, path="$") from error
     if not isinstance(told, dict):
         message = f"what the server sent is {told!r:.80}, expected an object"
         raise CodecError(message, path="$")

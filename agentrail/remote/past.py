@@ -6,7 +6,7 @@ import msgspec
 
 from agentrail.core.journal.branches import PastTurn
 from agentrail.errors import CodecError
-from agentrail.frozen import frozen_json
+from agentrail.frozen import MAX_RECORD_LEVELS, frozen_json
 from agentrail.runtime.looking_back import Rewound
 from agentrail.runtime.past import JournalEntry
 from agentrail.structs import decoder_of
@@ -76,7 +76,7 @@ def _entry(form: _Entry) -> JournalEntry:
         number=form.number,
         at_ms=form.at_ms,
         kind=form.kind,
-        body=frozen_json(form.body),
+        body=frozen_json(form.body, max_levels=MAX_RECORD_LEVELS),
         does=form.does,
         events=form.events,
         epoch=form.epoch,

@@ -20,7 +20,7 @@ from agentrail.core.session.projection import Snapshot, Status, snapshot_of
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import Ask
 from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
-from agentrail.frozen import EMPTY, frozen_json
+from agentrail.frozen import EMPTY, MAX_RECORD_LEVELS, frozen_json
 from agentrail.messages import JsonObject, Message
 from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after, state_behind
 
@@ -323,7 +323,7 @@ def entry_of(record: Record, store: Store) -> JournalEntry:
         number=record.seq,
         at_ms=record.at_ms,
         kind=record.kind,
-        body=frozen_json(body),
+        body=frozen_json(body, max_levels=MAX_RECORD_LEVELS),
         does=tuple(record.does.split("\n")) if record.does else (),
         events=record.events,
         epoch=record.epoch,

@@ -29,7 +29,7 @@ from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.session.batch import ARGUMENTS_CHANGED
 from agentrail.errors import QuestionDeclined, ToolContractError
-from agentrail.frozen import thawed, too_large
+from agentrail.frozen import MAX_LEVELS, frozen_value, thawed, too_large
 from agentrail.messages import Image, JsonObject, JsonValue
 from agentrail.otp.edges import leaves
 from agentrail.otp.leaving import describe_crash, words_of
@@ -209,7 +209,7 @@ def plain_details(name: str, details: object) -> JsonValue:
     """Copy details, so that what was published cannot change any more.
 
     Raises:
-        ToolContractError: The author's move, of the tool of this name: they are no JSON, or too large.
+        ToolContractError: The author's move, of the tool of this name: they are no JSON, too large, or nested too deeply.
     """
     if details is None:
         return None
@@ -221,11 +221,16 @@ def plain_details(name: str, details: object) -> JsonValue:
         )
         raise ToolContractError(message)
     try:
-        plain: JsonValue = json.loads(json.dumps(details, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
+        return frozen_value(json.loads(json.dumps(details, allow_nan=False)))
+    except RecursionError:  # `TooDeep` is one
+        message = (
+            f"tool {name!r} returned details nested more deeply than {MAX_LEVELS} levels: "
+            "flatten them, or write them to a file, and give its path in the details"
+        )
+        raise ToolContractError(message) from None
+    except (TypeError, ValueError) as error:
         message = f"tool {name!r} returned details that are not JSON: {error}"
         raise ToolContractError(message) from None
-    return plain
 
 
 def decide_crash(name: str, error: BaseException, attempt: Attempt) -> AttemptEnd:

@@ -165,14 +165,14 @@ def writer_of(store: Path) -> int | None:
     """Give the process that wrote a store last, which may be gone; None where no process ever did."""
     try:
         return _WRITERS.decode(lock_path(store).read_bytes()[:1000]).pid
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
 
 
 def _read_writer(file: int) -> _Writer | None:
     try:
         return _WRITERS.decode(os.pread(file, 1000, 0))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None  # it has just begun, and has not written yet
 
 

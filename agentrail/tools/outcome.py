@@ -102,7 +102,12 @@ def _to_json(name: str, value: object, *, is_sorted: bool = False) -> JsonValue:
         plain = msgspec.to_builtins(value, enc_hook=_to_plain, str_keys=True, order=order)
         # The standard library's encoder judges, because msgspec's writes null where it should say NaN.
         json.dumps(plain, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        message = (
+            f"tool {name!r} returned {_kind(value)} that is nested too deeply, or holds itself: flatten it"
+        )
+        raise ToolContractError(message) from None
+    except (TypeError, ValueError) as error:
         message = f"tool {name!r} returned {_kind(value)} that is not JSON: {error}"
         raise ToolContractError(message) from None
     return plain  # type: ignore[no-any-return]  # what json.dumps takes is a JsonValue

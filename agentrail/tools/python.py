@@ -198,7 +198,7 @@ def decide_pictures(output: str, mark: str) -> tuple[str, tuple[NewPicture, ...]
     rest = output[:at].removesuffix("\n") + behind
     try:
         listed: Any = json.loads(line)
-    except ValueError:  # cut in its middle, or written by the program
+    except (ValueError, RecursionError):  # cut in its middle, or written by the program
         return rest, ()
     found = [one for one in listed if isinstance(one, list) and len(one) == len(("name", "size"))] if isinstance(listed, list) else []  # fmt: skip
     return rest, tuple(

@@ -212,7 +212,7 @@ def _line_of(job: ReadJob) -> bytes:
 def _read_answer(answer: bytes) -> PageText:
     try:
         read = _PAGES.decode(answer)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         message = "it takes more memory or time than a document may take"
         raise UnreadableDocument(message) from None
     if read.fault is not None:

@@ -194,7 +194,7 @@ def _endless() -> list[object]:
             "returned a value of type dict that is not JSON: objects of type object have no JSON",
         ),
         (lambda: {(1, 2): 3}, "returned a value of type dict that is not JSON"),
-        (_endless, "returned a value of type list that is not JSON"),
+        (_endless, "returned a value of type list that is nested too deeply, or holds itself"),
         (
             lambda: Ok(text=_untyped(3)),
             "returned a result whose text is a value of type int: make it text, str(…)",

@@ -363,7 +363,7 @@ def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:
         The body as it was; the very one where there was nothing to do.
 
     Raises:
-        CodecError: A text is missing, or is not the one that was taken out.
+        CodecError: A text is missing, or is not the one that was taken out; or the body is nested too deeply.
     """
     if _MARK not in body:
         return body
@@ -380,11 +380,18 @@ def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:
             return [whole(item) for item in value]
         return value
 
-    return msgspec.json.encode(whole(msgspec.json.decode(body)))
+    try:
+        return msgspec.json.encode(whole(msgspec.json.decode(body)))
+    except RecursionError as error:
+        raise _too_deep() from error
 
 
 def blobs_of(body: bytes) -> frozenset[str]:
-    """Name the large texts that a stored body needs, by their SHA-256."""
+    """Name the large texts that a stored body needs, by their SHA-256.
+
+    Raises:
+        CodecError: The body is nested too deeply.
+    """
     if _MARK not in body:
         return frozenset()
 
@@ -399,7 +406,15 @@ def blobs_of(body: bytes) -> frozenset[str]:
             for item in value:
                 yield from found(item)
 
-    return frozenset(found(msgspec.json.decode(body)))
+    try:
+        return frozenset(found(msgspec.json.decode(body)))
+    except RecursionError as error:
+        raise _too_deep() from error
+
+
+def _too_deep() -> CodecError:
+    message = "no body of a record: it is nested too deeply to be read; pass what was written as one"
+    return CodecError(message, path="$")
 
 
 def _own_mark(value: dict[str, Any]) -> str | None:
