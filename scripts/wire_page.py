@@ -88,7 +88,7 @@ STREAMS: Final = """
 `?request_id=` until that request does. Both are `text/event-stream`, are never kept by a proxy, and name session and request in `X-Session-Id` and `X-Request-Id`.
 
 ```text
-retry: 1000
+retry: 1724
 
 event: agent_start
 data: {"kind":"agent_start","seq":3,"session_id":"main","at_ms":1795327446796,"ref":"02dc4125-1"}

@@ -13,7 +13,7 @@ from agentrail.actors.replies import down
 from agentrail.actors.start import Start
 from agentrail.actors.supervising import Core, SupervisorCell
 from agentrail.actors.tasks import Task, TaskHandle, run_task
-from agentrail.actors.tree import TreeNode, take_tree
+from agentrail.actors.tree import TreeNode, TreePart, take_tree
 from agentrail.errors import (
     ChildNotFound,
     WrongChildKey,
@@ -225,8 +225,11 @@ class Supervisor(ActorHandle):
         """
         return cast("ChildCounts", await self._core.ask(CountChildrenCall()))
 
-    async def tree(self) -> TreeNode:
+    async def tree(self, part: TreePart | None = None) -> TreeNode:
         """Return all that is below, subtrees included, as data; in every state, also while it starts or stops.
+
+        Args:
+            part: Which children of a root are read; None for all.
 
         Returns:
             This supervisor, with its children in start order. `render_tree` makes text of it.
@@ -241,7 +244,7 @@ class Supervisor(ActorHandle):
         await core.ask(CountChildrenCall(), what="tree")
         if self.exit_reason is not None:  # it ended while this task was waking up
             raise down(self)
-        return take_tree(core)
+        return take_tree(core, part)
 
     async def get_child_spec(self, child: Hashable | ActorHandle) -> ChildSpec:
         """Return the spec of a child with all defaults; of a temporary child without its arguments.

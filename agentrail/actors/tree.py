@@ -4,8 +4,9 @@ It is read across all levels at one instant and not asked for level by level: an
 a tree that never was, and a level that is busy would keep all of them waiting. Nothing in it is alive: no handle.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from datetime import timedelta
+from itertools import islice
 from typing import Final
 
 import trio
@@ -93,8 +94,23 @@ ROOT_KEY: Final = "0"
 """The key of a root."""
 
 
-def take_tree(core: Core) -> TreeNode:
-    """Read the tree below a supervisor, and itself as its parent sees it."""
+@frozen(kw_only=True)
+class TreePart:
+    """Which children of a root are read: a page costs its children, and not all of them.
+
+    Attributes:
+        wanted: Whether a child of this id is read.
+        after: The number of the child to continue after: the last part of its key; None to begin.
+        limit: How many at most; None for all.
+    """
+
+    wanted: Callable[[Hashable], bool]
+    after: int | None = None
+    limit: int | None = None
+
+
+def take_tree(core: Core, part: TreePart | None = None) -> TreeNode:
+    """Read the tree below a supervisor, and itself as its parent sees it; of a root only a part, where one is given."""
     now_seconds = trio.current_time()
     cell = core.cell
     if isinstance(cell.owner, Core) and cell.token is not None:
@@ -109,7 +125,7 @@ def take_tree(core: Core) -> TreeNode:
         restarts=0,
         uptime_seconds=None if core.up_at_seconds is None else now_seconds - core.up_at_seconds,
         mailbox=_waiting(cell),
-        children=_nodes_below(cell, now_seconds, ROOT_KEY),
+        children=_nodes_below(cell, now_seconds, ROOT_KEY, part),
         strategy=core.state.flags.strategy,
         budget=_budget_of(core.state.flags, core.state.restarts, now_seconds),
         key=ROOT_KEY,
@@ -166,11 +182,18 @@ def _look_of(child: Child) -> ActorView | None:
     return start.options.look() if isinstance(start, Start) and start.options.look is not None else None
 
 
-def _nodes_below(cell: ActorCell, now_seconds: float, key: str) -> tuple[TreeNode, ...]:
+def _nodes_below(
+    cell: ActorCell, now_seconds: float, key: str, part: TreePart | None = None
+) -> tuple[TreeNode, ...]:
     if not isinstance(cell, SupervisorCell) or cell.core is None:
         return ()
     core = cell.core
-    return tuple(_node_of_child(core, child, now_seconds, key) for _, child in core.state.children.items())
+    children: Iterator[Child] = (child for _, child in core.state.children.items())
+    if part is not None:
+        after = -1 if part.after is None else part.after
+        fitting = (one for one in children if one.number > after and part.wanted(one.spec.id))
+        children = islice(fitting, part.limit)
+    return tuple(_node_of_child(core, child, now_seconds, key) for child in children)
 
 
 def _strategy_of(cell: ActorCell | None) -> Strategy | None:

@@ -56,6 +56,16 @@ class TreeItem(CallReply, frozen=True, kw_only=True):
     children: tuple["TreeItem", ...]
 
 
+class TreePage(TreeItem, frozen=True, kw_only=True):
+    """The root of the supervision tree, with a page of its sessions.
+
+    Attributes:
+        next: Pass it as `after` for the next page; None where this is the last one.
+    """
+
+    next: int | None
+
+
 class HostPluginItem(CallReply, frozen=True, kw_only=True):
     """A plugin of the host.
 

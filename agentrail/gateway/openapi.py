@@ -17,7 +17,7 @@ from agentrail import outside
 from agentrail.core.wire import codec
 from agentrail.gateway.bodies import BODIES
 from agentrail.gateway.body_reading import ID_FIELDS, WORD_FIELDS
-from agentrail.gateway.calls import MAX_EVENTS_OF_A_PAGE
+from agentrail.gateway.calls import MAX_EVENTS_OF_A_PAGE, MAX_SESSIONS_OF_A_TREE
 from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.calls.sessions import CURSOR
 from agentrail.gateway.interface_frames import (
@@ -115,6 +115,7 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 _LIMITS: Final[Mapping[str, int]] = {
     "sessions": MAX_SESSIONS_OF_A_PAGE,
+    "tree": MAX_SESSIONS_OF_A_TREE,
     "messages": MAX_MESSAGES_OF_A_PAGE,
     "trace": MAX_RECORDS_OF_A_PAGE,
     "events": MAX_EVENTS_OF_A_PAGE,

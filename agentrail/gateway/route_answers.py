@@ -21,7 +21,7 @@ from agentrail.gateway.inspection_replies import (
     SpanPage,
     StateReply,
     TracePage,
-    TreeItem,
+    TreePage,
 )
 from agentrail.gateway.replies import (
     ApprovalDecided,
@@ -99,7 +99,7 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("GET", f"{_OF_SESSION}/files"): {200: FilePage},
     ("GET", f"{_OF_SESSION}/files/{{path:path}}"): {},
     ("GET", "/inspect/sessions"): {200: SessionPage},
-    ("GET", "/inspect/tree"): {200: TreeItem},
+    ("GET", "/inspect/tree"): {200: TreePage},
     ("GET", "/inspect/plugins"): {200: HostPluginList},
     ("GET", "/inspect/cost"): {200: CostReply},
     ("GET", f"{_INSPECTED}/trace"): {200: TracePage},

@@ -222,7 +222,10 @@ async def _all_sessions(call: RouteCall) -> WholeAnswer:
 
 async def _tree(call: RouteCall) -> WholeAnswer:
     """Show the supervision tree."""
-    return answer_of_call(await calls.inspect_tree(call.host, call.principal))
+    query = call.query
+    after = whole_number("after", query["after"], 0, most=MAX_CURSOR) if "after" in query else None
+    limit = whole_number("limit", query.get("limit"), 200, least=1, most=calls.MAX_SESSIONS_OF_A_TREE)
+    return answer_of_call(await calls.inspect_tree(call.host, call.principal, after=after, limit=limit))
 
 
 async def _cost(call: RouteCall) -> WholeAnswer:
@@ -318,7 +321,14 @@ SESSION_ROUTES: Final = (
     CallRoute("GET", f"{_ONE}/files", _files, does="lists a directory of the workspace", query=("path", *_PAGE)),
     CallRoute("GET", f"{_ONE}/files/{{path:path}}", _file, does="gives a file of the workspace out"),
     CallRoute("GET", _INSPECT, _all_sessions, does="lists the sessions of the tenant", query=_LIST, scope="inspect"),
-    CallRoute("GET", "/inspect/tree", _tree, does="shows the supervision tree of the tenant", scope="inspect"),
+    CallRoute(
+        "GET",
+        "/inspect/tree",
+        _tree,
+        does="shows the supervision tree of the tenant, page by page",
+        query=("after", "limit"),
+        scope="inspect",
+    ),
     CallRoute("GET", "/inspect/plugins", _plugins, does="shows the plugins of the host, and those of sessions by name", scope="inspect"),
     CallRoute("GET", "/inspect/cost", _cost, does="adds up what the sessions of the tenant have used", query=("by", "since", "until", "tz"), scope="inspect"),
     CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", _all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect"),

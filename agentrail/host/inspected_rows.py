@@ -3,7 +3,7 @@
 What a row says stands in `agentrail.wire.inspected_rows`. Who may see them is looked at where they are shown. No frame enters this file.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import trio
@@ -59,8 +59,16 @@ _NOT_KNOWN: Final = About()
 # --- the tree
 
 
-def abouts_of(supervisor: SessionSupervisor, tenant_id: str) -> dict[str, About]:
-    """Say what the sessions of a tenant are about, without asking them: those that are in memory, and those that were given up lately."""
+def abouts_of(
+    supervisor: SessionSupervisor, tenant_id: str, wanted: Container[str] | None = None
+) -> dict[str, About]:
+    """Return what the sessions of a tenant are about, without asking them: those in memory, and those given up lately.
+
+    Args:
+        supervisor: Has them.
+        tenant_id: The tenant.
+        wanted: Ids of the sessions; None for all.
+    """
     sessions = list(supervisor.sessions(scope=tenant_id))
     for report in supervisor.parked_sessions(scope=tenant_id):
         words = supervisor.last_words(report.session_id, scope=tenant_id)
@@ -70,6 +78,7 @@ def abouts_of(supervisor: SessionSupervisor, tenant_id: str) -> dict[str, About]
     return {
         str(one.session_id): About(title_of(one), first_words_of(one, at_most=MAX_FIRST_WORDS))
         for one in sessions
+        if wanted is None or one.session_id in wanted
     }
 
 

@@ -22,7 +22,7 @@ from agentrail.actors.running import cleanup_scope
 from agentrail.actors.start import Options, Start
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
-from agentrail.actors.tree import TreeNode
+from agentrail.actors.tree import TreeNode, TreePart
 from agentrail.core.protocol.signals import Parked
 from agentrail.errors import ActorDown, AlreadyStarted, OptionError, SessionDown, SessionRefused, UnknownTool
 from agentrail.events import Event
@@ -401,11 +401,15 @@ class SessionSupervisor(
         """
         return self._board.subscribe(scope=scope, buffer=buffer)
 
-    async def tree(self, *, scope: str | None = None) -> TreeNode:
+    async def tree(
+        self, *, scope: str | None = None, after: int | None = None, limit: int | None = None
+    ) -> TreeNode:
         """Return the whole tree as data: the supervisor, its sessions, and what runs behind them.
 
         Args:
             scope: Only sessions of this scope, `""` for those without one; None for all.
+            after: Continue after the session of this number, which is the last part of its `key`; None to begin.
+            limit: How many sessions at most, in the order in which they started; None for all.
 
         Returns:
             The root; of each session its id (`scope/id`, where it has a scope), phase, restarts, uptime and mailbox.
@@ -419,12 +423,12 @@ class SessionSupervisor(
         """
         refuse(None if scope is None else fault_of_scope("scope", scope))
         try:
-            tree = await self._root.tree()
+            wanted = TreePart(
+                wanted=lambda node: scope is None or is_in(scope, node), after=after, limit=limit
+            )
+            return await self._root.tree(wanted)
         except ActorDown:
             raise SessionDown(EVERY, self._down or "the supervisor was closed") from None
-        if scope is None:
-            return tree
-        return evolve(tree, children=tuple(node for node in tree.children if is_in(scope, node.id)))
 
     def statistics(self) -> SupervisorStatistics:
         """Count; cheap, at any time, also after the supervisor was closed."""

@@ -5,6 +5,7 @@ import trio
 
 from agentrail.actors.actor import subtree, worker
 from agentrail.actors.supervisor import TreeNode, open_supervisor, render_tree
+from agentrail.actors.tree import TreePart
 from agentrail.errors import ActorDown
 from agentrail.otp.child_specs import Backoff, ChildSpec
 from agentrail.otp.exits import NoProcess
@@ -15,6 +16,24 @@ from tests.actors.rig import Tabled, on_virtual_time, settled, statuses
 
 def _ids(node):
     return [child.id for child in node.children]
+
+
+@on_virtual_time
+async def test_a_part_of_a_root_reads_its_own_children_alone(stage):
+    """In start order, from a number on; what is left out is not even looked at."""
+    async with stage.open(children=[stage.W(name) for name in "abcdef"]) as supervisor:
+        whole = await supervisor.tree()
+        asked: list[object] = []
+
+        def wanted(name: object) -> bool:
+            asked.append(name)
+            return name != "c"
+
+        numbers = [int(child.key.rpartition(".")[2]) for child in whole.children]
+        first = await supervisor.tree(TreePart(wanted=wanted, limit=2))
+        rest = await supervisor.tree(TreePart(wanted=wanted, after=numbers[1], limit=2))
+    assert (_ids(first), _ids(rest)) == (["a", "b"], ["d", "e"])
+    assert asked == [*"ab", *"cde"]
 
 
 async def _disobedient(task_status):

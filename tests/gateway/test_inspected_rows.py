@@ -104,6 +104,24 @@ async def test_each_restart_is_told_and_then_that_it_was_given_up():
         assert later.rows[parked["key"]] == parked
 
 
+async def test_a_page_of_the_tree_has_its_sessions():
+    """In the order of their starts, across sessions that end and other tenants."""
+    async with serving(answering(), auth=auth, store=None) as web:
+        for number in range(7):
+            await web.post("/sessions", {"session_id": f"s-{number}"}, headers=by("ann"))
+            await web.post("/sessions", {"session_id": f"e-{number}"}, headers=by("eve"))
+        await web.client.delete("/sessions/s-3", headers=by("ann"))
+        pages, after = [], ""
+        while after is not None:
+            page = (await web.client.get(f"/inspect/tree?limit=2{after}", headers=by("boss"))).json()
+            pages.append([node["id"] for node in page["children"]])
+            after = None if page["next"] is None else f"&after={page['next']}"
+        assert pages == [["s-0", "s-1"], ["s-2", "s-4"], ["s-5", "s-6"]]
+        for wrong in ("limit=0", "limit=1001", "after=-1", "after=x"):
+            answer = await web.client.get(f"/inspect/tree?{wrong}", headers=by("boss"))
+            assert answer.status_code == 422
+
+
 async def test_a_node_says_what_its_session_is_about():
     """Title and first words: live, when it is asked for, and still when it was given up; a strange one that took its id has none of it."""
     async with (

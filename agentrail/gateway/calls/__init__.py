@@ -21,6 +21,7 @@ from agentrail.gateway.calls.decisions import (
     revoke_session_rule as revoke_session_rule,
 )
 from agentrail.gateway.calls.inspection import (
+    MAX_SESSIONS_OF_A_TREE as MAX_SESSIONS_OF_A_TREE,
     inspect_explanation as inspect_explanation,
     inspect_messages as inspect_messages,
     inspect_plugins as inspect_plugins,

@@ -4,6 +4,11 @@ Each of them needs the scope `inspect`, and shows no other tenant. None wakes a 
 are not shown: keys may be among them.
 """
 
+from typing import Final
+
+from attrs import evolve
+from msgspec import structs
+
 from agentrail import outside
 from agentrail.actors.tree import TreeNode
 from agentrail.gateway.access import require_scope
@@ -17,6 +22,7 @@ from agentrail.gateway.inspection_replies import (
     StateReply,
     TracePage,
     TreeItem,
+    TreePage,
 )
 from agentrail.host import Host, Principal
 from agentrail.host.inspected_rows import Abouts, abouts_of, row_of_node
@@ -42,12 +48,21 @@ async def inspect_sessions(host: Host, principal: Principal, asked: AskedSession
     return page_of_sessions(await asked.find(host, principal, of_tenant=True), asked, with_users=True)
 
 
-async def inspect_tree(host: Host, principal: Principal) -> CallAnswer:
-    """GET /inspect/tree: the supervision tree, as far as it is of the tenant."""
+MAX_SESSIONS_OF_A_TREE: Final = 1_000
+
+
+async def inspect_tree(
+    host: Host, principal: Principal, *, after: int | None = None, limit: int = 200
+) -> CallAnswer:
+    """GET /inspect/tree: the sessions of the tenant in the supervision tree, page by page in the order of their starts."""
     check_may_inspect(principal)
-    tree = await host.supervisor.tree(scope=principal.tenant_id)
-    abouts = abouts_of(host.supervisor, principal.tenant_id)
-    return answer_with(item_of_node(tree, principal.tenant_id, abouts))
+    tenant_id = principal.tenant_id
+    tree = await host.supervisor.tree(scope=tenant_id, after=after, limit=limit + 1)
+    shown = tree.children[:limit]
+    ids = {str(node.id).removeprefix(f"{tenant_id}/") for node in shown}
+    item = item_of_node(evolve(tree, children=shown), tenant_id, abouts_of(host.supervisor, tenant_id, ids))
+    next_after = int(shown[-1].key.rpartition(".")[2]) if len(tree.children) > limit else None
+    return answer_with(TreePage(**structs.asdict(item), next=next_after))
 
 
 def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
