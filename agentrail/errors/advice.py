@@ -38,6 +38,10 @@ class Advice(enum.Enum):
         "A server of one's own wants a key, and there is none (401).",
         "the server wants a key, and none was sent: {key_help}",
     )
+    REGION = (
+        "The vendor does not serve this country or region (403 of OpenAI, 400 of Gemini).",
+        "the vendor does not serve your country or region, whatever the key: name a model of another vendor, or a server that you may use",
+    )
     WRONG_KEY = ("The key is wrong, or may not do this (401, 403).", "correct the key: {key_help}")
     KEY_OF_ANOTHER = (
         "The key is one of another vendor, such as `sk-ant-…` for `openai:`.",
@@ -95,6 +99,13 @@ class Advice(enum.Enum):
         "The host of `base_url` has no address: a slip in its name, or no network.",
         "is the name of the host in base_url right? Else look at the network and at --base-url (in a program base_url)",
     )
+    NO_NETWORK = (
+        "The vendor itself cannot be reached, and no `base_url` was given.",
+        (
+            "is this machine online? {host} cannot be reached. Behind a proxy set HTTPS_PROXY; without a network name a local server "
+            "(--base-url with the command) or --model demo:"
+        ),
+    )
     UNREACHABLE = (
         "No connection comes about, for any other reason.",
         "is the server running? Else look at the network and at --base-url (in a program base_url), then try again",
@@ -123,8 +134,25 @@ class Advice(enum.Enum):
         "try again; if this model thinks for longer, raise timeout: {setting}",
     )
 
+    PASSING = (
+        "The vendor is overloaded, limits your rate or took too long (429, 5xx, 408).",
+        "try again in a minute, or name another model (--model with the command)",
+    )
+
     # --- models
 
+    NO_TOOLS = (
+        "The model takes no tools (400 of Ollama).",
+        "name a model that supports tools, or run without: --tools none with the command, tools=[] in a program",
+    )
+    OPTION_REFUSED = (
+        "The model does not take an option that was set, such as `temperature`.",
+        "leave {option} out, or give another value: {setting}",
+    )
+    EMPTY = (
+        "The answer is empty: thinking used all tokens, or a server of one's own cut the prompt.",
+        "ask again in other words, raise max_output_tokens, or name another model",
+    )
     MODEL_WITHOUT_PROVIDER = ("A model without its provider, such as `gpt-5`.", "Did you mean {model!r}?")
     PROVIDER_UNKNOWN = (
         "A provider that does not exist, such as `claude:` or `ollama:`.",
@@ -143,10 +171,7 @@ class Advice(enum.Enum):
     )
     WINDOW_FULL = (
         "The conversation is longer than the window of the model.",
-        (
-            "ask for less at a time, or name a model with a larger window; if the window is smaller than it is taken to be, say so, "
-            "and the conversation is shortened in time: {setting}"
-        ),
+        ("ask for less, or name a model with a larger window; if it is smaller than assumed: {setting}"),
     )
 
 

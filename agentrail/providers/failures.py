@@ -35,6 +35,11 @@ from agentrail.providers.numbers import read_date, read_integer, read_seconds
 
 Kind = type[ProviderError]
 
+MAX_MESSAGE: Final = 240
+"""Characters of a message with advice, for which the vendor's words are cut: a cycle adds up to 130 about itself, and 400 are read at one glance."""
+_LEAST_WORDS: Final = 60
+"""Characters of the vendor's words that are kept in any case."""
+
 
 @frozen(kw_only=True)
 class Vendor:
@@ -90,12 +95,14 @@ class _Fault:
         status: A status inside the body, as proxies put it there.
         message: The vendor's words.
         retry_after_seconds: How long to wait, where the body says so.
+        parameter: Which member of the request is wrong, where the body says so.
     """
 
     codes: tuple[str, ...] = ()
     status: int | None = None
     message: str
     retry_after_seconds: float | None = None
+    parameter: str = ""
 
 
 _BY_CODE: Final[Mapping[str, Kind]] = MappingProxyType(
@@ -206,9 +213,11 @@ def failure_of(answer: Answer, vendor: Vendor) -> ProviderError:
         text, advice = _redirected(text, answer, vendor)
     else:
         advice = decide_advice(kind, vendor, fault, answer)
-    said = scrubbed(f"{vendor.name} answered {answer.status}: {text}", vendor.secrets)
+    said = f"{vendor.name} answered {answer.status}: "
     return kind(
-        with_advice(said, *advice),
+        _advised(said, text, advice, vendor)
+        if fault
+        else scrubbed(with_advice(f"{said}{text}", *advice), vendor.secrets),
         status=answer.status,
         request_id=_shown_id(request_id_of(answer.headers), vendor),
         retry_after_seconds=_longest(
@@ -249,13 +258,22 @@ def cut_short(vendor: Vendor) -> Transport:
 
 def _broken_off(fault: _Fault, vendor: Vendor, request_id: str | None) -> ProviderError:
     kind = _kind(fault.status, fault) if fault.status or fault.codes else Overloaded
-    said = scrubbed(f"{vendor.name} broke off with an error: {shown(fault.message)}", vendor.secrets)
+    advice = decide_advice(kind, vendor, fault)
     return kind(
-        with_advice(said, *decide_advice(kind, vendor, fault)),
+        _advised(f"{vendor.name} broke off with an error: ", shown(fault.message), advice, vendor),
         status=fault.status,
         request_id=_shown_id(request_id, vendor),
         retry_after_seconds=fault.retry_after_seconds,
     )
+
+
+def _advised(begin: str, words: str, advice: tuple[str, ...], vendor: Vendor) -> str:
+    """Put together what happened and what to do. The vendor's words give way, so that the whole can be read at one glance."""
+    words = scrubbed(words, vendor.secrets)
+    room = max(MAX_MESSAGE - len(begin) - len("; or: ".join(advice)), _LEAST_WORDS)
+    if advice and len(words) > room:
+        words = f"{words[: room - 1].rstrip()}…"
+    return with_advice(f"{begin}{words}", *advice)
 
 
 def _shown_id(request_id: str | None, vendor: Vendor) -> str | None:
@@ -279,6 +297,8 @@ def _kind(status: int | None, fault: _Fault) -> Kind:
         # The path is ours and fixed: what a server that speaks the format does not find there is the model.
         return ModelNotFound
     vague = next((_BY_VAGUE_CODE[code] for code in fault.codes if code in _BY_VAGUE_CODE), None)
+    if vague is Overloaded and status is not None and status < 500:  # noqa: PLR2004 - a status is its own name
+        return BadRequest  # Ollama writes `api_error` for every refusal, which the same request meets again
     return vague or (BadRequest if status is not None else Overloaded)
 
 
@@ -296,6 +316,40 @@ _NO_CREDIT: Final = (
     "credit balance is too low"  # a plain 400 of Anthropic; of its words only advice is made, and no type
 )
 _PASSING: Final = frozenset({Overloaded, RateLimited, Timeout})
+_NO_TOOLS: Final = re.compile(
+    r"(not|n't) support (tools?|function calling)\b|tools? (use|calling)? ?(is|are) not supported|found that support tool use",
+    re.IGNORECASE,
+)
+_REGION: Final = re.compile(
+    r"\b(country|region|territory|location)\b.{0,40}\bnot (supported|available)|not available in your (country|region)|"
+    r"unsupported_country_region_territory",
+    re.IGNORECASE,
+)
+_OPTION_REFUSED: Final = re.compile(
+    r"not support|unsupported|not allowed|deprecated|unknown|unrecognized|unexpected|invalid", re.IGNORECASE
+)
+_OPTIONS_ON_THE_WIRE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "topP": "top_p",
+        "stop": "stop",
+        "stop_sequences": "stop",
+        "stopSequences": "stop",
+        "max_tokens": "max_output_tokens",
+        "max_completion_tokens": "max_output_tokens",
+        "max_output_tokens": "max_output_tokens",
+        "maxOutputTokens": "max_output_tokens",
+        "reasoning": "reasoning",
+        "reasoning_effort": "reasoning",
+        "effort": "reasoning",
+        "thinking": "reasoning",
+        "thinkingConfig": "reasoning",
+        "tool_choice": "tool_choice",
+    }
+)
+"""Our options, by the names that vendors have for them."""
+_QUOTED: Final = re.compile(r"[`'\"]([\w.]{1,60})[`'\"]")
 
 
 def decide_advice(
@@ -312,9 +366,14 @@ def decide_advice(
     status = answer.status if answer is not None else fault.status if fault is not None else None
     if fault is not None and _is_about_money(status, fault):
         return (advise(Advice.NO_CREDIT),)
+    by_words = () if fault is None or kind in _PASSING else _advice_by_words(kind, fault)
+    if by_words:
+        return by_words
     if status == 404:  # noqa: PLR2004 - a status is its own name
         return _not_found(kind, vendor, fault, answer)
-    if fault is None and answer is not None and is_page(answer.body) and kind not in _PASSING:
+    if kind in _PASSING:
+        return (advise(Advice.PASSING),)
+    if fault is None and answer is not None and is_page(answer.body):
         return (advise(Advice.WEB_PAGE),)
     if kind is Authentication:
         return (_about_the_key(vendor),)
@@ -323,6 +382,25 @@ def decide_advice(
     if kind is ContextWindowExceeded:
         return (advise(Advice.WINDOW_FULL, setting=setting("context_window")),)
     return (advise(Advice.OTHER_FORMAT),) if kind is ProtocolError else ()
+
+
+def _advice_by_words(kind: Kind, fault: _Fault) -> tuple[str, ...]:
+    """Say what to do about a refusal that has a cure of its own, and no code that all vendors share."""
+    if _NO_TOOLS.search(fault.message):
+        return (advise(Advice.NO_TOOLS),)
+    if _REGION.search(" ".join((*fault.codes, fault.message))):
+        return (advise(Advice.REGION),)
+    option = _option_of(fault) if kind is BadRequest else None
+    return () if option is None else (advise(Advice.OPTION_REFUSED, option=option, setting=setting(option)),)
+
+
+def _option_of(fault: _Fault) -> str | None:
+    """Find the option of ours that a vendor does not take."""
+    if not _OPTION_REFUSED.search(" ".join((*fault.codes, fault.message))):
+        return None
+    named = (fault.parameter, *_QUOTED.findall(fault.message))
+    names = (part for name in named for part in (name, name.rpartition(".")[2]))
+    return next((_OPTIONS_ON_THE_WIRE[name] for name in names if name in _OPTIONS_ON_THE_WIRE), None)
 
 
 def _is_about_money(status: int | None, fault: _Fault) -> bool:
@@ -448,7 +526,7 @@ def _fault_of(body: Mapping[str, Any]) -> _Fault | None:
 
 
 def _fault_in(inner: Mapping[str, Any]) -> _Fault:
-    code, message = inner.get("code"), inner.get("message")
+    code, message, parameter = inner.get("code"), inner.get("message"), inner.get("param")
     number = read_integer(code)
     details = inner.get("details")
     details = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
@@ -459,6 +537,7 @@ def _fault_in(inner: Mapping[str, Any]) -> _Fault:
         status=number if number is not None and 300 <= number < 600 else None,  # noqa: PLR2004 - a status
         message=message if isinstance(message, str) and message else "no message",
         retry_after_seconds=_longest(*(_delay(detail.get("retryDelay")) for detail in details)),
+        parameter=parameter if isinstance(parameter, str) else "",
     )
 
 
@@ -531,6 +610,11 @@ _OWNER_OF_HOST: Final[Mapping[str, str]] = MappingProxyType(
 _OWNER_OF_FORMAT: Final[Mapping[str, str]] = MappingProxyType(
     {"anthropic": "Anthropic", "openai": "OpenAI", "openai-chat": "OpenAI", "google": "Google"}
 )
+
+
+def is_vendor_itself(vendor: Vendor) -> bool:
+    """Whether the requests go to the vendor's own host, and not to a base URL of the user's."""
+    return urlsplit(vendor.base_url).hostname in _OWNER_OF_HOST
 
 
 def owner_of_foreign_key(vendor: Vendor, *, sure: bool = False) -> str | None:

@@ -29,7 +29,7 @@ from agentrail.errors import ProtocolError, ProviderError, Timeout, Transport
 from agentrail.errors.advice import Advice, advise, setting, with_advice
 from agentrail.logs import Logger
 from agentrail.providers.connecting import why_unreachable
-from agentrail.providers.failures import Answer, Vendor, failure_of, scrubbed
+from agentrail.providers.failures import Answer, Vendor, failure_of, is_vendor_itself, scrubbed
 from agentrail.providers.json_text import shown
 from agentrail.web.one_piece import OnePiece
 
@@ -517,13 +517,17 @@ def _translated(vendor: Vendor) -> Iterator[None]:
 def _translate(error: httpx.HTTPError, vendor: Vendor) -> ProviderError:
     kind, words = next(entry for foreign, entry in _TRANSLATION.items() if isinstance(error, foreign))
     detail = scrubbed(shown(str(error)), vendor.secrets) or type(error).__name__
-    advice = _advice_of(error)
+    advice = _advice_of(error, vendor)
     is_distrusted = advice is Advice.CERTIFICATE
     if is_distrusted:
         words = "showed a certificate that is not trusted"
     elif advice is not None and vendor.base_url:
         words = f"{words} at {vendor.base_url}"
-    told = "" if advice is None else advise(advice, setting=_SETTINGS.get(advice, ""))
+    told = (
+        ""
+        if advice is None
+        else advise(advice, setting=_SETTINGS.get(advice, ""), host=urlsplit(vendor.base_url).hostname or "")
+    )
     # The same certificate comes next time.
     return kind(
         with_advice(f"{vendor.name} {words}: {detail}", told), retryable=False if is_distrusted else None
@@ -538,11 +542,13 @@ _SETTINGS: Final[Mapping[Advice, str]] = MappingProxyType(
 )
 
 
-def _advice_of(error: httpx.HTTPError) -> Advice | None:
+def _advice_of(error: httpx.HTTPError, vendor: Vendor) -> Advice | None:
     if isinstance(error, httpx.ProxyError):
         return Advice.PROXY
     if isinstance(error, httpx.ConnectError):
-        return why_unreachable(error)
+        why = why_unreachable(error)
+        is_network = why in {Advice.NO_SUCH_HOST, Advice.REFUSED, Advice.UNREACHABLE}
+        return Advice.NO_NETWORK if is_network and is_vendor_itself(vendor) else why
     # In the middle of an answer as well: over HTTP/2 a handshake may come late.
     return Advice.CERTIFICATE if why_unreachable(error) is Advice.CERTIFICATE else None
 

@@ -16,6 +16,7 @@ from agentrail.core.protocol.request import (
 )
 from agentrail.core.values.toolbox import parse_arguments
 from agentrail.errors import ProtocolError
+from agentrail.errors.advice import Advice, advise, with_advice
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
@@ -200,8 +201,8 @@ class ResponseBuilder:
         """
         blocks = tuple(block for block in map(self._finished, self._blocks) if block is not None)
         if not blocks and stop_reason not in _MAY_BE_EMPTY:
-            message = f"the provider answered with nothing (stop reason {stop_reason!r}): try again"
-            raise ProtocolError(message)
+            message = f"the provider answered with nothing (stop reason {stop_reason!r})"
+            raise ProtocolError(with_advice(message, advise(Advice.EMPTY)))
         return Completed(
             stop_reason, AssistantMessage(content=blocks, model=self._model, stop_reason=stop_reason), usage
         )

@@ -269,6 +269,99 @@ ROWS = [
         never=("sk-ant",),
     ),
     Row(
+        did="gives tools to a model of Ollama that takes none",
+        advice=Advice.NO_TOOLS,
+        answer=refusal(
+            "400 Bad Request",
+            type="api_error",
+            message="registry.ollama.ai/library/gemma:2b does not support tools",
+        ),
+        names=("gemma:2b", "--tools none", "tools=[]"),
+        never=("try again", "correct"),
+    ),
+    Row(
+        did="gives tools to a model of which no server takes any",
+        advice=Advice.NO_TOOLS,
+        answer=refusal(
+            "404 Not Found", message='No endpoints found that support tool use. Try disabling "edit_file".'
+        ),
+        names=("--tools none",),
+        never=("after the colon",),
+    ),
+    Row(
+        did="asks OpenAI from a country that it does not serve",
+        advice=Advice.REGION,
+        answer=refusal(
+            "403 Forbidden",
+            "unsupported_country_region_territory",
+            "Country, region, or territory not supported",
+        ),
+        names=("country or region", "another vendor"),
+        never=("correct the key", "try again"),
+    ),
+    Row(
+        did="asks Gemini from a country that it does not serve",
+        advice=Advice.REGION,
+        model="google:gemini-3",
+        path="",
+        answer=refusal("400 Bad Request", message="User location is not supported for the API use."),
+        names=("country or region",),
+        never=("correct the key",),
+    ),
+    Row(
+        did="sets an option that the model does not take",
+        advice=Advice.OPTION_REFUSED,
+        answer=refusal(
+            "400 Bad Request",
+            "unsupported_value",
+            "Unsupported value: 'temperature' does not support 0.2 with this model.",
+            param="temperature",
+        ),
+        names=("leave temperature out", "--opt temperature=…", '{{"temperature": …}}'),
+        never=("try again", "key"),
+    ),
+    Row(
+        did="sets an option that the model no longer takes",
+        advice=Advice.OPTION_REFUSED,
+        model="anthropic:claude",
+        path="",
+        answer=refusal(
+            "400 Bad Request", type="invalid_request_error", message="`top_p` is deprecated for this model."
+        ),
+        names=("leave top_p out",),
+    ),
+    Row(
+        did="asks for more output than the model writes",
+        advice=Advice.OPTION_REFUSED,
+        answer=refusal(
+            "400 Bad Request",
+            "unsupported_parameter",
+            "Unsupported parameter: 'max_completion_tokens'",
+            param="max_completion_tokens",
+        ),
+        names=("--opt max_output_tokens=…",),
+    ),
+    Row(
+        did="comes at a bad moment",
+        advice=Advice.PASSING,
+        answer=refusal("503 Service Unavailable", message="The engine is overloaded"),
+        names=("try again in a minute", "another model"),
+        never=("correct", "key"),
+    ),
+    Row(
+        did="comes too often",
+        advice=Advice.PASSING,
+        answer=refusal("429 Too Many Requests", "rate_limit_exceeded", "Rate limit reached"),
+        names=("try again in a minute",),
+    ),
+    Row(
+        did="meets a page of a proxy whose server is away",
+        advice=Advice.PASSING,
+        answer=page("502 Bad Gateway", "502 Bad Gateway"),
+        names=("502 Bad Gateway", "try again in a minute"),
+        never=("correct the key",),
+    ),
+    Row(
         did="says too much",
         advice=Advice.WINDOW_FULL,
         answer=refusal("400 Bad Request", "context_length_exceeded", "maximum context length is 8192 tokens"),
@@ -277,9 +370,9 @@ ROWS = [
 ]
 
 
-async def ask(model: str, url: str, key: str | None, http: HttpClients, **options: Any) -> ErrorInfo:
+async def ask(model: str, url: str | None, key: str | None, http: HttpClients, **options: Any) -> ErrorInfo:
     """Ask once, and give the error as a session publishes it."""
-    opts = {"base_url": url, "api_key": key, **options}
+    opts = {"api_key": key, **options, **({} if url is None else {"base_url": url})}
     provider = make_provider(model, opts, http=http, environ={})
     with pytest.raises(ProviderError) as caught, trio.fail_after(20):  # noqa: PT012 - entered, or read
         async with provider.open_stream(request_of("Hi", model=model)) as chunks:
@@ -308,6 +401,11 @@ async def test_the_advice_names_it(row):
         assert name not in said
     assert row.key is None or row.key not in said
     assert len(server.requests) == 1
+    if row.advice not in {
+        Advice.WEB_PAGE,
+        Advice.NO_VERSION,
+    }:  # a title of a page, and two cures at once, take more
+        assert len(f"the cycle failed ({error.code}): {error.message}") <= 400
 
 
 # --- what no server answers
@@ -363,6 +461,44 @@ async def test_what_else_is_in_the_way_of_a_connection(monkeypatch, error, advic
     assert "openai-chat cannot be reached at https://models.exmaple/v1: " in failure.message
     assert str(error) in failure.message
     assert fixed_words(advice) in failure.message
+
+
+@pytest.mark.parametrize(
+    "model", ["openai:gpt-5", "openai-chat:gpt-5", "anthropic:claude", "google:gemini-3"]
+)
+@pytest.mark.parametrize(
+    "error",
+    [gaierror(-3, "Temporary failure in name resolution"), OSError("no route"), ConnectionRefusedError()],
+)
+async def test_without_a_network_nobody_is_sent_to_an_address_that_they_did_not_set(
+    monkeypatch, model, error
+):
+    """The vendor's own host was asked: it is the network, and not a base_url."""
+
+    async def fail(*_args, **_options):
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    monkeypatch.setattr(trio, "open_tcp_stream", fail)
+    async with HttpClients() as http:
+        failure = await ask(model, None, KEY, http)
+    assert fixed_words(Advice.NO_NETWORK) in failure.message
+    assert (
+        "is this machine online? api." in failure.message
+        or "is this machine online? generativelanguage." in failure.message
+    )
+    assert "right?" not in failure.message
+    assert "demo:" in failure.message
+
+
+async def test_an_empty_answer():
+    """It is no error of the network: to ask in other words helps, or another model."""
+    said = stream(b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n', ends=True)
+    async with open_server(said) as server, HttpClients() as http:
+        error = await ask("openai-chat:x", f"{server.url}/v1", KEY, http)
+    assert error.code == "protocol_error"
+    assert fixed_words(Advice.EMPTY) in error.message
+    assert "raise max_output_tokens" in error.message
 
 
 @asynccontextmanager
@@ -611,7 +747,7 @@ def test_every_row_is_held():
     apart = {
         *(Advice.REFUSED, Advice.NO_SUCH_HOST, Advice.NO_TLS, Advice.CERTIFICATE, Advice.PROXY),
         *(Advice.UNREACHABLE, Advice.NO_ANSWER, Advice.STALLED, Advice.CALL_IN_URL, Advice.NO_KEY),
-        *(Advice.MODEL_WITHOUT_PROVIDER, Advice.PROVIDER_UNKNOWN),
+        *(Advice.MODEL_WITHOUT_PROVIDER, Advice.PROVIDER_UNKNOWN, Advice.NO_NETWORK, Advice.EMPTY),
     }
     assert {row.advice for row in ROWS} | apart == set(Advice)
     assert len({row.cause for row in Advice}) == len(Advice)

@@ -136,7 +136,10 @@ async def test_a_child_that_fails_is_an_error_of_the_call(supervisor):
         assert await session.ask("go") == "I see"
         result = (await anext(events)).result
     assert result.is_error
-    assert result.text == "The sub-agent failed: the model sent an empty response"
+    assert (
+        result.text
+        == "The sub-agent failed: the model sent an empty response. What to do: ask again in other words, raise max_output_tokens, or name another model"
+    )
 
 
 @pytest.mark.at(63)

@@ -15,6 +15,7 @@ from agentrail.core.policy.estimates import BYTES_PER_TOKEN, tokens_of
 from agentrail.core.values.history import History
 from agentrail.core.values.transcript import transcript_of
 from agentrail.errors import ErrorInfo
+from agentrail.errors.advice import with_remark
 from agentrail.messages import Message, Text, ToolMessage, UserMessage
 
 CompactionReason: TypeAlias = Literal["due", "overflow", "asked"]
@@ -240,13 +241,10 @@ def overflow_error(error: ErrorInfo, history: History, estimate: int, limits: Co
         limits: How long it may be.
     """
     kept = history.messages[cut_of(history.messages, limits.window) :]
-    assumed = " (assumed)" if limits.is_assumed else ""
-    message = (
-        f"{error.message} (the request has about {estimate:,} tokens, the window {limits.window:,}{assumed}; the last "
-        f"{len(kept)} messages, about {tokens_of(kept):,} tokens, could not be cut: ask for less at once, or take a model "
-        "with a larger window)"
-    )
-    return ErrorInfo(code=error.code, message=message)
+    assumed = ", assumed" if limits.is_assumed else ""
+    counted = "1 message" if len(kept) == 1 else f"{len(kept)} messages"
+    remark = f"about {estimate:,} tokens in a window of {limits.window:,}{assumed}; {counted} of {tokens_of(kept):,} cannot be cut"
+    return ErrorInfo(code=error.code, message=with_remark(error.message, remark))
 
 
 def _marked(watch: CompactionWatch, plan: CompactionPlan, before: int, after: int) -> CompactionWatch:

@@ -36,6 +36,7 @@ from agentrail.core.session.state import BreakOff, Next, Phase, Stream
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.session.tags import append_text, flush, publish_tags
 from agentrail.errors import ErrorInfo
+from agentrail.errors.advice import Advice, advise, with_advice
 from agentrail.events import (
     ContextOverflow,
     MessageStart,
@@ -55,7 +56,9 @@ REFUSED: Final = ErrorInfo(
     code="content_refused", message="the model refused to answer, without a word: ask for something else"
 )
 _EMPTY_RESPONSE: Final = ErrorInfo(
-    code="protocol_error", message="the model sent an empty response", retryable=True
+    code="protocol_error",
+    message=with_advice("the model sent an empty response", advise(Advice.EMPTY)),
+    retryable=True,
 )
 _STOPPED: Final = ErrorInfo(
     code="process_stopped", message="the process stopped while the model answered", retryable=True
