@@ -163,8 +163,8 @@ class CycleTree:
                 yield f"    {mark} {name}: {first_line(result.words)[0]}  ({took})"
             case events.ToolBlocked(name=name, reason=reason, by=by):
                 yield f"    ✗ {name} was blocked by {by}: {shorten(reason)}"
-            case events.ApprovalResolved(approval=approval, status=status, by=by):
-                yield f"    gate {approval.tool}: {status} by {by}"
+            case events.ApprovalResolved(approval=approval, status=status, by=by, user=user):
+                yield f"    gate {approval.tool}: {status} by {user or by}"
             case events.SessionRecovered(decisions=decisions):
                 yield f"  recovered  {moment(at_ms)}"
                 yield from (f"    {show_decision(one)}" for one in decisions)

@@ -40,7 +40,8 @@ def new(  # noqa: PLR0913 - each is an option
     scopes: Annotated[
         str,
         Parameter(
-            help="What it may do, with commas: use, to work with sessions; inspect, to look at all of the tenant."
+            help="What it may do, with commas: use, to work with sessions; inspect, to look at all of the tenant; "
+            "decide, to answer what waits for approval in it."
         ),
     ] = "use",
     days: Annotated[

@@ -150,16 +150,20 @@ class AlreadyResolved(InteractionError):
         status: How it was decided.
         by: Who decided: `user`, `rule`, `timeout`, `abort`, `superseded`.
         at_ms: When, in milliseconds since 1970; None where it is not known any more.
+        user: The id of the user who decided; None where it is unknown.
     """
 
     code = "already_resolved"
 
-    def __init__(self, message: str, *, status: str, by: str, at_ms: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, status: str, by: str, at_ms: int | None = None, user: str | None = None
+    ) -> None:
         """Keep who was faster."""
         super().__init__(message)
         self.status = status
         self.by = by
         self.at_ms = at_ms
+        self.user = user
 
 
 class UnknownRule(InteractionError):

@@ -23,18 +23,24 @@ class ApprovalRequired(EventBase, frozen=True, kw_only=True):
     approval: Approval
 
 
-class ApprovalResolved(EventBase, frozen=True, kw_only=True):
+class ApprovalResolved(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """An approval is decided, once and for good.
 
     Attributes:
         approval: What was decided.
         status: How.
         by: Who decided it.
+        user: The id of the user who decided; None where it is unknown, and where no user did.
     """
 
     approval: Approval
     status: ApprovalStatus
     by: DecidedBy
+    user: str | None = None
+
+
+def _nothing() -> None:
+    """Make the default of a field that is written also where it is None. See `UserDeclined`."""
 
 
 def _no_options() -> tuple[str, ...]:
@@ -89,32 +95,36 @@ class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):
         force_setattr(self, "schema", frozen_or_none(self.schema))
 
 
-class UserResponded(EventBase, frozen=True, kw_only=True):
+class UserResponded(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """The user answered a question, or gave the result of a call in place of its tool.
 
     Attributes:
         ref: The question, or the approval of the call.
         response: The answer; of an option its text, not its index; of a form the object, as it counts.
+        user: The id of the user who answered; None where it is unknown.
     """
 
     ref: QuestionRef | ApprovalId
     response: str | JsonObject
+    user: str | None = None
 
     def __post_init__(self) -> None:
         """Freeze what was filled in."""
         force_setattr(self, "response", frozen_value(self.response))  # type: ignore[arg-type]  # a text, or an object
 
 
-class UserDeclined(EventBase, frozen=True, kw_only=True):
+class UserDeclined(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """The user does not want to answer a question; who asked is told so.
 
     Attributes:
         ref: The question.
         reason: Why, in the user's words; None where none was given.
+        user: The id of the user who declined; None where it is unknown.
     """
 
     ref: QuestionRef
-    reason: str | None = None
+    reason: str | None = msgspec.field(default_factory=_nothing)
+    user: str | None = None
 
 
 class ClientCall(EventBase, frozen=True, kw_only=True):

@@ -383,13 +383,20 @@ def require_user(principal: Principal) -> ErrorAnswer | None:
     )
 
 
-def require_scope(principal: Principal, scope: str) -> ErrorAnswer | None:
-    """Refuse a call that its token does not allow."""
-    if scope in principal.scopes:
+def require_scope(principal: Principal, scope: str, also: str | None = None) -> ErrorAnswer | None:
+    """Refuse a call that its token does not allow.
+
+    Args:
+        principal: The caller.
+        scope: The scope that the call needs.
+        also: Another scope that is enough; None for none.
+    """
+    if scope in principal.scopes or (also is not None and also in principal.scopes):
         return None
+    wanted = repr(scope) if also is None else f"{scope!r} or {also!r}"
     return error_answer(
         "forbidden",
-        f"this call needs a token with the scope {scope!r}",
+        f"this call needs a token with the scope {wanted}",
         hint=f"`agentrail token new --scopes {scope}` makes one",
     )
 

@@ -368,10 +368,11 @@ def _answer_of_plugin(error: RequestRefused) -> ErrorAnswer:
 
 def _more_of(error: AgentrailError) -> JsonObject:
     match error:
-        case AlreadyResolved(status=status, by=by, at_ms=at_ms):
-            return {"status": status, "by": by, "decided": {"how": status, "by": by, "at_ms": at_ms}}
+        case AlreadyResolved(status=status, by=by, at_ms=at_ms, user=user):
+            decided = {"how": status, "by": by, "at_ms": at_ms, "user": user}
+            return {"status": status, "by": by, "decided": decided}
         case ApprovalExpired(at_ms=at_ms):
-            return {"decided": {"how": "timeout", "by": "timeout", "at_ms": at_ms}}
+            return {"decided": {"how": "timeout", "by": "timeout", "at_ms": at_ms, "user": None}}
         case CursorAhead(positions=positions):
             return {"last_seq": max(positions.values(), default=0)}
         case AttachmentInvalid(index=index):

@@ -124,7 +124,7 @@ class PathEndpoint:
             return await self._run(call, route)
         if call.principal is NO_PRINCIPAL:
             raise CallRefused(UNAUTHORIZED)  # a route that stands without its guard
-        _check(require_scope(call.principal, route.scope))
+        _check(require_scope(call.principal, route.scope, route.also))
         call.gateway.opened()
         try:
             await self._read(call, route)

@@ -333,7 +333,7 @@ class OpenSocket:
         admitted = await self.gateway.callers.admit(attrs.evolve(self.head, headers=headers))
         if isinstance(admitted, ErrorAnswer):
             return admitted
-        refused = require_scope(admitted, "use") or require_user(admitted)
+        refused = require_scope(admitted, "use", also="decide") or require_user(admitted)
         if refused is not None:
             return refused
         try:

@@ -268,7 +268,8 @@ def _operation(route: CallRoute, *, needs_token: bool) -> dict[str, Any]:
         schema = ref(route.body.__name__)
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if route.scope is not None:
-        operation["security"] = [{"token": [route.scope]}, *([] if needs_token else [{}])]
+        enough = [route.scope] if route.also is None else [route.scope, route.also]
+        operation["security"] = [*({"token": [scope]} for scope in enough), *([] if needs_token else [{}])]
     return operation
 
 

@@ -36,11 +36,13 @@ class DecisionTold(CallReply, frozen=True, kw_only=True):
         how: `approved`, `rejected`, `timeout`, `aborted` or `superseded`.
         by: Who decided: `user`, `rule`, `timeout`, `abort`, `superseded` or `client`.
         at_ms: When, in milliseconds since 1970; None where that was not kept.
+        user: The id of the user who decided; None where it is unknown.
     """
 
     how: str
     by: str | None
     at_ms: int | None
+    user: str | None
 
 
 class ErrorDetail(CallReply, frozen=True, kw_only=True):

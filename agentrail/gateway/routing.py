@@ -315,6 +315,7 @@ class CallRoute:
         body: The struct of its body; None for a call without one.
         query: The names that may stand in its query.
         scope: What a token needs; None where no token is asked for.
+        also: Another scope that is enough.
         is_guarded: Whether it is judged from where a call comes where no token is asked for; with a scope it always is.
         needs_user: Whether it has to be known which user calls, and not only which tenant.
         is_stream: Whether it takes the place of a stream.
@@ -331,6 +332,7 @@ class CallRoute:
     body: type[msgspec.Struct] | None = field(default=None, kw_only=True)
     query: tuple[str, ...] = field(default=(), kw_only=True)
     scope: str | None = field(default="use", kw_only=True)
+    also: str | None = field(default=None, kw_only=True)
     is_guarded: bool = field(default=False, kw_only=True)
     needs_user: bool = field(default=True, kw_only=True)
     is_stream: bool = field(default=False, kw_only=True)

@@ -164,7 +164,7 @@ async def carry_out(
         via="websocket",
     )
     _read(call, command, known)
-    _check(require_scope(call.principal, route.scope or "use"))
+    _check(require_scope(call.principal, route.scope or "use", route.also))
     if route.needs_user:
         _check(require_user(call.principal))
     charge_command(gateway, call.principal, route.operation)

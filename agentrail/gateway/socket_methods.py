@@ -89,7 +89,8 @@ async def _abort_tool(call: RouteCall) -> WholeAnswer:
 async def _decline(call: RouteCall) -> WholeAnswer:
     """Say that a question gets no answer."""
     body: DeclineBody = call.body
-    await (await _session(call)).decline(body.ref, body.reason)
+    session = await call.host.session_to_decide(call.params["session_id"], call.principal)
+    await session.decline(body.ref, body.reason, user=call.principal.user_id)
     return answer_json(_NULL)
 
 
@@ -181,7 +182,7 @@ METHOD_ROUTES: Final = {
     "receipt_of": _route("says what was sent before under a name", _receipt_of, ReceiptBody),
     "abort": _route("stops what runs", _abort, AbortCommandBody, operation="abort", query=("wait",)),
     "abort_tool": _route("stops one call", _abort_tool, AbortBody, operation="abort"),
-    "decline": _route("says that a question gets no answer", _decline, DeclineBody, operation="reject"),
+    "decline": _route("says that a question gets no answer", _decline, DeclineBody, operation="reject", also="decide"),
     "answer": _route("gives the result of a call that the client ran", _answer, AnswerBody),
     "status": _route("says how a session stands", _status),
     "fork": _route("begins a session that goes on from this one", _fork, ForkCommandBody),

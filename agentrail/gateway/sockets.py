@@ -196,7 +196,7 @@ class Sockets:
             if isinstance(admitted, ErrorAnswer):
                 raise CallRefused(admitted)
             principal = admitted
-            _check(require_scope(principal, "use") or require_user(principal))
+            _check(require_scope(principal, "use", also="decide") or require_user(principal))
         else:
             _check(callers.rules.judge(head))
         check_query([name for name, _ in parse_qsl(head.query, keep_blank_values=True, errors="replace")], ())

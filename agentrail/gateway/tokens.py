@@ -23,7 +23,7 @@ from agentrail.errors import OptionError
 from agentrail.host.identity import fault_of_name
 from agentrail.host.payloads import Principal
 
-SCOPES: Final[tuple[str, ...]] = ("use", "inspect")
+SCOPES: Final[tuple[str, ...]] = ("use", "inspect", "decide")
 """What a token may let its caller do."""
 
 PREFIX: Final = "agt_"
@@ -50,7 +50,7 @@ class TokenEntry:
         digest: The SHA-256 of the token, 32 bytes.
         tenant_id: For which tenant it speaks.
         user_id: For which user; empty where it speaks for the tenant, and the call names the user.
-        scopes: Of `use` and `inspect`.
+        scopes: Of `use`, `inspect` and `decide`.
         expires_at: From when on it lets no call in, in seconds since 1970; None for never.
     """
 
@@ -256,7 +256,7 @@ def _entry_of(table: Mapping[str, Any]) -> TokenEntry:
         expires = None
     scopes = table.get("scopes", ["use"])
     if not isinstance(scopes, list) or not all(isinstance(one, str) for one in scopes):
-        faults.append('`scopes` is no list of texts: write ["use"], or ["use", "inspect"]')
+        faults.append('`scopes` is no list of texts: write ["use"], or ["use", "decide"]')
         scopes = ["use"]
     try:
         entry = TokenEntry(
@@ -324,7 +324,7 @@ def make_token(
     Args:
         tenant_id: For which tenant it speaks.
         user_id: For which user; empty for the tenant as a whole, where calls name their user.
-        scopes: Of `use` and `inspect`.
+        scopes: Of `use`, `inspect` and `decide`.
         days: For how many days it lasts, above 0; None for ever.
         now: The time, in seconds since 1970.
 

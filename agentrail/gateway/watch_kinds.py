@@ -36,6 +36,7 @@ class WatchKind:
         feed: The name of that: kinds of one feed share it.
         source: Gives the rows of a feed; left out where it is one.
         scope: What a token needs. Under `use` a caller is shown their own rows, and with `inspect` besides those of the tenant.
+        also: Another scope that is enough; it shows the rows of the tenant too.
     """
 
     name: str
@@ -43,6 +44,7 @@ class WatchKind:
     feed: str = field()
     source: Callable[[Any], RowSource] = _itself
     scope: str = "use"
+    also: str | None = None
 
     @feed.default
     def _own_feed(self) -> str:
@@ -69,7 +71,13 @@ WATCH_KINDS: Final[Mapping[str, WatchKind]] = {
         ),
         WatchKind(name="tree", scope="inspect", open_feed=lambda host, tenant_id: host.tree_feed(tenant_id)),
         WatchKind(name="plugins", scope="inspect", open_feed=_plugin_feed),
-        WatchKind(name="waiting", open_feed=_session_feed, feed="sessions", source=lambda feed: feed.waiting),
+        WatchKind(
+            name="waiting",
+            open_feed=_session_feed,
+            feed="sessions",
+            source=lambda feed: feed.waiting,
+            also="decide",
+        ),
     )
 }
 """All that there are."""

@@ -84,7 +84,7 @@ class Watches:
         kind = self._kinds.get(what)
         if kind is None:
             refuse_field("what", f"is {what!r:.40}: expected one of {', '.join(self._kinds)}")
-        refused = require_scope(principal, kind.scope)
+        refused = require_scope(principal, kind.scope, kind.also)
         if refused is not None:
             raise CallRefused(refused)
         return kind
@@ -115,7 +115,11 @@ class Watches:
 
         Cancellation: At once. The watcher has been told of a part of it, and begins anew if it comes back.
         """
-        is_for_all = kind.scope == "inspect" or (self._has_inspector and "inspect" in principal.scopes)
+        is_for_all = (
+            kind.scope == "inspect"
+            or (self._has_inspector and "inspect" in principal.scopes)
+            or (kind.also is not None and kind.also in principal.scopes)
+        )
         async with self._following(kind, principal.tenant_id) as followed:
             source = kind.source(followed.feed)
             look = _Look(source, wanted, user_id=None if is_for_all else principal.user_id)

@@ -27,7 +27,7 @@ from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.forgetting import UsersOfHost
 from agentrail.host.hook_runner import HookRunner
 from agentrail.host.host_sessions import already_there, has_no_cycle, refuse_child
-from agentrail.host.identity import profile_of_session
+from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session
 from agentrail.host.inspected_rows import TreeFeed, plugin_rows
 from agentrail.host.inspecting import Inspected
 from agentrail.host.intake import Intake, Sending, mint_session
@@ -214,9 +214,9 @@ class Host:
             What an interceptor answered; None where the session has the answer.
 
         Raises:
-            Exception: As of `session`, and of `Session.respond`.
+            Exception: As of `session_to_decide`, and of `Session.respond`.
         """
-        session = await self.session(session_id, principal)
+        session = await self.session_to_decide(session_id, principal)
         said = ChatRequest(
             message=response if isinstance(response, str) else "",
             tenant_id=principal.tenant_id,
@@ -229,7 +229,7 @@ class Host:
         )
         handled = await self._intake.intercept("respond", said, principal)
         if handled is None:
-            await session.respond(ref, response)
+            await session.respond(ref, response, user=principal.user_id)
         return handled
 
     # --- sessions
@@ -256,6 +256,25 @@ class Host:
         if only_root:
             refuse_child(facts)
         return await sessions.open(facts, owner)
+
+    async def session_to_decide(self, session_id: str, principal: Principal) -> Session:
+        """Return the handle of a session whose pending approvals and questions a caller may decide: their own, or another user's.
+
+        Another user's session needs the scope `decide`, or a place among the `approvers` of its profile. Use the handle to decide, and for
+        nothing else: the rest of the session remains its owner's.
+
+        Args:
+            session_id: The session, or a child that asks.
+            principal: The caller.
+
+        Raises:
+            SessionUnknown: No such session, or it is another user's and the caller has neither right.
+            Exception: As of `session`.
+        """
+        owner = self._intake.owner_of(principal)
+        sessions = self._parts.sessions
+        facts = await sessions.facts_to_decide(owner, session_id, may_decide=DECIDE in principal.scopes)
+        return await sessions.open(facts, owner_of_session(facts.user_data) or owner)
 
     async def session_to_read(self, session_id: str, principal: Principal) -> Session:
         """Give a session of a caller as `session` does; of one that ended within five minutes what can still be read.

@@ -141,6 +141,29 @@ class HostSessions:
                 hint = "leave session_id out: then the session gets an id of its own"
                 raise unknown(session_id, hint=hint)
 
+    async def facts_to_decide(
+        self, owner: SessionOwner, session_id: str, *, may_decide: bool
+    ) -> SessionFacts:
+        """Return the facts of a session whose pending calls a caller may decide: their own, or another user's of their tenant.
+
+        Args:
+            owner: The caller.
+            session_id: The id that they gave.
+            may_decide: Whether they have the scope `decide`.
+
+        Raises:
+            SessionUnknown, IdInvalid, SessionDown: As of `facts`.
+        """
+        try:
+            facts = await self.facts(owner, session_id)
+        except SessionUnknown:
+            facts = await self.of_tenant(owner.tenant_id, session_id)
+            agent_id = profile_of_session(facts.user_data) or ""
+            if not (may_decide or self.profiles.is_approver(agent_id, owner.user_id)):
+                raise
+        assert facts is not None  # noqa: S101 - else it is unknown
+        return facts
+
     def ended_of(self, owner: SessionOwner, session_id: str) -> Session | None:
         """Give the handle of a session of this caller that ended not long ago: what it published can still be read."""
         words = self._last_words_of(owner, session_id)

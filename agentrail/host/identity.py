@@ -24,6 +24,9 @@ METADATA_KEY: Final = "metadata"
 OWN_KEYS: Final = ("tenant_id", "user_id", "agent_id", METADATA_KEY)
 """The keys of `user_data` that the host sets, and no profile."""
 
+DECIDE: Final = "decide"
+"""The scope that decides the pending approvals and questions of other users of the tenant."""
+
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 _DERIVED: Final = re.compile(r"cid-[0-9a-f]{40}")

@@ -112,7 +112,7 @@ class Principal(_Payload):
     Attributes:
         tenant_id: The tenant.
         user_id: The user.
-        scopes: What they may do: `use`, `inspect`.
+        scopes: What they may do: `use`, `inspect`, `decide`.
     """
 
     tenant_id: str

@@ -75,6 +75,8 @@ class AgentProfile:
         context_window: What readers are told that the model reads at most, in tokens; None for what is known of the model.
         description: For people.
         shared_workspace: Says that all users of this profile may see each other's files, where its directory is a fixed one.
+        approvers: Ids of users who decide the pending approvals and questions of other users' sessions of this profile, in their
+            tenant, without the scope `decide`. Not for profiles of `resolve_profile`: give those users a token with that scope.
     """
 
     id: str
@@ -84,6 +86,7 @@ class AgentProfile:
     context_window: int | None = None
     description: str = ""
     shared_workspace: bool = False
+    approvers: Sequence[str] = ()
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be.
@@ -127,6 +130,11 @@ class AgentProfiles:
     plugin_names: frozenset[str] = frozenset()
     context_providers: tuple[ContextProvider, ...] = ()
     is_for_several: bool = False
+
+    def is_approver(self, agent_id: str, user_id: str) -> bool:
+        """Return whether a user is among the approvers of a profile."""
+        profile = self.by_id.get(agent_id)
+        return profile is not None and user_id in profile.approvers
 
     def named(self) -> str:
         """List the ids that there are, ten at most, for a message; empty where a function knows them."""
@@ -217,6 +225,9 @@ async def resolve_profile(profiles: AgentProfiles, context: ProfileContext) -> A
     if profiles.resolve is None:
         return profiles.by_id.get(context.agent_id)
     found = await _asked(profiles.resolve, context, "resolve_profile")
+    if isinstance(found, AgentProfile) and found.approvers:
+        message = "resolve_profile returned a profile with approvers: give those users tokens with the scope `decide`"
+        raise ProfileFailed(message, agent_id=context.agent_id)
     if found is None or isinstance(found, AgentProfile):
         return found
     message = f"resolve_profile returned {type(found).__name__}: expected AgentProfile(…), or None"
@@ -375,6 +386,10 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
         yield f"context_window is {window!r:.80}: expected tokens, a whole number from 1, or None"
     if type(given.shared_workspace) is not bool:
         yield f"shared_workspace is {given.shared_workspace!r:.80}: expected True or False"
+    if not isinstance(given.approvers, list | tuple) or any(
+        fault_of_name("", one) for one in given.approvers
+    ):
+        yield f"approvers is {given.approvers!r:.80}: expected a list of user ids, such as ['ann', 'bob']"
     if _is_fixed(given.options) and not isinstance(given.options, type):
         yield from _faults_of_options(_read(given.options))
     elif not callable(given.options) or isinstance(given.options, type):

@@ -199,6 +199,10 @@ class SessionFeed(RowFeed):
             self.waiting.put_of(one.session_id, found)
             self.sessions.put(msgspec.structs.replace(row, waiting=_counted(found)))
 
+    def is_approver(self, agent_id: str, user_id: str) -> bool:
+        """Return whether a user is among the approvers of a profile."""
+        return self._host_sessions.profiles.is_approver(agent_id, user_id)
+
     # --- rows
 
     @property
@@ -371,9 +375,12 @@ class WaitingSource(RowSource):
         return self._rows.get(key)
 
     def is_of(self, key: str, user_id: str) -> bool:
-        """Say whether it waits in a session of a user."""
+        """Return whether a user may decide it: it waits in their session, or they are an approver of its profile."""
         row = self._rows.get(key)
-        return row is not None and self._feed.sessions.is_of(row.session_id, user_id)
+        if row is None:
+            return False
+        is_own = self._feed.sessions.is_of(row.session_id, user_id)
+        return is_own or self._feed.is_approver(row.agent_id or "", user_id)
 
     def fits(self, row: WaitingRow, wanted: RowFilter) -> bool:
         """Say whether it is among that which is wanted."""

@@ -76,7 +76,11 @@ def _budget_spent(message: str, told: Told, _: str) -> AgentrailError:
 
 def _resolved(message: str, told: Told, _: str) -> AgentrailError:
     return errors.AlreadyResolved(
-        message, status=str(told.get("status")), by=str(told.get("by")), at_ms=_decided_at(told)
+        message,
+        status=str(told.get("status")),
+        by=str(told.get("by")),
+        at_ms=_decided_at(told),
+        user=_decided_by(told),
     )
 
 
@@ -89,6 +93,13 @@ def _decided_at(told: Told) -> int | None:
     decided = told.get("decided")
     at_ms = decided.get("at_ms") if isinstance(decided, Mapping) else None
     return at_ms if type(at_ms) is int else None
+
+
+def _decided_by(told: Told) -> str | None:
+    """Give the id of the user who decided; None from a server that does not say it."""
+    decided = told.get("decided")
+    user = decided.get("user") if isinstance(decided, Mapping) else None
+    return user if isinstance(user, str) else None
 
 
 _MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = MappingProxyType(

@@ -63,6 +63,7 @@ from agentrail.runtime.arguments import (
     fault_of_request_id,
     fault_of_response,
     fault_of_text,
+    fault_of_user,
     fault_of_via,
     fault_of_wait,
     refuse,
@@ -392,35 +393,49 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         kind: str = "once",
         arguments: JsonObject | None = None,
         auto_resume: bool = True,
+        user: str | None = None,
     ) -> None:
-        """Let the very call run that `ApprovalRequired` showed; as `Session.approve`."""
+        """Let the very call run that `ApprovalRequired` showed; as `Session.approve`. The token names the `user`."""
         refuse(
             fault_of_text("approval_id", approval_id),
             None if kind in ("once", "always") else f"kind is {kind!r}: expected 'once' or 'always'",
             fault_of_edit(arguments),
             fault_of_flag("auto_resume", auto_resume),
+            fault_of_user(user),
         )
+        refuse_arguments("approve", user=user)
         told = {"approval_id": approval_id, "kind": kind, "arguments": arguments, "auto_resume": auto_resume}
         await self._decide("approve", told, "approved")
 
-    async def reject(self, approval_id: str, reason: str | None = None, *, auto_resume: bool = False) -> None:
-        """Refuse a call; as `Session.reject`."""
+    async def reject(
+        self,
+        approval_id: str,
+        reason: str | None = None,
+        *,
+        auto_resume: bool = False,
+        user: str | None = None,
+    ) -> None:
+        """Refuse a call; as `Session.reject`. The token names the `user`."""
         refuse(
             fault_of_text("approval_id", approval_id),
             fault_of_reason(reason),
             fault_of_flag("auto_resume", auto_resume),
+            fault_of_user(user),
         )
+        refuse_arguments("reject", user=user)
         told = {"approval_id": approval_id, "reason": reason, "auto_resume": auto_resume}
         await self._decide("reject", told, "rejected")
 
-    async def respond(self, ref: str, response: str | int | JsonObject) -> None:
+    async def respond(self, ref: str, response: str | int | JsonObject, *, user: str | None = None) -> None:
         """Answer a question of the model or of a tool, or a call that waits for an approval; as `Session.respond`."""
-        refuse(fault_of_text("ref", ref), fault_of_response(response))
+        refuse(fault_of_text("ref", ref), fault_of_response(response), fault_of_user(user))
+        refuse_arguments("respond", user=user)
         await self._decide("respond", {"ref": ref, "response": response}, "approved")
 
-    async def decline(self, ref: str, reason: str | None = None) -> None:
-        """Say that a question gets no answer; as `Session.decline`."""
-        refuse(fault_of_text("ref", ref), fault_of_reason(reason))
+    async def decline(self, ref: str, reason: str | None = None, *, user: str | None = None) -> None:
+        """Say that a question gets no answer; as `Session.decline`. The token names the `user`."""
+        refuse(fault_of_text("ref", ref), fault_of_reason(reason), fault_of_user(user))
+        refuse_arguments("decline", user=user)
         await self._decide("decline", {"ref": ref, "reason": reason}, "rejected")
 
     async def answer(self, ref: str, outcome: Ok | Error) -> None:

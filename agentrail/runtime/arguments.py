@@ -58,6 +58,14 @@ def fault_of_via(value: object) -> str | None:
     return f"via is {value!r:.80}: expected a name such as 'http', 1 to 32 of a-z 0-9 . _ -, or None"
 
 
+def fault_of_user(value: object) -> str | None:
+    """Return what is wrong with the id of the user who decides; None for a valid one, and for None."""
+    if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):
+        return None
+    expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None"
+    return f"user is {value!r:.80}: expected {expected}"
+
+
 def fault_of_request_id(value: object) -> str | None:
     """Say what is wrong with the id of a request."""
     if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):

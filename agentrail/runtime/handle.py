@@ -46,6 +46,7 @@ from agentrail.runtime.arguments import (
     fault_of_request_id,
     fault_of_response,
     fault_of_text,
+    fault_of_user,
     fault_of_via,
     fault_of_wait,
     refuse,
@@ -269,6 +270,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         kind: str = "once",
         arguments: JsonObject | None = None,
         auto_resume: bool = True,
+        user: str | None = None,
     ) -> None:
         """Let the very call run that `ApprovalRequired` showed.
 
@@ -278,6 +280,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
                 that wait already run too.
             arguments: What shall run instead; held against the tool's schema, and the model is told.
             auto_resume: Whether the model reads the result; else the cycle ends when the call has.
+            user: The id of the user who decides; recorded with the decision, in `ApprovalResolved` and the journal.
 
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
@@ -292,6 +295,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
             None if kind in ("once", "always") else f"kind is {kind!r}: expected 'once' or 'always'",
             fault_of_edit(arguments),
             fault_of_flag("auto_resume", auto_resume),
+            fault_of_user(user),
         )
         signal = Approve(
             at_ms=now_ms(),
@@ -300,16 +304,25 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
             how="always" if kind == "always" else "once",
             arguments=arguments,
             auto_resume=auto_resume,
+            user=user,
         )
         await self._ask_owner(approval_id, signal)
 
-    async def reject(self, approval_id: str, reason: str | None = None, *, auto_resume: bool = False) -> None:
+    async def reject(
+        self,
+        approval_id: str,
+        reason: str | None = None,
+        *,
+        auto_resume: bool = False,
+        user: str | None = None,
+    ) -> None:
         """Refuse a call; the model reads the reason as its result.
 
         Args:
             approval_id: `approval.id` of `ApprovalRequired`.
             reason: Guidance for the model.
             auto_resume: Whether the model gets a turn to react; else the cycle ends as finished.
+            user: As of `approve`.
 
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
@@ -322,6 +335,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
             fault_of_text("approval_id", approval_id),
             fault_of_reason(reason),
             fault_of_flag("auto_resume", auto_resume),
+            fault_of_user(user),
         )
         signal = Reject(
             at_ms=now_ms(),
@@ -329,16 +343,18 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
             approval_id=ApprovalId(approval_id),
             reason=reason,
             auto_resume=auto_resume,
+            user=user,
         )
         await self._ask_owner(approval_id, signal)
 
-    async def respond(self, ref: str, response: str | int | JsonObject) -> None:
+    async def respond(self, ref: str, response: str | int | JsonObject, *, user: str | None = None) -> None:
         """Answer a question of the model or of a tool, or a call that waits for an approval in place of its tool.
 
         Args:
             ref: Of `AskUser`, or `approval.id`.
             response: The answer in words, or which of the options, from 0; where the question has a `schema`, the object that was
                 filled in.
+            user: As of `approve`.
 
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to answer any more, and why.
@@ -349,18 +365,23 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
 
         Cancellation: The answer stands.
         """
-        refuse(fault_of_text("ref", ref), fault_of_response(response))
+        refuse(fault_of_text("ref", ref), fault_of_response(response), fault_of_user(user))
         signal = Respond(
-            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), ref=QuestionRef(ref), response=response
+            at_ms=now_ms(),
+            signal_id=self._cell.pending_calls.mint(),
+            ref=QuestionRef(ref),
+            response=response,
+            user=user,
         )
         await self._ask_owner(ref, signal)
 
-    async def decline(self, ref: str, reason: str | None = None) -> None:
+    async def decline(self, ref: str, reason: str | None = None, *, user: str | None = None) -> None:
         """Say that a question gets no answer: the model reads that as the result of its call, a tool that asks has an error.
 
         Args:
             ref: Of `AskUser`.
             reason: For who asked.
+            user: As of `approve`.
 
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decline any more, and why.
@@ -370,9 +391,13 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
 
         Cancellation: The decision stands.
         """
-        refuse(fault_of_text("ref", ref), fault_of_reason(reason))
+        refuse(fault_of_text("ref", ref), fault_of_reason(reason), fault_of_user(user))
         signal = Decline(
-            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), ref=QuestionRef(ref), reason=reason
+            at_ms=now_ms(),
+            signal_id=self._cell.pending_calls.mint(),
+            ref=QuestionRef(ref),
+            reason=reason,
+            user=user,
         )
         await self._ask_owner(ref, signal)
 

@@ -411,6 +411,13 @@ FIELDS: Final[Mapping[str, e.Event]] = {
         ),
         _ROOT,
     ),
+    "approval_resolved_user": _published(
+        e.ApprovalResolved(approval=_APPROVAL, status="approved", by="user", user="ann@acme"), _ROOT
+    ),
+    "user_declined_user": _published(e.UserDeclined(ref=QuestionRef("q-1"), user="ann@acme"), _ROOT),
+    "user_responded_user": _published(
+        e.UserResponded(ref=QuestionRef("q-1"), response="left", user="ann@acme"), _ROOT
+    ),
     "plan_generated_states": _published(
         e.PlanGenerated(
             plan=e.Plan(
@@ -476,6 +483,12 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     ),
     "revoke_rule_exact": s.RevokeRule(
         at_ms=_AT, signal_id=_ASKED_BY, tool="shell", command_family="git clean -n", exact=True
+    ),
+    "approve_user": s.Approve(at_ms=_AT, signal_id=_ASKED_BY, approval_id=ApprovalId("a-1"), user="ann@acme"),
+    "decline_user": s.Decline(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), user="ann@acme"),
+    "reject_user": s.Reject(at_ms=_AT, signal_id=_ASKED_BY, approval_id=ApprovalId("a-1"), user="ann@acme"),
+    "respond_user": s.Respond(
+        at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), response=1, user="ann@acme"
     ),
     "errand_finished_instructions": s.PluginRequestFinished(
         at_ms=_AT,

@@ -123,9 +123,9 @@ def _go_on(story: CallStory, event: Event, call_id: CallId, at_ms: int) -> None:
         case ApprovalRequired(approval=asked) if asked.call_id == call_id:
             story.effective = asked.arguments
             story.gates.append(GateStory(gate="approval", verdict="asked", reason=asked.hint, at_ms=at_ms))
-        case ApprovalResolved(approval=asked, status=status, by=by) if asked.call_id == call_id:
+        case ApprovalResolved(approval=asked, status=status, by=by, user=user) if asked.call_id == call_id:
             gate = "rule" if by == "rule" else "approval"
-            story.gates.append(GateStory(gate=gate, verdict=status, by=by, at_ms=at_ms))
+            story.gates.append(GateStory(gate=gate, verdict=status, by=user or by, at_ms=at_ms))
         case ToolBlocked(call_id=which, by=by, reason=reason) if which == call_id:
             story.outcome = "blocked"
             story.gates.append(GateStory(gate="plugin", verdict="blocked", by=by, reason=reason, at_ms=at_ms))

@@ -1,19 +1,27 @@
 """What people say to what they were asked, or have allowed: that they do not answer, and that a rule of theirs is no more. Part of the union of `signals`."""
 
+import msgspec
+
 from agentrail.core.protocol.stamped import Asked
 from agentrail.messages import QuestionRef
 
 
-class Decline(Asked, frozen=True, kw_only=True):
+def _nothing() -> None:
+    """Make the default of a field that is written also where it is None, as it was before a later one came."""
+
+
+class Decline(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """A person does not want to answer a question.
 
     Attributes:
         ref: The question.
         reason: For the model, or for the tool that asks.
+        user: The id of the user who declines; None where it is unknown.
     """
 
     ref: QuestionRef
-    reason: str | None = None
+    reason: str | None = msgspec.field(default_factory=_nothing)
+    user: str | None = None
 
 
 class RevokeRule(Asked, frozen=True, kw_only=True, omit_defaults=True):

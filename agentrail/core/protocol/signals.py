@@ -73,6 +73,11 @@ def _yes() -> bool:
     return True
 
 
+def _once() -> Literal["once", "always"]:
+    """Make a default that is always written."""
+    return "once"
+
+
 def _killable() -> KillMode:
     """Make a default that is always written."""
     return "killable"
@@ -141,7 +146,7 @@ class SnapshotQuery(Asked, frozen=True, kw_only=True):
     """A caller wants all that a late client needs to draw the session."""
 
 
-class Approve(Asked, frozen=True, kw_only=True):
+class Approve(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """A person lets a call run.
 
     Attributes:
@@ -149,42 +154,49 @@ class Approve(Asked, frozen=True, kw_only=True):
         how: `once` for this very call; `always` for all calls of its tool and command family too.
         arguments: What shall run instead; None for what was shown.
         auto_resume: Whether the model gets a turn to read the result.
+        user: The id of the user who decides; None where it is unknown.
     """
 
+    # All but the last are written also where they hold their defaults, as they were before that came.
     approval_id: ApprovalId
-    how: Literal["once", "always"] = "once"
-    arguments: JsonObject | None = None
-    auto_resume: bool = True
+    how: Literal["once", "always"] = msgspec.field(default_factory=_once)
+    arguments: JsonObject | None = msgspec.field(default_factory=_nothing)
+    auto_resume: bool = msgspec.field(default_factory=_yes)
+    user: str | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arguments: the person goes on with theirs."""
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 
-class Reject(Asked, frozen=True, kw_only=True):
+class Reject(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """A person refuses a call.
 
     Attributes:
         approval_id: Which call.
         reason: Guidance for the model.
         auto_resume: Whether the model gets a turn to react; else the cycle ends.
+        user: As of `Approve`.
     """
 
     approval_id: ApprovalId
-    reason: str | None = None
-    auto_resume: bool = False
+    reason: str | None = msgspec.field(default_factory=_nothing)
+    auto_resume: bool = msgspec.field(default_factory=bool)
+    user: str | None = None
 
 
-class Respond(Asked, frozen=True, kw_only=True):
+class Respond(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """A person answers a question, or gives the result of a call in place of its tool.
 
     Attributes:
         ref: The question, or the approval.
         response: The answer in words; which of the options, from 0; or what was filled in, where the question is a form.
+        user: As of `Approve`.
     """
 
     ref: QuestionRef | ApprovalId
     response: str | int | JsonObject
+    user: str | None = None
 
     def __post_init__(self) -> None:
         """Freeze what was filled in: the person goes on with theirs."""

@@ -26,6 +26,7 @@ from agentrail.errors import (
 )
 from agentrail.events import (
     Approval,
+    ApprovalStatus,
     PendingClientCall,
     PermissionOption,
     Question,
@@ -54,7 +55,7 @@ def approve(step: StepContext, phase: Phase, signal: Approve) -> Next:
             hold_offered(interaction, "approve")
     except AgentrailError as error:
         return _refuse(step, phase, signal, error)
-    interactions.close_interaction(step, interaction, "approved", "user")
+    interactions.close_interaction(step, interaction, "approved", "user", user=signal.user)
     asked = interaction.asked
     assert isinstance(asked, Approval)  # noqa: S101 - of a question an approval is never found
     state = interactions.released(state, interaction)
@@ -98,7 +99,7 @@ def reject_call(step: StepContext, phase: Phase, signal: Reject) -> Next:
         hold_offered(interaction, "reject")
     except AgentrailError as error:
         return _refuse(step, phase, signal, error)
-    interactions.close_interaction(step, interaction, "rejected", "user")
+    interactions.close_interaction(step, interaction, "rejected", "user", user=signal.user)
     text = f"Rejected by the user: {signal.reason}" if signal.reason else "Rejected by the user."
     _answer(step, interaction, text)
     step.reply(signal.signal_id, None)
@@ -114,8 +115,9 @@ def answer_question(step: StepContext, phase: Phase, signal: Respond) -> Next:
     except AgentrailError as error:
         return _refuse(step, phase, signal, error)
     is_question = isinstance(interaction.asked, Question)
-    interactions.close_interaction(step, interaction, "approved" if is_question else "rejected", "user")
-    responded = UserResponded(ref=signal.ref, response=response)
+    status: ApprovalStatus = "approved" if is_question else "rejected"
+    interactions.close_interaction(step, interaction, status, "user", user=signal.user)
+    responded = UserResponded(ref=signal.ref, response=response, user=signal.user)
     if interaction.asker is not None:
         step.publish(responded)
         step.reply(interaction.asker, response)
@@ -141,8 +143,9 @@ def decline_question(step: StepContext, phase: Phase, signal: Decline) -> Next:
             raise InvalidResponse(message)
     except AgentrailError as wrong:
         return _refuse(step, phase, signal, wrong)
-    interactions.close_interaction(step, interaction, "rejected", "user")
-    declined, error = UserDeclined(ref=signal.ref, reason=signal.reason), QuestionDeclined(signal.reason)
+    interactions.close_interaction(step, interaction, "rejected", "user", user=signal.user)
+    declined = UserDeclined(ref=signal.ref, reason=signal.reason, user=signal.user)
+    error = QuestionDeclined(signal.reason)
     if interaction.asker is not None:
         step.publish(declined)
         step.refuse(interaction.asker, error)

@@ -186,8 +186,11 @@ def find_interaction(step: StepContext, wanted: str) -> Interaction:
     if resolved.status == "timeout":
         message = f"{wanted!r} has expired: its call was answered with a timeout"
         raise ApprovalExpired(message, at_ms=resolved.at_ms)
-    message = f"{wanted!r} is decided already: {resolved.status}, by {resolved.by}"
-    raise AlreadyResolved(message, status=resolved.status, by=resolved.by, at_ms=resolved.at_ms)
+    who = resolved.by if resolved.user is None else f"{resolved.by} {resolved.user}"
+    message = f"{wanted!r} is decided already: {resolved.status}, by {who}"
+    raise AlreadyResolved(
+        message, status=resolved.status, by=resolved.by, at_ms=resolved.at_ms, user=resolved.user
+    )
 
 
 def of_call(step: StepContext, call_id: CallId) -> Interaction:
@@ -196,18 +199,23 @@ def of_call(step: StepContext, call_id: CallId) -> Interaction:
 
 
 def close_interaction(
-    step: StepContext, interaction: Interaction, status: ApprovalStatus, by: DecidedBy
+    step: StepContext,
+    interaction: Interaction,
+    status: ApprovalStatus,
+    by: DecidedBy,
+    *,
+    user: str | None = None,
 ) -> None:
     """Decide an interaction; its timer is forgotten, and everybody hears. A tool that waits for more than that is refused."""
     step.data.interactions = tuple(one for one in step.data.interactions if one is not interaction)
-    decided = Resolved(id=interaction.id, status=status, by=by, at_ms=step.at_ms)
+    decided = Resolved(id=interaction.id, status=status, by=by, at_ms=step.at_ms, user=user)
     step.data.resolved = (*step.data.resolved, decided)[-MAX_RESOLVED:]
     if interaction.timer is not None and status != "timeout":  # a timer that fired is over by itself
         step.cancel(ClearTimer(effect_id=interaction.timer))
     if interaction.asker is not None and status in {"aborted", "superseded"}:
         step.refuse(interaction.asker, CycleAborted("the call that asked is over"))
     if isinstance(interaction.asked, Approval):
-        step.publish(ApprovalResolved(approval=interaction.asked, status=status, by=by))
+        step.publish(ApprovalResolved(approval=interaction.asked, status=status, by=by, user=user))
 
 
 def begin_wait(step: StepContext) -> None:

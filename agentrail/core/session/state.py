@@ -347,12 +347,14 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         status: How it ended.
         by: Who decided.
         at_ms: When, in milliseconds since 1970; None of one that was decided before that was kept.
+        user: The id of the user who decided; None where it is unknown.
     """
 
     id: str
     status: ApprovalStatus
     by: DecidedBy
     at_ms: int | None = None
+    user: str | None = None
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True, gc=False):

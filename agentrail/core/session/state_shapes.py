@@ -539,6 +539,7 @@ LATER_FIELDS: Final = frozenset(
         ("QueuedSteer", "request_id"),
         ("QueuedSteer", "via"),
         ("Resolved", "at_ms"),
+        ("Resolved", "user"),
         ("Rule", "at_ms"),
         ("Rule", "exact"),
         ("Search", "tags"),

@@ -45,11 +45,15 @@ async def abort_session(
 
 async def accept_approval(host: Host, principal: Principal, session_id: str, body: ApproveBody) -> CallAnswer:
     """POST /sessions/{id}/approve."""
-    session = await host.session(session_id, principal)
+    session = await host.session_to_decide(session_id, principal)
     if body.arguments_hash is not None:
         await _check_hash(session, body.approval_id, body.arguments_hash)
     await session.approve(
-        body.approval_id, kind=body.kind, arguments=body.arguments, auto_resume=body.auto_resume
+        body.approval_id,
+        kind=body.kind,
+        arguments=body.arguments,
+        auto_resume=body.auto_resume,
+        user=principal.user_id,
     )
     return answer_with(ApprovalDecided(approval_id=body.approval_id))
 
@@ -70,7 +74,7 @@ async def read_shown_approval(
     host: Host, principal: Principal, session_id: str, approval_id: str
 ) -> CallAnswer:
     """GET /sessions/{id}/approvals/{approval_id}."""
-    session = await host.session(session_id, principal)
+    session = await host.session_to_decide(session_id, principal)
     page = await read_approval(session, approval_id)
     asked, form = page.form.approval, page.form
     return answer_with(
@@ -110,8 +114,8 @@ async def revoke_session_rule(host: Host, principal: Principal, session_id: str,
 
 async def reject_approval(host: Host, principal: Principal, session_id: str, body: RejectBody) -> CallAnswer:
     """POST /sessions/{id}/reject."""
-    session = await host.session(session_id, principal)
-    await session.reject(body.approval_id, body.reason, auto_resume=body.auto_resume)
+    session = await host.session_to_decide(session_id, principal)
+    await session.reject(body.approval_id, body.reason, auto_resume=body.auto_resume, user=principal.user_id)
     return answer_with(ApprovalDecided(approval_id=body.approval_id))
 
 

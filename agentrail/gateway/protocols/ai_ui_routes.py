@@ -192,9 +192,11 @@ async def _apply(call: RouteCall, session: Session, answers: tuple[UiAnswer, ...
     for answer in answers:
         match answer:
             case UiVerdict(is_approved=True):
-                await session.approve(answer.approval_id)
+                await session.approve(answer.approval_id, user=call.principal.user_id)
             case UiVerdict():
-                await session.reject(answer.approval_id, answer.reason, auto_resume=True)
+                await session.reject(
+                    answer.approval_id, answer.reason, auto_resume=True, user=call.principal.user_id
+                )
             case ClientOutcome(is_error=True):
                 await session.answer(answer.ref, Error(text=answer.text))
             case ClientOutcome():

@@ -312,5 +312,5 @@ export function shownOf(view, name = "") {
  */
 function asBothKnowIt(item) {
   if (item.type !== "decision" || item.of !== "question") return item;
-  return { ...item, state: "", decided_at_ms: 0 };
+  return { ...item, state: "", decided_at_ms: 0, user: null };
 }

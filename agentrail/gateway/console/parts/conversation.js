@@ -172,6 +172,7 @@ function looseDecisions(view) {
       state: "open",
       call_id: asked["call_id"] ?? null,
       by: null,
+      user: null,
       answer: null,
       reason: null,
       decided_at_ms: null,

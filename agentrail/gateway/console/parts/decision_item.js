@@ -136,6 +136,7 @@ function howOf(item) {
 
 /** @param {Decided} item */
 function whoOf(item) {
+  if (item.user !== null) return item.user;
   return item.by === null ? "" : (DECIDERS[item.by] ?? item.by);
 }
 

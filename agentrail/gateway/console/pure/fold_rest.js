@@ -31,6 +31,7 @@ function putDecision(draft, of, id, fields) {
     asked: {},
     call_id: null,
     by: null,
+    user: null,
     answer: null,
     reason: null,
     decided_at_ms: null,
@@ -61,6 +62,7 @@ function approvalResolved(draft, event) {
     call_id: approval.call_id,
     state: status,
     by,
+    user: event.user ?? null,
     decided_at_ms: event.at_ms,
   });
   const state = status === "approved" ? "asked" : "rejected";
@@ -115,6 +117,7 @@ function userAnswered(draft, event) {
     answer: declined ? null : event.response,
     reason: event.reason ?? null,
     by: "user",
+    user: event.user ?? null,
     decided_at_ms: event.at_ms,
   };
   view.questions = view.questions.filter((one) => one.ref !== event.ref);

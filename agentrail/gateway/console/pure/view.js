@@ -128,6 +128,7 @@
  *   asked: Record<string, any>,
  *   call_id: string | null,
  *   by: string | null,
+ *   user: string | null,
  *   answer: any,
  *   reason: string | null,
  *   decided_at_ms: number | null,
