@@ -121,6 +121,7 @@ DONE: Final[Mapping[str, str]] = {
     "shutdown": "the server goes down: come back with `seq`",
     "moved": "the session goes on at another node: come back with `seq`",
     "slow_reader": "too much waited for this reader: read faster, and come back with `seq`",
+    "unauthorized": "the token expired or was revoked: come back with a valid one and `seq`",
 }
 
 

@@ -138,7 +138,11 @@ class ServedHost:
             async with open_host(options) as host, open_hubs(heartbeat_seconds=self.heartbeat) as hubs:
                 self.gateway.host, self.gateway.hubs, self.gateway.was_open = host, hubs, True
                 has_inspector = self.gateway.has_inspector
-                async with open_watches(host, has_inspector=has_inspector) as watches, self.sockets.open():
+                async with (
+                    open_watches(host, has_inspector=has_inspector) as watches,
+                    self.gateway.open_calls.open(),
+                    self.sockets.open(),
+                ):
                     self.gateway.watches = watches
                     try:
                         yield host

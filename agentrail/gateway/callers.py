@@ -15,6 +15,7 @@ from agentrail import outside
 from agentrail.errors import OptionError
 from agentrail.gateway.access import (
     ANYONE_HERE,
+    UNAUTHORIZED,
     AccessRules,
     CallHead,
     FailedAuthentications,
@@ -109,6 +110,35 @@ class CallerCheck:
             return refused
         found = ANYONE_HERE if self._auth is None else await self._ask(self._auth, head)
         return found if isinstance(found, ErrorAnswer) else name_user(found, head.headers)
+
+    async def judge_again(self, head: CallHead, principal: Principal) -> Principal | ErrorAnswer:
+        """Judge the caller of an open socket or stream as a new call with its head would be judged.
+
+        A token that is no longer valid is not counted among the failures of its address: it was valid when it came.
+
+        Args:
+            head: The head of the call, with its token.
+            principal: The caller, as admitted.
+
+        Returns:
+            The caller with the scopes of now; or the refusal: 401 if the token expired, was revoked or is another user's now, 503 if `auth`
+            failed.
+
+        Cancellation: Is passed on to `auth`.
+        """
+        if self._auth is None:
+            return principal
+        if isinstance(self._auth, Tokens):
+            found: Principal | ErrorAnswer | None = self._auth(head.headers)
+        else:
+            found = await self._ask_application(self._auth, head)
+        if isinstance(found, ErrorAnswer):
+            return found
+        if found is None or found.tenant_id != principal.tenant_id:
+            return UNAUTHORIZED
+        if found.user_id not in ("", principal.user_id):
+            return UNAUTHORIZED
+        return attrs.evolve(principal, scopes=found.scopes)
 
     def expires_at(self, head: CallHead) -> float | None:
         """Say when the token of a call that was admitted ends, in seconds since 1970; None where it does not, or only `auth` knows."""

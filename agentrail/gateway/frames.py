@@ -42,6 +42,7 @@ DoneReason: TypeAlias = Literal[
     "shutdown",
     "moved",
     "slow_reader",
+    "unauthorized",
 ]
 """How a stream ends: with its request, with its session, or because it cannot go on here."""
 

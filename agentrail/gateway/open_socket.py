@@ -161,6 +161,10 @@ class OpenSocket:
         self._note_closing()
         self._wake()
 
+    def end_unauthorized(self) -> None:
+        """Close it: its token expired, or was revoked."""
+        self.close(CloseCode.UNAUTHORIZED)
+
     def cut_off(self) -> None:
         """End it at once; what is unsent is lost. Who receives closes the connection where a write does not get through."""
         self._scope.cancel(reason="the socket is cut")
@@ -312,6 +316,7 @@ class OpenSocket:
                 self.close(_code_of(admitted))
                 return
             self.principal = admitted
+            self.head = self._head_with(hello.token)
         elif hello.token is not None:
             answer = error_answer("field_invalid", "it is known already who calls: open another socket")
             raise FrameRefused(answer, None)
@@ -329,8 +334,7 @@ class OpenSocket:
         if hello.token is None:
             return UNAUTHORIZED
         self._began_at = math.inf  # it has said something; who looks it up takes no longer than it may
-        headers = {**self.head.headers, "authorization": f"Bearer {hello.token}"}
-        admitted = await self.gateway.callers.admit(attrs.evolve(self.head, headers=headers))
+        admitted = await self.gateway.callers.admit(self._head_with(hello.token))
         if isinstance(admitted, ErrorAnswer):
             return admitted
         refused = require_scope(admitted, "use", also="decide") or require_user(admitted)
@@ -343,6 +347,22 @@ class OpenSocket:
         self.place.close()
         self.place = place
         return admitted
+
+    def _head_with(self, token: str | None) -> CallHead:
+        return attrs.evolve(
+            self.head, headers={**self.head.headers, "authorization": f"Bearer {token or ''}"}
+        )
+
+    async def _judge_again(self, principal: Principal) -> Principal:
+        """Judge the caller of a command as that of a request: its token may have expired since the socket was opened.
+
+        Raises:
+            CallRefused: It is not let in any more, or `auth` failed.
+        """
+        judged = await self.gateway.callers.judge_again(self.head, principal)
+        if isinstance(judged, ErrorAnswer):
+            raise CallRefused(judged)
+        return judged
 
     # --- what it asks for
 
@@ -413,6 +433,7 @@ class OpenSocket:
         try:
             if before is not None:
                 await before.wait()
+            principal = await self._judge_again(principal)
             known = self.commands[command.name]
             client_id = command.fields.get("client_id")
             if known.is_named and isinstance(client_id, str):
@@ -444,13 +465,17 @@ class OpenSocket:
             return _told_of(raised)  # noqa: ASYNC104 - what travels was raised
 
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
-        self._put(refusal_frame(frame_id, _told_of(raised)))
+        told = _told_of(raised)
+        self._put(refusal_frame(frame_id, told))
+        if told.code == UNAUTHORIZED.code:
+            self.end_unauthorized()
 
     # --- sessions that are read
 
     async def _read_session(self, asked: Subscribe, principal: Principal, reading: trio.CancelScope) -> None:
         try:
             with reading:
+                principal = await self._judge_again(principal)
                 charge_command(self.gateway, principal, "subscribe")
                 host = self.gateway.opened()[0]
                 session = await host.session_to_read(asked.session_id, principal)
@@ -493,6 +518,7 @@ class OpenSocket:
 
         try:
             with watching:
+                principal = await self._judge_again(principal)
                 charge_command(self.gateway, principal, "subscribe")
                 self.gateway.opened()
                 watches = self.gateway.watches

@@ -175,7 +175,8 @@ class Sockets:
             try:
                 # A socket is told of what fails in it; what failed before is an answer to its upgrade.
                 await send({"type": "websocket.accept", "subprotocol": PROTOCOL})
-                await one.run()
+                with self._gateway.open_calls.watched(one):
+                    await one.run()
             finally:
                 one.place.close()
                 del self._open[one]

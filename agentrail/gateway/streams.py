@@ -21,6 +21,7 @@ from agentrail.gateway.frames import (
     done_frame,
 )
 from agentrail.gateway.incoming import CallerLeft
+from agentrail.gateway.open_calls import OpenStream
 from agentrail.gateway.routing import RouteCall, StreamAnswer, start_of
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.host.payloads import RequestOutcome
@@ -60,7 +61,8 @@ async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
             await write_no_more(call)
             return
         reader.is_followed = answer.follow is not None
-        await call.while_there(partial(_write, call, answer, reader))
+        with call.gateway.open_calls.watched(OpenStream(call.head, call.principal, reader)):
+            await call.while_there(partial(_write, call, answer, reader))
     if reader.reason is None:  # it was cut
         raise CallerLeft
 

@@ -183,6 +183,19 @@ class Inside:
             told.tell("subagent_event", **wrapped)
 
 
+def test_a_token_that_ends_asks_to_log_in_again_and_keeps_the_draft(pages, story):
+    """The server closes with 4401: the page says so and stays; with the next token it goes on where it was."""
+    page = opened(pages, story)
+    page.locator(".composer-field").fill("a long thought")
+    story.server.close(4401)
+    shows(page, "Your token expired or was revoked: log in again.")
+    page.locator("input[type=password]").fill("agt_next")
+    page.keyboard.press("Enter")
+    until(page, "() => document.querySelector('.connection-button.live') && !document.querySelector('dialog')")
+    assert page.locator(".composer-field").input_value() == "a long thought"
+
+
+
 @pytest.mark.c(18)
 def test_a_reload_in_mid_sentence_keeps_draft_folds_and_place(pages, story):
     """What was typed, opened and looked at is there again."""

@@ -93,7 +93,7 @@ def test_a_handshake_that_never_answers_is_given_up_and_tried_again(pages, scrip
     assert not page.evaluate(BAR)
     before = scripted_server.accepted
     scripted_server.close(4401)
-    shows(page, "This server wants a token.")
+    shows(page, "Your token expired or was revoked: log in again. Your draft is kept")
     page.clock.run_for(60_000)
     assert scripted_server.accepted == before
 

@@ -116,14 +116,15 @@ function useMedia(query) {
 function useServer(api, connection, cameByLink) {
   const [info, setInfo] = useState(/** @type {Info | null} */ (null));
   const [problem, setProblem] = useState(/** @type {ApiError | null} */ (null));
-  const [wants, setWants] = useState(/** @type {"needed" | "link" | "typed" | null} */ (null));
+  const [wants, setWants] = useState(/** @type {"needed" | "link" | "typed" | "ended" | null} */ (null));
   const [isBusy, setBusy] = useState(false);
-  const why = useRef(/** @type {"needed" | "link" | "typed"} */ (cameByLink ? "link" : "needed"));
+  const why = useRef(/** @type {"needed" | "link" | "typed" | "ended"} */ (cameByLink ? "link" : "needed"));
   const ask = async () => {
     setBusy(true);
     setProblem(null);
     try {
       const found = await infoOf(api);
+      why.current = "ended"; // it was accepted: what refuses it from now on is its end
       connection.features = new Set(found.features);
       setInfo(found);
       setWants(null);

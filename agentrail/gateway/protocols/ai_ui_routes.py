@@ -20,6 +20,7 @@ from agentrail.gateway.bodies import CancelBody, UiChatBody
 from agentrail.gateway.chat_routes import headers_of
 from agentrail.gateway.frames import CONTENT_TYPE, STREAM_HEADERS
 from agentrail.gateway.incoming import CallerLeft
+from agentrail.gateway.open_calls import OpenStream
 from agentrail.gateway.protocols.ui_reader import UI_BUFFER, UiReader
 from agentrail.gateway.queries import check_id
 from agentrail.gateway.replies import ResponseCancelled
@@ -307,7 +308,8 @@ async def _write_stream(stream: _UiStream, call: RouteCall) -> None:
         reader.on_cut = call.cut
         if stream.apply is not None:
             await reader.go_on(stream.message_id, stream.apply)
-        with hubs.watch_stream(reader), reader.scope:
+        one = OpenStream(call.head, call.principal, reader)
+        with hubs.watch_stream(reader), reader.scope, call.gateway.open_calls.watched(one):
             await call.while_there(partial(_write, call, stream, reader))
     if reader.reason is None:  # it was cut
         raise CallerLeft

@@ -37,6 +37,7 @@ _BROKEN_OFF: Final[dict[DoneReason, str]] = {
     "moved": "another node has this session now: read the response again",
     "session_ended": "the session has ended",
     "slow_reader": "the stream was read too slowly: read the response again",
+    "unauthorized": "the token expired or was revoked: read the response again with a valid one",
     "failed": "the stream failed: read the response again",
 }
 _LOST: Final = "events of this session are kept no longer, and this response may be among them"

@@ -5,7 +5,7 @@ import { html, useState } from "../ui.js";
 import { Dialog } from "./dialog.js";
 
 /**
- * @param {{ why: "needed" | "link" | "typed", onToken: (token: string) => void, isBusy: boolean, onClose: () => void }} props
+ * @param {{ why: "needed" | "link" | "typed" | "ended", onToken: (token: string) => void, isBusy: boolean, onClose: () => void }} props
  */
 export function TokenField({ why, onToken, isBusy, onClose }) {
   const [token, setToken] = useState("");
@@ -13,8 +13,12 @@ export function TokenField({ why, onToken, isBusy, onClose }) {
     event.preventDefault();
     if (token.trim() && !isBusy) onToken(token.trim());
   };
-  const title =
-    why === "link" ? text.shell.tokenRefused : why === "typed" ? text.shell.tokenTypedRefused : text.shell.tokenNeeded;
+  const title = {
+    needed: text.shell.tokenNeeded,
+    link: text.shell.tokenRefused,
+    typed: text.shell.tokenTypedRefused,
+    ended: text.shell.tokenEnded,
+  }[why];
   return html`<${Dialog} title=${title} onClose=${onClose}>
     <form class="stack" onSubmit=${send}>
       <p class="dim">${text.shell.tokenExplained}</p>

@@ -48,6 +48,7 @@ export const tokenTitle = "Who are you?";
 export const tokenNeeded = "This server wants a token.";
 export const tokenRefused = "This link's token is not accepted";
 export const tokenTypedRefused = "This token is not accepted";
+export const tokenEnded = "Your token expired or was revoked: log in again. Your draft is kept";
 export const tokenExplained =
   "It may be wrong, or its time may be over. “agentrail token new” makes one. It is kept in this tab only.";
 export const tokenLabel = "Token";

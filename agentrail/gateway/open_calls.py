@@ -1,0 +1,129 @@
+"""Open streams and sockets, judged again while they last: a token that expires or is revoked ends them. One watcher for all of them.
+
+A command of a socket is judged by its socket, when it is carried out; this is for what is only read.
+"""
+
+import math
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+from agentrail import outside
+from agentrail.gateway.access import CallHead
+from agentrail.gateway.answers import ErrorAnswer
+from agentrail.gateway.callers import CallerCheck
+from agentrail.gateway.watched_stream import WatchedStream
+from agentrail.host.payloads import Principal
+
+TICK_SECONDS: Final = 1.0
+"""How long an expired token may go unnoticed by what is only read."""
+
+JUDGED_EVERY_SECONDS: Final = 30.0
+"""Seconds between two questions to `auth` about one open call."""
+
+MAX_ASKED: Final = 16
+"""Questions to `auth` about open calls at one time."""
+
+SLICE: Final = 64
+"""Open calls looked at before other tasks get a turn."""
+
+UNAUTHORIZED_STATUS: Final = 401
+
+
+class OpenCall(Protocol):
+    """A call that stays open."""
+
+    @property
+    def head(self) -> CallHead:
+        """Its head, with the token."""
+        ...
+
+    @property
+    def principal(self) -> Principal | None:
+        """Its caller; None while unknown."""
+        ...
+
+    def end_unauthorized(self) -> None:
+        """End it, and say that it needs a valid token."""
+        ...
+
+
+@attrs.frozen(eq=False)
+class OpenStream:
+    """A stream of a route as an open call."""
+
+    head: CallHead
+    principal: Principal
+    stream: WatchedStream
+
+    def end_unauthorized(self) -> None:
+        """End it with the reason `unauthorized`."""
+        self.stream.finish("unauthorized")
+
+
+@attrs.define(eq=False)
+class _Judged:
+    """When an open call is judged next."""
+
+    due_at: float = 0.0
+    """On Trio's clock; infinity while it is being judged."""
+    expires_at: float = math.inf
+    """In seconds since 1970."""
+
+
+class OpenCalls:
+    """The open calls of a server."""
+
+    def __init__(self, check: CallerCheck) -> None:
+        """Watch none yet; `open` begins."""
+        self._check = check
+        self._open: dict[OpenCall, _Judged] = {}
+        self._asked = trio.CapacityLimiter(MAX_ASKED)
+
+    @contextmanager
+    def watched(self, one: OpenCall) -> Iterator[None]:
+        """Watch an open call as long as the block lasts."""
+        self._open[one] = _Judged()
+        try:
+            yield
+        finally:
+            del self._open[one]
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Judge open calls as long as the block lasts.
+
+        Cancellation: Nothing is judged any more.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, nursery, name="judge open calls")
+            yield
+            nursery.cancel_scope.cancel(reason="no calls are open any more")
+
+    async def _watch(self, nursery: trio.Nursery) -> None:
+        while True:
+            await trio.sleep(TICK_SECONDS)
+            for place, (one, judged) in enumerate(tuple(self._open.items()), 1):
+                principal = one.principal
+                is_due = trio.current_time() >= judged.due_at or outside.wall() >= judged.expires_at
+                if principal is not None and is_due and judged.due_at < math.inf:
+                    judged.due_at, judged.expires_at = math.inf, math.inf
+                    nursery.start_soon(self._judge, one, principal, judged)
+                if place % SLICE == 0:
+                    await trio.lowlevel.checkpoint()
+
+    async def _judge(self, one: OpenCall, principal: Principal, judged: _Judged) -> None:
+        async with self._asked:
+            found = await self._check.judge_again(one.head, principal)
+        if one not in self._open:
+            return
+        if isinstance(found, Principal) and principal.scopes <= found.scopes:
+            expires_at = self._check.expires_at(one.head)
+            judged.expires_at = math.inf if expires_at is None else expires_at
+        elif not isinstance(found, ErrorAnswer) or found.status == UNAUTHORIZED_STATUS:
+            one.end_unauthorized()
+            return
+        judged.due_at = trio.current_time() + JUDGED_EVERY_SECONDS  # also where `auth` failed
