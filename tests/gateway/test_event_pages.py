@@ -219,7 +219,7 @@ async def test_all_of_a_call_is_told_with_its_result_in_parts():
         assert told["arguments_hash"] == hashlib.sha256(told["arguments_text"].encode()).hexdigest()
         assert [(gate["gate"], gate["verdict"], gate["by"]) for gate in told["gates"]] == [
             ("approval", "asked", None),
-            ("approval", "approved", "user"),
+            ("approval", "approved", "ann"),
         ]
         assert told["outcome"] == "done"
         assert told["at_ms"] <= told["started_at_ms"] <= told["ended_at_ms"]
