@@ -191,9 +191,10 @@ def test_a_token_that_ends_asks_to_log_in_again_and_keeps_the_draft(pages, story
     shows(page, "Your token expired or was revoked: log in again.")
     page.locator("input[type=password]").fill("agt_next")
     page.keyboard.press("Enter")
-    until(page, "() => document.querySelector('.connection-button.live') && !document.querySelector('dialog')")
+    until(
+        page, "() => document.querySelector('.connection-button.live') && !document.querySelector('dialog')"
+    )
     assert page.locator(".composer-field").input_value() == "a long thought"
-
 
 
 @pytest.mark.c(18)
