@@ -7,6 +7,7 @@ from pathlib import Path
 from agentrail.blueprints.finding import read_bytes
 from agentrail.config.forms import SecretForm
 from agentrail.errors import OptionError
+from agentrail.private_places import keep_private
 
 
 def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
@@ -21,6 +22,7 @@ def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
             raise OptionError([f"the variable {form.env} is not set: set it, or take this out"])
         return found
     path = Path(folder) / os.path.expanduser(form.file or "")  # noqa: PTH111 - of a text
+    keep_private(path)
     try:
         found = read_bytes(path).decode().strip()
     except UnicodeDecodeError:

@@ -29,6 +29,7 @@ from agentrail.gateway.incoming import AsgiApp
 from agentrail.gateway.protocol import StrictHttp
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
+from agentrail.private_places import keep_private
 from agentrail.runtime.crashes import log_crash, raise_what_travels
 
 LOGGER: Final = Logger("agentrail.gateway")
@@ -98,6 +99,7 @@ def tls_context(certfile: Path, keyfile: Path) -> ssl.SSLContext:
     Raises:
         OptionError: The operator's move: one cannot be read, or they do not belong together.
     """
+    keep_private(keyfile)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION

@@ -22,6 +22,7 @@ from agentrail import outside
 from agentrail.errors import OptionError
 from agentrail.host.identity import fault_of_name
 from agentrail.host.payloads import Principal
+from agentrail.private_places import keep_private
 
 SCOPES: Final[tuple[str, ...]] = ("use", "inspect", "decide")
 """What a token may let its caller do."""
@@ -202,6 +203,7 @@ def decode_tokens(text: bytes, name: str) -> Tokens:
 
 
 def _read_private(path: Path) -> bytes:
+    keep_private(path)
     try:
         # Looked at when it is open: what a path leads to may change between two looks. A pipe is not waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -39,6 +39,7 @@ from agentrail.abc.versions import FileKeeper, GetContent, PutBack
 from agentrail.core.journal.files import WantedFile
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
+from agentrail.private_places import private_below
 from agentrail.sandboxes.beneath import find_opener, open_anywhere, open_by_walk
 from agentrail.sandboxes.commands import CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import Confinement, check_choice
@@ -148,7 +149,11 @@ class LocalSandbox:
             find_opener(self._root) if virtual_mode else open_anywhere,
             is_confined=virtual_mode,
             hard_links=hard_links,
-            protected=ProtectedNames(protected, own_code if virtual_mode else list_own_places()),
+            protected=ProtectedNames(
+                protected,
+                own_code if virtual_mode else list_own_places(),
+                functools.partial(private_below, resolved if virtual_mode else Path("/")),
+            ),
             own_code=own_code,
         )
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
@@ -333,7 +338,8 @@ class LocalSandbox:
         start, is_file, include = found
         if isinstance(include, Refusal):
             return GrepResult(error=include)
-        program = self._programs.ripgrep
+        # It reads whatever lies there: where that is not all for the model, we read ourselves.
+        program = None if private_below(self._path) else self._programs.ripgrep
         if program is not None and not is_file and self._virtual and has_proc():
             return await self._grep_with_ripgrep(program, pattern, start, options, include)
         listed = (

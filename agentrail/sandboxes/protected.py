@@ -1,7 +1,7 @@
 """Names that no tool writes, because what is in them is trusted: programs run it, or agentrail itself. Pure."""
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 GIT: Final = ".git"
@@ -32,13 +32,20 @@ _Entry: TypeAlias = tuple[tuple[str, ...], tuple[str, ...] | None]
 class ProtectedNames:
     """Tells which names may not be written, and which not even read."""
 
-    def __init__(self, protected: Iterable[str], own_code: Iterable[tuple[str, ...]] = ()) -> None:
+    def __init__(
+        self,
+        protected: Iterable[str],
+        own_code: Iterable[tuple[str, ...]] = (),
+        private: Callable[[], Iterable[tuple[str, ...]]] = tuple,
+    ) -> None:
         """Take what is protected.
 
         Args:
             protected: Paths such as `.git/hooks`; they are compared without case.
             own_code: Paths from the root, as names, at which the code of this process lies.
+            private: Lists the paths, as names, that are neither read nor written; it is called each time.
         """
+        self._private = private
         self._entries: tuple[_Entry, ...] = tuple(map(_read_entry, protected))
         self._own = tuple(tuple(map(fold_name, names)) for names in own_code)
         self._last_names = frozenset((*((tail or head)[-1] for head, tail in self._entries), GIT))
@@ -64,7 +71,7 @@ class ProtectedNames:
             names: From the root to the file.
         """
         folded = tuple(map(fold_name, names))
-        for own in self._own:
+        for own in (*self._own, *_folded(self._private())):
             if folded[: len(own)] == own:
                 return "/".join(names[: len(own)])
         for entry in self._entries:
@@ -83,7 +90,13 @@ class ProtectedNames:
         return is_entry or (folded[-1] == GIT and not is_directory)
 
     def find_read(self, names: Sequence[str]) -> str | None:
-        """Give the path that may not be read: agentrail's own state, but for the outputs of commands."""
+        """Give the path that may not be read: agentrail's own state, but for the outputs of commands, and private places."""
+        private = _folded(self._private())
+        if private:
+            folded = tuple(map(fold_name, names))
+            for own in private:
+                if folded[: len(own)] == own:
+                    return "/".join(names[: len(own)])
         if not any(name.startswith(".") or not name.isascii() for name in names):  # nearly always
             return None
         folded = tuple(map(fold_name, names))
@@ -92,6 +105,10 @@ class ProtectedNames:
         at = folded.index(STATE_DIRECTORY)
         is_output = folded[at + 1 : at + 2] in {(), (OUTPUT_DIRECTORY,)}
         return None if is_output else "/".join(names[: at + 2])
+
+
+def _folded(paths: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(map(fold_name, names)) for names in paths)
 
 
 def _read_entry(entry: str) -> _Entry:

@@ -3,13 +3,15 @@
 import os
 import pwd
 import stat
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
+from agentrail.private_places import private_places
 from agentrail.sandboxes.guarded import Mount
 from agentrail.sandboxes.process_tree import PROC
 from agentrail.sandboxes.protected import STATE_DIRECTORY
@@ -32,6 +34,49 @@ _HIDDEN_DIRECTORIES: Final = (
 _HIDDEN_OF_PROC: Final = frozenset(
     {"keys", "key-users", "kcore", "kmsg", "timer_list", "sched_debug", "latency_stats"}
 )
+_BASES: Final = tuple(map(Path, ("/usr/local", "/usr", "/var/lib", "/var", "/opt", "/")))
+"""Directories of the system in which others lie that have nothing to do with each other."""
+_OF_THE_SYSTEM: Final = frozenset(
+    {
+        *(
+            "bin",
+            "boot",
+            "dev",
+            "etc",
+            "games",
+            "gnu",
+            "home",
+            "include",
+            "init",
+            "lib",
+            "lib32",
+            "lib64",
+            "libexec",
+            "libx32",
+        ),
+        *(
+            "local",
+            "lost+found",
+            "man",
+            "media",
+            "mnt",
+            "nix",
+            "opt",
+            "proc",
+            "root",
+            "run",
+            "sbin",
+            "share",
+            "snap",
+            "src",
+            "srv",
+        ),
+        *("sys", "tmp", "usr", "var", "cache", "log", "spool", "lock", "mail", "backups"),
+    }
+)
+"""What lies in these, and is no neighbour of a workspace."""
+_OF_SITES: Final = frozenset({"/media", "/mnt", "/opt", "/srv"})
+"""Standard directories that hold nothing a program needs."""
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - it gets one of its own
 _OF_ITS_OWN: Final = (Path("/proc"), Path("/dev"))
 _EMPTY_BYTES: Final = 1 << 20  # of a directory in which nothing but mounts is wanted
@@ -88,7 +133,11 @@ class View:
         Args:
             program: Where it is.
         """
-        temporary, hidden = _find_temporary(), _find_hidden()
+        temporary = _find_temporary()
+        neighbours = find_neighbours(self.root)
+        hidden = _outermost(
+            {*_find_hidden(), *(one for one in neighbours if not _lies_in(one, (*temporary,)))}
+        )
         share = max(self.max_temporary_bytes // (len(temporary) + 1), _EMPTY_BYTES)
         options = [*decide_basis(self.network, self.lacks, shared_memory_bytes=share)]
         for path in temporary:
@@ -98,16 +147,23 @@ class View:
         for file in filter(os.path.exists, _HIDDEN_FILES):
             options += ["--ro-bind", os.devnull, file]
         shown = tuple(Path(one).expanduser() for one in self.readable)
-        for path in shown:
+        seen = (*shown, *_find_needed(self.root, neighbours))
+        for path in seen:
             options += ["--ro-bind-try", str(path), str(path)]
+        inside, outside = _find_private(self.root, seen, (*temporary, *hidden))
+        options += _hide(outside, self.lacks)
         for path in _find_sockets():
             is_seen = _lies_in(path, shown) or not _lies_in(path, (*temporary, *hidden))
             if is_seen and path not in shown and not _lies_in(path, (self.root,)):
                 options += ["--ro-bind-try", os.devnull, str(path)]
         options += ["--bind", str(self.root), str(self.root)]
         options += self._decide_protected()
-        for path in hidden:  # by now all that is mounted in them has its place
-            if not _lies_in(path, (self.root, *shown)):
+        options += _hide(inside, self.lacks)
+        for path in (
+            *hidden,
+            *filter(Path.is_dir, (*inside, *outside)),
+        ):  # by now all that is mounted in them has its place
+            if path in inside or not _lies_in(path, (self.root, *shown)):
                 options += ["--remount-ro", str(path)]
         return Confining(
             program=program,
@@ -165,6 +221,82 @@ def _decide_proc() -> Iterator[str]:
                 yield from ("--ro-bind-try", entry.path, entry.path)
             elif entry.name in _HIDDEN_OF_PROC or not mode & stat.S_IROTH:
                 yield from ("--ro-bind", os.devnull, entry.path)
+
+
+def _hide(paths: Iterable[Path], lacks: frozenset[str]) -> Iterator[str]:
+    for path in paths:
+        yield from (
+            _empty(path, _EMPTY_BYTES, lacks) if path.is_dir() else ("--ro-bind", os.devnull, str(path))
+        )
+
+
+def _find_private(
+    root: Path, seen: tuple[Path, ...], hidden: tuple[Path, ...]
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """List the private places that are still seen, below a root and elsewhere; without those in another one of the list."""
+    private = {*private_places()} - {root}
+    inside = {
+        path
+        for path in private
+        if root in path.parents and STATE_DIRECTORY not in path.relative_to(root).parts
+    }
+    others = {path for path in private if root not in path.parents}
+    outside = {path for path in others if _lies_in(path, seen) or not _lies_in(path, hidden)}
+    first, second = (
+        tuple(sorted(path for path in one if one.isdisjoint(path.parents))) for one in (inside, outside)
+    )
+    return first, second
+
+
+def find_neighbours(root: Path) -> tuple[Path, ...]:
+    """List the directories that belong to others because a workspace lies where it does: those next to it, and all around it.
+
+    That is the outermost directory that leads to it and is none of the system, whole; where it lies in one of the system itself, every
+    other directory there that the system does not have anyway.
+
+    Args:
+        root: Without links in it.
+    """
+    base = next((one for one in _BASES if one in root.parents), None)
+    if base is None:
+        return ()
+    top = base / root.relative_to(base).parts[0]
+    if top != root and (top.name not in _OF_THE_SYSTEM or str(top) in _OF_SITES):
+        return (top,)
+    around = root.parent
+    try:
+        with os.scandir(around) as entries:
+            found = [Path(one.path) for one in entries if one.is_dir(follow_symlinks=False)]
+    except OSError:
+        return ()
+    # Own programs may lie anywhere, and what they need is not listed: what a program of ours is in stays.
+    needed = (*_own_prefixes(), *_program_directories())
+    return tuple(
+        path
+        for path in sorted(found)
+        if path != root
+        and (path.name not in _OF_THE_SYSTEM or around not in _BASES)
+        and not any(one.is_relative_to(path) for one in needed)
+    )
+
+
+def _find_needed(root: Path, neighbours: tuple[Path, ...]) -> list[Path]:
+    """List what lies among the neighbours, and is no one's workspace: the interpreter's environment, and the programs of `PATH`."""
+    every = {*_own_prefixes(), *_program_directories()}
+    return sorted(
+        path
+        for path in every
+        if _lies_in(path, neighbours) and path not in neighbours and path not in root.parents
+    )
+
+
+def _own_prefixes() -> tuple[Path, ...]:
+    return tuple({Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)})
+
+
+def _program_directories() -> tuple[Path, ...]:
+    places = map(Path, os.environ.get("PATH", os.defpath).split(os.pathsep))
+    return tuple({place.resolve() for place in places if place.is_absolute()})
 
 
 def _find_temporary() -> list[Path]:

@@ -12,6 +12,7 @@ import trio
 from agentrail import outside
 from agentrail.abc.store import Store
 from agentrail.errors import OptionError
+from agentrail.private_places import keep_private
 from agentrail.stores.data_directory import STORE_FILE, find_data_directory
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite_files import make_data_directory
@@ -68,6 +69,8 @@ def open_store(name: str, data_directory: Path | None, *, read_only: bool = Fals
 
     if data_directory is not None and path.parent == data_directory and not read_only:
         make_data_directory(data_directory)
+    if data_directory is not None:
+        keep_private(data_directory)
     return SqliteStore(os.fspath(path), read_only=read_only)
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from agentrail.abc.recall import MemoryOwner
 from agentrail.core.values.notes import MAX_NOTES_BYTES, NOTES_FILE
 from agentrail.errors import NotAStore, StoreUnavailable
+from agentrail.private_places import keep_private
 from agentrail.stores.sqlite_files import sync_directory
 
 _MAX_READ: Final = 4 * MAX_NOTES_BYTES
@@ -40,6 +41,7 @@ class NoteFiles:
             directory: Where they are; it is made, for its owner alone, with the first note.
         """
         self.directory: Path = Path(directory)
+        keep_private(self.directory)
         self._turn = threading.Lock()
         self._is_closed = False
 

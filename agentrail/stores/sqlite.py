@@ -31,6 +31,7 @@ from agentrail.abc.store import (
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, Fenced, OptionError, StoreUnavailable
 from agentrail.messages import SessionId
+from agentrail.private_places import keep_private
 from agentrail.stores.data_directory import no_store_at
 from agentrail.stores.sqlite_connections import (
     Connect,
@@ -44,7 +45,7 @@ from agentrail.stores.sqlite_connections import (
 )
 from agentrail.stores.sqlite_copying import copy_store
 from agentrail.stores.sqlite_damage import check_sound
-from agentrail.stores.sqlite_files import WriteLock, check_place
+from agentrail.stores.sqlite_files import WriteLock, beside, check_place, lock_path
 from agentrail.stores.sqlite_opening import look_at, open_writer, prepare, salvage_now
 from agentrail.stores.sqlite_owed import change_rows, fetch_rows
 from agentrail.stores.sqlite_reading import (
@@ -116,6 +117,7 @@ class SqliteStore:
         check_sqlite(apsw.sqlite_lib_version())
         # One name for one file: through a link there would be a second lock, and a second writer.
         self._path = Path(path).resolve()
+        keep_private(self._path, *beside(self._path), lock_path(self._path))
         if vfs is not None and vfs not in apsw.vfs_names():
             raise OptionError(
                 [f"vfs is {vfs!r}, and SQLite knows {', '.join(apsw.vfs_names())} here: register it first"]

@@ -16,6 +16,7 @@ import apsw
 import msgspec
 
 from agentrail.errors import AgentrailError, NotAStore, StoreTooNew, StoreUnavailable
+from agentrail.private_places import keep_private
 from agentrail.stores.sqlite_connections import (
     Connector,
     ReadConnections,
@@ -248,6 +249,7 @@ class TenantFiles:
         """
         check_sqlite(apsw.sqlite_lib_version())
         self.directory: Path = directory
+        keep_private(directory)
         self._schema = schema
         self._turn = threading.Lock()
         self._files: dict[str, TenantFile] = {}

@@ -1,0 +1,36 @@
+"""Files and directories of agentrail itself that no session may read: stores, memories, knowledge, tokens and keys.
+
+Whatever opens such a file registers its path. Sandboxes hide these paths from commands and refuse them to file tools, whichever session
+or user they belong to. Paths stay registered as long as the process lives: a store that is closed still holds what was said.
+"""
+
+import functools
+import os
+from pathlib import Path
+
+_USUAL = ("/etc/agentrail",)
+_places: dict[Path, None] = dict.fromkeys(map(Path, _USUAL))
+
+
+def keep_private(*paths: str | os.PathLike[str]) -> None:
+    """Register files or directories, which need not exist yet."""
+    for path in paths:
+        _places[Path(os.path.realpath(path))] = None
+
+
+def private_places() -> tuple[Path, ...]:
+    """Return the registered paths that exist, without links."""
+    return tuple(path for path in (*_places,) if path.exists())
+
+
+def private_below(root: Path) -> tuple[tuple[str, ...], ...]:
+    """Return the registered paths below a directory, existing or not, as names from there. The directory itself is not one of them."""
+    return _below(root, len(_places))
+
+
+@functools.lru_cache(maxsize=256)
+def _below(
+    root: Path, known: int
+) -> tuple[tuple[str, ...], ...]:  # asked for each file; `known` tells when there are more
+    del known
+    return tuple(path.relative_to(root).parts for path in (*_places,) if root in path.parents)
