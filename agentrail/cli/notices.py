@@ -174,6 +174,8 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
         case events.ToolSourceChanged(source=source, state=state, reason=reason):
             said = _SOURCES.get(state)
             return None if said is None else f"{source} {said}{f': {reason}' if reason else ''}"
+        case events.ToolTookEffect(name=name):
+            return f"{name} was stopped too late: it took effect"
         case events.PluginEvent(name=name, payload=payload):
             return _rules_that_always_makes(name, payload)
         case events.ApprovalRequired(approval=approval):

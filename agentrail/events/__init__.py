@@ -120,6 +120,7 @@ from agentrail.events.tools import (
     ToolSourceChanged as ToolSourceChanged,
     ToolSourceState as ToolSourceState,
     ToolsUpdated as ToolsUpdated,
+    ToolTookEffect as ToolTookEffect,
 )
 from agentrail.events.union import (
     EPHEMERAL as EPHEMERAL,

@@ -134,6 +134,20 @@ class ToolSkippedForSteering(EventBase, frozen=True, kw_only=True):
     reason: str
 
 
+class ToolTookEffect(EventBase, frozen=True, kw_only=True):
+    """A stopped call took effect: its tool returned a value in spite of the stop, after `ToolExecutionEnd`.
+
+    Attributes:
+        name: The tool.
+        call_id: The call.
+        result: What the model reads in place of the earlier result.
+    """
+
+    name: str
+    call_id: CallId
+    result: ToolResult
+
+
 class ToolRetry(EventBase, frozen=True, kw_only=True):
     """A call raised and is tried once more after a pause.
 
@@ -256,6 +270,7 @@ ToolEvent: TypeAlias = (
     | ToolBlocked
     | ToolKilled
     | ToolSkippedForSteering
+    | ToolTookEffect
     | ToolRetry
     | ToolCallUnknown
     | ToolAttached

@@ -41,6 +41,7 @@ from agentrail.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolProgress,
+    ToolTookEffect,
     WaitingFor,
 )
 from agentrail.messages import (
@@ -492,6 +493,8 @@ def _show_calls(response: UiResponse, event: Event) -> Shown:
             return _decided(response, approval.call_id, is_denied=status == "rejected"), ()
         case ToolExecutionEnd(call_id=call_id, result=result):
             return _show_result(response, call_id, result)
+        case ToolTookEffect(call_id=call_id, result=result) if call_id in response.calls:
+            return response, (_output(call_id, response.calls[call_id], result),)
         case SubagentEvent():
             return _show_child(response, event)
         case _:

@@ -47,6 +47,7 @@ from agentrail.core.protocol.signals import (
     ChunksArrived,
     ContextGathered,
     HostTold,
+    LateValue,
     PluginRequestFinished,
     ResponseCompleted,
     Signal,
@@ -60,7 +61,7 @@ from agentrail.core.session.response import HEARD_CHUNKS
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
-from agentrail.messages import CallId, TokenUsage
+from agentrail.messages import TokenUsage
 from agentrail.outside import jitter
 from agentrail.processes import keep_account
 from agentrail.runtime.clock import SessionTimers, now_ms
@@ -219,7 +220,7 @@ class _Open:
     processes: Processes | None = None  # of a call of a tool
     child_usages: Sequence[ChildUsage] = ()  # of the sessions that work for a call; no list of each stream
     agent: AgentLine | None = None  # of one that works in the background
-    gave_value: CallId | None = None  # the call, when its tool was told to stop and was done all the same
+    late_value: LateValue | None = None  # of a tool that was told to stop and was done all the same
 
     def expect_end(self) -> trio.Event:
         if self.ended is None:
@@ -436,7 +437,7 @@ class Interpreter:
         keep_account(processes.account)  # for this task and all that it starts
         opened.child_usages = usages = list[ChildUsage]()
         finished = await self._calls.run(began, processes, usages)
-        opened.gave_value = began.effect.call_id if finished.late else None
+        opened.late_value = finished.value
         self._closed(began.effect.effect_id, opened)
         self._task_group.deliver(finished)
 
@@ -584,7 +585,8 @@ class Interpreter:
             for end in ends:
                 await end.wait()
         now = trio.current_time()
-        done = tuple(opened.gave_value for opened in stopped.values() if opened.gave_value is not None)
+        values = tuple(opened.late_value for opened in stopped.values() if opened.late_value is not None)
+        done = tuple(value.call_id for value in values)
         below = ChildUsage()  # what the sessions had at work that worked for the calls
         for usage in (usage for opened in stopped.values() for usage in opened.child_usages):
             below.add(usage.receipt)
@@ -621,7 +623,7 @@ class Interpreter:
             milliseconds=round((now - begun_at) * 1000),
         )
         self._task_group.deliver(
-            TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt)
+            TeardownFinished(at_ms=now_ms(), effect_id=effect.effect_id, receipt=receipt, values=values)
         )
 
     def left_behind(self) -> tuple[LeftBehind, ...]:

@@ -28,6 +28,7 @@ from agentrail.abc.versions import VersionedSandbox
 from agentrail.core.journal.files import FILES_EVENT
 from agentrail.core.protocol.effects import RunTool, SpawnChild
 from agentrail.core.protocol.signals import (
+    LateValue,
     ToolAnsweredEarly,
     ToolAsked,
     ToolEmitted,
@@ -522,9 +523,14 @@ class ToolCallRunner:
             crashed=ended.crashed,
             jitter=jitter() if ended.crashed else 0.0,
             changes=ended.changes,
-            late=ended.late,
+            late=ended.late is not None,
             images=ended.images,
             ran_ms=ran_ms,
+            value=None
+            if ended.late is None
+            else LateValue(
+                call_id=effect.call_id, name=effect.name, text=ended.late.text, is_error=ended.late.is_error
+            ),
         )
 
     def _refusal_of(self, began: BegunCall) -> Callable[[], Awaitable[str | None]]:

@@ -76,7 +76,7 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
         details: JSON for people.
         changes: What it wants changed in the session.
         crashed: Whether it raised, so that it may be made once more.
-        late: Whether the tool gave a value although it had been stopped; that value is not shown.
+        late: What the tool gave although it had been stopped or its time was up.
         images: Pictures that the model may see.
         ran: Whether code of the tool ran at all.
     """
@@ -86,7 +86,7 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
     details: JsonValue = None
     changes: tuple[Change, ...] = ()
     crashed: bool = False
-    late: bool = False
+    late: "AttemptEnd | None" = None
     images: tuple[Image, ...] = ()
     ran: bool = True
 
@@ -105,7 +105,7 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
     arguments = decide_arguments(effect)
     if arguments is None:
         return AttemptEnd(text=ARGUMENTS_CHANGED, is_error=True, ran=False)
-    late = False
+    late: AttemptEnd | None = None
     try:
         with scope:
             refused = None if attempt.refusal is None else await attempt.refusal()
@@ -118,9 +118,9 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
             else:
                 returned = await _execute_again(effect, attempt, arguments)
             ended = decide_outcome(attempt, returned)
-            late = scope.cancel_called
-            if not late:
+            if not scope.cancel_called:
                 return ended
+            late = ended
         return decide_timeout(attempt, late=late)
     except BaseException as error:  # noqa: ASYNC103 - the edge of a tool: its crash is a result, and no sibling notices
         leaving = what_travels(error, TRAVELS_FROM_A_TOOL)
@@ -275,7 +275,7 @@ def log_tool_crash(name: str, attempt: Attempt, error: BaseException) -> None:
     log_crash(what, error, attempt.without_secrets)
 
 
-def decide_timeout(attempt: Attempt, *, late: bool = False) -> AttemptEnd:
+def decide_timeout(attempt: Attempt, *, late: AttemptEnd | None = None) -> AttemptEnd:
     """Say that the time was up, and whether something may have happened all the same."""
     text = f"Timed out after {attempt.timeout_seconds:g} s."
     if effect_class_of(attempt.tool) not in {"pure", "idempotent"}:

@@ -6,7 +6,7 @@ quotes whatever else the model wrote.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
@@ -29,7 +29,14 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
-from agentrail.core.protocol.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
+from agentrail.core.protocol.signals import (
+    ChildPublished,
+    ChunksArrived,
+    LateValue,
+    Respond,
+    ResponseCompleted,
+    Signal,
+)
 from agentrail.core.values.instructions import InstructionFile
 from agentrail.core.values.notes import NoteTopic
 from agentrail.core.values.toolbox import ToolSpec, read_call
@@ -39,6 +46,7 @@ from agentrail.events import AbortReceipt, Event, LeftBehind, MessageDelta, Stat
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
+    CallId,
     Image,
     Message,
     Text,
@@ -106,7 +114,7 @@ _GRAMMAR: Final = """
     ChildPublished     effect_id @event child=child_id
     ToolEmitted        effect_id "name" payload=
     ToolAnsweredEarly       effect_id "text" details= started=started_at_ms?@at_ms ran=ran_ms
-    ToolFinished       effect_id "text" [error:is_error] [crashed] details= jitter= started=started_at_ms?@at_ms [late] changes= spent= images= ran=ran_ms
+    ToolFinished       effect_id "text" [error:is_error] [crashed] details= jitter= started=started_at_ms?@at_ms [late] changes= spent= images= ran=ran_ms @value
     HostJudged         effect_id "deny" arguments= by=
     HostTold           effect_id
     AgentIdled         effect_id outcome "text" turns= spent=
@@ -114,7 +122,7 @@ _GRAMMAR: Final = """
     TimerFired         effect_id jitter= pinged=pinged_at_ms
     ErrandFinished     effect_id @result
     ContextGathered    effect_id count= digest= tokens=
-    TeardownFinished   effect_id @receipt
+    TeardownFinished   effect_id @receipt @values
 """
 
 
@@ -434,6 +442,20 @@ def _write_results(message: ToolMessage) -> Iterator[str]:
     return (f"{result.call_id}:{result.name}={quote(result.text)}" for result in message.results)
 
 
+def _read_values(words: LineWords) -> tuple[LateValue, ...]:
+    said = words.take_all(lambda word: isinstance(word, Pair) and word.key.startswith("late:"))
+    parts = ((pair.key.split(":"), str(pair.value)) for pair in said)
+    return tuple(
+        LateValue(call_id=CallId(key[1]), name=key[2], text=text, is_error=key[3:] == ["error"])
+        for key, text in parts
+    )
+
+
+def _write_values(values: Iterable[LateValue]) -> Iterator[str]:
+    for one in values:
+        yield f"late:{one.call_id}:{one.name}{':error' if one.is_error else ''}={quote(one.text)}"
+
+
 _TEXTS: Final = free(
     '"text"…',
     lambda words: {"content": tuple(Text(text=text) for text in _texts_in(words))},
@@ -492,6 +514,16 @@ _SPECIAL: Final[Mapping[str, Part | Line | Mapping[str, Line]]] = {
     "event": free('"text" [delta] | event={…}', _read_published, _write_published),
     "result": _RESULTS,
     "receipt": RECEIPT,
+    "value": free(
+        'late:CALL:TOOL="text"',
+        lambda words: {"value": next(iter(_read_values(words)), None)},
+        lambda signal: _write_values(() if signal.value is None else (signal.value,)),
+    ),
+    "values": free(
+        'late:CALL:TOOL="text"…',
+        lambda words: {"values": _read_values(words)},
+        lambda signal: _write_values(signal.values),
+    ),
 }
 _KINDS: Final = {scenario_name(kind): signal for signal, kind in SIGNAL_KINDS.items()}
 _LINES: Final[Mapping[str, Line]] = {

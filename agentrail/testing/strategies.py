@@ -410,6 +410,7 @@ def tool_outcomes() -> SearchStrategy[s.Signal]:
         started_at_ms=st.just(0),
         late=st.booleans(),
         changes=st.tuples(session_changes()),
+        value=st.none() | late_values(),
     )
     spoken = st.one_of(
         _outcome(s.ToolProgressed, text=_words),
@@ -496,9 +497,24 @@ def timers() -> SearchStrategy[s.TimerFired]:
     return _outcome(s.TimerFired, jitter=_JITTERS)
 
 
+def late_values() -> SearchStrategy[s.LateValue]:
+    """Draw the value of a call that was stopped too late."""
+    return st.builds(
+        s.LateValue,
+        call_id=st.sampled_from(("c1", "c2", "c9")).map(CallId),
+        name=st.just("read"),
+        text=_words,
+        is_error=st.booleans(),
+    )
+
+
 def teardown_outcomes() -> SearchStrategy[s.TeardownFinished]:
     """What comes of a teardown."""
-    return _outcome(s.TeardownFinished, receipt=st.builds(AbortReceipt, tasks_ended=st.integers(0, 2)))
+    return _outcome(
+        s.TeardownFinished,
+        receipt=st.builds(AbortReceipt, tasks_ended=st.integers(0, 2)),
+        values=st.lists(late_values(), max_size=2).map(tuple),
+    )
 
 
 def plugin_request_outcomes() -> SearchStrategy[s.PluginRequestFinished]:

@@ -210,6 +210,7 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.ToolBlocked(name="shell", call_id=_CALL, reason="mkfs is not allowed", by="SecurityGuard"),
     e.ToolKilled(name="shell", call_id=_CALL, reason="aborted by the user"),
     e.ToolSkippedForSteering(name="shell", call_id=_CALL, reason="the user steered the conversation"),
+    e.ToolTookEffect(name="read_file", call_id=_CALL, result=_RESULT),
     e.ToolRetry(name="shell", call_id=_CALL, attempt=1, error=_ERROR),
     e.ToolCallUnknown(name="raed_file", call_id=_CALL),
     e.ToolAttached(name="grep"),
@@ -585,6 +586,21 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     ),
     "tool_finished_ran_ms": s.ToolFinished(
         at_ms=_AT, effect_id=EffectId("t1"), text="done", started_at_ms=_AT - 12, ran_ms=9
+    ),
+    "tool_finished_value": s.ToolFinished(
+        at_ms=_AT,
+        effect_id=EffectId("t1"),
+        text="Timed out after 30 s.",
+        is_error=True,
+        started_at_ms=_AT - 12,
+        late=True,
+        value=s.LateValue(call_id=_CALL, name="charge", text="charged 5"),
+    ),
+    "teardown_finished_values": s.TeardownFinished(
+        at_ms=_AT,
+        effect_id=EffectId("d1"),
+        receipt=_RECEIPT,
+        values=(s.LateValue(call_id=_CALL, name="charge", text="no such card", is_error=True),),
     ),
     "tool_asked_form": s.ToolAsked(
         at_ms=_AT,

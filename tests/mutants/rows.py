@@ -86,7 +86,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (13,),
         "a value counts after the timeout",
         "runtime/tool_runner.py",
-        "            if not late:\n                return ended\n",
+        "            if not scope.cancel_called:\n                return ended\n",
         "            return ended\n",
         f"{_TOOL_PORT}::test_a_value_that_comes_after_the_timeout_is_dropped",
     ),

@@ -20,6 +20,7 @@ from agentrail.events import (
     TodoChange,
     ToolExecutionEnd,
     ToolProgress,
+    ToolTookEffect,
 )
 from agentrail.processes import note_started, note_stopped
 from agentrail.runtime.tool_runner import Attempt, AttemptEnd, run_tool
@@ -514,7 +515,7 @@ async def test_a_cancellation_from_outside_is_no_result():
     own.cancel()
     ended.append(await run_tool(*_attempt(hang), own))
     assert [(one.text.startswith("Timed out"), one.is_error, one.late) for one in ended] == [
-        (True, True, False)
+        (True, True, None)
     ]
 
 
@@ -630,6 +631,37 @@ async def test_outside_of_calls_nobody_counts_processes():
     await trio.lowlevel.checkpoint()
     note_started(4710)
     note_stopped(4710, ended=1, left=frozenset())
+
+
+@on_virtual_time
+@pytest.mark.at(13, 38)
+@pytest.mark.parametrize("how", ["abort", "steer", "abort_tool"])
+async def test_a_call_that_was_stopped_too_late_is_told_alike_everywhere(supervisor, how):
+    """It took effect: the receipt, the history, the events and the next request of the model all say so."""
+    charge = StubbornTool(name="charge", deaf_seconds=2)
+    model = ScriptedModel([calls(("charge", {})), says("I see.")])
+    session = await supervisor.start_session(model=model, tools=[charge])
+    async with session.subscribe() as events:
+        await session.prompt("Charge it.")
+        await charge.started.wait()
+        call_id = (await session.messages())[1].calls[0].call_id
+        if how == "abort":
+            receipt = await session.abort("enough")
+            assert (receipt.committed, receipt.unknown) == ((call_id,), ())
+            await session.prompt("Was it charged?")
+        elif how == "steer":
+            await session.steer("Was it charged?")
+        else:
+            await session.abort_tool(call_id)
+        told = (await until(events, ToolTookEffect))[-1]
+        await until(events, AgentEnd)
+    (result,) = await results_of(session)
+    assert (result.text, result.is_error) == (
+        "[Stopped too late: the call took effect.]\ndone at last",
+        False,
+    )
+    assert told.result == result
+    assert model.requests[-1].messages[2].results == (result,)
 
 
 @on_virtual_time

@@ -13,7 +13,14 @@ from agentrail.core.protocol.effects import Effect, Publish, RunTool, SpawnChild
 from agentrail.core.session.asked_forms import summary_of
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import SessionState
-from agentrail.events import PromptQueued, PromptReceived, ResponseComplete, ToolExecutionEnd, ToolKilled
+from agentrail.events import (
+    PromptQueued,
+    PromptReceived,
+    ResponseComplete,
+    ToolExecutionEnd,
+    ToolKilled,
+    ToolTookEffect,
+)
 from agentrail.messages import CallId, PromptRef, Text
 from agentrail.structs import Value
 
@@ -85,10 +92,12 @@ def _note_end(found: dict[CallId, CallBehind], effect: Effect) -> None:
         case Publish(event=ToolExecutionEnd(call_id=call_id, result=result)):
             lost = result.text.startswith("[Outcome unknown")
             outcome = "unknown" if lost else "failed" if result.is_error else "done"
+        case Publish(event=ToolTookEffect(call_id=call_id, result=result)):
+            outcome = "failed" if result.is_error else "done"
         case _:
             return
     known = found.get(call_id)
-    if known is not None and known.outcome == "running":
+    if known is not None and known.outcome in {"running", "unknown"}:
         found[call_id] = msgspec.structs.replace(known, outcome=outcome)
 
 

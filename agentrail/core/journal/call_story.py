@@ -20,6 +20,7 @@ from agentrail.events import (
     ToolExecutionStart,
     ToolKilled,
     ToolSkippedForSteering,
+    ToolTookEffect,
 )
 from agentrail.messages import CallId, JsonObject, ToolCall, ToolResult
 
@@ -37,6 +38,7 @@ TELL_OF_CALLS: Final[frozenset[type[Event]]] = frozenset(
         ToolExecutionStart,
         ToolKilled,
         ToolSkippedForSteering,
+        ToolTookEffect,
     }
 )
 """The kinds that a story is made of."""
@@ -142,5 +144,8 @@ def _go_on(story: CallStory, event: Event, call_id: CallId, at_ms: int) -> None:
         case ToolExecutionEnd(call_id=which, result=result) if which == call_id:
             story.result, story.ended_at_ms = result, at_ms
             story.outcome = story.outcome or ("error" if result.is_error else "done")
+        case ToolTookEffect(call_id=which, result=result) if which == call_id:
+            story.result, story.ended_at_ms = result, at_ms
+            story.outcome = "error" if result.is_error else "done"
         case _:
             pass

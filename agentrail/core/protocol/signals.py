@@ -549,6 +549,22 @@ def _no_changes() -> tuple[Change, ...]:
     return ()
 
 
+class LateValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a tool returned although its call had been stopped.
+
+    Attributes:
+        call_id: The call.
+        name: The tool.
+        text: What the model may read.
+        is_error: Whether the tool returned an error.
+    """
+
+    call_id: CallId
+    name: str
+    text: str
+    is_error: bool = False
+
+
 class ToolFinished(Final, frozen=True, kw_only=True, omit_defaults=True):
     """A tool is done, well or badly, or was stopped; or a session that worked for a call or for its tool.
 
@@ -560,11 +576,12 @@ class ToolFinished(Final, frozen=True, kw_only=True, omit_defaults=True):
         crashed: Whether it raised, and the same attempt may be made once more.
         jitter: A random number from 0 to below 1, for the pause before that.
         changes: What the tool wants changed in its session.
-        late: Whether the tool gave a value although it had been stopped; that value is not in here.
+        late: Whether the tool gave a value although it had been stopped or its time was up.
         spent: Of a session that worked for a call or for its tool, what it has used; None of a tool, or where that is unknown.
         images: Pictures that the model may see.
         ran_ms: How long the code of this attempt took, in milliseconds; None where none ran. Not what lies between its beginning
             and this signal, which comes when its processes are gone as well.
+        value: The value, where it is late; journals of before this field do not have it.
     """
 
     text: str
@@ -579,6 +596,7 @@ class ToolFinished(Final, frozen=True, kw_only=True, omit_defaults=True):
     spent: Spent | None = msgspec.field(default_factory=_nothing)
     images: tuple[Image, ...] = ()
     ran_ms: int | None = None
+    value: LateValue | None = None
 
     def __post_init__(self) -> None:
         """Freeze the details, which every subscriber will be given."""
@@ -646,14 +664,16 @@ class ContextGathered(Final, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-class TeardownFinished(Final, frozen=True, kw_only=True):
+class TeardownFinished(Final, frozen=True, kw_only=True, omit_defaults=True):
     """All that an abort stopped is gone, or its time is over.
 
     Attributes:
         receipt: What became of it.
+        values: Values of calls that were stopped and took effect all the same.
     """
 
     receipt: AbortReceipt
+    values: tuple[LateValue, ...] = ()
 
 
 Signal: TypeAlias = (

@@ -35,6 +35,7 @@ from agentrail.core.session import (
     detached,
     holding,
     interactions,
+    late_values,
 )
 from agentrail.core.session.applying import apply_changes
 from agentrail.core.session.budget import lend_to_child, settle_loan
@@ -190,14 +191,19 @@ def host_told(step: StepContext, phase: Phase, signal: HostTold, call_id: CallId
 
 
 def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
-    """Note that a call is gone that was answered when it was stopped; what it gives after that is of no use to anybody."""
+    """Note that a call is gone that was answered when it was stopped. If it took effect all the same, the model reads that."""
     _settle(step, signal)
     state = calls.find_call(step, call_id)
     # One that is detached may be of the batch still, where it is answered.
     if state is None or signal.effect_id != state.effect_id:
+        if signal.value is not None:
+            late_values.take_late_value(step, signal.value)
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
-    calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+    done = msgspec.structs.replace(state, stage="done", effect_id=None)
+    if signal.value is not None:
+        done = msgspec.structs.replace(done, result=late_values.publish_effect(step, signal.value))
+    calls.put(step, done)
     return continue_batch(step)
 
 

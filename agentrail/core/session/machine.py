@@ -317,7 +317,7 @@ def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
         case owners.OfDrain(), signals.TeardownFinished():
             return batch.drained(step, phase)
         case owners.OfTeardown(), signals.TeardownFinished():
-            teardown.teardown_settled(step, signal.receipt)
+            teardown.teardown_settled(step, signal.receipt, signal.values)
             return phase
         case _:
             message = f"{type(signal).__name__} came for {type(owner).__name__}, which does not wait for that"

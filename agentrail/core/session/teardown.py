@@ -15,12 +15,22 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     AbortCycle,
     KillMode as KillPolicy,
+    LateValue,
     Parked,
     Restarted,
     SignalId,
     StopSession,
 )
-from agentrail.core.session import agents, calls, compaction, detached, holding, hooking, interactions
+from agentrail.core.session import (
+    agents,
+    calls,
+    compaction,
+    detached,
+    holding,
+    hooking,
+    interactions,
+    late_values,
+)
 from agentrail.core.session.batch import STOPPED, continue_batch, into_history, open_batch, stop_call
 from agentrail.core.session.budget import spend_on_abort, spend_what_is_out
 from agentrail.core.session.context import cancel_gathering, is_gathering
@@ -58,7 +68,6 @@ from agentrail.messages import AssistantMessage, CallId, PromptRef, Text
 Stopped: TypeAlias = tuple[tuple[EffectId, ...], tuple[CallId, ...]]
 """The effects that were told to stop, and the calls among them that may have taken effect."""
 
-STILL_RUNNING: Final = "[Still running when the cycle was aborted]"
 _CRASHED_WHILE_IT_RAN: Final = "[Outcome unknown: the session crashed while this ran]"
 NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
@@ -154,11 +163,13 @@ def stop_session(step: StepContext, signal: StopSession) -> Phase:
     return Phase.IDLE
 
 
-def teardown_settled(step: StepContext, receipt: AbortReceipt) -> None:
+def teardown_settled(step: StepContext, receipt: AbortReceipt, values: tuple[LateValue, ...] = ()) -> None:
     """The teardown is over: say so. A session that is to end goes on with what an abort had spared."""
     teardown = step.data.teardown
     assert teardown is not None  # noqa: S101 - its effect was open
     step.data.teardown = None
+    for value in values:
+        late_values.take_late_value(step, value)
     step.publish(AbortSettled(receipt=receipt))
     for caller in teardown.waiting:
         step.reply(caller, receipt)
@@ -386,7 +397,8 @@ def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stop
             spared.append(state)
             assert state.effect_id is not None  # noqa: S101 - it runs
             step.hand_over(state.effect_id, OfSurvivor(state.call.call_id))
-            calls.put(step, msgspec.structs.replace(state, result=calls.result_of(state, STILL_RUNNING)))
+            answered = calls.result_of(state, late_values.STILL_RUNNING)
+            calls.put(step, msgspec.structs.replace(state, result=answered))
             continue
         call = state.call
         happened = [ToolKilled(name=call.name, call_id=call.call_id, reason=reason or "aborted")]

@@ -112,6 +112,22 @@ class History:
             raise HistoryError(complaint)
         return self._grown(ToolMessage(results=tuple(results)), ())
 
+    def corrected(self, result: ToolResult) -> "History":
+        """Replace one result of the last message, for a call whose true outcome came after its answer.
+
+        Raises:
+            HistoryError: Ours: the last message has no result of that call.
+        """
+        last = self.messages[-1] if len(self) else None
+        ids = [one.call_id for one in last.results] if isinstance(last, ToolMessage) else []
+        if not isinstance(last, ToolMessage) or result.call_id not in ids:
+            complaint = f"the last message has no result of {result.call_id!r}; it has results of {ids}"
+            raise HistoryError(complaint)
+        results = tuple(result if one.call_id == result.call_id else one for one in last.results)
+        corrected = History()
+        corrected.messages = Log((*self.messages[:-1], ToolMessage(results=results)))
+        return corrected
+
     def compacted(self, cut: int, summary: UserMessage) -> "History":
         """Put a summary in the place of the beginning; what stays is shared, with the encoded forms that it keeps.
 

@@ -51,6 +51,7 @@ from agentrail.testing.promises.of_steps import (
 from agentrail.testing.promises.of_the_conversation import (
     history_is_valid,
     history_only_grows,
+    late_values_are_read,
     requests_are_of_a_closed_history,
     requests_speak_every_dialect,
 )
@@ -76,6 +77,7 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     answers_have_the_shape_that_was_asked_for,
     history_is_valid,
     history_only_grows,
+    late_values_are_read,
     requests_are_of_a_closed_history,
     requests_speak_every_dialect,
     people_see_what_is_said_without_tags,

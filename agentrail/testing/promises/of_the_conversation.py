@@ -4,7 +4,9 @@ import msgspec
 
 from agentrail.core.protocol.effects import StartStream
 from agentrail.core.protocol.hooks import BeforeRequest
-from agentrail.events import CompactEnd
+from agentrail.core.protocol.signals import TeardownFinished, ToolFinished
+from agentrail.core.session.owners import OfStoppedCall, OfTeardown
+from agentrail.events import CompactEnd, ToolTookEffect
 from agentrail.messages import AssistantMessage, CallId, ToolMessage
 from agentrail.testing.check_dialects import check_dialects
 from agentrail.testing.promises.seen import Seen
@@ -34,7 +36,7 @@ def history_is_valid(seen: Seen) -> None:
 
 
 def history_only_grows(seen: Seen) -> None:
-    """What was said stays said; only a summary may stand for the beginning, and what is behind it stays."""
+    """What was said stays said. Only a summary replaces the beginning, and only a late value a result of the last message."""
     was = seen.before.data.history
     now = seen.after.data.history.messages
     removed = sum(event.removed for event in seen.events if isinstance(event, CompactEnd))
@@ -43,7 +45,37 @@ def history_only_grows(seen: Seen) -> None:
         assert all(new is old for new, old in zip(now[1 : 1 + len(kept)], kept, strict=True))
         return
     assert len(now) >= len(was)
-    assert all(new is old for new, old in zip(now, was.messages, strict=False))
+    late = {event.call_id: event.result for event in seen.events if isinstance(event, ToolTookEffect)}
+    for new, old in zip(now, was.messages, strict=False):
+        if late and old is was.messages[-1] and isinstance(old, ToolMessage) and isinstance(new, ToolMessage):
+            assert new.results in {
+                old.results,
+                tuple(late.get(one.call_id, one) if one.is_error else one for one in old.results),
+            }
+        else:
+            assert new is old
+
+
+def late_values_are_read(seen: Seen) -> None:
+    """What a stopped call did all the same is published, and is in what the model reads next."""
+    told = {event.call_id for event in seen.events if isinstance(event, ToolTookEffect)}
+    match seen.signal:
+        case TeardownFinished(values=values, effect_id=effect_id):
+            is_open = isinstance(seen.before.data.open.get(effect_id), OfTeardown)
+            values = values if is_open else ()
+        case ToolFinished(value=value, effect_id=effect_id):
+            is_open = isinstance(seen.before.data.open.get(effect_id), OfStoppedCall)
+            values = (value,) if value is not None and is_open else ()
+        case _:
+            values = ()
+    assert told == {value.call_id for value in values}
+    if values:
+        data = seen.after.data
+        last = data.history.messages[max(len(seen.before.data.history) - 1, 0) :]
+        results = [one for message in last if isinstance(message, ToolMessage) for one in message.results]
+        results += [call.result for call in data.batch if call.result is not None]
+        words = [*(one.text for one in results), *data.notes, *map(str, last)]
+        assert all(any(value.text in said for said in words) for value in values)
 
 
 def requests_are_of_a_closed_history(seen: Seen) -> None:

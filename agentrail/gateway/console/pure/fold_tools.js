@@ -125,6 +125,17 @@ function callRetried(draft, event) {
   });
 }
 
+/** @type {Handler} */
+function tookEffect(draft, event) {
+  if (callOf(draft, event.call_id) === null) return;
+  changeCall(draft, event.call_id, event.name, {
+    state: event.result.is_error ? "failed" : "done",
+    reason: null,
+    result: event.result,
+    ended_at_ms: event.at_ms,
+  });
+}
+
 /** @param {any} error */
 function textOfError(error) {
   return typeof error === "string" ? error : `${error?.code ?? ""}: ${error?.message ?? ""}`;
@@ -186,6 +197,7 @@ export const TOOL_HANDLERS = {
   tool_blocked: becomes("blocked"),
   tool_killed: becomes("killed"),
   tool_skipped_for_steering: becomes("skipped"),
+  tool_took_effect: tookEffect,
   tool_call_unknown: becomes("unknown_tool"),
   tool_retry: callRetried,
   large_result_offloaded: offloaded,
