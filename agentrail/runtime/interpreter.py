@@ -77,7 +77,7 @@ from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.file_notes import KeptJournal
 from agentrail.runtime.held_stream import HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
-from agentrail.runtime.models import provide_model
+from agentrail.runtime.models import priced, provide_model
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
@@ -410,7 +410,10 @@ class Interpreter:
             outcome = _failed(buffer, ErrorInfo(code="cancelled", message="the stream was cancelled"))
         self.timers.cancel(timer)
         self._closed(request.attempt, opened)
-        self._task_group.deliver(outcome)
+        usage = priced(outcome.usage, model, self._ports.providers.get(model))
+        self._task_group.deliver(
+            outcome if usage is outcome.usage else msgspec.structs.replace(outcome, usage=usage)
+        )
 
     async def _deliver_chunks(
         self, buffer: ChunkBuffer, chunks: AsyncIterator[Chunk], *, is_quiet: bool

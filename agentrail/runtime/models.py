@@ -14,6 +14,7 @@ from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.frozen import frozen_json
+from agentrail.messages import TokenUsage
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_crash
 from agentrail.runtime.ports import Ports
@@ -174,6 +175,20 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
     if window is None:
         return facts
     return msgspec.structs.replace(facts, context_window=window, window_is_assumed=False)
+
+
+def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsage:
+    """Return a usage with its cost, for a provider that states a price and reports tokens alone.
+
+    Without it such a response would be free: the cost of a `TokenUsage` is 0 unless the provider sets it.
+    """
+    if usage.cost_usd != 0.0 or not usage.total or provider is None:
+        return usage
+    try:
+        price = facts_of(model, provider).price
+    except AgentrailError:  # it answered when the session began, so the response counts all the same
+        return usage
+    return usage if price is None else msgspec.structs.replace(usage, cost_usd=price.cost_usd(usage))
 
 
 @lru_cache(64)  # a number that all sessions share, and not one for each of ten thousand

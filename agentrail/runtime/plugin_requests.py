@@ -40,6 +40,7 @@ from agentrail.runtime.crashes import (
 from agentrail.runtime.instructions import read_instructions
 from agentrail.runtime.memories import decide_memory_crash
 from agentrail.runtime.memory_requests import run_memory_request
+from agentrail.runtime.models import priced
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores
 from agentrail.runtime.scrubbing import Scrub
 
@@ -147,13 +148,13 @@ async def _call_model(
             async with provider.open_stream(request) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, Completed):
-                        return ModelAnswer(text=chunk.message.text, usage=chunk.usage)
+                        return ModelAnswer(text=chunk.message.text, usage=priced(chunk.usage, name, provider))
                     usage = decide_usage_so_far(usage, chunk)
     except ProviderError as failed:
         error = info_of(failed)
     except PortCrashed as crashed:
         error = crashed.error
-    return RequestFailed(error=error, usage=usage)
+    return RequestFailed(error=error, usage=None if usage is None else priced(usage, name, provider))
 
 
 def decide_usage_so_far(known: TokenUsage | None, chunk: Chunk) -> TokenUsage | None:

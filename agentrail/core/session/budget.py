@@ -194,19 +194,27 @@ def settle_loan(step: StepContext, effect_id: EffectId, spent: Spent | None) -> 
         step.data.ledger = take_back(ledger, _reservation_of(step.data, effect_id), spent)
 
 
-def spend_on_failure(step: StepContext, phase: Phase, usage: TokenUsage) -> None:
-    """Book a request that failed.
+def spend_on_failure(step: StepContext, phase: Phase, usage: TokenUsage | None) -> None:
+    """Book a failed request; None: its end is not waited for.
 
-    One that was refused before its first chunk has used nothing, unless the server says so; what one that broke off
-    has used is unknown, so it is estimated.
+    A request that was refused before its first chunk has used nothing, unless the server says so.
     """
-    is_lost = phase is Phase.STREAMING and not usage.total
-    spend(step, lost_usage(step) if is_lost else usage)
+    if usage is None or (phase is Phase.STREAMING and not usage.total):
+        spend_lost(step)
+    else:
+        spend(step, usage)
 
 
-def spend_on_abort(step: StepContext) -> None:
-    """Book a request that is out and whose end is not waited for."""
-    spend(step, lost_usage(step))
+def spend_lost(step: StepContext) -> None:
+    """Book a request whose final usage will not come. Users read an estimate; the budget counts all that was reserved.
+
+    The server may charge for words that never arrived, so an estimate would let a budget be passed by what was cut off.
+    """
+    usage = _lost_usage(step)
+    _count(step, usage)
+    ledger = step.data.ledger
+    if ledger is not None:
+        step.data.ledger = settle(ledger, _reservation_of(step.data, step.stream.effect_id), None)
 
 
 def spend_what_is_out(step: StepContext, *, keep: Sequence[EffectId] = ()) -> None:
@@ -264,7 +272,7 @@ def fixed_of(data: Known) -> int:
     return data.tools.size_with(system_prompt_of(data), fixed_tokens_of)
 
 
-def lost_usage(step: StepContext) -> TokenUsage:
+def _lost_usage(step: StepContext) -> TokenUsage:
     """Estimate what a request has used that ends in the middle: all of its input, and the text that came.
 
     What its server has said by then counts; only the text that came since may be missing in it.

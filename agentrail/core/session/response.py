@@ -26,7 +26,7 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session import compaction
 from agentrail.core.session.batch import begin_batch
-from agentrail.core.session.budget import learn_from, lost_usage, spend, spend_on_abort, spend_on_failure
+from agentrail.core.session.budget import learn_from, spend, spend_lost, spend_on_failure
 from agentrail.core.session.cycle import ask_and_send, fail, finish, send_request
 from agentrail.core.session.hooking import apply_outcome, consult, has_listeners
 from agentrail.core.session.owners import OfPause
@@ -151,11 +151,11 @@ def look_at_silence(step: StepContext, phase: Phase, signal: TimerFired) -> Phas
     error = look(step, signal.pinged_at_ms)
     if error is None:
         return phase
-    return _try_again(step, phase, error, usage=lost_usage(step), jitter=signal.jitter)
+    return _try_again(step, phase, error, usage=None, jitter=signal.jitter)
 
 
 def _try_again(
-    step: StepContext, phase: Phase, error: ErrorInfo, *, usage: TokenUsage, jitter: float
+    step: StepContext, phase: Phase, error: ErrorInfo, *, usage: TokenUsage | None, jitter: float
 ) -> Phase:
     """Do what the policy says about a failed attempt. The history has no trace of it, and what was shown is withdrawn."""
     spend_on_failure(step, phase, usage)
@@ -214,7 +214,7 @@ def send_anew(step: StepContext, phase: Phase) -> Next:
 
     That is no failure of the model, so none of the retries is used up. What it has used is unknown, and estimated.
     """
-    spend_on_abort(step)
+    spend_lost(step)
     cycle, error = step.cycle, _STOPPED
     if phase is Phase.STREAMING:
         step.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))

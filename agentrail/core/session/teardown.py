@@ -32,7 +32,7 @@ from agentrail.core.session import (
     late_values,
 )
 from agentrail.core.session.batch import STOPPED, continue_batch, into_history, open_batch, stop_call
-from agentrail.core.session.budget import spend_on_abort, spend_what_is_out
+from agentrail.core.session.budget import spend_lost, spend_what_is_out
 from agentrail.core.session.context import cancel_gathering, is_gathering
 from agentrail.core.session.cycle import (
     MAX_ASKERS,
@@ -363,7 +363,7 @@ def _stop_stream(step: StepContext) -> tuple[EffectId, ...]:
         step.cancel(ClearTimer(effect_id=stream.effect_id))
         return ()
     step.cancel(CancelStream(effect_id=stream.effect_id))
-    spend_on_abort(step)
+    spend_lost(step)
     flush(step)
     # What the user has read stays; half of a call or of a thought is of no use to anybody, so it goes.
     text = "".join(stream.text)

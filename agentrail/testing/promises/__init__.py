@@ -11,6 +11,7 @@ from agentrail.testing.promises.of_cycles import (
     a_budget_is_never_passed_by_a_promise,
     answers_have_the_shape_that_was_asked_for,
     loops_are_told_or_ended,
+    what_was_cut_off_is_booked_whole,
 )
 from agentrail.testing.promises.of_effects import (
     an_abort_leaves_nothing_open,
@@ -74,6 +75,7 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     owners_are_as_written,
     loops_are_told_or_ended,
     a_budget_is_never_passed_by_a_promise,
+    what_was_cut_off_is_booked_whole,
     answers_have_the_shape_that_was_asked_for,
     history_is_valid,
     history_only_grows,

@@ -5,7 +5,9 @@ from typing import Final
 from agentrail.core.policy.response_format import Accepted
 from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild, StartStream
+from agentrail.core.protocol.signals import ResponseCompleted, StreamFailed
 from agentrail.core.session.response_format import format_of
+from agentrail.core.session.state import Phase
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
 from agentrail.testing.promises.seen import Seen, newly_said, plugin_requests_of
@@ -41,6 +43,26 @@ def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
         if wanted is not None and end.stop_reason not in {"not_resumed", "superseded"}:
             assert data.last is not None
             assert isinstance(wanted.check(data.last.text, repaired=True), Accepted)
+
+
+def what_was_cut_off_is_booked_whole(seen: Seen) -> None:
+    """A request whose final usage does not come counts as it was reserved: its server may charge for all of that."""
+    ledger, was, stream = seen.after.data.ledger, seen.before.data.ledger, seen.before.data.stream
+    if ledger is None or was is None or stream is None or stream.pausing:
+        return
+    held = [bound for name, bound in was.open if name.rpartition("/")[2] == stream.effect_id]
+    if not held or any(name.rpartition("/")[2] == stream.effect_id for name, _ in ledger.open):
+        return
+    match seen.signal:
+        case ResponseCompleted(effect_id=told) if told == stream.effect_id:
+            return
+        case StreamFailed(effect_id=told, usage=usage) if told == stream.effect_id and (
+            usage.total or seen.before.phase is Phase.RUNNING
+        ):
+            return
+        case _:
+            assert ledger.spent_tokens >= was.spent_tokens + held[0].tokens
+            assert ledger.spent_nano_usd >= was.spent_nano_usd + held[0].nano_usd
 
 
 def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
