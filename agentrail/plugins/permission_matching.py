@@ -19,6 +19,10 @@ _HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
 _LOOSE_HOST: Final = re.compile(
     r"^(?:[a-z][a-z0-9+.-]*:)?/*(?:[^/?#]*@)?(\[[^\]]*\]|[^/?#:]*)", re.IGNORECASE
 )
+_MAX_URL: Final = 8_192
+"""Characters of an address that is read. A longer one may lead anywhere."""
+_MAX_HOST: Final = 1_024
+"""Characters of a host before IDNA, four times as many as a name may have."""
 _MISSING: Final = object()
 _UNKNOWN: Final = re.compile(f"{MARKS.pattern}|[$]")
 _UNKNOWN_OR_PATTERN: Final = re.compile(f"{MARKS.pattern}|[$*?[]")
@@ -98,7 +102,7 @@ def _canonical(value: Any) -> str | None:
 
 
 def _must_be_below(url: str, host: str) -> bool:
-    if "\\" in url or not url.isascii() or not url.isprintable() or " " in url:
+    if len(url) > _MAX_URL or "\\" in url or not url.isascii() or not url.isprintable() or " " in url:
         return False
     try:
         parts = urlsplit(url)
@@ -113,18 +117,31 @@ def _must_be_below(url: str, host: str) -> bool:
 
 
 def _may_be_below(url: str, host: str) -> bool:
+    if len(url) > _MAX_URL:
+        return True
+    found = _loose_host(url)
+    if found is None:
+        return True  # who knows where that leads
+    if found.startswith("[") and found.endswith("]"):
+        return False  # an address, and no name
+    return not _HOST.fullmatch(found) or _is_below(found, host)
+
+
+@lru_cache(maxsize=64)
+def _loose_host(url: str) -> str | None:
+    """Return the host of an address as any reader might read it, in the form of IDNA; None where that is unknown.
+
+    Cached, since every rule with a domain asks for it.
+    """
     plain = "".join(char for char in url.strip() if char.isprintable()).replace("\\", "/")
     loose = _LOOSE_HOST.match(plain)
     found = loose[1] if loose is not None else ""
-    if not found or "%" in found:
-        return True  # who knows where that leads
+    if not found or "%" in found or len(found) > _MAX_HOST:
+        return None
     try:
-        known = found.encode("idna").decode()
+        return found.encode("idna").decode()
     except UnicodeError:
-        return True
-    if known.startswith("[") and known.endswith("]"):
-        return False  # an address, and no name
-    return not _HOST.fullmatch(known) or _is_below(known, host)
+        return None
 
 
 def _is_below(found: str, host: str) -> bool:

@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from agentrail.errors import OptionError
 from agentrail.web.places import (
+    MAX_WEB_URL_CHARACTERS,
     NOWHERE_ELSE,
     USUAL_PORTS,
     AddressRefused,
@@ -28,6 +29,10 @@ _PARTS: Final = re.compile(
 _SAFE: Final = "/?._~!$&'()*+,;=:@%-"
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _MAX_PORT: Final = 65_535
+_MAX_GIVEN: Final = 8 * MAX_WEB_URL_CHARACTERS
+"""Characters of an address as it is written, with its fragment and before it is brought into its one form."""
+_MAX_HOST: Final = 1_024
+"""Characters of a host before IDNA, four times as many as a name may have."""
 
 
 def _domains(names: Iterable[str]) -> tuple[str, ...]:
@@ -152,6 +157,9 @@ def _judge_domain(host: str, rules: WebRules) -> None:
 
 def _plain_url(text: str) -> str:
     """Write an address in ASCII, with one form for its host."""
+    if len(text) > _MAX_GIVEN:
+        message = f"it has {len(text):,} characters, and an address has {_MAX_GIVEN:,} at most: shorten it"
+        raise AddressRefused(message)
     given = text.strip()
     found = _PARTS.fullmatch(given)
     if found is None:
@@ -183,6 +191,9 @@ def _ascii_host(host: str) -> str:
     Raises:
         AddressRefused: It has none.
     """
+    if len(host) > _MAX_HOST:
+        message = f"its host has more than {_MAX_HOST:,} characters, and a name has 253 at most"
+        raise AddressRefused(message)
     if "%" in host:
         try:
             host = unquote_to_bytes(host).decode()

@@ -1,11 +1,13 @@
 """What "always" allows: the very command that a person saw, and nothing else (12.7); and what it allowed in records of before."""
 
 import json
+import re
+import shlex
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
-from agentrail.core.session.rules import covers, family_of, program_family_of, rule_of
+from agentrail.core.session.rules import covers, family_of, plain_words, program_family_of, rule_of
 from agentrail.core.session.state import Rule
 from agentrail.frozen import frozen_json
 
@@ -120,3 +122,22 @@ def test_a_call_that_runs_no_command_has_no_words(arguments):
     assert family_of(arguments) is program_family_of(arguments) is None
     rule = rule_of("deploy", arguments)
     assert (rule.family, rule.exact) == (None, False)
+
+
+def words_of_shlex(line):
+    """The words of a line as the standard library splits it, in quadratic time."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return None
+    return tuple(words) if words and not re.search(r"[;&|<>`$(){}\n\\*?\[\]!#~]", line) else None
+
+
+@given(line=st.text(st.sampled_from("ab =-/\"' \t\r\n;$é\x00\x0b"), max_size=14))
+@example(line="a'b'\"c\" ''")
+@example(line="'a\" b' \"c' d\"e")
+@example(line='a "')
+def test_words_are_those_of_shlex(line):
+    """A line is split in linear time into the words that `shlex` finds: rules of before were made of those."""
+    assert plain_words(line) == words_of_shlex(line)
+    assert plain_words(line, most=2) == (words_of_shlex(line) or (None,))[:2] or plain_words(line) is None

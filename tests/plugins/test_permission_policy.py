@@ -599,3 +599,28 @@ def test_rules_of_commands_know_every_argument_of_shell():
     assert decision(policy, "shell", command="git log", **defaults) == "allow"
     assert decision(policy, "shell", command="git log", **defaults | {"background": True}) == "allow"
     assert decision(policy, "shell", command="git log", **defaults | {"more": 1}) == "ask"
+
+
+@pytest.mark.parametrize("url", ["https://" + "é" * 1_100, "https://python.org/" + "a" * 9_000])
+def test_an_address_too_long_to_be_read_may_lead_anywhere(url):
+    """A `deny` refuses it and an `allow` does not cover it: reading the host of a megabyte takes more than a second."""
+    arguments = {"url": url}
+    assert (
+        decision(PermissionPolicy(deny=rules("web_fetch(domain:evil.org)")), "web_fetch", **arguments)
+        == "deny"
+    )
+    policy = PermissionPolicy(allow=rules("web_fetch(domain:python.org)"))
+    assert (
+        decision(policy, "web_fetch", **arguments)
+        == decision(policy, "web_fetch", url="https://other.org/")
+        != "allow"
+    )
+
+
+def test_an_address_of_usual_length_is_read():
+    """The bound leaves room for every address that a tool takes."""
+    policy = PermissionPolicy(
+        deny=rules("web_fetch(domain:evil.org)"), allow=rules("web_fetch(domain:python.org)")
+    )
+    assert decision(policy, "web_fetch", url="https://docs.python.org/" + "a" * 1_900) == "allow"
+    assert decision(policy, "web_fetch", url="https://x.evil.org/" + "a" * 1_900) == "deny"

@@ -220,3 +220,12 @@ def test_the_lists_are_not_those_that_were_given():
     given_allow.clear()
     assert (rules.ports, rules.allow) == (frozenset({443}), ("a.example",))
     assert read_allowed([]) == WebRules().inside
+
+
+@pytest.mark.parametrize(
+    "url", ["https://" + "%" * 100_000, "https://" + "é" * 1_100 + "/", "https://a.b/#" + "x" * 16_000]
+)
+def test_an_address_of_any_length_is_refused_in_a_moment(url):
+    """It is refused by its length, before its host is read: IDNA and percent signs take their time."""
+    with pytest.raises(AddressRefused, match=r"has (16,013|100,008|more than 1,024) characters"):
+        read_web_url(url, RULES)
