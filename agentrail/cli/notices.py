@@ -181,6 +181,8 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
         case events.ApprovalRequired(approval=approval):
             hint = f" ({approval.hint})" if approval.hint else ""
             return f"may {approval.tool} run with {dict(approval.arguments)}?{hint} {show_offered(approval)}"
+        case events.ToolBlocked(name=name, reason=reason, by=by, approved=True):
+            return f"{name} does not run although you allowed it: {reason} ({by})"
         case events.AskUser(question=question, options=options, schema=schema, url=url):
             listed = "".join(f" {place}) {option}" for place, option in enumerate(options, start=1))
             return f"{question}{listed}{show_form(schema, url)} /answer or /decline"

@@ -90,7 +90,7 @@ class ToolExecutionMetrics(EventBase, frozen=True, kw_only=True):
     attempts: int = 1
 
 
-class ToolBlocked(EventBase, frozen=True, kw_only=True):
+class ToolBlocked(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """A policy said no: the call is not run, and the model reads why.
 
     Attributes:
@@ -98,12 +98,14 @@ class ToolBlocked(EventBase, frozen=True, kw_only=True):
         call_id: The call.
         reason: What the model reads.
         by: The name of the plugin that said so.
+        approved: Whether a person had allowed the call: no approval switches a guard off.
     """
 
     name: str
     call_id: CallId
     reason: str
     by: str
+    approved: bool = False
 
 
 class ToolKilled(EventBase, frozen=True, kw_only=True):

@@ -403,6 +403,10 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
 )  # fmt: skip
 
 FIELDS: Final[Mapping[str, e.Event]] = {
+    "tool_blocked_approved": _published(
+        e.ToolBlocked(name="shell", call_id=CallId("call_1"), reason="never", by="guard", approved=True),
+        _ROOT,
+    ),
     "tool_approved_always_exact": _published(
         e.ToolApprovedAlways(tool="shell", command_family="git clean -n", exact=True), _ROOT
     ),

@@ -24,10 +24,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a rule stands for what was made of an edit",
         breaks=_APPROVED,
         file="core/session/call_gates.py",
-        old='    hint = f"{changed_by} changed what you wrote"\n',
+        old="    hint = f\"{changed_by} changed what you {'wrote' if state.edited else 'allowed'}\"\n",
         new="    if rules.is_allowed(step.data.rules, state.call.name, state.arguments):\n"
         "        return msgspec.structs.replace(state, bound_to=None)\n"
-        '    hint = f"{changed_by} changed what you wrote"\n',
+        "    hint = f\"{changed_by} changed what you {'wrote' if state.edited else 'allowed'}\"\n",
         killed_by=scenario("host_edit_shown_again"),
     ),
     Mutant(

@@ -96,8 +96,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a rule answers what does not take always",
         breaks=_CHAT,
         file="core/session/call_gates.py",
-        old='if "always" in wanted.options and rules',
-        new="if rules",
+        old='return "always" in wanted.options and rules',
+        new="return rules",
         killed_by="tests/core/test_approvals.py::test_a_rule_only_answers_where_always_is_offered",
     ),
     Mutant(

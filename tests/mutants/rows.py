@@ -286,8 +286,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (61,),
         "nobody judges what a person changed",
         "core/session/decisions.py",
-        '        state, abort = call_gates.check_edit(step, state, asked, always=signal.how == "always")\n',
-        "",
+        "    state, abort = call_gates.check_decided(step, state, asked, always=always, is_edited=is_edited)\n",
+        "    abort = None\n",
         "tests/core/test_approvals.py::test_arguments_that_a_person_changed_are_judged_anew",
     ),
     of_rows(

@@ -49,34 +49,33 @@ def check_call(step: StepContext, state: CallState) -> tuple[CallState, str | No
         wanted = _wanted_by(step, outcome)
     if "before_tool" in step.data.config.host_hooks:
         return _ask_host(step, state, HostCheck(wanted=wanted)), None
-    return state if wanted is None else _wait_for_approval(step, state, wanted), None
+    return (state, None) if wanted is None else _wait_for_approval(step, state, wanted)
 
 
-def check_edit(
-    step: StepContext, state: CallState, asked: Approval, *, always: bool
+def check_decided(
+    step: StepContext, state: CallState, asked: Approval, *, always: bool = False, is_edited: bool = False
 ) -> tuple[CallState, str | None]:
-    """Bring a call before the guards and the host whose arguments a person wrote, who has let it run with them.
+    """Bring a call that a person has let run before every plugin that has not judged it as it will run, and what is new also before the host.
 
-    The person is not asked twice about what it wrote, and once more about what became of that.
+    The person is not asked twice about what it decided, and once more about what became of that.
 
     Args:
         step: The step.
-        state: The call, with the arguments of the person; they fit its tool.
-        asked: The approval in which the person wrote them.
+        state: The call, with the arguments that the person saw or wrote; they fit its tool.
+        asked: The approval.
         always: Whether the person allows all that is like them.
+        is_edited: Whether the person wrote them.
 
     Returns:
-        As of `check_call`. It is bound to what the person wrote, or to what is shown to that person now.
+        As of `check_call`. It is bound to what the person saw or wrote, or to what is shown to that person now.
     """
-    state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
-    changed_by = ""
-    if has_listeners(step, BeforeTool):
-        outcome = _ask_plugins(step, state, by="user")
-        before, state = state, _as_judged(step, state, outcome)
-        if state.result is not None or outcome.abort is not None:
-            return state, outcome.abort
-        if not same_json(before.arguments, state.arguments):
-            changed_by = outcome.rewritten_by[-1]
+    if is_edited:
+        state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
+    state, abort, changed_by = _judge_rest(step, state, is_edited=is_edited)
+    if state.result is not None or abort is not None:
+        return state, abort
+    if not is_edited and not changed_by:
+        return state, None
     waits_ms = None if asked.expires_at_ms is None else asked.expires_at_ms - asked.requested_at_ms
     wanted = WantedApproval(hint=asked.hint, timeout_ms=waits_ms, options=asked.permission_options)
     if "before_tool" in step.data.config.host_hooks:
@@ -105,8 +104,8 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
         state = msgspec.structs.replace(state, arguments=wanted_arguments)
         return _unfit(step, state, fitted, signal.by), None
     if same_json(fitted, state.arguments):
-        return _behind_the_host(step, state, check), None
-    state = msgspec.structs.replace(state, arguments=fitted)
+        return _behind_the_host(step, state, check)
+    state = msgspec.structs.replace(state, arguments=fitted, judged_by=())
     check = msgspec.structs.replace(check, changed_by=signal.by)
     if has_listeners(step, BeforeTool):
         outcome = _ask_plugins(step, state, by=signal.by)
@@ -119,7 +118,7 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
         # A guard made something else of it, which the host has not seen.
         if not same_json(fitted, state.arguments):
             return _ask_host_again(step, state, check), None
-    return _behind_the_host(step, state, check), None
+    return _behind_the_host(step, state, check)
 
 
 def report_call(
@@ -189,30 +188,72 @@ def _ask_host_again(step: StepContext, state: CallState, check: HostCheck) -> Ca
     return _ask_host(step, state, msgspec.structs.replace(check, rounds=rounds))
 
 
-def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> CallState:
+def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> tuple[CallState, str | None]:
     """Let a call go on that the host lets run: to its slot, or before a person."""
     if state.bound_to is None:
-        return state if check.wanted is None else _wait_for_approval(step, state, check.wanted)
+        if check.wanted is None:
+            return state, None
+        return _wait_for_approval(step, state, check.wanted, rounds=check.rounds)
     if hash_arguments(state.arguments) == state.bound_to:
-        if check.always:
-            interactions.allow_always(step, state)
-        return state
+        return state, allow_always(step, state) if check.always else None
     assert check.wanted is not None  # noqa: S101 - that of the approval in which a person wrote them
     rounds = check.rounds + 1
     if rounds == MAX_LATE_CHANGES:
-        return _unstable(step, state, check.changed_by)
+        return _unstable(step, state, check.changed_by), None
     state = msgspec.structs.replace(state, check=HostCheck(rounds=rounds))
-    return _show_again(step, state, check.wanted, check.changed_by)
+    return _show_again(step, state, check.wanted, check.changed_by), None
 
 
-def _ask_plugins(step: StepContext, state: CallState, *, by: str | None = None) -> Outcome:
-    """Ask the plugins about a call; where its arguments were changed outside of them, only the guards."""
+def allow_always(step: StepContext, approved: CallState) -> str | None:
+    """Make a rule of an approval, and let what waits already run by it, as far as the plugins let it.
+
+    Returns:
+        Why plugins abort the cycle, if they do.
+    """
+    abort = None
+    for interaction in interactions.allow_always(step, approved):
+        asked = interaction.asked
+        assert isinstance(asked, Approval)  # noqa: S101 - a rule decides nothing else
+        state, why = check_decided(step, calls.one_of_batch(step, asked.call_id), asked)
+        calls.put(step, state)
+        abort = abort or why
+    return abort
+
+
+def _judge_rest(
+    step: StepContext, state: CallState, *, is_edited: bool = False
+) -> tuple[CallState, str | None, str]:
+    """Let every plugin judge a decided call that has not judged it as it will run.
+
+    Returns:
+        As of `check_call`, and who changed its arguments; empty where nobody did.
+    """
+    is_old = (
+        step.data.semantics == 0
+    )  # then an approval was the last word, and an edit came before the guards alone
+    if not has_listeners(step, BeforeTool) or (is_old and not is_edited):
+        return state, None, ""
+    by, judged_by = ("user", ()) if is_edited else (None, state.judged_by)
+    outcome = _ask_plugins(step, state, by=by, judged_by=None if is_old else judged_by)
+    before, state = state, _as_judged(step, state, outcome, is_approved=not is_old)
+    if not is_old:
+        state = msgspec.structs.replace(state, judged_by=tuple(sorted(outcome.seen_by)))
+    is_changed = not same_json(before.arguments, state.arguments)
+    return state, outcome.abort, outcome.rewritten_by[-1] if is_changed else ""
+
+
+def _ask_plugins(
+    step: StepContext, state: CallState, *, by: str | None = None, judged_by: tuple[str, ...] | None = None
+) -> Outcome:
+    """Ask the plugins about a call; where its arguments were changed outside of them, only the guards; of a decided one, all the others."""
     call = state.call
     event = BeforeTool(name=call.name, arguments=state.arguments, call_id=call.call_id)
-    return ask_plugins(step, event, fit=_fit_of(state), edited_by=by)
+    return ask_plugins(step, event, fit=_fit_of(state), edited_by=by, judged_by=judged_by)
 
 
-def _as_judged(step: StepContext, state: CallState, outcome: Outcome) -> CallState:
+def _as_judged(
+    step: StepContext, state: CallState, outcome: Outcome, *, is_approved: bool = False
+) -> CallState:
     """Give a call the arguments that the plugins left it with; answered where they do not let it run."""
     call = state.call
     if outcome.arguments is not None:
@@ -221,10 +262,14 @@ def _as_judged(step: StepContext, state: CallState, outcome: Outcome) -> CallSta
     match decision and decision.action:
         case BlockTool(reason=reason):
             assert decision is not None  # noqa: S101 - it has an action
-            blocked = ToolBlocked(name=call.name, call_id=call.call_id, reason=reason, by=decision.by)
+            blocked = ToolBlocked(
+                name=call.name, call_id=call.call_id, reason=reason, by=decision.by, approved=is_approved
+            )
             return calls.answer(step, state, reason, blocked)[0]
         case Unfit(text=text):
             return calls.answer(step, state, f'Invalid arguments for "{call.name}": {text}')[0]
+        case RequireApproval() if step.data.semantics:
+            return msgspec.structs.replace(state, judged_by=tuple(sorted(outcome.seen_by)))
         case _:
             return state
 
@@ -242,18 +287,31 @@ def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
     )
 
 
-def _wait_for_approval(step: StepContext, state: CallState, wanted: WantedApproval) -> CallState:
-    """Let a call wait for a person, unless one has always allowed what it is."""
-    # A rule is an answer too, and only stands where it would be taken.
-    if "always" in wanted.options and rules.is_allowed(step.data.rules, state.call.name, state.arguments):
-        return state
+def _wait_for_approval(
+    step: StepContext, state: CallState, wanted: WantedApproval, *, rounds: int = 0
+) -> tuple[CallState, str | None]:
+    """Let a call wait for a person, unless one has always allowed what it is and no plugin refuses it."""
+    if _is_allowed(step, state, wanted):
+        state, abort, changed_by = _judge_rest(step, state)
+        if state.result is not None or abort is not None or not changed_by:
+            return state, abort
+        if "before_tool" in step.data.config.host_hooks:
+            check = HostCheck(wanted=wanted, changed_by=changed_by, rounds=rounds)
+            return _ask_host_again(step, state, check), None
+        if _is_allowed(step, state, wanted):
+            return state, None
     interactions.require_approval(step, state, wanted)
-    return msgspec.structs.replace(state, stage="asking")
+    return msgspec.structs.replace(state, stage="asking"), None
+
+
+def _is_allowed(step: StepContext, state: CallState, wanted: WantedApproval) -> bool:
+    """Whether a rule stands for a call. It is an answer too, and only stands where it would be taken."""
+    return "always" in wanted.options and rules.is_allowed(step.data.rules, state.call.name, state.arguments)
 
 
 def _show_again(step: StepContext, state: CallState, wanted: WantedApproval, changed_by: str) -> CallState:
     """Show a person what became of the arguments that it wrote. No rule stands for that: it wanted something else."""
-    hint = f"{changed_by} changed what you wrote"
+    hint = f"{changed_by} changed what you {'wrote' if state.edited else 'allowed'}"
     interactions.require_approval(
         step, state, msgspec.structs.replace(wanted, hint=hint, by=changed_by or None)
     )

@@ -59,19 +59,17 @@ def approve(step: StepContext, phase: Phase, signal: Approve) -> Next:
     asked = interaction.asked
     assert isinstance(asked, Approval)  # noqa: S101 - of a question an approval is never found
     state = interactions.released(state, interaction)
-    abort = None
+    is_edited = arguments is not None
     if arguments is not None:
         state = msgspec.structs.replace(state, arguments=arguments, edited=True)
-        calls.put(step, state)
-        state, abort = call_gates.check_edit(step, state, asked, always=signal.how == "always")
     calls.put(step, state)
-    if signal.how == "always" and state.stage == "waiting":
-        interactions.allow_always(step, state)
+    always = signal.how == "always"
+    state, abort = call_gates.check_decided(step, state, asked, always=always, is_edited=is_edited)
+    calls.put(step, state)
+    if always and state.stage == "waiting" and abort is None:
+        abort = call_gates.allow_always(step, state)
     step.reply(signal.signal_id, None)
-    if abort is not None:
-        interactions.end_wait(step, "tool_approved")
-        return BreakOff(abort)
-    return batch.decided(step, "tool_approved", resume=signal.auto_resume)
+    return _go_on(step, abort, resume=signal.auto_resume)
 
 
 def resolve(
@@ -86,10 +84,22 @@ def resolve(
         return batch.decided(step, "tool_rejected", resume=True)
     interactions.close_interaction(step, interaction, "approved", "user")
     state = interactions.released(_call_of(step, interaction), interaction)
+    asked = interaction.asked
+    assert isinstance(asked, Approval)  # noqa: S101 - a prompt decides nothing else
     calls.put(step, state)
-    if decision == "always":
-        interactions.allow_always(step, state)
-    return batch.decided(step, "tool_approved", resume=True)
+    state, abort = call_gates.check_decided(step, state, asked, always=decision == "always")
+    calls.put(step, state)
+    if decision == "always" and state.stage == "waiting" and abort is None:
+        abort = call_gates.allow_always(step, state)
+    return _go_on(step, abort, resume=True)
+
+
+def _go_on(step: StepContext, abort: str | None, *, resume: bool) -> Next:
+    """Continue after an approval, unless a plugin that judged the call aborts the cycle."""
+    if abort is not None:
+        interactions.end_wait(step, "tool_approved")
+        return BreakOff(abort)
+    return batch.decided(step, "tool_approved", resume=resume)
 
 
 def reject_call(step: StepContext, phase: Phase, signal: Reject) -> Next:

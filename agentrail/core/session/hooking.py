@@ -5,7 +5,7 @@ it means everywhere (states, events, interventions, another model, sections of t
 An abort is not carried out here: the caller finds it in the outcome, stops what it was doing, and returns `BreakOff`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +29,15 @@ from agentrail.core.session.owners import OfHeldHook, OfPluginRequest
 from agentrail.core.session.projection import model_of
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.outcome import Outcome, PluginRequest, Switch
-from agentrail.core.stack.pipeline import Fit, deliver, end, rerun_before_tool, resume_hook, run_hook
+from agentrail.core.stack.pipeline import (
+    Fit,
+    deliver,
+    end,
+    judge_decided,
+    rerun_before_tool,
+    resume_hook,
+    run_hook,
+)
 from agentrail.core.stack.plugin import Context
 from agentrail.core.values.seeded import SeededRandom
 from agentrail.errors import ErrorInfo
@@ -60,7 +68,12 @@ def has_listeners(step: StepContext, hook: Hook) -> bool:
 
 
 def ask_plugins(
-    step: StepContext, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None
+    step: StepContext,
+    event: HookEvent,
+    *,
+    fit: Fit | None = None,
+    edited_by: str | None = None,
+    judged_by: Collection[str] | None = None,
 ) -> Outcome:
     """Ask the plugins, and carry out what their answers mean wherever they are given.
 
@@ -69,11 +82,12 @@ def ask_plugins(
         event: What happened, or is about to.
         fit: On `BeforeTool`: judges rewritten arguments by the tool's schema.
         edited_by: On `BeforeTool`: who changed the arguments outside of the pipeline. Then only guards are asked.
+        judged_by: On `BeforeTool`: of a call that a user has decided about, who has judged it as it will run. Then all others are asked.
 
     Returns:
         What they said; the decision is the caller's to carry out, an abort too.
     """
-    outcome = consult(step, event, fit=fit, edited_by=edited_by)
+    outcome = consult(step, event, fit=fit, edited_by=edited_by, judged_by=judged_by)
     apply_outcome(step, outcome)
     return outcome
 
@@ -97,12 +111,21 @@ def _heeded(step: StepContext, outcome: Outcome) -> Outcome:
 
 
 def consult(
-    step: StepContext, event: HookEvent, *, fit: Fit | None = None, edited_by: str | None = None
+    step: StepContext,
+    event: HookEvent,
+    *,
+    fit: Fit | None = None,
+    edited_by: str | None = None,
+    judged_by: Collection[str] | None = None,
 ) -> Outcome:
     """Ask the plugins as `ask_plugins` does, and carry out nothing: the caller publishes something first, and then calls `apply_outcome`."""
     data = step.data
     ctx = context_of(step)
-    if edited_by is not None and isinstance(event, BeforeTool):
+    if judged_by is not None and isinstance(event, BeforeTool):
+        outcome = judge_decided(
+            data.stack, event, data.plugin_states, ctx, judged_by=judged_by, edited_by=edited_by, fit=fit
+        )
+    elif edited_by is not None and isinstance(event, BeforeTool):
         outcome = rerun_before_tool(data.stack, event, data.plugin_states, ctx, by=edited_by, fit=fit)
     else:
         outcome = run_hook(data.stack, event, data.plugin_states, ctx, fit=fit)

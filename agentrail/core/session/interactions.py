@@ -254,13 +254,17 @@ def released(state: CallState, interaction: Interaction) -> CallState:
     return msgspec.structs.replace(state, stage="waiting", bound_to=asked.arguments_hash)
 
 
-def allow_always(step: StepContext, approved: CallState) -> None:
+def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, ...]:
     """Make a rule of an approval, and judge by it all that waits already; none of arguments that were not shown.
 
     What became of arguments that a person wrote goes on waiting for that person.
+
+    Returns:
+        What the rule decided, closed; the plugins have still to judge these calls.
     """
     if approved.bound_to != hash_arguments(approved.arguments):
-        return
+        return ()
+    decided: list[Interaction] = []
     rule = rules.allow(step, approved.call.name, approved.arguments)
     step.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family, exact=rule.exact))
     for interaction in step.data.interactions:
@@ -274,6 +278,8 @@ def allow_always(step: StepContext, approved: CallState) -> None:
         if rules.is_allowed(step.data.rules, asked.tool, asked.arguments):
             close_interaction(step, interaction, "approved", "rule")
             calls.put(step, released(state, interaction))
+            decided.append(interaction)
+    return tuple(decided)
 
 
 def rearm(step: StepContext, expired: Collection[Interaction] = ()) -> None:

@@ -85,6 +85,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         result: Set exactly when it is stopping, reporting or done.
         check: Set while it is checking; kept where a person is shown again what the host made of an edit.
         due_at_ms: Of a pause: when it is over; 0 elsewhere.
+        judged_by: Of a call that waits for an approval: the plugins that have judged these very arguments, sorted.
         detached: Of a survivor: whether its tool has answered it and goes on in the background, and no abort had to spare it.
     """
 
@@ -106,6 +107,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     check: HostCheck | None = None
     due_at_ms: int = 0
     detached: bool = False
+    judged_by: tuple[str, ...] = ()
 
     @property
     def wants_child(self) -> bool:

@@ -138,10 +138,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         events: To publish after the run, in this order: plugin events, failures, ignored actions.
         plugin_requests: What plugins asked for and do not wait for.
         waiting: Set when the run is not over: nothing but `states`, `events` and `plugin_requests` may be carried out yet.
-        seen_by: The safety plugins that have judged the arguments in `event`.
+        seen_by: The plugins that have judged the arguments in `event`.
         guarded: The hook event as the safety plugins left it; what a `Skip` goes back to.
-        guarded_by: The safety plugins that have judged the arguments in that.
+        guarded_by: The plugins that have judged the arguments in that.
         is_fit: Whether the arguments in `event` fit the schema of the tool.
+        is_decided: Whether a user has let the call run, so that every plugin judges it.
     """
 
     event: HookEvent
@@ -161,6 +162,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     guarded: HookEvent | None = None
     guarded_by: frozenset[str] = frozenset()
     is_fit: bool = True
+    is_decided: bool = False
 
     @property
     def abort(self) -> str | None:

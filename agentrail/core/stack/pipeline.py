@@ -5,11 +5,12 @@ Whatever a plugin does wrong is a failure of that plugin, as data: its state sta
 it has declared. Nothing raises from here but a bug of ours.
 
 No order of plugins lets a call past a guard: arguments that were rewritten must fit the schema, and then be judged by
-every safety plugin that has not seen them, until no plugin changes them any more.
+every safety plugin that has not seen them, until no plugin changes them any more. Nor does an approval: once a user has decided,
+every plugin that has not judged the call as it will run judges it.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
@@ -189,6 +190,42 @@ def rerun_before_tool(  # noqa: PLR0913 - what `run_hook` takes, and who did it
     return told_of(hearing, _Run(stack, opened, ctx, fit, hearing).settled())
 
 
+def judge_decided(  # noqa: PLR0913 - what `run_hook` takes, and what was decided
+    stack: Stack,
+    event: BeforeTool,
+    states: PluginStates,
+    ctx: Context,
+    *,
+    judged_by: Collection[str] = (),
+    edited_by: str | None = None,
+    fit: Fit | None = None,
+) -> Outcome:
+    """Let every plugin judge a call that a user allowed and that it has not judged as it will run.
+
+    Args:
+        stack: As in `run_hook`.
+        event: With the arguments that were allowed.
+        states: As in `run_hook`.
+        ctx: As in `run_hook`.
+        judged_by: The plugins that have judged these very arguments.
+        edited_by: Who wrote them; None where they are as they were shown.
+        fit: As in `run_hook`.
+
+    Returns:
+        An outcome whose decision is another one than `RequireApproval` where the call must not run. A plugin that wants an approval has
+        no objection: there is one.
+    """
+    allowed = Decision(action=RequireApproval("", None), by="")
+    opened = msgspec.structs.replace(
+        _opened(event, states), decision=allowed, seen_by=frozenset(judged_by), is_decided=True
+    )
+    if edited_by is not None:
+        opened = msgspec.structs.replace(opened, rewritten_by=(edited_by,), is_fit=False)
+    listeners = stack.listeners(BeforeTool)
+    hearing = listener_of(stack, event, listeners)
+    return told_of(hearing, _Run(stack, opened, ctx, fit, hearing).settled())
+
+
 def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
     """Let every plugin take its last look; give what they want published, and what failed."""
     events: list[Event] = []
@@ -272,10 +309,11 @@ class _Run:
         return self.settled(waiting.round)
 
     def settled(self, rounds: int = 0) -> Outcome:
-        """Bring rewritten arguments before the schema and before every guard that has not seen them."""
+        """Bring rewritten arguments before the schema and before every guard that has not seen them; a decided call before every plugin."""
         while self.out.waiting is None and self._may_run() and self._is_fit():
-            guards = (member for member in self.stack.listeners(BeforeTool) if member.guards)
-            unseen = tuple(member for member in guards if member.name not in self.out.seen_by)
+            listeners = self.stack.listeners(BeforeTool)
+            judges = (member for member in listeners if member.guards or self.out.is_decided)
+            unseen = tuple(member for member in judges if member.name not in self.out.seen_by)
             if not unseen:
                 break
             if rounds == MAX_REWRITES:
@@ -335,7 +373,7 @@ class _Run:
         ask = asking.__call__
         ctx, states = self.ctx, self.out.states
         begin = ctx.random.begin
-        is_heard = self.heard is not None
+        is_heard = self.heard is not None or type(told) is BeforeTool  # who has judged a call is written down
         for at in range(self.at, len(members)):
             self.at = at
             member = members[at]
@@ -349,7 +387,6 @@ class _Run:
                 or answer.emits
                 or answer.context is not None
                 or answer.hints is not None
-                or member.guards
                 or is_heard
             ):
                 return answer
@@ -368,14 +405,12 @@ class _Run:
         """Write down what one plugin says; say whether the next one is to be asked."""
         state = self.out.states[member.name]
         if _is_silent(answer, state):  # nothing in it could be wrong
-            if member.guards:
-                self._has_seen(member)
+            self._has_seen(member)
             return self._note(member, rounds, answer, "nothing to say") if self.heard else True
         error = _fault_in(answer, member, state, told)
         if error is not None:
             return self._failed(member, told, error, rounds)
-        if member.guards:
-            self._has_seen(member)
+        self._has_seen(member)
         if answer.state is not state:
             self._change(states=MappingProxyType({**self.out.states, member.name: answer.state}))
         self._publish(*(emitted_event(said, self.ctx.user_data) for said in emitted_events(answer)))
@@ -452,7 +487,7 @@ class _Run:
         self._change(event=event, rewritten_by=rewritten_by, is_fit=False, seen_by=frozenset())
         if member.guards:
             self._change(guarded=event)
-            self._has_seen(member)
+        self._has_seen(member)
 
     def _replace_result(self, member: Member, given: ToolResult | str) -> None:
         event: Any = self.out.event

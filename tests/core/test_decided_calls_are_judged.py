@@ -1,0 +1,185 @@
+"""An approval switches no guard off: once a person has decided, every plugin that has not judged the call as it will run judges it."""
+
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail import plugins as p
+from agentrail.core.protocol import signals as s
+from agentrail.core.protocol.effects import RunTool
+from agentrail.core.session.machine import new_session
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.events import ToolBlocked
+from tests.core.journal.recorded import Told, call, committed, folds_to_what_was_lived
+from tests.core.worlds import TOOLS, config
+
+PRIORITIES = st.sampled_from([1, 40, 60, 99, 100, 300, 500, 900])
+PAY = ToolSpec(
+    name="pay",
+    description="Pays.",
+    parameters={"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]},
+)
+
+
+@attrs.frozen
+class Count:
+    """How often a plugin was asked."""
+
+    asked: int = 0
+
+
+class Judge(p.Plugin[Count]):
+    """Answers a call by a function of its cents; counts how often it was asked."""
+
+    hooks = frozenset({p.BeforeTool})
+
+    def __init__(self, name: str, priority: int, answer: Any) -> None:
+        self.name, self.priority, self.answer = name, priority, answer
+
+    def init(self) -> Count:
+        """Begin with nothing asked."""
+        return Count()
+
+    def handle(self, event, state, ctx):
+        """Answer, and count."""
+        del ctx
+        return self.answer(event.arguments["cents"], Count(state.asked + 1))
+
+
+def limit(priority: int, most: int = 50) -> Judge:
+    """A guard of a user's own."""
+    return Judge(
+        "limit",
+        priority,
+        lambda cents, state: p.BlockTool("too much", state) if cents > most else p.Continue(state),
+    )
+
+
+def asks(priority: int, name: str = "asks") -> Judge:
+    """Wants a person to decide about each call."""
+    return Judge(name, priority, lambda _, state: p.RequireApproval("it pays", state))
+
+
+def raises_to(priority: int, cents: int) -> Judge:
+    """Rewrites."""
+    return Judge("raises", priority, lambda _, state: p.ReplaceToolArgs({"cents": cents}, state))
+
+
+def begun(*plugins: Judge, semantics: int = 1) -> Told:
+    """A session with these plugins, in this order of registration."""
+    stack, states = load_stack(plugins)
+    start = new_session(config(max_turns=9), Toolbox([*TOOLS, PAY]), stack, states)
+    start = SessionState(start.phase, msgspec.structs.replace(start.data, semantics=semantics))
+    told = Told(start)
+    told.prompt("Pay.")
+    return told
+
+
+def ran(told: Told) -> list[int]:
+    """The cents of all calls that ran."""
+    effects = [effect for _, done in told.life.steps for effect in done]
+    return [effect.arguments["cents"] for effect in effects if isinstance(effect, RunTool)]
+
+
+def blocked(told: Told) -> list[ToolBlocked]:
+    """Who refused what."""
+    events = [event for _, done in told.life.steps for event in committed(done)]
+    return [event for event in events if isinstance(event, ToolBlocked)]
+
+
+def decide(told: Told, how: str, cents: int | None) -> None:
+    """Decide about all that waits, as long as something does."""
+    for _ in range(5):
+        waiting = told.life.state.data.interactions
+        if not waiting:
+            return
+        arguments = {} if cents is None else {"arguments": {"cents": cents}}
+        told.say(s.Approve, approval_id=waiting[0].id, how=how, **arguments)
+        cents = None
+
+
+@given(
+    st.permutations(["limit", "asks", "raises", "other"]),
+    st.lists(PRIORITIES, min_size=4, max_size=4),
+    st.sampled_from(["once", "always"]),
+    st.tuples(st.sampled_from([1, 60]), st.sampled_from([None, 1, 60]), st.sampled_from([None, 1, 60])),
+)
+def test_no_order_and_no_approval_lets_a_call_past_a_guard_that_refuses_it(order, priorities, how, cents):
+    """Whatever the priorities, the decision, an edit, and a plugin that rewrites; also the next calls, which a rule decides."""
+    wanted, edited, raised = cents
+    first, second, third, fourth = priorities
+    made = {"limit": limit(first), "asks": asks(second), "other": asks(third, "other")}
+    if raised is not None:
+        made["raises"] = raises_to(fourth, raised)
+    told = begun(*(made[name] for name in order if name in made))
+    for number in range(3):
+        told.complete("Now.", call("pay", f"c{number}", cents=wanted), call("pay", f"d{number}", cents=60))
+        decide(told, how, edited)
+        told.finish_tools()
+    assert [cents for cents in ran(told) if cents > 50] == []
+    folds_to_what_was_lived(told.life)
+
+
+@pytest.mark.parametrize("priority", [1, 40, 60, 100, 500, 900])
+@pytest.mark.parametrize("edited", [None, 60])
+def test_a_refusal_wins_over_the_approval_and_is_told(priority, edited):
+    """The call is answered with the reason, and the event says that a person had allowed it."""
+    told = begun(limit(priority), asks(5))
+    told.complete("Now.", call("pay", cents=60 if edited is None else 1))
+    was_asked = bool(told.life.state.data.interactions)
+    decide(told, "once", edited)
+    (refusal,) = blocked(told)
+    assert (refusal.reason, refusal.by, refusal.approved) == ("too much", "limit", was_asked)
+    assert ran(told) == []
+
+
+def test_who_has_judged_the_call_as_it_runs_is_not_asked_again():
+    """One question for each plugin: those in front of the approval before it, the others behind it."""
+    told = begun(limit(20), asks(50), limit_named("late", 700))
+    told.complete("Now.", call("pay", cents=9))
+    decide(told, "once", None)
+    states = told.life.state.data.plugin_states
+    assert {name: state.asked for name, state in states.items()} == {"limit": 1, "asks": 1, "late": 1}
+    assert ran(told) == [9]
+
+
+def limit_named(name: str, priority: int) -> Judge:
+    """Another one."""
+    other = limit(priority)
+    other.name = name
+    return other
+
+
+def test_what_a_plugin_makes_of_an_approved_call_is_shown_again():
+    """What runs is what was shown last; the plugin is not asked without end."""
+    told = begun(asks(50), raises_to(500, 7))
+    told.complete("Now.", call("pay", cents=1))
+    told.approve("once")
+    (again,) = told.life.state.data.interactions
+    assert (again.asked.arguments, again.asked.hint) == ({"cents": 7}, "raises changed what you allowed")
+    told.approve("once")
+    assert ran(told) == [7]
+
+
+def test_a_rule_stands_for_nothing_that_a_later_plugin_made():
+    """The words of the call are others then, and a person is asked about them."""
+    told = begun(asks(50), limit(300))
+    told.complete("Now.", call("pay", cents=9))
+    told.approve("always")
+    told.finish_tools()
+    told.complete("Now.", call("pay", "c2", cents=60))
+    assert (ran(told), [one.approved for one in blocked(told)]) == ([9], [True])
+
+
+def test_a_journal_of_before_keeps_the_last_word_of_an_approval():
+    """It folds as it was lived."""
+    told = begun(limit(500), asks(5), semantics=0)
+    told.complete("Now.", call("pay", cents=60))
+    decide(told, "once", None)
+    assert ran(told) == [60]
+    folds_to_what_was_lived(told.life)
