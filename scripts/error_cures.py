@@ -132,6 +132,7 @@ CURES: Final[Mapping[str, str]] = MappingProxyType(
         "store_error": "Catch one of its classes.",
         "store_in_use": "Stop the process that the message names, or use another store; reading commands work beside it.",
         "store_too_new": "Install that version of agentrail, or a newer one.",
+        "stop_not_written": "Nothing: the work has been stopped, and that is written when the store is back.",
         "store_unavailable": "Make room on the disk, or bring the connection back; sessions go on by themselves.",
         "stream_stalled": "Raise `stall_seconds`, or let `stall_policy` be `retry`; a fallback model helps, too.",
         "subscriber_too_slow": "Subscribe again with the last number that you have, and read faster or with `kinds=`.",

@@ -122,6 +122,7 @@ DONE: Final[Mapping[str, str]] = {
     "moved": "the session goes on at another node: come back with `seq`",
     "slow_reader": "too much waited for this reader: read faster, and come back with `seq`",
     "unauthorized": "the token expired or was revoked: come back with a valid one and `seq`",
+    "store_unavailable": "the store takes no records for longer than its patience: the request continues when it is back; come back with `seq`, or ask for the request",
 }
 
 

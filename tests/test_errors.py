@@ -116,6 +116,7 @@ CODES = {
     "store_error": errors.StoreError,
     "store_in_use": errors.StoreInUse,
     "store_too_new": errors.StoreTooNew,
+    "stop_not_written": errors.StopNotWritten,
     "store_unavailable": errors.StoreUnavailable,
     "stream_stalled": errors.StreamTimeout,
     "subscriber_too_slow": errors.SubscriberTooSlow,

@@ -104,6 +104,7 @@
     ├── SupervisorGaveUp            it had to restart too often, or was killed; carries the reason
     ├── StoreError                  what becomes of sessions that a store cannot keep as they are
     │   ├── StoreUnavailable            no one's move: it takes no records now; all goes on when it is back
+    │   │   └── StopNotWritten          no one's move: the work was stopped; that is written when the store is back
     │   ├── HeldBy                      another node owns the session; carries which, and its address
     │   ├── Fenced                      another owner has taken it over; it lives on there
     │   ├── JournalCorrupt              a record is damaged; carries its number
@@ -266,6 +267,7 @@ from agentrail.errors.stores import (
     NotAStore as NotAStore,
     SessionNotFound as SessionNotFound,
     StillNeeded as StillNeeded,
+    StopNotWritten as StopNotWritten,
     StoreError as StoreError,
     StoreInUse as StoreInUse,
     StoreTooNew as StoreTooNew,

@@ -20,6 +20,15 @@ class StoreUnavailable(StoreError):
     code = "store_unavailable"
 
 
+class StopNotWritten(StoreUnavailable):
+    """Work was stopped as asked, and the store does not have that yet. It is written when the store is back; do not stop it again.
+
+    If the process dies before, the work may begin again when the session is resumed.
+    """
+
+    code = "stop_not_written"
+
+
 class NotAStore(YourMove):
     """A file that is something else than a store of agentrail. Nothing in it was touched."""
 

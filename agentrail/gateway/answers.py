@@ -174,6 +174,12 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             retry_after_seconds=5,
         ),
         **_rows(
+            503,
+            "stop_not_written",
+            says="the work was stopped; the store cannot write that down now",
+            hint="send nothing again: it is written when the store is back",
+        ),
+        **_rows(
             421,
             "held_by",
             code="not_owner",

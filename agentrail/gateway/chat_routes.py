@@ -12,10 +12,11 @@ from attrs import evolve
 
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
-from agentrail.errors import PromptRefused
+from agentrail.errors import ErrorInfo, PromptRefused, StoreUnavailable
 from agentrail.gateway.answers import (
     CallRefused,
     ErrorAnswer,
+    answer_to,
     answer_to_abort,
     answer_to_failure,
     error_answer,
@@ -198,18 +199,26 @@ def _named(answer: WholeAnswer | ErrorAnswer, request: HostRequest) -> WholeAnsw
 
 # --- handlers
 
+_ANSWER_LATER: Final = (
+    "the message was taken, and its answer follows when the store is back: "
+    "ask GET /sessions/{session_id}/requests/{request_id}, or send the message again with the same client_id"
+)
+"""What a caller does whose request is kept waiting by the store. Another message would be another request."""
+
 
 async def answer_chat(call: RouteCall) -> Result:
     """Take a message, and answer with what its cycle came to."""
     submitted = await submit(call, "chat", call.body.session_id)
     if isinstance(submitted, HandledResponse):
         return submitted
-    record = await submitted.answered(call.gateway.chat_timeout)
+    location = location_of(f"{call.head.path.removesuffix('/chat')}/sessions", submitted)
+    try:
+        record = await submitted.answered(call.gateway.chat_timeout)
+    except StoreUnavailable as error:
+        away = answer_to(error)
+        return _named(evolve(away, hint=_ANSWER_LATER, headers={**away.headers, **location}), submitted)
     answer = _named(answer_to_record(record), submitted)
-    if record.has_ended:
-        return answer
-    base = call.head.path.removesuffix("/chat")
-    return evolve(answer, headers={**answer.headers, **location_of(f"{base}/sessions", submitted)})
+    return answer if record.has_ended else evolve(answer, headers={**answer.headers, **location})
 
 
 async def answer_stream(call: RouteCall) -> Result:
@@ -219,8 +228,16 @@ async def answer_stream(call: RouteCall) -> Result:
         return submitted
 
     async def follow(reader: StreamReader) -> None:
-        await submitted.outcome()
-        finish_with(reader, submitted.record)
+        try:
+            await submitted.outcome()
+        except StoreUnavailable as error:
+            told = answer_to(error)
+            info = ErrorInfo(code=told.code, message=told.message)
+            reader.finish(
+                "store_unavailable", request_id=submitted.request_id, error=info, detail=_ANSWER_LATER
+            )
+        else:
+            finish_with(reader, submitted.record)
 
     return StreamAnswer(
         session=submitted.session,

@@ -43,6 +43,7 @@ DoneReason: TypeAlias = Literal[
     "moved",
     "slow_reader",
     "unauthorized",
+    "store_unavailable",
 ]
 """How a stream ends: with its request, with its session, or because it cannot go on here."""
 

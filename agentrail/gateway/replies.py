@@ -501,6 +501,18 @@ class CallStopped(CallReply, frozen=True, kw_only=True):
     call_id: str
 
 
+class StopUnwritten(CallReply, frozen=True, kw_only=True):
+    """Work that was stopped while the store takes no records. It is written down when the store is back; there is nothing to send again.
+
+    Attributes:
+        detail: For people.
+        is_written: Always false: the receipt is not there yet.
+    """
+
+    detail: str
+    is_written: bool = False
+
+
 class ApprovalDecided(CallReply, frozen=True, kw_only=True):
     """A call that was decided on.
 

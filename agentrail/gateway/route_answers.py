@@ -46,6 +46,7 @@ from agentrail.gateway.replies import (
     SessionRewound,
     ShownApproval,
     SteerReply,
+    StopUnwritten,
     UserForgotten,
 )
 from agentrail.gateway.routing import CallRoute
@@ -87,7 +88,10 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("POST", f"{_OF_SESSION}/fork"): {201: SessionForked},
     ("POST", f"{_OF_SESSION}/rewind"): {200: SessionRewound},
     ("POST", f"{_OF_SESSION}/compact"): {202: CompactionAsked},
-    ("POST", f"{_OF_SESSION}/abort"): {202: (AbortReceipt, CallStopped), 200: (AbortReceipt, CallStopped)},
+    ("POST", f"{_OF_SESSION}/abort"): {
+        202: (AbortReceipt, CallStopped, StopUnwritten),
+        200: (AbortReceipt, CallStopped),
+    },
     ("POST", f"{_OF_SESSION}/approve"): {200: ApprovalDecided},
     ("POST", f"{_OF_SESSION}/reject"): {200: ApprovalDecided},
     ("POST", f"{_OF_SESSION}/respond"): {200: QuestionAnswered},
@@ -228,7 +232,15 @@ _MORE_STATUSES: Final[Mapping[RouteKey, Mapping[int, str]]] = {
 """Codes whose status is not that of the table."""
 
 OF_NO_ROUTE: Final = frozenset(
-    {"route_unknown", "method_not_allowed", "unknown_tool", "cycle_ended", "event_missed", "plan_error"}
+    {
+        "route_unknown",
+        "method_not_allowed",
+        "unknown_tool",
+        "cycle_ended",
+        "event_missed",
+        "plan_error",
+        "stop_not_written",
+    }
 )
 """What a call is refused with that meets no route, and what a session raises where no route asks it."""
 

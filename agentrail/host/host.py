@@ -660,7 +660,7 @@ class Host:
                 for run in self._intake.runs:
                     await run.decided.wait()
                     if run.request is not None:
-                        await run.request.answered()
+                        await run.request.settled()
         except trio.Cancelled:
             self.skip_drain()
             raise

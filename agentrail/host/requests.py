@@ -5,6 +5,7 @@ How a request stands is folded in `request_end`; how it is carried out, with all
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Literal, Self, TypeAlias, cast
 
 import trio
@@ -12,12 +13,13 @@ from attrs import evolve, field, frozen
 
 from agentrail.core.session.projection import Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
-from agentrail.errors import ErrorInfo, RequestOver
+from agentrail.errors import ErrorInfo, RequestOver, StopNotWritten, StoreUnavailable
 from agentrail.events import EndReason, Event, EventsLost, WaitingFor
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import RequestKind, RequestOutcome
 from agentrail.host.request_end import OUTCOMES, RequestStanding, RequestStatus, behind_loss, stand_behind
 from agentrail.messages import Message, PromptRef, SessionId, TokenUsage
+from agentrail.runtime.event_waits import told_of_outages
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
 
@@ -159,6 +161,10 @@ class RequestTrack:
             self._on_change(self)
         self._tell()
 
+    def look_again(self) -> None:
+        """Let those who wait look whether they still want to."""
+        self._tell()
+
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
         """Wait until its record is as it is wanted, or it has ended."""
         while not (self.record.has_ended or is_enough(self.record)):
@@ -295,9 +301,12 @@ class HostRequest:
         Returns:
             What became of it; `record` has the answer.
 
+        Raises:
+            StoreUnavailable: The store takes no records for longer than its patience. The request continues when it is back.
+
         Cancellation: Nothing is lost by it; the request goes on.
         """
-        record = await self._track.wait_changed(lambda _: False)
+        record = await self._wait(lambda _: False)
         return cast("RequestOutcome", record.status)
 
     async def answered(self, within: float | None = None) -> RequestRecord:
@@ -309,11 +318,32 @@ class HostRequest:
         Returns:
             What is known of it then: see `status`.
 
+        Raises:
+            StoreUnavailable: As of `outcome`.
+
         Cancellation: Nothing is lost by it; the request goes on.
         """
         with trio.move_on_after(float("inf") if within is None else within):
-            await self._track.wait_changed(lambda record: record.status == "waiting")
+            await self._wait(lambda record: record.status == "waiting")
         return self.record
+
+    async def settled(self) -> None:
+        """Wait until it has ended, waits for people, or can be answered no sooner than the store is back.
+
+        Cancellation: Nothing is lost by it; the request goes on.
+        """
+        with suppress(StoreUnavailable):
+            await self.answered()
+
+    async def _wait(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
+        """Wait for a change, for as long as the store lets anything change."""
+        with told_of_outages(self.session, self._track.look_again) as call:
+            record = await self._track.wait_changed(
+                lambda record: isinstance(call.error, StoreUnavailable) or is_enough(record)
+            )
+        if isinstance(call.error, StoreUnavailable) and not (record.has_ended or is_enough(record)):
+            raise call.error
+        return record
 
     def events(self, *, deltas: bool = True, buffer: int = 1024) -> RequestEvents:
         """Give the events of its session from the one that its receipt names up to its end.
@@ -346,7 +376,8 @@ class HostRequest:
             raise RequestOver(message)
         # One that was taken for a decision, or steered, ends with a cycle that another prompt has started.
         ref = standing.cycle if standing.is_joined else standing.ref
-        await self.session.abort(reason, ref=ref, wait=False)
+        with suppress(StopNotWritten):  # it has begun all the same
+            await self.session.abort(reason, ref=ref, wait=False)
 
     async def caller_left(self) -> None:
         """Say that its caller waits for it no more: it goes on, or is cancelled, as it was sent."""

@@ -6,6 +6,7 @@ request, so that the answer is the one that the server gives to everyone.
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -43,7 +44,9 @@ _LEAVE_SECONDS: Final = 5.0
 class CycleSource(Subscribing, Protocol):
     """The handle that a cycle is read through."""
 
-    async def prompt(self, content: Content, *, settings: PromptSettings | None = None) -> PromptReceipt:
+    async def prompt(
+        self, content: Content, *, client_id: str | None = None, settings: PromptSettings | None = None
+    ) -> PromptReceipt:
         """As `RemoteSession.prompt`."""
         ...
 
@@ -72,10 +75,12 @@ class RemoteCycle:
         raise_on_failure: bool,
         on_leave: OnLeave,
         buffer: int,
+        client_id: str | None = None,
         settings: PromptSettings | None = None,
     ) -> None:
-        """Made by `RemoteSession.stream`."""
+        """Made by `RemoteSession.stream`, and by `RemoteSession.run` with a `client_id`."""
         self._session = session
+        self._client_id = client_id
         self._content = content
         self._settings = settings
         self._kinds = kinds
@@ -85,7 +90,8 @@ class RemoteCycle:
         heard: frozenset[type[Event]] | None = (
             None if kinds is None else kinds | frozenset[type[Event]]((*ENDS, *_OF_PROMPTS))
         )
-        self._events = session.subscribe(kinds=heard, deltas=deltas, buffer=buffer)
+        self._subscribe = partial(session.subscribe, kinds=heard, deltas=deltas, buffer=buffer)
+        self._events = self._subscribe()
         self._receipt: PromptReceipt | None = None
         self._from = 0
         self._is_begun = False
@@ -126,14 +132,25 @@ class RemoteCycle:
 
         Cancellation: Once the message is on its way the cycle goes on.
         """
+        if (
+            self._client_id is not None
+        ):  # it may be long ago that this prompt was sent: what came of it is read from there
+            self._receipt = await self._prompt()
+            self._events = self._subscribe(after=max(self._receipt.seq - 1, 0))
+            await self._events.__aenter__()
+            self._from = self._receipt.seq
+            return self
         await self._events.__aenter__()
         try:
-            self._receipt = await self._session.prompt(self._content, settings=self._settings)
+            self._receipt = await self._prompt()
         except BaseException:
             await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - waits for nothing
             raise
         self._from = self._receipt.seq
         return self
+
+    async def _prompt(self) -> PromptReceipt:
+        return await self._session.prompt(self._content, client_id=self._client_id, settings=self._settings)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

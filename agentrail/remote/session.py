@@ -4,13 +4,10 @@ What can be said wrongly is found here, before anything is sent, as the session'
 request, so that it is known after any number of lost connections.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Self, TypeVar, overload
 
-import msgspec
-import trio
 from attrs import evolve
 
 from agentrail import outside
@@ -26,12 +23,9 @@ from agentrail.errors import (
     AlreadyExists,
     AlreadyResolved,
     AlreadyStarted,
-    ClientIdReused,
     CodecError,
     NotRemote,
     OptionError,
-    RemoteRefused,
-    ReplyTimeout,
     SessionDown,
     SessionUnknown,
     UnknownRule,
@@ -47,6 +41,7 @@ from agentrail.remote.looking import find_event, last_request_id
 from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
 from agentrail.remote.past import read_journal_page, read_rewound, read_turns
 from agentrail.remote.reading import RemoteReading
+from agentrail.remote.replies import read_prompt_receipt, read_reply
 from agentrail.remote.requests import ENDED_STATUSES, answer_in
 from agentrail.remote.subscription import RemoteSubscription
 from agentrail.runtime.answers import CycleReply, read_answer
@@ -68,6 +63,7 @@ from agentrail.runtime.arguments import (
     fault_of_wait,
     refuse,
 )
+from agentrail.runtime.asking import CALL_AGAIN, cure_of, wait_within
 from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.cycle_stream import OnLeave
 from agentrail.runtime.looking_back import Rewound, fault_of_place
@@ -155,7 +151,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
         refuse_arguments("prompt", via=via, request_id=request_id, digest=digest)
         told = {**said, "client_id": named, "settings": decide_settings(settings)}
-        return _read(_prompt_receipt, await self._call("prompt", told))
+        return read_reply(read_prompt_receipt, await self._call("prompt", told))
 
     async def steer(
         self,
@@ -170,7 +166,9 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         refuse(fault_of_via(via), fault_of_request_id(request_id))
         refuse_arguments("steer", via=via, request_id=request_id)
         told = {"message": said, "client_id": named}
-        receipt: SteerReceipt = _read(partial(decode_receipt, SteerReceipt), await self._call("steer", told))
+        receipt: SteerReceipt = read_reply(
+            partial(decode_receipt, SteerReceipt), await self._call("steer", told)
+        )
         return receipt
 
     async def go_on(
@@ -187,7 +185,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
         refuse_arguments("go_on", via=via, request_id=request_id, digest=digest)
         told = {"client_id": named, "settings": decide_settings(settings)}
-        receipt: PromptReceipt = _read(
+        receipt: PromptReceipt = read_reply(
             partial(decode_receipt, PromptReceipt), await self._call("go_on", told)
         )
         return receipt
@@ -199,21 +197,45 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         refuse(fault_of_digest(digest))
         told = {"client_id": require_client_id(client_id)}
         refuse_arguments("receipt_of", digest=digest)
-        return _read(decode_receipt_found, await self._call("receipt_of", told))
+        return read_reply(decode_receipt_found, await self._call("receipt_of", told))
 
     @overload
-    async def ask(self, content: Content, *, timeout_seconds: float | None = None) -> str: ...
+    async def ask(
+        self, content: Content, *, client_id: str | None = None, timeout_seconds: float | None = None
+    ) -> str: ...
     @overload
-    async def ask(self, content: Content, *, output: type[T], timeout_seconds: float | None = None) -> T: ...
+    async def ask(
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> T: ...
     @overload  # of a union, which no type checker knows as a type of values yet
-    async def ask(self, content: Content, *, output: Any, timeout_seconds: float | None = None) -> Any: ...
-    async def ask(self, content: Content, *, output: Any = None, timeout_seconds: float | None = None) -> Any:
+    async def ask(
+        self,
+        content: Content,
+        *,
+        output: Any,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Any: ...
+    async def ask(
+        self,
+        content: Content,
+        *,
+        output: Any = None,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Any:
         """Prompt, wait for the cycle of this very prompt, and return its last answer; as `Session.ask`.
 
         Args:
             content: As of `prompt`.
             output: As of `Session.ask`. Its JSON Schema travels, its code does not: the model gets a turn to put right what the schema
                 refuses; what the code of the type alone refuses is `CycleFailed` at once.
+            client_id: As of `Session.ask`; one is made where none is given.
             timeout_seconds: How long to wait; None for as long as it takes.
 
         Raises:
@@ -224,11 +246,12 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         """
         refuse(fault_of_wait(timeout_seconds))
         reader = None if output is None else typed(output)
-        text = await _within(timeout_seconds, partial(self._ask, content, settings_for(reader)))
+        name, settings = decide_client_id(client_id), settings_for(reader)
+        text = await wait_within(timeout_seconds, partial(self._ask, content, name, settings), cure_of(name))
         return text if reader is None else read_answer(text, reader)
 
-    async def _ask(self, content: Content, settings: PromptSettings | None) -> str:
-        receipt = await self.prompt(content, settings=settings)
+    async def _ask(self, content: Content, client_id: str | None, settings: PromptSettings | None) -> str:
+        receipt = await self.prompt(content, client_id=client_id, settings=settings)
         return answer_in(await self.wait_for_request(str(receipt.request_id)), self._session_id)
 
     async def wait_for_request(self, request_id: str) -> dict[str, Any]:
@@ -265,21 +288,38 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         await self._call("cancel", {"request_id": request_id, "reason": reason})
 
     @overload
-    async def run(self, content: Content, *, timeout_seconds: float | None = None) -> CycleReply[str]: ...
+    async def run(
+        self, content: Content, *, client_id: str | None = None, timeout_seconds: float | None = None
+    ) -> CycleReply[str]: ...
     @overload
     async def run(
-        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
     ) -> CycleReply[T]: ...
     @overload
     async def run(
-        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: Any,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
     ) -> CycleReply[Any]: ...
     async def run(
-        self, content: Content, *, output: Any = None, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: Any = None,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
     ) -> CycleReply[Any]:
         """Prompt, wait for the cycle of this very prompt, and return all that came of it; as `Session.run`, arguments as of `ask`."""
         refuse(fault_of_wait(timeout_seconds))
-        reader = None if output is None else typed(output)
+        name, reader = decide_client_id(client_id), None if output is None else typed(output)
         decide_blocks(content)
         cycle = RemoteCycle(
             self,
@@ -289,9 +329,10 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
             raise_on_failure=True,
             on_leave="go_on",
             buffer=_RUN_BUFFER,
+            client_id=name,
             settings=settings_for(reader),
         )
-        reply = await _within(timeout_seconds, partial(read_to_end, cycle))
+        reply = await wait_within(timeout_seconds, partial(read_to_end, cycle), cure_of(name))
         return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
 
     def stream(  # noqa: PLR0913 - as of `Session.stream`
@@ -331,7 +372,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
     async def wait_for(self, what: Any, *, timeout_seconds: float | None = None) -> Any:
         """Wait for the first event of the running cycle that is meant, also if it was published before; as `Session.wait_for`."""
         refuse(fault_of_wait(timeout_seconds))
-        return await _within(timeout_seconds, partial(find_event, self, what))
+        return await wait_within(timeout_seconds, partial(find_event, self, what), CALL_AGAIN)
 
     async def collect_reply(self, *, timeout_seconds: float | None = None) -> str:
         """Wait for the running cycle, and return its last answer; in idle that of the last one. As `Session.collect_reply`.
@@ -340,7 +381,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
             NotRemote: The cycle was begun by no request of this server, so that its answer cannot be asked for.
         """
         refuse(fault_of_wait(timeout_seconds))
-        return await _within(timeout_seconds, self._collect)
+        return await wait_within(timeout_seconds, self._collect, CALL_AGAIN)
 
     async def _collect(self) -> str:
         request_id = await last_request_id(self)
@@ -378,7 +419,9 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
             "children": children,
             "ref": ref,
         }
-        receipt: AbortReceipt = _read(partial(decode_receipt, AbortReceipt), await self._call("abort", told))
+        receipt: AbortReceipt = read_reply(
+            partial(decode_receipt, AbortReceipt), await self._call("abort", told)
+        )
         return receipt
 
     async def abort_tool(self, call_id: str, reason: str | None = None) -> None:
@@ -453,7 +496,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
 
     async def rules(self) -> tuple[ApprovalRule, ...]:
         """Give the rules that people made, here and in the sessions below; as `Session.rules`."""
-        return _read(read_rules, await self._call("rules", {}))
+        return read_reply(read_rules, await self._call("rules", {}))
 
     async def revoke_rule(self, rule_id: str) -> None:
         """Take a rule back; as `Session.revoke_rule`."""
@@ -479,18 +522,18 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
 
     async def status(self) -> Status:
         """Say how the session stands; as `Session.status`."""
-        return _read(decode_status, await self._call("status", {}))
+        return read_reply(decode_status, await self._call("status", {}))
 
     async def snapshot(self) -> Snapshot:
         """Give all that a client which comes late needs to draw the session; as `Session.snapshot`."""
-        return _read(decode_snapshot, await self._call("snapshot", {}))
+        return read_reply(decode_snapshot, await self._call("snapshot", {}))
 
     async def messages(self) -> tuple[Message, ...]:
         """Give the conversation so far, asked for a page at a time; as `Session.messages`."""
         found: list[Message] = []
         after: int | None = 0
         while after is not None:
-            page = _read(decode_messages, await self._call("messages", {"after": after, "limit": PAGE}))
+            page = read_reply(decode_messages, await self._call("messages", {"after": after, "limit": PAGE}))
             found += page.messages
             if page.next is not None and page.next <= after:
                 message = (
@@ -598,7 +641,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         )
         # Left out where it is not asked for: a server of before it takes the same command.
         told = {"to": to, "turn": turn, "files": files, "force": force, **({"dry": True} if dry else {})}
-        return _read(read_rewound, await self._call("rewind", told))
+        return read_reply(read_rewound, await self._call("rewind", told))
 
     async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
         """Read the journal, a page at a time; as `Session.journal`. It takes a token with the scope `inspect`."""
@@ -607,7 +650,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         while len(found) < limit:
             page = min(limit - len(found), PAGE)
             told = {"after": after + len(found), "limit": page}
-            entries = _read(read_journal_page, await self._call("journal", told))[:page]
+            entries = read_reply(read_journal_page, await self._call("journal", told))[:page]
             found += entries
             if len(entries) < page:
                 break
@@ -616,18 +659,18 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
     async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
         """Name the turns that are over; as `Session.turns`. A server gives a thousand at most."""
         refuse(fault_of_limit(limit))
-        return _read(read_turns, await self._call("turns", {"limit": min(limit, PAGE)}))
+        return read_reply(read_turns, await self._call("turns", {"limit": min(limit, PAGE)}))
 
     async def state_at(self, number: int) -> PastState:
         """Say what the session was behind a record; as `Session.state_at`. It takes a token with the scope `inspect`."""
         refuse(fault_of_number("number", number, needed=True))
-        told = _read(decode_past_state, await self._call("state_at", {"number": number}))
+        told = read_reply(decode_past_state, await self._call("state_at", {"number": number}))
         return PastState(number=told[0], at_ms=told[1], snapshot=told[2], messages=told[3])
 
     async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
         """Abort what runs, and end the session; as `Session.stop`."""
         refuse(fault_of_text("reason", reason), fault_of_wait(timeout_seconds))
-        await _within(timeout_seconds, partial(self._stop, reason))
+        await wait_within(timeout_seconds, partial(self._stop, reason), CALL_AGAIN)
 
     async def _stop(self, reason: str) -> None:
         answered = await self._links.first.ask("stop", self._session_id, {"reason": reason})
@@ -654,45 +697,3 @@ def _said_in(content: Content) -> dict[str, Any]:
             return {"message": text}
         case _:
             return {"content": blocks}
-
-
-def _prompt_receipt(result: bytes) -> PromptReceipt:
-    receipt: PromptReceipt
-    try:
-        receipt = decode_receipt(PromptReceipt, result)
-    except CodecError:
-        with suppress(CodecError):
-            decode_receipt(SteerReceipt, result)
-            # To a server a message is the same one then, as with `when_busy: "steer"`; of a session it is another.
-            message = "this client_id was used for a steer: send this prompt under another name"
-            raise ClientIdReused(message) from None
-        raise
-    return receipt
-
-
-def _read(decode: Callable[[bytes], T], result: bytes) -> T:
-    """Read what a command gave.
-
-    Raises:
-        RemoteRefused: A plugin of the host has answered in place of the session; `more` has what it said.
-    """
-    try:
-        return decode(result)
-    except CodecError as error:
-        told = msgspec.json.decode(result or b"null")
-        if not isinstance(told, dict):
-            raise
-        message = f"what came is no answer of the session: {error}; a plugin of the host may have answered in its place"
-        raise RemoteRefused(message, code="request_handled", more=told) from error
-
-
-async def _within(timeout_seconds: float | None, work: Callable[[], Awaitable[T]]) -> T:
-    if timeout_seconds is None:
-        return await work()
-    await trio.lowlevel.checkpoint_if_cancelled()
-    with trio.CancelScope() as scope:
-        # Set behind the beginning: also with no time at all what is asked for is sent, as in one process.
-        scope.deadline = trio.current_time() + timeout_seconds
-        return await work()
-    message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"
-    raise ReplyTimeout(message)

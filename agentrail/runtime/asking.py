@@ -1,11 +1,22 @@
 """How a handle asks its session: one message goes in, and its reply is waited for."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
+
 import msgspec
 import trio
 
 from agentrail.core.protocol.signals import Asked
 from agentrail.errors import ReplyTimeout
 from agentrail.runtime.session import SessionCell
+
+T = TypeVar("T")
+
+COLLECT_REPLY: Final = (
+    "collect_reply() waits for its answer, and the same prompt sent again would be answered twice"
+)
+CALL_AGAIN: Final = "call this again to wait for longer"
 
 
 class AskingHandle:
@@ -29,18 +40,45 @@ class AskingHandle:
         await trio.lowlevel.checkpoint_if_cancelled()
         return await self._cell.pending_calls.ask(signal, self._send)
 
-    async def _ask_within(self, signal: Asked, timeout_seconds: float | None) -> object:
-        # Before the clock runs: a call without time to wait is still made.
-        await trio.lowlevel.checkpoint_if_cancelled()
-        if timeout_seconds is None:
-            return await self._cell.pending_calls.ask(signal, self._send)
-        with trio.move_on_after(timeout_seconds):
-            return await self._cell.pending_calls.ask(signal, self._send)
-        message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"
-        raise ReplyTimeout(message)
+    async def _ask_within(
+        self, signal: Asked, timeout_seconds: float | None, cure: str = COLLECT_REPLY
+    ) -> object:
+        ask = partial(self._cell.pending_calls.ask, signal, self._send)
+        return await wait_within(timeout_seconds, ask, cure)
 
     def _send(self, signal: Asked) -> None:
         if self._cell.journal is not None:
             self._cell.journal.check_admission(signal)
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
         self._cell.stir()
+
+
+async def wait_within(
+    timeout_seconds: float | None, work: Callable[[], Awaitable[T]], cure: str = COLLECT_REPLY
+) -> T:
+    """Do something that waits for a session, for so long at most.
+
+    Args:
+        timeout_seconds: How long; None for as long as it takes. Even without any time, it is begun.
+        work: What is done.
+        cure: Which call waits for the same, for the message of the error.
+
+    Raises:
+        ReplyTimeout: The time was up.
+    """
+    await trio.lowlevel.checkpoint_if_cancelled()
+    if timeout_seconds is None:
+        return await work()
+    with trio.CancelScope() as scope:
+        # Set behind the beginning: also with no time at all what is asked for is sent.
+        scope.deadline = trio.current_time() + timeout_seconds
+        return await work()
+    message = f"no answer within {timeout_seconds:g} s; the session continues: {cure}"
+    raise ReplyTimeout(message)
+
+
+def cure_of(client_id: str | None) -> str:
+    """Name the call that waits for the answer to the same prompt."""
+    if client_id is None:
+        return COLLECT_REPLY
+    return f"call this again with client_id={client_id!r} to wait for the same answer"

@@ -155,6 +155,7 @@ class CycleStream:
 
         Raises:
             CycleFailed, CycleAborted, SessionDown: With `raise_on_failure`, behind the last event: there is no answer.
+            StoreUnavailable: The store takes no records for now. The cycle continues when the store is back.
             SubscriberTooSlow: Your move: the buffer was full. The cycle goes on.
             YourMove: Its block was not entered.
             trio.BusyResourceError: Your move: another task waits here already.
@@ -200,7 +201,7 @@ class CycleStream:
         try:
             event = await anext(self._events)
         except StopAsyncIteration:
-            if self._raises:
+            if self._raises or self._is_kept_waiting:
                 self._raise_failure()
             raise
         if isinstance(event, PromptTaken) and event.ref == self.ref:
@@ -247,6 +248,11 @@ class CycleStream:
 
     # --- leaving
 
+    @property
+    def _is_kept_waiting(self) -> bool:
+        """Whether the stream ended because of the store. The cycle has not."""
+        return self._call is not None and isinstance(self._call.error, StoreUnavailable)
+
     def _raise_failure(self) -> None:
         call = self._call
         if call is not None and call.error is not None:
@@ -264,7 +270,7 @@ class CycleStream:
         if call is None:
             return
         pending.drop(self._prompt.signal_id)
-        if self._on_leave == "go_on" or call.answered.is_set():
+        if self._on_leave == "go_on" or (call.answered.is_set() and not self._is_kept_waiting):
             return
         signal = AbortCycle(
             at_ms=now_ms(), signal_id=pending.mint(), reason="the caller left", ref=self._prompt.ref

@@ -1,13 +1,21 @@
 """Waiting for one event of a cycle: what was published of it counts, and its end ends the waiting."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import trio
 from attrs import frozen
 
 from agentrail.core.session.state import Phase, SessionState
-from agentrail.errors import CycleAborted, CycleFailed, EventMissed, OptionError, SessionDown
+from agentrail.errors import (
+    CycleAborted,
+    CycleFailed,
+    EventMissed,
+    OptionError,
+    SessionDown,
+    StoreUnavailable,
+)
 from agentrail.events import (
     KINDS,
     TERMINAL,
@@ -19,8 +27,10 @@ from agentrail.events import (
     EventsLost,
     PromptReceived,
 )
+from agentrail.runtime.asking import AskingHandle
+from agentrail.runtime.pending_calls import PendingCall
 from agentrail.runtime.session import SessionCell
-from agentrail.runtime.subscription import Terms
+from agentrail.runtime.subscription import Subscription, Terms
 
 _BUFFER: Final = 1024
 
@@ -60,6 +70,46 @@ def decide_wait(what: object) -> MeantEvent:
     )
 
 
+@contextmanager
+def bounded(cell: SessionCell, events: Subscription) -> Iterator[PendingCall]:
+    """End a subscription when its caller is refused like any other: the store is away for too long, or the session has ended.
+
+    Yields:
+        The call, whose `error` says why.
+    """
+    with cell.pending_calls.waiting(events.end) as call:
+        _refuse_if_held_up(cell, call)
+        yield call
+
+
+@contextmanager
+def told_of_outages(session: AskingHandle, tell: Callable[[], None]) -> Iterator[PendingCall]:
+    """Call a function when the store keeps the callers of a session waiting for longer than its patience.
+
+    Args:
+        session: The session.
+        tell: Called once at most; at once where that is so already.
+
+    Yields:
+        The call, whose `error` says why.
+    """
+    cell = session._cell  # noqa: SLF001 - for those who wait for a session, and are not the session
+
+    def look() -> None:
+        if isinstance(call.error, StoreUnavailable):
+            tell()
+
+    with cell.pending_calls.waiting(look) as call:
+        _refuse_if_held_up(cell, call)
+        yield call
+
+
+def _refuse_if_held_up(cell: SessionCell, call: PendingCall) -> None:
+    journal = cell.journal
+    if journal is not None and journal.is_held_up:
+        call.settle(None, journal.writer.unavailable_error())
+
+
 class EventWait:
     """Waits in one session."""
 
@@ -74,6 +124,7 @@ class EventWait:
         Raises:
             CycleFailed, CycleAborted, EventMissed: There will be none.
             SessionDown: The session has ended.
+            StoreUnavailable: The store takes no records for now, so that nothing is published.
         """
         await trio.lowlevel.checkpoint()
         cell = self._cell
@@ -84,13 +135,14 @@ class EventWait:
             raise EventMissed(self._said("there was no cycle yet"))
         terms = Terms(kinds=None, deltas=True, buffer=_BUFFER)
         async with cell.subscribe(terms, after=after) as events:
-            async for event in events:
-                if self._meant.is_meant(event):
-                    return event
-                self._look_at_end(event)
-                if isinstance(event, EventsLost) and _is_idle(cell.state):
-                    raise EventMissed(self._said("what the cycle published is kept no more"))
-        raise SessionDown(cell.ports.session_id, cell.ending or "ended")
+            with bounded(cell, events) as call:
+                async for event in events:
+                    if self._meant.is_meant(event):
+                        return event
+                    self._look_at_end(event)
+                    if isinstance(event, EventsLost) and _is_idle(cell.state):
+                        raise EventMissed(self._said("what the cycle published is kept no more"))
+        raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
 
     async def _find_beginning(self) -> int | None:
         """Give the number in front of the last cycle, as far as its events are kept, or can be made again.

@@ -51,6 +51,7 @@ from agentrail.runtime.arguments import (
     fault_of_wait,
     refuse,
 )
+from agentrail.runtime.asking import CALL_AGAIN
 from agentrail.runtime.changing import ChangingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import decide_client_id, decide_text
@@ -486,7 +487,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         refuse(fault_of_text("reason", reason), fault_of_wait(timeout_seconds))
         self._cell.pending_calls.refuse_self("stop")
         signal = StopSession(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), reason=reason)
-        await self._ask_within(signal, timeout_seconds)
+        await self._ask_within(signal, timeout_seconds, CALL_AGAIN)
 
     def monitor(self) -> SessionMonitor:
         """Watch the session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end."""

@@ -215,7 +215,7 @@ class Keeping:
             tail,
             self.writer,
             cell.mailbox,
-            cell.pending_calls,
+            cell,
             first=first,
             snapshot=snapshot,
             gone_tools=gone_tools,

@@ -1,7 +1,7 @@
 """Pending calls: where the callers of one session wait. Each reply goes to the one call that it answers, or nowhere."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Container, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, Final
 
@@ -12,13 +12,23 @@ from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     Asked,
+    Prompt,
     SignalId,
     StopSession,
     ToolAsked,
     ToolWantsChild,
 )
-from agentrail.errors import AgentrailError, CallingSelf, SessionDown, SessionRested, StoreUnavailable
+from agentrail.errors import (
+    AgentrailError,
+    CallingSelf,
+    SessionDown,
+    SessionRested,
+    StopNotWritten,
+    StoreUnavailable,
+)
 from agentrail.outside import Outside, current
+
+_STOPS: Final = (AbortCycle, AbortTool, StopSession)
 
 
 class _Mark:
@@ -159,14 +169,35 @@ class PendingCalls:
         """
         if self._down is not None:
             raise self._gone()
-        if not self._waiting:
-            self._waiting = {}
-        call = self._waiting[signal.signal_id] = PendingCall(on_answered=on_answered, asked=signal)
+        call = self._register(signal.signal_id, PendingCall(on_answered=on_answered, asked=signal))
         try:
             send(signal)
         except BaseException:
             self.drop(signal.signal_id)
             raise
+        return call
+
+    @contextmanager
+    def waiting(self, on_answered: Callable[[], None]) -> Iterator[PendingCall]:
+        """Register a caller that reads events instead of a reply. It is never answered, but it is refused whenever the others are.
+
+        Args:
+            on_answered: Called in the very step that refuses it; not where the session has ended already.
+        """
+        name = self.mint()
+        call = self._register(name, PendingCall(on_answered=on_answered))
+        if self._down is not None:
+            call.error = self._gone()
+            call.answered.set()
+        try:
+            yield call
+        finally:
+            self.drop(name)
+
+    def _register(self, signal_id: SignalId, call: PendingCall) -> PendingCall:
+        if not self._waiting:
+            self._waiting = {}
+        self._waiting[signal_id] = call
         return call
 
     def drop(self, signal_id: SignalId) -> None:
@@ -199,18 +230,25 @@ class PendingCalls:
         for to in list(self._waiting):
             self.refuse(to, error)
 
-    def give_up(self, to: SignalId, error: StoreUnavailable) -> None:
-        """Raise an error where a caller waits for an answer that is there, and that the store does not let go.
+    def give_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
+        """Raise an error where callers wait, since the store keeps them waiting for longer than its patience.
 
-        A tool waits on: that is its session's own affair, of which no cycle is to fail.
+        Tools wait on: that is their session's own affair, of which no cycle may fail. The caller of a stop waits until the stop is
+        complete, which needs no store.
+
+        Args:
+            error: Why.
+            answered: The calls whose answers are there, and wait for the store alone.
         """
-        call = self._waiting.get(to)
-        if call is None or isinstance(call.asked, ToolAsked | ToolWantsChild):
-            return
-        if isinstance(call.asked, AbortCycle | AbortTool | StopSession):
-            message = f"what was at work has been stopped, and that is not written down yet: {error}"
-            error = StoreUnavailable(message)
-        self.refuse(to, error)
+        for to, call in list(self._waiting.items()):
+            asked = call.asked
+            if isinstance(asked, ToolAsked | ToolWantsChild):
+                continue
+            if not isinstance(asked, _STOPS):
+                self.refuse(to, _told_to_sender(error, asked))
+            elif to in answered:
+                message = f"the work has been stopped, and this is not written down yet: {error}"
+                self.refuse(to, StopNotWritten(message))
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
         """The session has ended: callers that wait, or come later, get `SessionDown`. None hangs.
@@ -239,3 +277,14 @@ class PendingCalls:
         if any(mark.lasts and mark.key == self._key for mark in _INSIDE.get()):
             message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: return first"
             raise CallingSelf(message)
+
+
+def _told_to_sender(error: StoreUnavailable, asked: Asked | None) -> StoreUnavailable:
+    """Warn the sender of a prompt without a name against sending it again."""
+    if not isinstance(asked, Prompt) or asked.client_id is not None:
+        return error
+    message = (
+        f"{error}; this prompt had none, and may have been taken: wait for its answer with collect_reply(), "
+        "because sending it again may do it twice"
+    )
+    return StoreUnavailable(message)

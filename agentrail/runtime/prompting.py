@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, Literal, TypeVar, cast, overload
 
 import trio
@@ -24,11 +25,12 @@ from agentrail.runtime.arguments import (
     fault_of_wait,
     refuse,
 )
-from agentrail.runtime.asking import AskingHandle
+from agentrail.runtime.asking import CALL_AGAIN, AskingHandle, cure_of, wait_within
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, require_client_id
 from agentrail.runtime.cycle_stream import CycleStream, OnLeave
 from agentrail.runtime.event_waits import EventWait, decide_wait
+from agentrail.runtime.known_replies import reply_to
 from agentrail.runtime.subscription import decide_terms
 from agentrail.typed import TypedValue, typed
 
@@ -162,12 +164,35 @@ class PromptingHandle(AskingHandle):
         return cast("PromptReceipt | SteerReceipt | None", await self._ask(query))
 
     @overload
-    async def ask(self, content: Content, *, timeout_seconds: float | None = None) -> str: ...
+    async def ask(
+        self, content: Content, *, client_id: str | None = None, timeout_seconds: float | None = None
+    ) -> str: ...
     @overload
-    async def ask(self, content: Content, *, output: type[T], timeout_seconds: float | None = None) -> T: ...
+    async def ask(
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> T: ...
     @overload  # of a union, which no type checker knows as a type of values yet
-    async def ask(self, content: Content, *, output: Any, timeout_seconds: float | None = None) -> Any: ...
-    async def ask(self, content: Content, *, output: Any = None, timeout_seconds: float | None = None) -> Any:
+    async def ask(
+        self,
+        content: Content,
+        *,
+        output: Any,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Any: ...
+    async def ask(
+        self,
+        content: Content,
+        *,
+        output: Any = None,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Any:
         """Prompt, wait for the cycle of this very prompt, and return its last answer.
 
         Args:
@@ -175,6 +200,8 @@ class PromptingHandle(AskingHandle):
             output: The type of the answer: a msgspec Struct, a class of attrs, a dataclass, a `TypedDict`, a pydantic model, a
                 builtin or container, a union of them; None for text. The model is told its JSON Schema, and gets one turn to
                 put a wrong answer right.
+            client_id: Your own name of this message. Asked again with the same name and content, after `ReplyTimeout`,
+                `StoreUnavailable` or a restart, it sends nothing and waits for the same answer. Names are remembered as of `prompt`.
             timeout_seconds: How long to wait; None for as long as it takes.
 
         Returns:
@@ -185,61 +212,103 @@ class PromptingHandle(AskingHandle):
             CycleAborted: The cycle was aborted.
             CycleFailed: The cycle failed; `error` says why. Its code is `response_format` where the second answer was wrong too;
                 `text` is that answer.
-            ReplyTimeout: The time was up. The cycle goes on.
+            ReplyTimeout: The time was up. The cycle goes on; `collect_reply` waits for its answer, as does the same `client_id`.
+            EventMissed: This `client_id` was answered, and its events are kept no longer.
+            StoreUnavailable: The store takes no records for longer than its patience. What was taken continues when it is back.
             OptionError: Your move: a time that cannot be.
             TypeFault: Your move: no JSON Schema describes `output`; the message names the field, and what to write instead.
             CallingSelf: Your move: a tool of this session asked it.
+            ClientIdReused: Your move: the name was used for another message.
             PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
 
         Cancellation: Only the reply is lost; the cycle goes on.
         """
         refuse(fault_of_wait(timeout_seconds))
-        reader = None if output is None else typed(output)
+        name, reader = decide_client_id(client_id), None if output is None else typed(output)
         self._cell.pending_calls.refuse_self("ask")
-        signal = self._prompt(decide_blocks(content), reply="text", settings=settings_for(reader))
+        blocks, settings = decide_blocks(content), settings_for(reader)
+        if name is not None:
+            reply = await self._named_reply(blocks, name, reader, timeout_seconds)
+            return reply.text if reader is None else read_answer(reply.text, reader)
+        signal = self._prompt(blocks, reply="text", settings=settings)
         if reader is None:
             return await self._ask_within(signal, timeout_seconds)
         with self._reading(signal.ref, reader):
             text = cast("str", await self._ask_within(signal, timeout_seconds))
         return read_answer(text, reader)
 
-    @overload
-    async def run(self, content: Content, *, timeout_seconds: float | None = None) -> CycleReply[str]: ...
+    async def _named_reply(
+        self, blocks: Blocks, name: str, reader: TypedValue[Any] | None, timeout_seconds: float | None
+    ) -> CycleReply[str]:
+        """Prompt, or find the prompt that came before under this name, and wait for its reply."""
+        signal = self._prompt(blocks, client_id=name, settings=settings_for(reader))
+
+        async def send_and_wait() -> CycleReply[str]:
+            receipt = await self._cell.pending_calls.ask(signal, self._send)
+            return await reply_to(self._cell, cast("PromptReceipt", receipt))
+
+        with self._reading(signal.ref, reader):
+            return await wait_within(timeout_seconds, send_and_wait, cure_of(name))
+
     @overload
     async def run(
-        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+        self, content: Content, *, client_id: str | None = None, timeout_seconds: float | None = None
+    ) -> CycleReply[str]: ...
+    @overload
+    async def run(
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
     ) -> CycleReply[T]: ...
     @overload
     async def run(
-        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: Any,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
     ) -> CycleReply[Any]: ...
     async def run(
-        self, content: Content, *, output: Any = None, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: Any = None,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
     ) -> CycleReply[Any]:
         """Prompt, wait for the cycle of this very prompt, and return all that came of it.
 
         Args:
             content: As of `prompt`.
             output: As of `ask`.
+            client_id: As of `ask`.
             timeout_seconds: As of `ask`.
 
         Returns:
             The answer as text and as a value, all that was said, the messages, what was used, and the numbers of the events.
 
         Raises:
-            CycleAborted, CycleFailed, ReplyTimeout, OptionError, TypeFault, CallingSelf: As of `ask`.
-            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
+            CycleAborted, CycleFailed, ReplyTimeout, EventMissed, StoreUnavailable, OptionError, TypeFault, CallingSelf: As of `ask`.
+            ClientIdReused, PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
 
         Cancellation: Only the reply is lost; the cycle goes on.
         """
         refuse(fault_of_wait(timeout_seconds))
-        reader = None if output is None else typed(output)
+        name, reader = decide_client_id(client_id), None if output is None else typed(output)
         self._cell.pending_calls.refuse_self("run")
-        signal = self._prompt(decide_blocks(content), reply="text", settings=settings_for(reader))
+        blocks, settings = decide_blocks(content), settings_for(reader)
+        if name is not None:
+            reply = await self._named_reply(blocks, name, reader, timeout_seconds)
+            return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
+        signal = self._prompt(blocks, reply="text", settings=settings)
         terms = decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER)
         stream = CycleStream(self._cell, signal, terms, raise_on_failure=True)
         with self._reading(signal.ref, reader):
-            reply = await _within(timeout_seconds, stream)
+            reply = await wait_within(timeout_seconds, partial(_read_to_end, stream))
         return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
 
     def stream(  # noqa: PLR0913 - what a reader may want
@@ -307,6 +376,7 @@ class PromptingHandle(AskingHandle):
             CycleFailed, CycleAborted: The cycle ended so, before any such event.
             EventMissed: It finished before any; or there was no cycle: prompt first.
             ReplyTimeout: The time was up. The cycle goes on.
+            StoreUnavailable: The store takes no records for now, so that nothing is published.
             OptionError: Your move: an argument that cannot be.
             SessionDown: The session has ended.
 
@@ -334,7 +404,8 @@ class PromptingHandle(AskingHandle):
         Raises:
             CycleAborted: The cycle was aborted.
             CycleFailed: The cycle failed; `error` says why.
-            ReplyTimeout: The time was up. The cycle goes on.
+            ReplyTimeout: The time was up. The cycle goes on; call it again.
+            StoreUnavailable: The store takes no records for longer than its patience. The cycle continues when it is back.
             OptionError: Your move: a time that cannot be.
             CallingSelf: Your move: a tool of this session asked it.
             SessionDown: The session has ended.
@@ -344,7 +415,7 @@ class PromptingHandle(AskingHandle):
         refuse(fault_of_wait(timeout_seconds))
         self._cell.pending_calls.refuse_self("collect_reply")
         signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
-        return cast("str", await self._ask_within(signal, timeout_seconds))
+        return cast("str", await self._ask_within(signal, timeout_seconds, CALL_AGAIN))
 
     def _prompt(  # noqa: PLR0913 - what a prompt comes with
         self,
@@ -394,16 +465,6 @@ _RUN_BUFFER: Final = 4096
 def settings_for(reader: TypedValue[Any] | None) -> PromptSettings | None:
     """Give what a model is told of the type of an answer; None for text."""
     return None if reader is None else PromptSettings(response_format=reader.wire_schema)
-
-
-async def _within(timeout_seconds: float | None, stream: CycleStream) -> CycleReply[str]:
-    if timeout_seconds is None:
-        return await _read_to_end(stream)
-    await trio.lowlevel.checkpoint_if_cancelled()
-    with trio.move_on_after(timeout_seconds):
-        return await _read_to_end(stream)
-    message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"
-    raise ReplyTimeout(message)
 
 
 async def _read_to_end(stream: CycleStream) -> CycleReply[str]:

@@ -1,6 +1,6 @@
 """The actor of one session: take an item of the mailbox, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -181,6 +181,19 @@ class SessionCell(SleepingCell):
         own_id = self.ports.session_id
         found = self.find(self.ports.scope, session_id) if session_id != own_id else None
         return self if found is None or own_id not in found.state.data.config.path else found
+
+    def give_callers_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
+        """Raise an error where callers wait, since the store keeps them waiting: here, and above, where they wait for this session.
+
+        Args:
+            error: Why.
+            answered: As of `PendingCalls.give_up`.
+        """
+        self.pending_calls.give_up(error, answered)
+        for session_id in self.state.data.config.path[:-1]:
+            above = self.find(self.ports.scope, session_id)
+            if above is not None:
+                above.pending_calls.give_up(error, ())
 
     def tool_of(self, call_id: CallId) -> Tool:
         """Give the tool of an open call: the one that the call began with."""

@@ -4,7 +4,7 @@ It lives as long as the session, across crashes of its actor. Nothing in here wa
 is told by a message in its mailbox when something that waited may leave. A session without a store has none of it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -77,10 +77,10 @@ class Notified(Protocol):
 
 
 class Callers(Protocol):
-    """Where the callers of a session wait."""
+    """Where the callers of a session wait, and those of the sessions above it."""
 
-    def give_up(self, to: SignalId, error: StoreUnavailable) -> None:
-        """Raise an error where a caller waits whom the store may keep waiting no longer."""
+    def give_callers_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
+        """Raise an error where callers wait whom the store must not keep waiting any longer."""
 
 
 class Stepped:
@@ -372,6 +372,11 @@ class SessionJournal:
         self._changed = trio.Event()
         await self._changed.wait()
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether effects wait for a store that takes no records, so that nothing more is published for now."""
+        return not (self.writer.is_available or self.outbox.is_empty)
+
     def check_admission(self, signal: Asked) -> None:
         """Refuse what would have to be acknowledged while no record can be.
 
@@ -409,8 +414,8 @@ class SessionJournal:
             self._changed.set()
 
     def _give_callers_up(self) -> None:
-        for answer in tuple(self.outbox.callers()):
-            self._callers.give_up(answer.to, self.writer.unavailable_error())
+        answered = {answer.to for answer in self.outbox.callers()}
+        self._callers.give_callers_up(self.writer.unavailable_error(), answered)
 
     def _settle(self) -> None:
         if self._settled is not None:

@@ -377,7 +377,10 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
             model=ScriptedModel([calls(("cut", {})), says("ok")]), tools=[cut], working_dir=root
         )
         number = await last_of(session)
-        await session.ask("Go")
+        async with session.subscribe() as events:
+            with pytest.raises(StoreUnavailable):  # the cycle goes on when the store is back
+                await session.ask("Go")
+            await until(events, AgentEnd)
         (result,) = (await session.messages())[2].results
         assert "io_error: It was not written, because the store" in result.text
         files = (await session.rewind(number, files=True)).files

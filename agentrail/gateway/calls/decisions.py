@@ -4,8 +4,9 @@ from typing import Final
 
 from msgspec import UNSET
 
+from agentrail.errors import StopNotWritten
 from agentrail.frozen import thawed
-from agentrail.gateway.answers import refuse_call
+from agentrail.gateway.answers import answer_to, refuse_call
 from agentrail.gateway.bodies import AbortBody, ApproveBody, CancelBody, RejectBody, RespondBody
 from agentrail.gateway.calls.answering import CallAnswer, answer_handled, answer_with
 from agentrail.gateway.queries import refuse_field
@@ -16,6 +17,7 @@ from agentrail.gateway.replies import (
     QuestionAnswered,
     RequestReply,
     ShownApproval,
+    StopUnwritten,
     as_given,
 )
 from agentrail.host import Host, Principal, RequestRecord
@@ -34,12 +36,15 @@ async def abort_session(
     if body.call_id is not None and (body.clear_queue or body.kill_tools != "killable"):
         refuse_field("call_id", "stops one call: leave clear_queue and kill_tools out")
     session = await host.session(session_id, principal)
-    if body.call_id is not None:
-        await session.abort_tool(body.call_id, body.reason)
-        return answer_with(CallStopped(call_id=body.call_id), status=200 if wait else 202)
-    receipt = await session.abort(
-        body.reason, kill_tools=body.kill_tools, clear_queue=body.clear_queue, wait=wait
-    )
+    try:
+        if body.call_id is not None:
+            await session.abort_tool(body.call_id, body.reason)
+            return answer_with(CallStopped(call_id=body.call_id), status=200 if wait else 202)
+        receipt = await session.abort(
+            body.reason, kill_tools=body.kill_tools, clear_queue=body.clear_queue, wait=wait
+        )
+    except StopNotWritten as error:
+        return answer_with(StopUnwritten(detail=answer_to(error).message), status=202)
     return CallAnswer(status=200 if wait else 202, body=encode_receipt(receipt))
 
 

@@ -51,6 +51,7 @@ from agentrail.protocols.ai_ui_messages import (
     read_ui_call,
 )
 from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.event_waits import told_of_outages
 from agentrail.runtime.handle import Session
 
 NAME: Final = "ai-ui"
@@ -309,7 +310,13 @@ async def _write_stream(stream: _UiStream, call: RouteCall) -> None:
         if stream.apply is not None:
             await reader.go_on(stream.message_id, stream.apply)
         one = OpenStream(call.head, call.principal, reader)
-        with hubs.watch_stream(reader), reader.scope, call.gateway.open_calls.watched(one):
+        is_away = partial(reader.finish, "store_unavailable")
+        with (
+            told_of_outages(stream.session, is_away),
+            hubs.watch_stream(reader),
+            reader.scope,
+            call.gateway.open_calls.watched(one),
+        ):
             await call.while_there(partial(_write, call, stream, reader))
     if reader.reason is None:  # it was cut
         raise CallerLeft

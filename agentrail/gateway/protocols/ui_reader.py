@@ -39,6 +39,7 @@ _BROKEN_OFF: Final[dict[DoneReason, str]] = {
     "slow_reader": "the stream was read too slowly: read the response again",
     "unauthorized": "the token expired or was revoked: read the response again with a valid one",
     "failed": "the stream failed: read the response again",
+    "store_unavailable": "the server cannot write the response down now: read it again in a moment",
 }
 _LOST: Final = "events of this session are kept no longer, and this response may be among them"
 

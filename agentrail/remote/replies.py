@@ -1,0 +1,48 @@
+"""The results of commands, as the handle of a remote session reads them."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import ClientIdReused, CodecError, RemoteRefused
+from agentrail.wire.forms import decode_receipt
+
+T = TypeVar("T")
+
+
+def read_prompt_receipt(result: bytes) -> PromptReceipt:
+    """Read the receipt of a prompt.
+
+    Raises:
+        ClientIdReused: The name was used for a steer.
+    """
+    receipt: PromptReceipt
+    try:
+        receipt = decode_receipt(PromptReceipt, result)
+    except CodecError:
+        with suppress(CodecError):
+            decode_receipt(SteerReceipt, result)
+            # To a server a message is the same one then, as with `when_busy: "steer"`; of a session it is another.
+            message = "this client_id was used for a steer: send this prompt under another name"
+            raise ClientIdReused(message) from None
+        raise
+    return receipt
+
+
+def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
+    """Read what a command gave.
+
+    Raises:
+        RemoteRefused: A plugin of the host has answered in place of the session; `more` has what it said.
+    """
+    try:
+        return decode(result)
+    except CodecError as error:
+        told = msgspec.json.decode(result or b"null")
+        if not isinstance(told, dict):
+            raise
+        message = f"what came is no answer of the session: {error}; a plugin of the host may have answered in its place"
+        raise RemoteRefused(message, code="request_handled", more=told) from error
