@@ -29,6 +29,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
+from agentrail.plugins import BeforeRequest, Continue, plugin
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
@@ -445,25 +446,35 @@ async def test_an_abort_while_it_hangs_is_settled_with_nothing_left(supervisor):
     assert texts_of(model.requests[0])[0] == "now"
 
 
-async def test_a_steer_while_it_is_gathered_waits_for_the_gap(supervisor):
-    """The request that waits goes out as it is; the next turn has the words."""
+@pytest.mark.host("H-096")
+@pytest.mark.parametrize("has_plugin", [False, True])
+async def test_a_steer_while_it_is_gathered_is_in_the_request_that_follows(supervisor, has_plugin):
+    """The model reads it in its first request, and plugins that look at requests have seen it by then."""
     begun, go_on = trio.Event(), trio.Event()
+    seen = []
+
+    @plugin(priority=500, init=int, hooks=(BeforeRequest,))
+    def look(event, state, ctx):
+        seen.append([message.content[0].text for message in event.messages])
+        return Continue(state)
 
     async def slow(about, conversation):
         begun.set()
         await go_on.wait()
         return [note("slow")]
 
-    model = saying("first", "second")
-    session = await supervisor.start_session(model=model, context_providers=[slow])
+    model = saying("first")
+    session = await supervisor.start_session(
+        model=model, context_providers=[slow], plugins=[look] if has_plugin else []
+    )
     async with session.subscribe() as events:
         await session.prompt("Hi")
         await begun.wait()
         assert (await session.steer("left")).status == "queued"
         go_on.set()
         await until(events, AgentEnd)
-    assert texts_of(model.requests[0]) == ["slow", "Hi"]
-    assert texts_of(model.requests[1]) == ["slow", "Hi", "first", "left"]
+    assert [texts_of(request) for request in model.requests] == [["slow", "Hi", "left"]]
+    assert seen == ([["Hi"], ["Hi", "left"]] if has_plugin else [])
 
 
 @given(

@@ -230,9 +230,18 @@ def go_on_after_compaction(step: StepContext, error: ErrorInfo | None) -> Next:
     return send_request(step)
 
 
-def go_on_with_context(step: StepContext, signal: ContextGathered) -> Phase:
-    """Send the request that waited for what is added to it; with that it may be too long, and then a summary comes first."""
+def go_on_with_context(step: StepContext, signal: ContextGathered) -> Next:
+    """Send the request that waited for its context, with the steers that came meanwhile.
+
+    Plugins are asked again where there are any: what goes out is not what they have seen. With its context the request may be too
+    long, and then a summary comes first.
+    """
     context = take_context(step, signal)
+    if step.data.steers:
+        _apply_steers(step)
+        abort = _ask_about_request(step) if has_listeners(step, BeforeRequest) else None
+        if abort is not None:
+            return BreakOff(abort)
     if context.tokens or step.data.compact_asked is not None:
         return Phase.RUNNING if compaction.begin_compaction(step) else send_request(step)
     return send_request(step)
