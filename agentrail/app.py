@@ -339,7 +339,9 @@ def make_sandbox(
     if kind == "local":
         return LocalSandbox(path or working_dir, shell_fallback=shell_fallback)
     if kind == "container":
-        return ContainerSandbox(name.removeprefix(CONTAINER), skills=skills_below(working_dir))
+        return ContainerSandbox(
+            name.removeprefix(CONTAINER), skills=skills_below(working_dir), working_dir=working_dir
+        )
     if is_remote(name):
         return RemoteSandbox(name, token=Secret(environ.get(SANDBOX_TOKEN_VARIABLE, "")))
     raise OptionError([f"sandbox is {name!r}: expected {ADDRESS_FORMS}"])

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import platform
-import shutil
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Final
@@ -137,7 +136,7 @@ def _look_at_editor() -> Finding:
 
 
 def _look_at_shell() -> Finding:
-    shell = shutil.which("bash") or shutil.which("sh")
+    shell = find_program("bash") or find_program("sh")
     if shell is not None:
         return Finding(name="shell", verdict="good", text=shell)
     return Finding(

@@ -61,6 +61,15 @@ def find_program(name: str, root: Path | None = None) -> str | None:
     return None
 
 
+def safe_search_path(root: Path | None = None) -> str:
+    """Return `PATH` without relative entries, and without directories that lie below a root or are reached through it."""
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    safe = [entry for entry in entries if Path(entry).is_absolute() and os.path.isdir(entry)]  # noqa: PTH112
+    if root is not None and root != Path("/"):
+        safe = [entry for entry in safe if is_out_of_reach(Path(entry), root)]
+    return os.pathsep.join(safe)
+
+
 def find_interpreter() -> str:
     """Give the interpreter itself, in place of the link to it that an environment has."""
     return os.path.realpath(sys.executable)

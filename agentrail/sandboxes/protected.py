@@ -19,11 +19,77 @@ PROTECTED: Final = (
     *(".gitmodules", ".gitconfig", ".hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
     *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login"),
-    *(".vscode", ".idea", ".mcp.json", ".envrc"),
-    STATE_DIRECTORY,
+    *(".ssh", ".netrc", ".gnupg", ".aws/config", ".docker/config.json", ".kube/config", ".local/bin"),
+    *(f".config/{name}" for name in ("autostart", "environment.d", "fish", "git", "pip", "systemd")),
+    # Editors, and what they run when a directory is opened.
+    *(
+        ".vscode",
+        ".idea",
+        ".zed",
+        ".fleet",
+        ".devcontainer",
+        ".devcontainer.json",
+        ".envrc",
+        "mise.toml",
+        ".mise.toml",
+        ".mise",
+    ),
+    *(".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el"),
+    # Agents: their settings, hooks, servers and agents.
+    *(
+        ".claude",
+        ".claude.json",
+        ".codex",
+        ".gemini",
+        ".qwen",
+        ".cursor",
+        ".windsurf",
+        ".continue",
+        ".roo",
+        ".cline",
+        ".kiro",
+    ),
+    *(
+        ".amazonq",
+        ".junie",
+        ".augment",
+        ".goose",
+        ".opencode",
+        "opencode.json",
+        "opencode.jsonc",
+        "crush.json",
+        ".crush.json",
+    ),
+    *(".aider.conf.yml", ".mcp.json", "agentrail.toml", STATE_DIRECTORY),
+    # Package managers: from where they fetch, and what they run then.
+    *(
+        ".npmrc",
+        ".yarnrc",
+        ".yarnrc.yml",
+        ".pnpmfile.cjs",
+        ".pnpmfile.mjs",
+        "bunfig.toml",
+        ".pypirc",
+        "pip.conf",
+        "uv.toml",
+    ),
+    *(f".yarn/{name}" for name in ("plugins", "releases", "sdks")),
+    *(".condarc", ".gemrc", ".bundle/config", ".cargo/config", ".cargo/config.toml"),
+    # Programs that run at a commit, and modules that every Python runs at its start.
+    *(
+        ".husky",
+        ".githooks",
+        ".pre-commit-config.yaml",
+        ".overcommit.yml",
+        ".lintstagedrc",
+        ".lintstagedrc.json",
+    ),
+    *("lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml", "lefthook-local.yml"),
+    *("sitecustomize.py", "usercustomize.py"),
 )
 """Each stands for itself and for all that is below it, in any directory; `**` for any names between two others. A file called
-`.git` is protected besides."""
+`.git` is protected besides. What a project consists of is not in the list, though people run it too: `Makefile`, `package.json`,
+`pyproject.toml`, `conftest.py`, workflows."""
 
 _Entry: TypeAlias = tuple[tuple[str, ...], tuple[str, ...] | None]
 """Names in a row, and those that follow after any others; None where nothing is left out."""
@@ -94,9 +160,9 @@ class ProtectedNames:
         private = _folded(self._private())
         if private:
             folded = tuple(map(fold_name, names))
-            for own in private:
-                if folded[: len(own)] == own:
-                    return "/".join(names[: len(own)])
+            for place in private:
+                if folded[: len(place)] == place:
+                    return "/".join(names[: len(place)])
         if not any(name.startswith(".") or not name.isascii() for name in names):  # nearly always
             return None
         folded = tuple(map(fold_name, names))

@@ -199,6 +199,12 @@ async def protected_names(target: Target) -> None:
         "alias/config",
         ".envrc",
         "x/.vscode/y",
+        ".claude/settings.json",
+        "x/.cursor/mcp.json",
+        ".npmrc",
+        ".Husky/pre-commit",
+        "a/AgentRail.toml",
+        "sitecustomize.py",
     ):
         _expect((await target.sandbox.write(path, "x")).error, "permission_denied", path)
     result = await target.run("echo evil > .git/hooks/pre-commit; echo evil > .envrc")

@@ -41,6 +41,7 @@ from agentrail.cli.terminal.helping import Completions, history_in
 from agentrail.cli.terminal.inks import Ink, Rows
 from agentrail.cli.terminal.keys import BURST_QUIET_SECONDS, Burst, Chosen, KeyPress, Pastes, SentLine
 from agentrail.events import Approval
+from agentrail.sandboxes.programs import find_program
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -473,6 +474,10 @@ class Typing:
 
     def _edited(self, text: str, suffix: str) -> str | None:
         command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+        # Not through a relative entry of PATH, which is whatever directory the chat was started in.
+        command[:1] = (
+            [find_program(command[0], Path.cwd()) or ""] if os.sep not in command[0] else command[:1]
+        )
         with tempfile.NamedTemporaryFile("w+", suffix=suffix, encoding="utf-8") as file:
             file.write(text)
             file.flush()

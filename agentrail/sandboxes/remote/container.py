@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -19,6 +20,7 @@ from agentrail import outside
 from agentrail.abc import Secret
 from agentrail.errors import OptionError, SandboxError
 from agentrail.logs import Logger
+from agentrail.sandboxes.programs import find_program, safe_search_path
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.connection import refuse_connection
 from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
@@ -39,6 +41,39 @@ REMOVE_SECONDS: Final = 10.0
 
 SOCKET_NAME: Final = "sandbox.sock"
 
+_PASSED_ON: Final = frozenset(
+    {
+        *(
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "LANG",
+            "TZ",
+            "TMPDIR",
+            "XDG_RUNTIME_DIR",
+            "XDG_CONFIG_HOME",
+            "XDG_DATA_HOME",
+        ),
+        *("DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+        *(
+            "DOCKER_HOST",
+            "DOCKER_CONTEXT",
+            "DOCKER_CONFIG",
+            "DOCKER_CERT_PATH",
+            "DOCKER_TLS_VERIFY",
+            "DOCKER_API_VERSION",
+        ),
+        *(
+            "CONTAINER_HOST",
+            "CONTAINER_SSHKEY",
+            "CONTAINER_CONNECTION",
+            "CONTAINERS_CONF",
+            "CONTAINERS_STORAGE_CONF",
+        ),
+    }
+)
+_PASSED_ON_PREFIXES: Final = ("LC_",)
 _INSIDE: Final = "/run/agentrail"
 _MAX_SAID: Final = 300
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]+")
@@ -78,6 +113,7 @@ class ContainerSandbox(RemoteSandbox):
         skills: str | os.PathLike[str] | None = None,
         program: str | None = None,
         limits: ContainerLimits = CONTAINER_LIMITS,
+        working_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         """Start nothing yet.
 
@@ -86,6 +122,7 @@ class ContainerSandbox(RemoteSandbox):
             skills: A directory that it sees at `/skills`, and may not write; None for none.
             program: What starts it; None for the first of `docker` and `podman` that is there.
             limits: What it may use up.
+            working_dir: The directory from below which no program is taken; None for the current one.
 
         Raises:
             OptionError: Your move: no image is called that.
@@ -95,8 +132,10 @@ class ContainerSandbox(RemoteSandbox):
             self._image = image_of(f"{CONTAINER}{image}")
         except NoAddress as error:
             raise OptionError([f"sandbox is {CONTAINER}{image!r:.200}: {error}"]) from None
-        self._program = program or _find_program()
         self._skills = None if skills is None else _check_skills(Path(skills).absolute())
+        root = Path.cwd() if working_dir is None else Path(working_dir).resolve()
+        self._program = _find_program(PROGRAMS if program is None else (program,), root)
+        self._variables = decide_variables(os.environ, safe_search_path(root))
         self._limits = limits
         self._name = f"agentrail-{outside.ids(8)}"
         # Short, because the name of a socket has a hundred bytes; and its owner's alone, because who may open it may ask.
@@ -134,7 +173,7 @@ class ContainerSandbox(RemoteSandbox):
                 stdout=subprocess.PIPE,
                 stderr=self._said,
                 # By name in the arguments and by value here: arguments can be read by every user of the machine.
-                env={**os.environ, SANDBOX_TOKEN_VARIABLE: self._token.reveal()},
+                env={**self._variables, SANDBOX_TOKEN_VARIABLE: self._token.reveal()},
                 start_new_session=True,  # a Ctrl-C at our terminal is ours
             )
             with trio.move_on_after(START_SECONDS):
@@ -191,6 +230,7 @@ class ContainerSandbox(RemoteSandbox):
                 [self._program, "rm", "--force", self._name],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                env=self._variables,
                 check=False,
             )
         except OSError as error:
@@ -244,12 +284,30 @@ def skills_below(working_dir: Path) -> Path | None:
     return directory if directory.is_dir() and not directory.is_symlink() else None
 
 
-def _find_program() -> str:
-    for name in PROGRAMS:
-        found = shutil.which(name)
+def decide_variables(environ: Mapping[str, str], search_path: str) -> Mapping[str, str]:
+    """Choose the variables of the program that starts containers: what it needs to find its server, and no key of ours.
+
+    Args:
+        environ: Where they are taken from.
+        search_path: Its `PATH`, in which it looks for helpers.
+    """
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+    }
+    return {**kept, "PATH": search_path}
+
+
+def _find_program(names: Sequence[str], root: Path) -> str:
+    for name in names:
+        found = name if os.path.isabs(name) else find_program(name, root)  # noqa: PTH117 - of a text
         if found is not None:
             return found
-    message = f"none of {' and '.join(PROGRAMS)} is installed, and one of them starts containers: install one, or take another sandbox"
+    message = (
+        f"none of {' and '.join(names)} is installed where nothing below {str(root)!r} decides what runs, "
+        "and one of them starts containers: install one, put its absolute directory on PATH, or take another sandbox"
+    )
     raise SandboxError(message)
 
 

@@ -14,7 +14,13 @@ import trio
 from agentrail.abc import ExecuteOptions
 from agentrail.app import make_sandbox
 from agentrail.errors import OptionError, SandboxError
-from agentrail.sandboxes.remote.container import ContainerLimits, ContainerSandbox, decide_command
+from agentrail.sandboxes.programs import safe_search_path
+from agentrail.sandboxes.remote.container import (
+    ContainerLimits,
+    ContainerSandbox,
+    decide_command,
+    decide_variables,
+)
 from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.orphans import no_orphans
 
@@ -113,9 +119,10 @@ def test_without_a_program_there_is_no_container(tmp_path, monkeypatch):
 async def test_a_container_lives_as_long_as_its_sandbox(docker, tmp_path):
     """It starts with the first call, keeps files and runs commands, and is gone with it; its token is in its environment alone."""
     notes = docker()
-    (tmp_path / ".agentrail" / "skills").mkdir(parents=True)
+    project = tmp_path / "project"  # beside the program, which would not be taken from below it
+    (project / ".agentrail" / "skills").mkdir(parents=True)
     async with no_orphans():
-        sandbox = make_sandbox("container:acme/tools:1", tmp_path)
+        sandbox = make_sandbox("container:acme/tools:1", project)
         assert repr(sandbox) == "ContainerSandbox('container:acme/tools:1')"
         assert not notes.exists()
         with trio.fail_after(30):
@@ -131,7 +138,7 @@ async def test_a_container_lives_as_long_as_its_sandbox(docker, tmp_path):
     assert run["has_token"]
     token = sandbox.secrets[0]
     assert token not in json.dumps(run)
-    assert f"type=bind,source={tmp_path}/.agentrail/skills,target=/skills,readonly" in run["arguments"]
+    assert f"type=bind,source={project}/.agentrail/skills,target=/skills,readonly" in run["arguments"]
 
 
 @pytest.mark.check
@@ -160,3 +167,48 @@ async def test_a_container_whose_start_is_cancelled_is_removed(docker):
             await sandbox.read("a")
         await sandbox.aclose()
     assert [one["arguments"][0] for one in noted(notes)][-1] == "rm"
+
+
+@pytest.mark.parametrize("entry", ["node_modules/.bin", "", ".", "{project}/node_modules/.bin", "{tmp}/link"])
+def test_no_program_of_the_project_starts_containers(tmp_path, monkeypatch, entry):
+    """A relative entry of `PATH`, one below the working directory, and a link to one: who writes files there would choose what runs."""
+    project = tmp_path / "project"
+    place = project if entry in {"", "."} else project / "node_modules" / ".bin"
+    place.mkdir(parents=True)
+    for name in ("docker", "podman"):
+        (place / name).write_text("#!/bin/sh\n")
+        (place / name).chmod(0o755)
+    (tmp_path / "link").symlink_to(place)
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PATH", entry.format(project=project, tmp=tmp_path))
+    for given in ({}, {"working_dir": project}, {"program": "docker"}):
+        with pytest.raises(SandboxError, match=r"none of docker.*put its absolute directory on PATH"):
+            ContainerSandbox("image:1", **given)
+
+
+def test_what_starts_containers_gets_no_keys(tmp_path):
+    """Only what it needs to find its server; helpers are looked for in absolute directories."""
+    environ = {
+        "OPENAI_API_KEY": "sk-1",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "HOME": "/h",
+        "DOCKER_HOST": "ssh://a",
+        "LC_ALL": "C",
+        "PATH": ".",
+    }
+    assert decide_variables(environ, "/usr/bin") == {
+        "HOME": "/h",
+        "DOCKER_HOST": "ssh://a",
+        "LC_ALL": "C",
+        "PATH": "/usr/bin",
+    }
+
+
+def test_the_search_path_has_no_entry_that_a_model_can_write_to(tmp_path, monkeypatch):
+    """Relative ones, missing ones, and those below a root go; the order stays."""
+    for name in ("one", "root/bin", "two"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "root" / "bin")
+    entries = [".", "", "bin", *(str(tmp_path / name) for name in ("two", "root/bin", "none", "link", "one"))]
+    monkeypatch.setenv("PATH", ":".join(entries))
+    assert safe_search_path(tmp_path / "root") == f"{tmp_path}/two:{tmp_path}/one"
