@@ -220,7 +220,8 @@ def demo_profiles() -> list[AgentProfile]:
         model="demo:support",
         system_prompt="You answer questions on orders.",
         tools=[find_order, refund, import_addresses, *builtin("ask_user", "write_todos")],
-        plugins=[_asking("refund", seconds=900)],
+        plugins=[_asking("refund")],
+        approval_timeout_seconds=900,
         max_output_tokens=MAX_ANSWER_TOKENS,
         budget=Budget(max_cost_usd=SUPPORT_BUDGET_USD),
     )
@@ -234,7 +235,6 @@ def demo_profiles() -> list[AgentProfile]:
             )
         ],
         plugins=[NoteTaker],
-        approval_timeout_seconds=0,
     )
     return [
         AgentProfile(
@@ -260,9 +260,9 @@ async def _coder(_context: ProfileContext) -> SessionOptions:
         system_prompt="You work on a small shop.",
         sandbox=MemorySandbox(_FILES),
         tools=[pretended_shell, run_checks, *builtin("edit_file", "list_dir", "read_file", "write_todos")],
-        plugins=[_asking("edit_file", "shell", seconds=0), NoteTaker],
+        plugins=[_asking("edit_file", "shell"), NoteTaker],
     )
 
 
-def _asking(*tools: str, seconds: float) -> tuple[type[HumanApproval], dict[str, object]]:
-    return HumanApproval, {"require_approval_for": list(tools), "timeout_seconds": seconds}
+def _asking(*tools: str) -> tuple[type[HumanApproval], dict[str, object]]:
+    return HumanApproval, {"require_approval_for": list(tools)}

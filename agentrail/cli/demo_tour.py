@@ -264,7 +264,7 @@ async def give_tour(stage: TourStage) -> None:
     await stage.tell(
         "agentrail in two minutes: supervisor, session and plugins are real, the model is the built-in demo. Ctrl-C leaves."
     )
-    asks = (HumanApproval, {"require_approval_for": ["book_seat"], "timeout_seconds": 0})
+    asks = (HumanApproval, {"require_approval_for": ["book_seat"]})
     async with open_supervisor(environ={}) as supervisor:
         session = await supervisor.start_session(model=stage.model, tools=TOOLS, plugins=[asks])
         for number, scene in enumerate(TOUR, 1):

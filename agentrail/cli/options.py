@@ -59,7 +59,7 @@ def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
         )
         raise OptionError([message])
     # The user of a chat sits before it, and may be gone for lunch: a call waits for as long as they like.
-    approval: Any = (HumanApproval, {"require_approval_for": names, "timeout_seconds": 0})
+    approval: Any = (HumanApproval, {"require_approval_for": names})
     return (approval,)
 
 

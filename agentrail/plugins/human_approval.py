@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from agentrail.core.protocol.actions import (
+    FORMER_APPROVAL_SECONDS,
     Abort,
     Action,
     Continue,
@@ -30,14 +31,14 @@ class Asking:
         tools: Names of tools, or patterns of names.
         safe: Commands that need no approval: first words, or a pattern of the whole command.
         confirm_prefix: What a prompt begins with that decides; None: not in the chat.
-        timeout_seconds: How long a call waits; 0: for ever.
+        timeout_seconds: How long a call waits; 0: until it is decided; None: as the session says.
         permission_options: The answers that a person may give.
     """
 
     tools: tuple[str, ...]
     safe: tuple[str, ...]
     confirm_prefix: str | None
-    timeout_seconds: float
+    timeout_seconds: float | None
     permission_options: tuple[PermissionOption, ...] = attrs.field(
         default=PERMISSION_OPTIONS, converter=tuple
     )
@@ -54,10 +55,12 @@ class HumanApproval(Plugin[Asking]):
         require_approval_for: Sequence[str] = ("shell",),
         safe_commands: Sequence[str] = (),
         confirm_prefix: str | None = None,
-        timeout_seconds: float = 120,
+        timeout_seconds: float | None = None,
         permission_options: Sequence[PermissionOption] = PERMISSION_OPTIONS,
     ) -> Asking:
         """Take what needs an approval, which commands do not, and how a person may answer.
+
+        Leave `timeout_seconds` out: `approval_timeout_seconds` of the session is the deadline. It is kept for options in older journals.
 
         Raises:
             ValueError: Your move: a prefix without words, a negative timeout, an answer that there is not, or a prefix
@@ -66,7 +69,7 @@ class HumanApproval(Plugin[Asking]):
         if confirm_prefix is not None and not confirm_prefix.strip():
             message = f"confirm_prefix needs words that a prompt can begin with, got {confirm_prefix!r}"
             raise ValueError(message)
-        if timeout_seconds < 0:
+        if timeout_seconds is not None and timeout_seconds < 0:
             message = f"timeout_seconds is 0, for ever, or more; got {timeout_seconds!r}"
             raise ValueError(message)
         options: tuple[Any, ...] = (  # one word, in place of a list of them, is no list of letters
@@ -84,7 +87,7 @@ class HumanApproval(Plugin[Asking]):
             tools=tuple(require_approval_for),
             safe=tuple(safe_commands),
             confirm_prefix=confirm_prefix,
-            timeout_seconds=float(timeout_seconds),
+            timeout_seconds=None if timeout_seconds is None else float(timeout_seconds),
             permission_options=options,
         )
 
@@ -100,6 +103,7 @@ class HumanApproval(Plugin[Asking]):
             _why(event.name, asking, is_line=isinstance(line, str)),
             asking,
             expires_seconds=asking.timeout_seconds,
+            former_expires_seconds=FORMER_APPROVAL_SECONDS,
             permission_options=asking.permission_options,
         )
 

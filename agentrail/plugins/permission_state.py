@@ -37,7 +37,7 @@ class Permitted:
         within: What the sessions above say, which judge as well.
         before: The session's mode before it was `plan`.
         home: The home that `~/` means; empty where that is not known.
-        timeout_seconds: How long a call waits for a person; 0: for ever.
+        timeout_seconds: How long a call waits for a user; 0: until it is decided; None: as the session says.
         may_bypass: Whether the mode may be `bypass`.
         pure_tools: The tools that change nothing.
         skills: What skills may let run while they are open, as rules by skill; trusted ones alone are here.
@@ -48,7 +48,7 @@ class Permitted:
     within: tuple[ScopedRules, ...] = ()
     before: PolicyMode | None = None
     home: str = ""
-    timeout_seconds: float = 120.0
+    timeout_seconds: float | None = None
     may_bypass: bool = False
     pure_tools: tuple[str, ...] = PURE_TOOLS
     skills: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -153,7 +153,7 @@ def begin(
     unknown = sorted(set(scopes) - _OTHERS)
     if unknown:
         raise OptionError([f"scopes are {', '.join(sorted(_OTHERS))}; got {', '.join(map(repr, unknown))}"])
-    if rest.timeout_seconds < 0:
+    if rest.timeout_seconds is not None and rest.timeout_seconds < 0:
         raise OptionError([f"timeout_seconds is 0, for ever, or more; got {rest.timeout_seconds!r}"])
     others = tuple((scope, read_scope(scope, table)) for scope, table in scopes.items())
     named = {key: value for key, value in own.items() if key != "mode" or value is not None}

@@ -5,7 +5,13 @@ from typing import Any
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, BlockTool, Continue, RequireApproval
+from agentrail.core.protocol.actions import (
+    FORMER_APPROVAL_SECONDS,
+    Action,
+    BlockTool,
+    Continue,
+    RequireApproval,
+)
 from agentrail.core.protocol.hooks import AfterTool, AfterTurn, BeforeRequest, BeforeTool
 from agentrail.core.stack.plugin import Context
 from agentrail.messages import JsonObject
@@ -36,11 +42,13 @@ class Permissions(Plugin[Permitted]):
         within: Sequence[Mapping[str, Any]] = (),
         pure_tools: Sequence[str] = (),
         home: str = "",
-        timeout_seconds: float = 120,
+        timeout_seconds: float | None = None,
         dangerously_bypass_permissions: bool = False,
         skills: Mapping[str, Sequence[str]] | None = None,
     ) -> Permitted:
         """Take the rules of the session, those of other scopes, of the sessions above, and of skills while they are open.
+
+        Leave `timeout_seconds` out: `approval_timeout_seconds` of the session is the deadline. It is kept for options in older journals.
 
         Raises:
             OptionError: Your move: a rule that cannot be read, an unknown mode or scope, or `bypass` without the option for it.
@@ -52,7 +60,7 @@ class Permissions(Plugin[Permitted]):
             within=within,
             rest=Permitted(
                 home=home,
-                timeout_seconds=float(timeout_seconds),
+                timeout_seconds=None if timeout_seconds is None else float(timeout_seconds),
                 may_bypass=dangerously_bypass_permissions,
                 pure_tools=tuple(dict.fromkeys((*PURE_TOOLS, *pure_tools))),
                 skills=tuple((name, tuple(tools)) for name, tools in (skills or {}).items()),
@@ -124,6 +132,7 @@ class Permissions(Plugin[Permitted]):
             verdict.why,
             state,
             expires_seconds=state.timeout_seconds,
+            former_expires_seconds=FORMER_APPROVAL_SECONDS,
             permission_options=answers_to_offer(call, proposed),
             emits=(("permission_asked", asked),),
         )

@@ -78,7 +78,7 @@ class SessionOptions:
             found with its `provider_opts`, others with none.
         max_retries: How often a request is sent again to one model, after errors that may pass.
         tool_max_retries: How often a call that raised is made again, where its tool is `pure` or `idempotent`.
-        approval_timeout_seconds: How long an approval waits for a person; 0: for ever.
+        approval_timeout_seconds: How long an approval waits for a user; 0: until it is decided.
         immune_tools: Names that a default abort does not stop.
         max_parallel_tools: How many calls of a batch run at a time.
         tool_timeout_seconds: For tools that name no timeout of their own; for those whose calls are questions too.
@@ -125,7 +125,7 @@ class SessionOptions:
     fallback_models: Sequence[str] = ()
     max_retries: int = 3
     tool_max_retries: int = 2
-    approval_timeout_seconds: float = 120.0
+    approval_timeout_seconds: float = 0.0
     immune_tools: Sequence[str] = ()
     max_parallel_tools: int = 8
     tool_timeout_seconds: float = 300.0

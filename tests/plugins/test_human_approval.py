@@ -23,9 +23,9 @@ def asks(event, **options):
 
 
 def test_the_shell_waits_for_a_person_by_default():
-    """`require_approval_for=("shell",)`, for 120 seconds (5.8)."""
+    """`require_approval_for=("shell",)`, for as long as the session says."""
     assert asks(call("shell", command="make")) == p.RequireApproval(
-        "each call of shell needs an approval", asks_state(), expires_seconds=120.0
+        "each call of shell needs an approval", asks_state(), former_expires_seconds=120.0
     )
     assert asks(call("read_file", path="x")) is None
 

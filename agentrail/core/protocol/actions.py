@@ -309,6 +309,10 @@ class ReplaceMessages(_Said, Generic[S_co], frozen=True, gc=False):
     state: S_co
 
 
+FORMER_APPROVAL_SECONDS: Final = 120.0
+"""The deadline that `Permissions` and `HumanApproval` had of their own before the session's was the only one."""
+
+
 class RequireApproval(_Said, Generic[S_co], frozen=True, gc=False):
     """This call waits for a person; later plugins are not asked.
 
@@ -317,12 +321,15 @@ class RequireApproval(_Said, Generic[S_co], frozen=True, gc=False):
         expires_seconds: How long it may wait; None for the session's own, 0 for ever.
         permission_options: The answers that the person may give; all unless said otherwise. A call that does not offer
             `always` is asked about in spite of every rule.
+        former_expires_seconds: What `expires_seconds` was where it is None, in journals of the time when the plugin had a deadline of its
+            own; None for no difference.
     """
 
     hint: str
     state: S_co
     expires_seconds: float | None = None
     permission_options: tuple[PermissionOption, ...] = PERMISSION_OPTIONS
+    former_expires_seconds: float | None = None
 
 
 class ResolveApproval(_Said, Generic[S_co], frozen=True, gc=False):

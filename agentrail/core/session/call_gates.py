@@ -281,6 +281,8 @@ def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
         return None
     asked = decision.action
     seconds = asked.expires_seconds
+    if seconds is None and step.data.semantics == 0:
+        seconds = asked.former_expires_seconds
     timeout_ms = step.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
     return WantedApproval(
         hint=asked.hint, timeout_ms=timeout_ms, options=asked.permission_options, by=decision.by

@@ -127,7 +127,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         max_parallel_tools: How many calls of a batch run at a time.
         immune_tools: Names that a steer or a default abort does not stop.
         tool_max_retries: How often a call that raised is made again, where its tool promises that this does no harm.
-        approval_timeout_ms: How long an approval waits; None for ever.
+        approval_timeout_ms: How long an approval waits; None until it is decided, as of `SessionOptions`. The default is that of scenarios.
         question_timeout_ms: How long a question waits whose tool names no time of its own; None for ever.
         fallbacks: Models that are asked when the one before them has failed for good.
         max_retries: How often a request is sent again to one model.
@@ -453,7 +453,8 @@ NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 SEMANTICS: Final = 1
 """Version of the decisions that a step makes. A journal of an older version folds as it was lived, up to the next `Recovered` signal.
 
-0: "always" stood for a program, and an approval was the last word. 1: "always" stands for the very words, and guards judge behind an approval.
+0: "always" stood for a program, an approval was the last word, and `Permissions` and `HumanApproval` had a deadline of their own. 1: "always" stands for
+the very words, guards judge behind an approval, and the session's deadline is the only one.
 """
 
 

@@ -48,7 +48,7 @@ def profiles(model: str | Provider) -> list[AgentProfile]:
         model=model,
         system_prompt="You settle what was paid. Look an order up before you pay it back.",
         tools=[find_order, refund],
-        plugins=[(HumanApproval, {"require_approval_for": ["refund"], "timeout_seconds": 0})],
+        plugins=[(HumanApproval, {"require_approval_for": ["refund"]})],
     )
     night = SessionOptions(
         model=model, system_prompt="The desk opens at eight. Take the message, promise nothing."
