@@ -26,6 +26,7 @@ from agentrail.gateway.bodies import (
     RewindBody,
     SteerBody,
 )
+from agentrail.gateway.body_pieces import PIECE_BYTES, LongText, parts_of, read_apart
 from agentrail.gateway.queries import check_id, check_known, refuse_field
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
@@ -188,7 +189,8 @@ def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int
     return body
 
 
-_TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_TEXTS_AND_BRACKETS: Final = re.compile(_TEXTS.pattern + rb"|[\[\]{}]", re.DOTALL)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -198,9 +200,9 @@ def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
     Raises:
         CallRefused: 400 or 413.
     """
-    _check_shape(text, limits)
+    long = _check_shape(text, limits)
     try:
-        plain = read_json(text)
+        plain = read_apart(text, long) if long else read_json(text)
     except Misfit as misfit:
         raise CallRefused(error_answer("bad_json", f"the body is {misfit}"[:300])) from None
     if not isinstance(plain, dict):
@@ -208,16 +210,26 @@ def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
     return plain
 
 
-def _check_shape(text: bytes, limits: Limits) -> None:
-    """Refuse what would hold the loop, or go too deep, before anything is made of it.
+def _check_shape(text: bytes, limits: Limits) -> list[LongText]:
+    """Refuse what would hold the loop, or go too deep, before anything is made of it; find the texts longer than a piece.
 
     Raises:
         CallRefused: 413, or 400 with the place.
     """
-    # In C, and never further than the bound: a text is taken out whole, whatever its length.
-    outside, texts = _TEXTS.subn(b"", text, count=MAX_JSON_TEXTS)
-    if texts == MAX_JSON_TEXTS or len(outside) > limits.max_body_bytes:
-        refuse_call("too_large", f"the body has too many values: at most {MAX_JSON_TEXTS:,} texts are taken")
+    outside, texts, long = bytearray(), 0, list[LongText]()
+    for start, end, is_text in parts_of(text):
+        if is_text:
+            long.append((texts, start, end))
+        rest, found = (b"", 1) if is_text else _TEXTS.subn(b"", text[start:end])
+        outside += rest
+        texts += found
+        if texts >= MAX_JSON_TEXTS or len(outside) > limits.max_body_bytes:
+            refuse_call(
+                "too_large", f"the body has too many values: at most {MAX_JSON_TEXTS:,} texts are taken"
+            )
+    beside = len(text) - sum(end - start for _, start, end in long)
+    if beside > limits.max_body_bytes + limits.max_attachments * PIECE_BYTES:
+        _refuse_what_is_beside(limits)
     brackets = outside.translate(None, _NOT_BRACKETS)
     if brackets.count(b"[") + brackets.count(b"{") > MAX_CONTAINERS:
         refuse_call("too_large", f"the body has more than {MAX_CONTAINERS:,} objects and arrays")
@@ -225,22 +237,24 @@ def _check_shape(text: bytes, limits: Limits) -> None:
     for bracket in brackets:
         depth += 1 if bracket in b"[{" else -1
         if depth < 0:  # it is no JSON, and who reads it says so at once
-            return
+            return long
         if depth > limits.max_json_depth:
             place = _place_of_depth(text, limits.max_json_depth)
             message = f"the body is nested more deeply than {limits.max_json_depth} levels, at byte {place}"
             refuse_call("bad_json", message)
+    return long
 
 
 def _place_of_depth(text: bytes, most: int) -> int:
     depth = 0
-    for found in re.finditer(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}]', text, re.DOTALL):
-        if found[0] in (b"[", b"{"):
-            depth += 1
-            if depth > most:
-                return found.start()
-        elif found[0] in (b"]", b"}"):
-            depth -= 1
+    for start, end, is_text in parts_of(text):
+        for found in () if is_text else _TEXTS_AND_BRACKETS.finditer(text, start, end):
+            if found[0] in (b"[", b"{"):
+                depth += 1
+                if depth > most:
+                    return found.start()
+            elif found[0] in (b"]", b"}"):
+                depth -= 1
     return len(text)
 
 
@@ -262,10 +276,12 @@ def _refuse_field_of(fault: str) -> NoReturn:
 def _check_size_without_files(size: int, body: ChatBody, limits: Limits) -> None:
     """Let a large body pass only for its attachments: escapes in their contents, which make six bytes of one, are none."""
     if size - sum(len(file.base64) for file in body.attachments) > limits.max_body_bytes:
-        message = (
-            f"the body has more than {limits.max_body_bytes:,} bytes beside the contents of its attachments"
-        )
-        refuse_call("too_large", message)
+        _refuse_what_is_beside(limits)
+
+
+def _refuse_what_is_beside(limits: Limits) -> NoReturn:
+    message = f"the body has more than {limits.max_body_bytes:,} bytes beside the contents of its attachments"
+    refuse_call("too_large", message)
 
 
 def _check_values(body: msgspec.Struct, limits: Limits) -> None:
@@ -343,8 +359,16 @@ def decode_files(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
 
 
 def _decoded(place: int, file: AttachmentBody) -> bytes:
+    text, pieces, at = file.base64, list[bytes](), 0
     try:
-        return base64.b64decode(file.base64.encode("ascii"), validate=True)
+        while len(text) - at > PIECE_BYTES + 4:
+            piece = text[at : at + PIECE_BYTES]
+            if "=" in piece:
+                raise binascii.Error  # noqa: TRY301 - said below
+            pieces.append(base64.b64decode(piece.encode("ascii"), validate=True))
+            at += PIECE_BYTES
+        pieces.append(base64.b64decode(text[at:].encode("ascii"), validate=True))
+        return b"".join(pieces)
     except (binascii.Error, ValueError):
         message = f"attachments[{place}].base64 is no base64: expected A-Z a-z 0-9 + / in groups of four, padded with ="
         raise CallRefused(error_answer("attachment_invalid", message, more={"index": place})) from None

@@ -46,11 +46,10 @@ from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin
 from agentrail.tools.function import tool
 from tests.providers.transcripts import READERS, reader_of
+from tests.slowness import slowness
 
 LIMIT_SECONDS: Final = 0.1
 ATTEMPTS: Final = 3
-QUIET_SECONDS: Final = 0.0065
-"""What `slowness` takes where nobody else works."""
 MEGABYTE: Final = 1_000_000
 
 Entry: TypeAlias = Callable[[], Awaitable[object]]
@@ -76,13 +75,6 @@ class LongestHold(trio.abc.Instrument):
         held = time.thread_time() - self._began_at
         if held > self.seconds:
             self.seconds, self.where = held, task.name
-
-
-def slowness() -> float:
-    """Say how much slower than the machine of the figures this one is now: neighbours share its caches."""
-    began_at = time.thread_time()
-    sum(number * number for number in range(200_000))
-    return max(1.0, (time.thread_time() - began_at) / QUIET_SECONDS)
 
 
 def hold_of(work: Entry) -> LongestHold:

@@ -19,7 +19,7 @@ def read_json(text: bytes | str) -> PlainJson:
     """
     try:
         given = text.encode() if isinstance(text, str) else text
-        if _LONG.search(given):
+        if _has_long_number(given):
             _read_pairs(given)
         plain = msgspec.json.decode(given)
         # What nothing was left out of comes out as it went in. Else it is read once more, by what shows each pair; blanks
@@ -32,7 +32,19 @@ def read_json(text: bytes | str) -> PlainJson:
     return plain
 
 
-_LONG: Final = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
+_DIGITS: Final = re.compile(rb"[0-9]+")
+
+
+def _has_long_number(given: bytes) -> bool:
+    """Whether more than `MAX_DIGITS` digits stand in a row: such a row covers one of the bytes that are looked at."""
+    step = MAX_DIGITS + 1
+    for place in range(0, len(given), step):
+        found = _DIGITS.match(given, place, place + step)
+        if found is not None:
+            before = given[max(place - step, 0) : place]
+            if len(before) - len(before.rstrip(b"0123456789")) + found.end() - place >= step:
+                return True
+    return False
 
 
 def _read_pairs(given: bytes) -> None:
