@@ -249,6 +249,8 @@ class CycleStream(Feed[Event]):
     def text(self) -> Iterator[str]:
         """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
 
+        The texts of two responses are an empty line apart, as in `CycleReply.all_text`.
+
         Raises:
             CycleFailed: The cycle failed, with what had been said by then behind it.
             CycleAborted: It was aborted.

@@ -10,10 +10,13 @@ import trio
 from attrs import frozen
 
 from agentrail import outside, plugins as p
-from agentrail.abc import Tool, ToolContext
+from agentrail.abc import Tool, ToolContext, ToolListing
 from agentrail.app import open_supervisor
 from agentrail.cli.demo_stage import READING_SECONDS, WATCH_SECONDS, TourStage
 from agentrail.cli.notices import show_receipt
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import Prompt, ResponseCompleted, SignalId
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import (
     AbortReceipt,
     AgentEnd,
@@ -21,12 +24,14 @@ from agentrail.events import (
     ToolExecutionStart,
     ToolProgress,
 )
+from agentrail.messages import AssistantMessage, CallId, PromptRef, SessionId, Text, TokenUsage, ToolCall
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.handle import Session
+from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.tools.function import tool
 
 if TYPE_CHECKING:
-    from agentrail.testing.stacks import Tally
+    from agentrail.testing.runs import CounterExample
 
 TOUR_STEP_SECONDS: Final = 0.25
 """How long one step of a tool takes."""
@@ -189,26 +194,58 @@ async def _find_a_bug(stage: TourStage, _session: Session) -> None:
     await stage.typed("stacks.check_stack(machine)")
     try:
         # In a thread, so that Ctrl-C is heard; who leaves leaves it behind.
-        tally = await outside.offload(_check_the_plugins, abandon_on_cancel=True)
-    except ModuleNotFoundError as error:
-        await stage.tell(f"This scene needs hypothesis: pip install hypothesis ({error})")
+        found, runs = await outside.offload(_check_the_plugins, abandon_on_cancel=True)
+    except ModuleNotFoundError:
+        await stage.tell("Without hypothesis only short conversations are tried, which find this bug too.")
+        found, runs = await outside.offload(_try_short_conversations, abandon_on_cancel=True)
+    if found is None:
+        await stage.tell(f"Nothing was found in {runs} sessions: please report it.")
         return
-    if tally.found is None:
-        await stage.tell(f"Nothing was found in {tally.runs} sessions: please report it.")
-        return
-    await stage.tell(f"Broken in session {tally.runs + 1}: {tally.found.rule}")
-    await stage.quote(tally.found.why)
-    lines = tally.found.scenario.splitlines()
+    await stage.tell(f"Broken in session {runs + 1}: {found.rule}")
+    await stage.quote(found.why)
+    lines = found.scenario.splitlines()
     await stage.tell(f"The shortest way there, of a scenario of {len(lines)} lines that a test can play:")
     await stage.quote("\n".join(line for line in lines if line.startswith("@")))
 
 
-def _check_the_plugins() -> "Tally":
+def _check_the_plugins() -> "tuple[CounterExample | None, int]":
     # Imported here: it takes a third of a second, and hypothesis, which a user of the command may not have.
     from agentrail.testing.stacks import check_stack, stack_machine
 
     machine = stack_machine(plugins=[ask_for_first_class, upgrade], tools=[book_seat])
-    return check_stack(machine, examples=EXAMPLES, seed=SEED)
+    tally = check_stack(machine, examples=EXAMPLES, seed=SEED)
+    return tally.found, tally.runs
+
+
+def _try_short_conversations() -> "tuple[CounterExample | None, int]":
+    """Let the model call the tool once with each city that the plugins name: what `check_stack` tries first, without hypothesis."""
+    from agentrail.testing.runs import CounterExample, Run, Setup
+
+    listing = ToolListing(session_id=SessionId("demo"), model="scripted:model", working_dir=".", user_data={})
+    setup = Setup(entries=(ask_for_first_class, upgrade), tools=Toolbox([ToolSpecs().of(book_seat, listing)]))
+    cities = ("Porto, first class", "Porto")
+    for tried, city in enumerate(cities):
+        run = Run(setup)
+        call = ToolCall(call_id=CallId("c1"), name=book_seat.name, arguments={"city": city})
+        message = AssistantMessage(content=(call,), model="scripted:model", stop_reason="tool_use")
+        try:
+            run.say(
+                Prompt(
+                    at_ms=0, signal_id=SignalId(""), ref=PromptRef(""), content=(Text(text=f"Book {city}"),)
+                )
+            )
+            run.say(
+                ResponseCompleted(
+                    at_ms=0,
+                    effect_id=EffectId("0"),
+                    message=message,
+                    usage=TokenUsage(),
+                    stop_reason="tool_use",
+                )
+            )
+        except CounterExample as found:
+            return found, tried
+    return None, len(cities)
 
 
 TOUR: Final[tuple[TourScene, ...]] = (

@@ -28,11 +28,12 @@ from agentrail.events import (
     ResponseComplete,
     SessionEnd,
     SessionRestarted,
+    StreamError,
 )
 from agentrail.messages import AssistantMessage, Content, PromptRef
 from agentrail.remote.requests import answer_in
 from agentrail.remote.subscription import Subscribing
-from agentrail.runtime.answers import CycleReply
+from agentrail.runtime.answers import CycleReply, TurnsApart
 from agentrail.runtime.cycle_stream import CYCLE_ENDS, ENDS, OnLeave
 from agentrail.runtime.monitoring import SessionGone
 
@@ -193,14 +194,19 @@ class RemoteCycle:
     async def text(self) -> AsyncIterator[str]:
         """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
 
+        The texts of two responses are an empty line apart, as in `CycleReply.all_text`.
+
         Raises:
             CycleFailed, CycleAborted, SessionDown: There is no answer, and why.
         """
+        apart = TurnsApart()
         async for event in self:
             if isinstance(event, MessageDelta):
-                yield event.delta
-            elif isinstance(event, ResponseComplete) and not self._deltas:
-                yield event.message.text
+                yield apart.take(event.delta)
+            elif isinstance(event, ResponseComplete | StreamError):
+                apart.end()
+                if isinstance(event, ResponseComplete) and not self._deltas:
+                    yield apart.take(event.message.text)
         if isinstance(self._reply, AgentrailError):
             raise self._reply
 

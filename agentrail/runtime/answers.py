@@ -63,6 +63,26 @@ class CycleReply(Generic[T]):
         return self.usage.cost_usd
 
 
+class TurnsApart:
+    """The empty line between the texts of two responses of a cycle."""
+
+    def __init__(self) -> None:
+        """Begin with nothing said."""
+        self._has_said = self._is_due = False
+
+    def take(self, text: str) -> str:
+        """Return a piece of text, with the empty line before it if a response with text has ended."""
+        if not text:
+            return text
+        before = "\n\n" if self._is_due else ""
+        self._has_said, self._is_due = True, False
+        return before + text
+
+    def end(self) -> None:
+        """Note that a response has ended."""
+        self._is_due = self._has_said
+
+
 def fault_of_answer(text: str, reader: TypedValue[Any]) -> str | None:
     """Say, for the model, why an answer cannot be read; None for one that can.
 

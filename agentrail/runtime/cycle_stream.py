@@ -30,9 +30,10 @@ from agentrail.events import (
     PromptTaken,
     ResponseComplete,
     SessionEnd,
+    StreamError,
 )
 from agentrail.messages import Message, PromptRef
-from agentrail.runtime.answers import CycleReply
+from agentrail.runtime.answers import CycleReply, TurnsApart
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.pending_calls import PendingCall
 from agentrail.runtime.session import SessionCell
@@ -174,16 +175,21 @@ class CycleStream:
     async def text(self) -> AsyncIterator[str]:
         """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
 
+        The texts of two responses are an empty line apart, as in `CycleReply.all_text`.
+
         Raises:
             CycleFailed: The cycle failed, with what had been said by then behind it.
             CycleAborted: It was aborted.
             SessionDown, SubscriberTooSlow: As of iteration.
         """
+        apart = TurnsApart()
         async for event in self:
             if isinstance(event, MessageDelta):
-                yield event.delta
-            elif isinstance(event, ResponseComplete) and not self._deltas:
-                yield visible_in((event.message,), self._config_of_cell())
+                yield apart.take(event.delta)
+            elif isinstance(event, ResponseComplete | StreamError):
+                apart.end()
+                if isinstance(event, ResponseComplete) and not self._deltas:
+                    yield apart.take(visible_in((event.message,), self._config_of_cell()))
         self._raise_failure()
 
     def _said_in(self, messages: Sequence[Message]) -> list[str]:

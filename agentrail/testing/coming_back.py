@@ -1,18 +1,13 @@
 """Hypothesis strategies for sessions that come back in another process: what a record names of all that is open, and what it does not.
 
-What is open is known when a state is: so places are drawn, and `fitting_recovery` puts ids in, as `fit` does for all other signals.
+What is open is known when a state is: so places are drawn, and `fitting.py` puts ids in.
 """
-
-from typing import Final
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered
-from agentrail.core.session.state import SessionState
-
-_MUCH_LATER_MS: Final = 200_000
 
 
 def recoveries() -> SearchStrategy[Recovered]:
@@ -27,20 +22,3 @@ def recoveries() -> SearchStrategy[Recovered]:
         ),
         attempt=st.sampled_from((1, 1, 2, 3)),
     )
-
-
-def fitting_recovery(drawn: Recovered, state: SessionState, number: int) -> dict[str, object]:
-    """Give the open effects that a record names, and a time; every other one comes when all that waits is over its time."""
-    at_ms = 10 * number if number % 2 else _MUCH_LATER_MS + 10 * number
-    return {"open": _begun(drawn.open, state), "at_ms": at_ms}
-
-
-def _begun(places: tuple[EffectId, ...], state: SessionState) -> tuple[EffectId, ...]:
-    ids = sorted(state.data.open)
-    match places:
-        case ("all",):
-            return tuple(ids)
-        case ("some",):
-            return tuple(ids[::2])
-        case _:
-            return tuple(EffectId("t0") if place == "late" else place for place in places)

@@ -47,7 +47,7 @@ from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError
 from agentrail.events import AgentStart, Event
 from agentrail.messages import Message, SessionId
-from agentrail.testing import strategies
+from agentrail.testing.fitting import fit
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES, PluginMoment, about_open_calls
 from agentrail.testing.promises import PROMISES, Seen
 from agentrail.testing.rest import come_to_rest, run_is_complete
@@ -243,7 +243,7 @@ class Run:
         Raises:
             CounterExample: One broke.
         """
-        self.hear(self._fitting(strategies.fit(drawn, self.state, len(self.script) + 1)), drawn)
+        self.hear(self._fitting(fit(drawn, self.state, len(self.script) + 1)), drawn)
 
     def hear(self, signal: Signal, drawn: Signal | None = None) -> None:
         """Step with a signal as it is, and hold every promise.

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
-import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -53,9 +52,10 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.coming_back import fitting_recovery, recoveries
+from agentrail.testing.coming_back import recoveries
+from agentrail.testing.fitting import fit as fit  # noqa: PLC0414 - users of the strategies find it here
 from agentrail.testing.forms import FILLED, FORM
-from agentrail.testing.open_places import call_at, id_at, interaction_at, open_ids
+from agentrail.testing.open_places import open_ids
 from agentrail.testing.plugins import PUPPET_ACTIONS, PUPPET_ORIGIN, PuppetPlugin, PuppetRule
 
 S = TypeVar("S", bound=s.Signal)
@@ -563,51 +563,6 @@ def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
         aborts(),
         st.one_of(notices(parked=False), stops(), notices()),
     )
-
-
-def fit(signal: S, state: SessionState, number: int) -> S:
-    """Give a signal its time and its ids.
-
-    Args:
-        signal: From one of the strategies above.
-        state: What it is going to meet.
-        number: Which signal of the script it is; no two have the same.
-    """
-    changes: dict[str, object] = {"at_ms": 10 * number}
-    match signal:
-        case s.Asked():
-            changes["signal_id"] = s.SignalId(f"s{number}")
-        case s.EffectOutcome():
-            changes["effect_id"] = id_at(signal, state)
-        case s.Restarted():
-            changes["incarnation"] = state.data.incarnation + 1
-        case s.Recovered():
-            changes |= fitting_recovery(signal, state, number)
-        case _:
-            pass
-    match signal:
-        case s.Prompt() | s.GoOn():
-            changes["ref"] = PromptRef(f"s{number}")
-        case s.Steer():
-            changes["ref"] = SteerRef(f"s{number}")
-        case s.Approve(approval_id=place) | s.Reject(approval_id=place):
-            changes["approval_id"] = ApprovalId(interaction_at(place, state))
-        case s.ToolAsked() | s.ToolWantsChild():
-            changes["effect_id"] = id_at(signal, state)
-        case s.AnswerCall(ref=place):
-            changes["ref"] = ClientCallRef(interaction_at(place, state))
-        case s.Respond(ref=place) | s.Decline(ref=place):
-            changes["ref"] = QuestionRef(interaction_at(place, state))
-        case s.AbortTool(call_id=place):
-            changes["call_id"] = call_at(place, state)
-        case s.RevokeRule() if state.data.rules:
-            rule = min(state.data.rules, key=lambda one: (one.tool, one.family or ""))
-            changes |= {"tool": rule.tool, "command_family": rule.family, "exact": rule.exact}
-        case s.ChangeTools():
-            changes["generation"] = number
-        case _:
-            pass
-    return msgspec.structs.replace(signal, **changes)
 
 
 @st.composite

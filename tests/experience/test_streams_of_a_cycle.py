@@ -268,6 +268,27 @@ async def test_text(supervisor, deltas):
             _ = [text async for text in events.text()]
 
 
+@pytest.mark.parametrize("deltas", [True, False])
+@on_virtual_time
+async def test_the_texts_of_two_responses_are_apart(supervisor, deltas):
+    """By an empty line, as in `all_text`; a response without words adds none, and the next cycle begins at once."""
+    model = ScriptedModel(
+        [
+            calls(("note", {}), text="I look."),
+            calls(("note", {})),
+            calls(("note", {}), text="Again."),
+            says("It is ", "so."),
+            says("Bye."),
+        ]
+    )
+    session = await supervisor.start_session(model=model, tools=[RecordingTool(name="note")])
+    async with session.stream("Hi", deltas=deltas) as events:
+        said = "".join([text async for text in events.text()])
+    assert said == events.reply.all_text == "I look.\n\nAgain.\n\nIt is so."
+    async with session.stream("Hi", deltas=deltas) as events:
+        assert [text async for text in events.text()] == ["Bye."]
+
+
 async def test_left_in_the_middle_it_goes_on(supervisor):
     """Nobody reads it, and it ends well."""
     gate = trio.Event()

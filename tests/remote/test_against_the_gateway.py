@@ -39,6 +39,7 @@ from agentrail.remote.connecting import open_remote
 from agentrail.remote.dialing import address_of, dial_for
 from agentrail.remote.listing import read_session_page
 from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
 from tests.gateway.web import serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
@@ -88,6 +89,20 @@ async def test_it_talks():
         assert len(snapshot.last_messages) == 6
         assert await session.collect_reply() == "Three."
         assert (await session.wait_for(AgentStart)).ref == cycle.ref
+
+
+@pytest.mark.parametrize("deltas", [True, False])
+@on_bounded_time
+async def test_the_texts_of_two_responses_are_apart(deltas):
+    """As of a session in this process."""
+    model = ScriptedModel([calls(("note", {}), text="I look."), says("It is so.")])
+    async with (
+        connected(model, session_tools=[RecordingTool(name="note")]) as session,
+        session.stream("Hi", deltas=deltas) as cycle,
+    ):
+        assert (
+            "".join([text async for text in cycle.text()]) == cycle.reply.all_text == "I look.\n\nIt is so."
+        )
 
 
 @pytest.mark.host("H-079")
