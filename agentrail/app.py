@@ -133,7 +133,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
     revive: Revive | None = None,
-    on_drift: OnDrift = "go_on",
+    on_drift: OnDrift = "park",
     keep_days: float | None = None,
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
@@ -154,7 +154,8 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
         resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
         revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
-        on_drift: What becomes of a stored session of which newer code makes another history: `go_on` with that, or `refuse` it.
+        on_drift: What becomes of a stored session that newer code folds to other operations than it began, such as calls of tools: `park`
+            leaves it as it is and raises `JournalDrifted`; `go_on` continues it, see `resume_session`.
         keep_days: How many days behind its last record a stored session is kept, from 1, unless it is alive or a fork needs it.
         keep_bytes: How many bytes the stored sessions of one scope may have together, from 1; of more the oldest are deleted. None: any.
         hibernate_after: How many seconds a session is idle before it leaves memory; the next call of its handle wakes it. None for never.

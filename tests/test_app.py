@@ -411,7 +411,7 @@ async def test_a_store_that_is_named_with_its_path_needs_no_home(tmp_path):
     [
         ({"resume": "some"}, "resume is 'some': expected 'none', 'working' or 'all'$"),
         ({"resume": "all"}, "resume is 'all', and there is no store"),
-        ({"on_drift": "stop"}, "on_drift is 'stop': expected 'go_on' or 'refuse'"),
+        ({"on_drift": "stop"}, "on_drift is 'stop': expected 'park' or 'go_on'"),
         ({"store_patience": 0.01}, r"store_patience is 0.01: expected finite seconds from 0.1"),
         ({"store": "memory:", "keep_days": 0}, r"keep_days is 0: expected days from 1 to 36500"),
         ({"store": "memory:", "keep_days": 0.9}, r"keep_days is 0.9: expected days from 1 to 36500"),

@@ -300,7 +300,7 @@ class Supervisor(Far):
         store_patience: float = STORE_PATIENCE_SECONDS,
         resume: Resume = "none",
         revive: Revive | None = None,
-        on_drift: OnDrift = "go_on",
+        on_drift: OnDrift = "park",
         keep_days: float | None = None,
         keep_bytes: int | None = None,
         hibernate_after: float | None = None,

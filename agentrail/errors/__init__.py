@@ -61,7 +61,7 @@
     │   ├── AlreadyExists           the store has a session of this id
     │   ├── StillNeeded             a fork, or another owner, needs what was to be deleted
     │   ├── Unrevivable             code that a stored session had is missing; carries what
-    │   ├── JournalDrifted          newer code makes another history of a stored session, and is not to; carries the number
+    │   ├── JournalDrifted          newer code folds a stored session to other operations; carries record, operation, plugin
     │   ├── PrincipalMismatch       a message that names another tenant or user than the one that sends it
     │   ├── NotRemote               a call that takes code, or that a server has no command for
     │   ├── Unauthorized            a server does not know the token

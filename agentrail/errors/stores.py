@@ -149,25 +149,36 @@ class JournalCorrupt(StoreError):
 
 
 class JournalDrifted(YourMove):
-    """The code here makes another history of a journal than the one that was lived, and the supervisor was told to refuse that.
+    """The code here folds a journal to other operations than those that began: it is newer, or another plugin was given.
 
-    The session stays as it is: resume it with the versions that it had, or with `on_drift="go_on"`.
+    The session is parked: it stays as it is. Resume it with the versions that it had, or continue it with
+    `resume_session(id, on_drift="go_on")`. Then the state of the newer code counts, and no `once` or `reconcilable` tool that had begun
+    runs again: its outcome is reported as unknown.
 
     Attributes:
         session_id: Whose journal.
         seq: The number of the first record that differs.
+        operation: The first operation that the journal has and the fold has not, or the other way round, such as `run_tool t7 pay args=…`.
+        plugin: The plugin that probably caused it; empty for agentrail itself.
     """
 
     code = "journal_drifted"
 
-    def __init__(self, session_id: str, seq: int, *, what: str) -> None:
+    def __init__(
+        self, session_id: str, seq: int, *, what: str, operation: str = "", plugin: str = ""
+    ) -> None:
         """Say which record, and how it differs."""
+        by = f" (probably by plugin {plugin!r})" if plugin else ""
         super().__init__(
-            f"session {session_id!r} is another one with the code here: {what[:1000]}; "
-            "resume it with the versions of agentrail and of its plugins that it had, or with on_drift='go_on'"
+            f"session {session_id!r} is parked: the code here folds its journal to other operations{by}: {what[:1000]}; "
+            "resume it with the versions of agentrail and of its plugins that it had, or continue it with "
+            "resume_session(id, on_drift='go_on') or agentrail sessions resume ID --on-drift go_on, "
+            "which runs no `once` tool again that had begun"
         )
         self.session_id = session_id
         self.seq = seq
+        self.operation = operation
+        self.plugin = plugin
 
 
 class Erased(StoreError):

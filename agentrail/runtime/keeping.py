@@ -31,8 +31,9 @@ from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SE
 
 T = TypeVar("T")
 
-OnDrift: TypeAlias = Literal["go_on", "refuse"]
-"""What becomes of a stored session of which newer code makes another history: it goes on with that, or stays as it is."""
+OnDrift: TypeAlias = Literal["park", "go_on"]
+"""What becomes of a stored session that the code here folds to other operations than it began: it stays as it is until somebody decides,
+or continues with the state of the newer code."""
 
 STORE_PATIENCE_SECONDS: Final = 5.0
 """How long a commit may take before the store counts as unavailable."""
@@ -80,7 +81,7 @@ class Keeping:
         store: Which one.
         writer: Who writes to it.
         node: Who owns what is started here; new at each start.
-        on_drift: What becomes of a session of which the code here makes another history.
+        on_drift: What becomes of a session that the code here folds to other operations.
         retention: What deletes sessions that are too old or too many; None where all are kept.
         overwriter: What sees to it that nothing of what was purged or swept is left in a file.
         past_events: Gives pages of what sessions have published.
@@ -91,7 +92,7 @@ class Keeping:
         store: Store,
         *,
         patience_seconds: float = STORE_PATIENCE_SECONDS,
-        on_drift: OnDrift = "go_on",
+        on_drift: OnDrift = "park",
         limits: KeepLimits | None = None,
         outside: Outside | None = None,
     ) -> None:
@@ -100,7 +101,7 @@ class Keeping:
         Args:
             store: Which one; the caller closes it.
             patience_seconds: How long a commit may take before the store counts as unavailable.
-            on_drift: What becomes of a session of which the code here makes another history.
+            on_drift: What becomes of a session that the code here folds to other operations.
             limits: For how long, and how much of it is kept; None for all.
             outside: Where functions that block are run; None for what is in place here.
         """

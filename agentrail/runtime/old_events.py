@@ -104,7 +104,7 @@ def _folded(  # noqa: PLR0913, PLR0917 - as above
     store: Store, stored: StoredSession, after: int, before: int, finder: PluginFinder, ask: Ask
 ) -> tuple[Event, ...]:
     sources = fold_sources(store, stored, finder, ask)
-    start, tail = newest_snapshot(store, stored, finder, ask, last_event=after)
+    start, tail, _ = newest_snapshot(store, stored, finder, ask, last_event=after)
     records = read_after(store, stored.scope, stored.session, tail.seq)
     if any(one.kind == REWOUND and one.events > after for one in records):
         return ()  # the session went back behind some of them: they do not count any more

@@ -268,12 +268,12 @@ class PastEvents:
     ) -> tuple[SessionState | None, Tail, int]:
         """Find the state to fold from, and the number of the first event that can be read behind it; beyond all where there is none."""
         store = self._store
-        start, tail = newest_snapshot(store, stored, finder, ask, last_event=low - 1)
+        start, tail, _ = newest_snapshot(store, stored, finder, ask, last_event=low - 1)
         if start is not None or stored.first_seq == 1:
             return start, tail, 1
         oldest = store.snapshots(stored.scope, stored.session)
         if oldest:
-            start, tail = newest_snapshot(store, stored, finder, ask, at_most=oldest[-1].seq)
+            start, tail, _ = newest_snapshot(store, stored, finder, ask, at_most=oldest[-1].seq)
         return start, tail, stored.events + 1 if start is None else start.data.seq + 1
 
     def _known_run(self, stored: StoredSession, low: int, high: int) -> FoldedRun | None:

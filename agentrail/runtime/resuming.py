@@ -19,6 +19,7 @@ from agentrail.core.journal.folding import Drift, asked_by
 from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recording import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.session.agent_state import GENERAL_PURPOSE
 from agentrail.core.session.children import kind_of_child
@@ -32,7 +33,7 @@ from agentrail.messages import SessionId
 from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
 from agentrail.runtime.children import first_provider
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.keeping import ENGINE, Keeping
+from agentrail.runtime.keeping import ENGINE, Keeping, OnDrift
 from agentrail.runtime.models import is_object
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -76,6 +77,7 @@ class WantedSession:
         cause: Why it has a new owner.
         force: Whether a living owner is fenced too.
         is_asked: Whether a caller asked for it by name: then it is not counted how often it came back in vain.
+        on_drift: What becomes of it where the code here folds it to other operations; None for what its supervisor does.
     """
 
     session_id: SessionId
@@ -83,6 +85,7 @@ class WantedSession:
     cause: Cause = "start"
     force: bool = False
     is_asked: bool = True
+    on_drift: OnDrift | None = None
 
 
 @frozen(kw_only=True)
@@ -140,7 +143,7 @@ class Resumption:
             SessionDown: It has ended.
             OptionError: Your move: it works for another session, or options that cannot be.
             Unrevivable: Your move: code that it had is not there. Nothing was touched.
-            JournalDrifted: The code here makes another history of it, and is not to go on with that. Nothing was touched.
+            JournalDrifted: The code here folds it to other operations, and it is not to go on with that. Nothing was touched.
             JournalCorrupt, CodecError, PluginError: It cannot be read.
 
         Cancellation: Until it is taken nothing was done; then it has this node for its owner, and can be resumed here.
@@ -244,14 +247,22 @@ class Resumption:
     # --- back in the loop
 
     def _check_drift(self, revived: Revived) -> None:
-        """Let go of a session of which the code here makes another history, where that is wished.
+        """Leave a session as it is that the code here folds to other operations, unless it is to go on.
 
         Raises:
             JournalDrifted: It does.
         """
         drift = revived.drift
-        if drift is not None and self._keeping.on_drift == "refuse":
-            raise JournalDrifted(revived.stored.session, drift.first, what=str(drift))
+        if drift is None or not drift.is_of_deeds:
+            return
+        if (self._wanted.on_drift or self._keeping.on_drift) == "park":
+            raise JournalDrifted(
+                revived.stored.session,
+                drift.first,
+                what=str(drift),
+                operation=drift.operation,
+                plugin=drift.plugin,
+            )
 
     def _make_ready(
         self, found: Mapping[SessionId, Revived], ports: Ports, workspace: Workspace, options: SessionOptions
@@ -287,8 +298,10 @@ class Resumption:
                 semantics=SEMANTICS,
             )
             self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, gone_tools=gone)
+            if revived.set_aside:
+                _tell_set_aside(config.session_id, revived)
             if revived.drift is not None:
-                _note_drift(cell, revived.drift)
+                _note_drift(cell, revived.drift, revived.begun)
             wanted |= _wanted_below(cell, first)
             place = workspace if is_root else self._place_of(own)
             ready.append(ReadySession(cell=cell, workspace=place, options=options))
@@ -308,11 +321,17 @@ class Resumption:
         self._keeping.close_journal(records)
 
 
-def _note_drift(cell: SessionCell, drift: Drift) -> None:
+def _tell_set_aside(session_id: SessionId, revived: Revived) -> None:
+    """Log whose verdicts on calls did not count, because the journal says whether those ran."""
+    plugins = ", ".join(f"{name!r} ({count})" for name, count in revived.set_aside)
+    LOGGER.info("session %s: its journal says which calls ran; verdicts set aside: %s", session_id, plugins)
+
+
+def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:
     """Record that the code here makes another history, right behind the record of the new owner; and tell the log."""
     assert cell.journal is not None  # noqa: S101 - it has just been given one
     LOGGER.warning("session %s: the code here makes another history of it: %s", cell.ports.session_id, drift)
-    cell.journal.note_drift(drift, at_ms=now_ms(), engine=ENGINE)
+    cell.journal.note_drift(drift, cell.state, begun, at_ms=now_ms(), engine=ENGINE)
 
 
 _PAGE = 1_000

@@ -13,9 +13,9 @@ from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
-from agentrail.runtime.arguments import fault_of_flag, fault_of_text, refuse
+from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
 from agentrail.runtime.handle import Session
-from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.keeping import Keeping, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.resuming import WantedSession
@@ -61,6 +61,7 @@ class ResumingDoor(ABC):
         /,
         *,
         force: bool = False,
+        on_drift: OnDrift | None = None,
         model: str | Provider | None = None,
         **given: Unpack[SessionKeywords],
     ) -> Session:
@@ -74,6 +75,10 @@ class ResumingDoor(ABC):
             session_id: Its id; of a root.
             options: All options in one value; what the journal knows, it knows better.
             force: Whether it is taken from an owner that is alive, as far as the store knows; that one ends it then.
+            on_drift: What happens where the code here folds it to other operations than it began: `park` leaves it as it is and raises
+                `JournalDrifted`; `go_on` continues it with the state of the code here. Then each `once` or `reconcilable` call that
+                had begun and whose end that state does not know is answered as unknown, and so is an equal call until the next
+                prompt begins; `pure` and `idempotent` ones run again. None for what the supervisor was opened with.
             model: As of `start_session`; None for the model string that it was started with.
             **given: Other options of `start_session`, such as `tools`; and `scope`, the one that it was started in.
 
@@ -84,8 +89,7 @@ class ResumingDoor(ABC):
             HeldBy: Another node owns it.
             SessionDown: It has ended, or the supervisor is closing.
             Unrevivable: Your move: each tool, plugin, agent or model that it had and that was not given. It is untouched.
-            JournalDrifted: The code here makes another history of it, and the supervisor was opened with `on_drift="refuse"`. It is
-                untouched.
+            JournalDrifted: Your move: the code here folds it to other operations, and `on_drift` is `park`. It is untouched.
             JournalCorrupt: A record is damaged.
             StoreUnavailable: The store takes nothing for now.
 
@@ -97,12 +101,13 @@ class ResumingDoor(ABC):
             fault_of_text("session_id", session_id),
             fault_of_scope("scope", scope),
             fault_of_flag("force", force),
+            None if on_drift is None else fault_of_choice("on_drift", on_drift, ("park", "go_on")),
         )
         if model is not None:
             chosen["model"] = model
         if options is not None and chosen:
             raise OptionError(["options came in one value and as keywords: give them in one way"])
-        wanted = WantedSession(session_id=SessionId(session_id), scope=scope, force=force)
+        wanted = WantedSession(session_id=SessionId(session_id), scope=scope, force=force, on_drift=on_drift)
         return await self._bring_back(wanted, partial(self._give, options, chosen))
 
     async def find(

@@ -6,6 +6,7 @@ there is said by name, because a guard that is missing must not be missed.
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -21,7 +22,7 @@ from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionConfig, SessionState
-from agentrail.core.session.state_codec import decode_config, decode_session
+from agentrail.core.session.state_codec import begun_in, decode_config, decode_session
 from agentrail.core.stack.loading import Ask
 from agentrail.core.stack.plugin import Plugin
 from agentrail.errors import CodecError, Erased, PluginError, StillNeeded, Trimmed, Unrevivable
@@ -73,6 +74,7 @@ class Revived:
         events: What its last records published, oldest first; those that are never replayed are left out.
         snapshot: Behind which record its newest snapshot stands; 0 for none.
         drift: Where the code here makes another history of it than the one that was lived; None where it does not.
+        set_aside: How often verdicts of plugins on calls did not count, because the records say whether those ran, by plugin.
     """
 
     stored: StoredSession
@@ -83,6 +85,7 @@ class Revived:
     events: tuple[Event, ...] = field(default=(), repr=False)
     snapshot: int = 0
     drift: Drift | None = None
+    set_aside: tuple[tuple[str, int], ...] = ()
 
 
 class PluginFinder:
@@ -206,11 +209,11 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
     """
     sources = fold_sources(store, stored, finder, ask)
     try:
-        start, tail = newest_snapshot(store, stored, finder, ask)
+        start, tail, begun = newest_snapshot(store, stored, finder, ask)
         records = read_after(store, stored.scope, stored.session, tail.seq)
         if start is None:
             start = first_state(records, sources)
-        folded, events = _fold(start, records, tail, sources)
+        folded, events = _fold(start, records, tail, begun, sources)
     except PluginError:
         if finder.missing:
             raise Unrevivable(stored.session, missing=tuple(finder.missing)) from None
@@ -224,6 +227,7 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
         events=events,
         snapshot=tail.seq,
         drift=folded.drift,
+        set_aside=folded.set_aside,
     )
 
 
@@ -267,6 +271,7 @@ def taken_on(
         events=revived.events,
         snapshot=revived.snapshot,
         drift=revived.drift,
+        set_aside=revived.set_aside,
     )
 
 
@@ -338,6 +343,7 @@ def fold_sources(store: Store, stored: StoredSession, finder: PluginFinder, ask:
         ask=ask,
         blob=store.blob,
         state_at=partial(state_behind, store, stored, finder, ask),
+        keeps_verdicts=True,
     )
 
 
@@ -349,7 +355,7 @@ def state_behind(
     Raises:
         Trimmed: The records that it takes were dropped.
     """
-    start, tail = newest_snapshot(store, stored, finder, ask, at_most=number)
+    start, tail, _ = newest_snapshot(store, stored, finder, ask, at_most=number)
     if start is None and stored.first_seq > 1:
         oldest = store.snapshots(stored.scope, stored.session)
         raise Trimmed(stored.session, first=oldest[-1].seq if oldest else stored.first_seq)
@@ -368,8 +374,10 @@ def newest_snapshot(  # noqa: PLR0913 - what is asked of it, by name
     *,
     at_most: int | None = None,
     last_event: int | None = None,
-) -> tuple[SessionState | None, Tail]:
+) -> tuple[SessionState | None, Tail, tuple[EffectId, ...]]:
     """Give the newest snapshot that is sound, of this journal, and can be read; None and the beginning where there is none.
+
+    With it come its open effects that may have begun.
 
     Args:
         store: Where it is.
@@ -388,21 +396,25 @@ def newest_snapshot(  # noqa: PLR0913 - what is asked of it, by name
             fault = "its hash does not belong to it"
         else:
             try:
-                state = decode_session(snapshot.state, finder, ask=ask)
+                state, begun = decode_session(snapshot.state, finder, ask=ask), begun_in(snapshot.state)
             except CodecError as error:
                 fault = str(error)
             else:
                 if last_event is not None and state.data.seq > last_event:
                     continue
-                return state, Tail(seq=snapshot.seq, epoch=behind[0].epoch, hash=snapshot.hash)
+                return state, Tail(seq=snapshot.seq, epoch=behind[0].epoch, hash=snapshot.hash), begun
         LOGGER.warning(
             "session %s: its snapshot behind record %s is ignored: %s", stored.session, snapshot.seq, fault
         )
-    return None, Tail()
+    return None, Tail(), ()
 
 
 def _fold(
-    start: SessionState, records: Sequence[Record], tail: Tail, sources: Sources
+    start: SessionState,
+    records: Sequence[Record],
+    tail: Tail,
+    begun: tuple[EffectId, ...],
+    sources: Sources,
 ) -> tuple[Folded, tuple[Event, ...]]:
     """Fold records; of the last ones keep what they published, too.
 
@@ -410,13 +422,15 @@ def _fold(
     """
     settled = max((number for number, record in enumerate(records, 1) if record.kind == DRIFTED), default=0)
     cut = max(settled, len(records) - REPLAYED_RECORDS)
-    head = fold(start, records[:cut], tail=tail, sources=sources) if cut else Folded(state=start, tail=tail)
+    head = Folded(state=start, tail=tail, begun=begun)
+    if cut:
+        head = fold(start, records[:cut], tail=tail, begun=begun, sources=sources)
     last = fold(head.state, records[cut:], tail=head.tail, begun=head.begun, sources=sources)
     # In one, as it will be folded later: its number goes on at its end, and not in between.
-    if head.drift is not None:
-        last = fold(start, records, tail=tail, sources=sources)
-    if last.drift is not None:
-        return last, ()
+    if head.drift is not None or last.drift is not None:
+        return fold(start, records, tail=tail, begun=begun, sources=sources), ()
+    counts = Counter(dict(head.set_aside)) + Counter(dict(last.set_aside))
+    last = msgspec.structs.replace(last, set_aside=tuple(counts.items()))
     steps = walk(head.state, records[cut:], tail=head.tail, sources=sources)
     events = [effect.event for one in steps for effect in one.effects if isinstance(effect, Publish)]
     return last, tuple([one for one in events if one.meta is not None and not one.meta.ephemeral])

@@ -17,6 +17,7 @@ from agentrail.core.journal.folding import Drift
 from agentrail.core.journal.record import REWOUND, Draft, Tail, sealed
 from agentrail.core.journal.recording import Recorder, closed_draft, drifted_draft
 from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
@@ -201,18 +202,23 @@ class SessionJournal:
         self._changed: trio.Event | None = None
         self._settled: trio.Event | None = None
 
-    def note_drift(self, drift: Drift, *, at_ms: int, engine: str) -> None:
-        """Record, in front of anything else, that the code here makes another history of what is recorded, which counts from here on.
-
-        At the next rest a snapshot is taken, however short the tail is: what differs is folded no more then.
+    def note_drift(
+        self, drift: Drift, state: SessionState, begun: tuple[EffectId, ...], *, at_ms: int, engine: str
+    ) -> None:
+        """Record, before anything else, that the code here makes another history of what is recorded, and the state that counts.
 
         Args:
             drift: Where it differs.
+            state: What the session goes on from.
+            begun: The open effects of that state that may have begun.
             at_ms: Now, on the clock of signals.
             engine: The version of agentrail whose code counts.
+
+        Raises:
+            CodecError: A plugin author's: a state that JSON does not hold.
         """
         self._wants_snapshot = True
-        self._record((drifted_draft(drift, at_ms=at_ms, engine=engine),))
+        self._record((drifted_draft(drift, state, begun, at_ms=at_ms, engine=engine),))
 
     # --- a step
 

@@ -164,7 +164,7 @@ class SpendingBook:
         if stored.first_seq == 1:
             records = read_after(self._store, stored.scope, stored.session, 0, stored.tail.seq)
             return self._walk(key, first_state(records, sources), records, Tail(), sources)
-        start, tail = newest_snapshot(self._store, stored, finder, ask)
+        start, tail, _ = newest_snapshot(self._store, stored, finder, ask)
         if start is None:
             message = f"session {stored.session!r} was trimmed, and has no snapshot to begin with"
             raise SessionNotFound(message)

@@ -15,7 +15,7 @@ class StoreOptions:
         patience: How many seconds the store may take for a commit before it counts as unavailable.
         resume: Which stored sessions come back before the body begins: those that had work, all, or none.
         revive: Gives what each of them needs of its code.
-        on_drift: What becomes of a stored session of which the code here makes another history: it goes on with that, or stays as it is.
+        on_drift: What becomes of a stored session that the code here folds to other operations: it stays as it is (`park`), or continues.
         keep: For how long, and how much of them is kept; None for all.
         hibernate_after: How many seconds a session is idle before it sleeps; None for never, and where there is no store.
     """
@@ -23,7 +23,7 @@ class StoreOptions:
     patience: float = STORE_PATIENCE_SECONDS
     resume: Resume = "none"
     revive: Revive | None = None
-    on_drift: OnDrift = "go_on"
+    on_drift: OnDrift = "park"
     keep: KeepLimits | None = None
     hibernate_after: float | None = None
 

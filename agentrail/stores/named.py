@@ -90,7 +90,7 @@ def faults_of_keeping(
         store: A name, a store, or None.
         store_patience: In seconds.
         resume: Which sessions come back.
-        on_drift: What becomes of one of which newer code makes another history.
+        on_drift: What becomes of one that newer code folds to other operations.
         hibernate_after: In seconds; None for never.
     """
     faults: list[str] = []
@@ -110,8 +110,8 @@ def faults_of_keeping(
         faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
     elif resume != "none" and store is None:
         faults.append(f"resume is {resume!r}, and there is no store: give one, such as store='sqlite:'")
-    if on_drift not in ("go_on", "refuse"):
-        faults.append(f"on_drift is {on_drift!r:.80}: expected 'go_on' or 'refuse'")
+    if on_drift not in ("park", "go_on"):
+        faults.append(f"on_drift is {on_drift!r:.80}: expected 'park' or 'go_on'")
     return faults + _faults_of_sleep(hibernate_after, store)
 
 

@@ -31,7 +31,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
     revive: Revive | None = None,
-    on_drift: OnDrift = "go_on",
+    on_drift: OnDrift = "park",
     keep: KeepLimits | None = None,
     hibernate_after: float | None = None,
 ) -> AbstractAsyncContextManager[SessionSupervisor]:

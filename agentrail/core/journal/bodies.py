@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from agentrail.core.journal.record import RECORD_VERSION, Draft, TakenBody
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import (
     decode_session,
@@ -78,6 +79,8 @@ class DriftedBody(Value, frozen=True, kw_only=True):
         what: How: what stood there, and what the newer code made of it, for people.
         events: The number of the last event from here on: the larger of both.
         engine: The version of agentrail whose code counts.
+        state: As of `encode_session`: the state from which the session goes on. `null` in records before version 3.
+        begun: The open effects of that state that a record names.
         version: Of this form.
     """
 
@@ -85,7 +88,14 @@ class DriftedBody(Value, frozen=True, kw_only=True):
     what: str
     events: int
     engine: str = ""
+    state: Raw = Raw(b"null")
+    begun: tuple[EffectId, ...] = ()
     version: int = RECORD_VERSION
+
+    @property
+    def has_state(self) -> bool:
+        """Whether it holds the state that counts; records before version 3 do not."""
+        return bytes(self.state) != b"null"
 
 
 class RewoundBody(Value, frozen=True, kw_only=True):

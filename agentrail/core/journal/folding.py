@@ -4,9 +4,11 @@ Where code has changed since, the fold is compared with what was recorded of eac
 the caller is told where it began. No store enters: records are given, and so is what they refer to.
 """
 
+import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,7 +21,7 @@ from agentrail.core.journal.bodies import (
     open_state,
     state_changed,
 )
-from agentrail.core.journal.outline import effects_named, outline
+from agentrail.core.journal.outline import effects_named, operation_id_in, operations_in, outline
 from agentrail.core.journal.record import (
     CHANGED,
     DRIFTED,
@@ -34,17 +36,22 @@ from agentrail.core.journal.record import (
     fits_behind,
 )
 from agentrail.core.journal.signal_bodies import decode_signal_body
+from agentrail.core.protocol.actions import Continue
 from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered, Signal
 from agentrail.core.session.branching import without_what_was_open
 from agentrail.core.session.machine import step
-from agentrail.core.session.state import SessionState
+from agentrail.core.session.recorded_calls import GUESSES, RecordedCalls, began_in
+from agentrail.core.session.state import DoubtfulCalls, SessionState
+from agentrail.core.session.state_codec import decode_session
 from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
-from agentrail.core.stack.loading import Ask, call_handler as plainly
+from agentrail.core.stack.loading import Ask, Member, call_handler as plainly
+from agentrail.core.stack.plugin import Context
 from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.errors import CodecError, Erased, InternalError, JournalCorrupt, OptionError
-from agentrail.messages import SessionId
+from agentrail.messages import PromptRef, SessionId
 
 B = TypeVar("B")
 
@@ -65,12 +72,14 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         blob: Gives large values.
         state_at: Gives the state behind a number in front of the records that are folded; None where a rewind to one is none of the
             caller's cases.
+        keeps_verdicts: Whether the records say which calls ran, and newer guards do not: see `RecordedCalls`.
     """
 
     resolve: Resolve = NO_PLUGINS
     ask: Ask = plainly
     blob: GetBlob = no_blobs
     state_at: Callable[[int], SessionState] | None = None
+    keeps_verdicts: bool = False
 
 
 NO_SOURCES: Final = Sources()
@@ -87,6 +96,7 @@ class Walked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         effects: What the step asked for; nothing of it is carried out.
         does: The outline of these.
         crash: What the core made of a signal that it once took: its bug, in one line; None for none. Then `after` is `before`.
+        set_aside: The plugins whose verdicts on calls did not count, because the record says what became of those.
     """
 
     record: Record
@@ -96,6 +106,7 @@ class Walked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     effects: tuple[Effect, ...] = ()
     does: str = ""
     crash: str | None = None
+    set_aside: tuple[str, ...] = ()
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -108,6 +119,9 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         recorded: That of the record.
         folded: That of the fold.
         events: The number of the last event from here on: the larger of both.
+        operation: The first operation that one of both begins and the other does not, as an outline has it; empty where they differ in
+            words alone.
+        plugin: Who probably caused it: the last plugin that had a say in the step; empty for the engine.
     """
 
     first: int
@@ -116,6 +130,13 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     recorded: str
     folded: str
     events: int = 0
+    operation: str = ""
+    plugin: str = ""
+
+    @property
+    def is_of_deeds(self) -> bool:
+        """Whether operations differ, and not only events, texts and timers."""
+        return bool(self.operation)
 
     def __str__(self) -> str:
         """Say it in one line, for people."""
@@ -132,7 +153,9 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         begun: The open effects that a record names: those that may have begun. As of `Recovered.open`.
         attempt: How many owners in a row came without a record of anything else behind them, the last one included, of whom none
             took the session from one that gave it up. As of `Recovered.attempt`, when the `taken` of the new owner is there.
-        drift: Where the fold differs from what was lived; None where it does not, or where a `drifted` record says so already.
+        drift: Where the fold differs from what was lived; None where it does not, or where a `drifted` record says so already. One of
+            deeds comes before one of words.
+        set_aside: How often verdicts of plugins did not count, by plugin.
     """
 
     state: SessionState
@@ -140,6 +163,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     begun: tuple[EffectId, ...] = ()
     attempt: int = 0
     drift: Drift | None = None
+    set_aside: tuple[tuple[str, int], ...] = ()
 
 
 def fold(
@@ -166,34 +190,119 @@ def fold(
         PluginError: A plugin is not there, or does not take a state.
         OptionError: A rewind goes further back than the records, and `sources` has no `state_at`.
     """
+    first = _newest_state(records, sources)
+    if first:  # what a newer code made of the records before it stands in it, and they are not folded again
+        _check_all(records[:first], tail)
+        tail = Tail(seq=records[first - 1].seq, epoch=records[first - 1].epoch, hash=records[first - 1].hash)
     state, end, named = start, tail, set(begun)
     settled = max((record.seq for record in records if record.kind == DRIFTED), default=0)
-    drift: Drift | None = None
-    takers: list[Record] = []
-    for walked in walk(start, records, tail=tail, sources=sources):
+    found = _Found()
+    for walked in walk(start, records[first:], tail=tail, sources=sources):
         record, state = walked.record, walked.after
         end = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
-        if record.kind == TAKEN:
-            takers.append(record)
-        elif takers and record.kind not in _OF_A_RECOVERY:
-            takers.clear()
+        if record.kind == DRIFTED and (drifted := _told(record, decode_drifted, sources)).has_state:
+            named = set(drifted.begun)
         if record.does:
             named |= effects_named(record.does)
             if len(named) > _MANY_NAMED:  # of all that ever ran only what is open counts
                 named = {effect_id for effect_id in named if effect_id in state.data.open}
-        if drift is None and record.seq > settled:
-            drift = drift_of(walked)
+        if record.seq > settled:
+            found.look_at(walked, sources)
+    drift = found.drift
     if drift is not None:
         events = max(state.data.seq, records[-1].events)
         drift = msgspec.structs.replace(drift, events=events)
-        state = _with_events(state, events)
+        state = found.doubting(_with_events(state, events))
     return Folded(
         state=state,
         tail=end,
         begun=tuple(sorted((one for one in named if one in state.data.open), key=_number)),
-        attempt=sum(decode_taken(record.body).cause != "drain" for record in takers),
+        attempt=_attempts(records),
         drift=drift,
+        set_aside=tuple(found.set_aside.items()),
     )
+
+
+class _Found:
+    """What a fold finds out about the code that folds: how it differs, and which operations both began."""
+
+    def __init__(self) -> None:
+        self.drift: Drift | None = None
+        self.set_aside: Counter[str] = Counter()
+        self._recorded: dict[str, None] = {}
+        self._folded: set[str] = set()
+
+    def look_at(self, walked: Walked, sources: Sources) -> None:
+        """Compare one step."""
+        self.set_aside.update(walked.set_aside)
+        self._recorded |= dict.fromkeys(operations_in(walked.record.does))
+        self._folded.update(operations_in(walked.does))
+        if self.drift is not None and self.drift.is_of_deeds:
+            return
+        drift = drift_of(walked)
+        if drift is not None and (self.drift is None or drift.is_of_deeds):
+            self.drift = msgspec.structs.replace(drift, plugin=_last_asked(walked, sources))
+
+    def doubting(self, state: SessionState) -> SessionState:
+        """Note the calls that a record names and that this state does not know as ended."""
+        data = state.data
+        ended = {one for one in self._folded if operation_id_in(one) not in data.open}
+        lost = [one for one in self._recorded if one not in ended]
+        doubtful = tuple(dict.fromkeys(began_in("\n".join(lost))))
+        if not doubtful or self.drift is None or not self.drift.is_of_deeds:
+            return state
+        known = (
+            *((data.cycle.ref,) if data.cycle is not None else ()),
+            *((data.held.prompt.ref,) if data.held is not None and data.held.prompt is not None else ()),
+            *(prompt.ref for prompt in data.queue),
+            *(PromptRef(steer.ref) for steer in data.steers),
+        )
+        doubts = DoubtfulCalls(calls=doubtful, prompts=known)
+        return msgspec.structs.replace(state, data=msgspec.structs.replace(data, doubtful=doubts))
+
+
+def _last_asked(walked: Walked, sources: Sources) -> str:
+    """Name the plugin that had the last say in a step, other than `Continue`; else the last that was called; empty for none."""
+    if walked.signal is None:
+        return ""
+    asked: list[tuple[str, bool]] = []
+
+    def watch(member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
+        answer = sources.ask(member, event, state, ctx)
+        asked.append((member.name, isinstance(answer, Continue)))
+        return answer
+
+    with contextlib.suppress(InternalError):
+        step(asked_by(walked.before, watch), walked.signal)
+    said = [name for name, is_silent in asked if not is_silent]
+    return said[-1] if said else asked[-1][0] if asked else ""
+
+
+def _newest_state(records: Sequence[Record], sources: Sources) -> int:
+    """Say behind how many records a fold may begin: at the last `drifted` one that holds a state; 0 for at the beginning."""
+    for place in range(len(records) - 1, 0, -1):
+        record = records[place]
+        if record.kind == REWOUND and sources.state_at is None:
+            return 0
+        if record.kind == DRIFTED and _told(record, decode_drifted, sources).has_state:
+            return place
+    return 0
+
+
+def _check_all(records: Sequence[Record], tail: Tail) -> None:
+    for record in records:
+        _check(tail, record)
+        tail = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
+
+
+def _attempts(records: Sequence[Record]) -> int:
+    takers: list[Record] = []
+    for record in records:
+        if record.kind == TAKEN:
+            takers.append(record)
+        elif takers and record.kind not in _OF_A_RECOVERY:
+            takers.clear()
+    return sum(decode_taken(record.body).cause != "drain" for record in takers)
 
 
 def fold_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Folded:
@@ -240,10 +349,13 @@ def walk(
     targets = {_target_of(record) for record in records if record.kind == REWOUND}
     kept = {tail.seq: start}
     state = start
-    for record in records:
+    later = [record.does for record in records] if sources.keeps_verdicts else None
+    for place, record in enumerate(records):
         _check(tail, record)
         tail = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
         walked = _walked(record, state, sources, kept)
+        if later is not None and drift_of(walked) is not None:
+            walked = _as_recorded(walked, later, place)
         state = walked.after
         if record.seq in targets:
             kept[record.seq] = state
@@ -257,11 +369,23 @@ def drift_of(walked: Walked) -> Drift | None:
         return None
     if walked.crash is not None:
         return Drift(
-            first=record.seq, kind=record.kind, what="crash", recorded=record.does, folded=walked.crash
+            first=record.seq,
+            kind=record.kind,
+            what="crash",
+            recorded=record.does,
+            folded=walked.crash,
+            operation=f"signal {record.kind}",
         )
     if walked.does != record.does:
+        recorded, folded = operations_in(record.does), operations_in(walked.does)
+        operations = [one for one in (*recorded, *folded) if (one in recorded) is not (one in folded)]
         return Drift(
-            first=record.seq, kind=record.kind, what="does", recorded=record.does, folded=walked.does
+            first=record.seq,
+            kind=record.kind,
+            what="does",
+            recorded=record.does,
+            folded=walked.does,
+            operation=operations[0] if operations else "",
         )
     seq = walked.after.data.seq
     if seq != record.events:
@@ -352,6 +476,36 @@ def _walked(record: Record, state: SessionState, sources: Sources, kept: dict[in
     )
 
 
+def _as_recorded(walked: Walked, does: Sequence[str], place: int) -> Walked:
+    """Take a step again with what the records say about its calls: as recorded, else with the same operations, else as guessed first."""
+    record, signal = walked.record, walked.signal
+    assert signal is not None  # noqa: S101 - only a step can differ
+    best: tuple[bool, Walked] | None = None
+    for guess in GUESSES:
+        recorded = RecordedCalls(does, place, guess)
+        try:
+            after, effects = step(walked.before, signal, recorded)
+        except InternalError:
+            continue
+        tried = Walked(
+            record=record,
+            before=walked.before,
+            signal=signal,
+            after=after,
+            effects=effects,
+            does=outline(effects),
+            set_aside=tuple(recorded.set_aside),
+        )
+        if not recorded.was_asked:
+            return walked
+        drift = drift_of(tried)
+        if drift is None:
+            return tried
+        if best is None or (best[0] and not drift.is_of_deeds):
+            best = drift.is_of_deeds, tried
+    return walked if best is None else best[1]
+
+
 _NO_SIGNALS: Final = OWN_KINDS - {HEARD}
 
 
@@ -374,7 +528,10 @@ def _after(
                 sources,
             )
         case "drifted":
-            return _with_events(state, _told(record, decode_drifted, sources).events)
+            body = _told(record, decode_drifted, sources)
+            if not body.has_state:
+                return _with_events(state, body.events)
+            return decode_session(bytes(body.state), sources.resolve, ask=sources.ask)
         case "rewound":
             number = _told(record, decode_rewound, sources).number
             return rewound_state(state, _state_behind(number, record, sources, kept), record.at_ms)

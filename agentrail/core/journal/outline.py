@@ -12,9 +12,7 @@ from typing import Final, TypeAlias, assert_never
 from agentrail.core.protocol import effects as asked
 from agentrail.core.protocol.effects import Effect, Publish
 from agentrail.core.protocol.request import EffectId
-
-_DIGITS: Final = 12
-"""Of a digest: enough to tell two calls apart, and short."""
+from agentrail.core.session.recorded_calls import DIGITS as _DIGITS, name_in_outline as _word
 
 _BEGUN: Final = re.compile(
     r"^(?:start_stream|run_tool|spawn_child|resume_child|start_agent|ask_host|tell_host|run_plugin_request"
@@ -63,6 +61,27 @@ def effects_named(does: str) -> frozenset[EffectId]:
         nothing.
     """
     return frozenset(map(EffectId, _BEGUN.findall(does)))
+
+
+_OPERATION: Final = re.compile(
+    r"^(start_stream \S+|run_tool \S+ \S+|spawn_child .*|resume_child \S+|start_agent .*|prompt_agent .*"
+    r"|run_plugin_request \S+ (?:WriteFile|WriteNotes|KeepMemory|CallModel))(?: op=\S* (args=\S+))?",
+    re.MULTILINE,
+)
+
+
+def operations_in(does: str) -> tuple[str, ...]:
+    """Name the operations that an outline begins: requests, tools with their arguments, agents, and writes of plugins.
+
+    Returns:
+        One text for each, with its id as the second word; models, counts of messages and timers are not in them.
+    """
+    return tuple([" ".join(filter(None, line)) for line in _OPERATION.findall(does)])
+
+
+def operation_id_in(operation: str) -> EffectId:
+    """Give the id of an operation, as `operations_in` names it."""
+    return EffectId(operation.split(" ", 2)[1])
 
 
 def _published(first: int, last: int) -> str:
@@ -132,8 +151,3 @@ def _line_of(effect: _Lined) -> str:
             return "end"
         case _ as never:
             assert_never(never)
-
-
-def _word(text: str) -> str:
-    """Give a name that comes from outside as one word: it may not look like another word, or like another line."""
-    return text if text.isprintable() and " " not in text and text else ascii(text).replace(" ", "\\x20")

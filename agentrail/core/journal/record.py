@@ -11,8 +11,9 @@ import msgspec
 
 from agentrail.messages import SessionId
 
-RECORD_VERSION: Final = 2
-"""Of the form of a record, and of all bodies. In version 1 bodies of signals were longer: see `signal_bodies`."""
+RECORD_VERSION: Final = 3
+"""Of the form of a record, and of all bodies. In version 1 bodies of signals were longer: see `signal_bodies`. Since version 3 a
+`drifted` record holds a state."""
 
 OPENED: Final = "opened"
 HEARD: Final = "heard"

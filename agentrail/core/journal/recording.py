@@ -12,6 +12,7 @@ Signals are recorded, events are not. Two rules leave signals out, and both hold
 from typing import Final, final
 
 import msgspec
+from msgspec import Raw
 
 from agentrail.core.journal.bodies import ClosedBody, DriftedBody, encode_body, opened_body
 from agentrail.core.journal.folding import Drift
@@ -20,10 +21,11 @@ from agentrail.core.journal.record import CLOSED, DRIFTED, HEARD, OPENED, Draft
 from agentrail.core.journal.signal_bodies import encode_signal_body
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Effect
-from agentrail.core.protocol.request import Chunk
+from agentrail.core.protocol.request import Chunk, EffectId
 from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.legality import is_ephemeral_signal
 from agentrail.core.session.state import Phase, SessionState, Stream
+from agentrail.core.session.state_codec import encode_session
 from agentrail.core.session.tags import tags_at_end
 from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.messages import SessionId
@@ -166,15 +168,29 @@ def opened_draft(  # noqa: PLR0913 - what the record says
     return Draft(at_ms=at_ms, kind=OPENED, body=encode_body(body), events=state.data.seq)
 
 
-def drifted_draft(drift: Drift, *, at_ms: int, engine: str) -> Draft:
+def drifted_draft(
+    drift: Drift, state: SessionState, begun: tuple[EffectId, ...], *, at_ms: int, engine: str
+) -> Draft:
     """Make the record that says of those before it that newer code made another history of them, which counts from here on.
 
     Args:
         drift: What was found.
+        state: What the session goes on from.
+        begun: The open effects of that state that may have begun.
         at_ms: Now, on the clock of signals.
         engine: The version of agentrail whose code counts.
+
+    Raises:
+        CodecError: A plugin author's: a state that JSON does not hold.
     """
-    body = DriftedBody(first=drift.first, what=str(drift)[:_MAX_WHAT], events=drift.events, engine=engine)
+    body = DriftedBody(
+        first=drift.first,
+        what=str(drift)[:_MAX_WHAT],
+        events=drift.events,
+        engine=engine,
+        state=Raw(encode_session(state)),
+        begun=begun,
+    )
     return Draft(at_ms=at_ms, kind=DRIFTED, body=encode_body(body), events=drift.events)
 
 

@@ -33,7 +33,7 @@ from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import EffectOutcome
 from agentrail.core.session.state import SessionState
-from agentrail.core.session.state_codec import encode_session
+from agentrail.core.session.state_codec import begun_in, encode_session
 from agentrail.core.stack.explained_run import ExplainedRun, explained_run
 from agentrail.core.stack.explanation import Explanation
 from agentrail.core.stack.loading import Ask, Member
@@ -365,7 +365,7 @@ def _difference_in(step: ReplayStep, snapshot: bytes | None) -> Difference | Non
         )
     if snapshot is None:
         return None
-    state = encode_session(step.walked.after)
+    state = encode_session(step.walked.after, begun=begun_in(snapshot) or None)
     if state == snapshot:
         return None
     diff = _diff_of_json(msgspec.json.decode(snapshot), msgspec.json.decode(state))

@@ -15,6 +15,13 @@ from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import CallId, JsonObject, PromptRef, SessionId
 
 GENERAL_PURPOSE: Final = "general-purpose"
+
+
+def agent_wanted(arguments: JsonObject) -> str:
+    """Name the agent that the arguments of a call ask for, whether or not it exists."""
+    return str(arguments.get("subagent_type", GENERAL_PURPOSE))
+
+
 """The agent that every session has: a session with what its parent has."""
 
 

@@ -76,7 +76,7 @@ def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -
     open_batch(step)
     step.publish(ToolCalls(count=len(step.data.batch)))
     for state in step.data.batch:
-        match validate_call(state.call, step.data.tools, stop_reason, withheld=withheld):
+        match _validated(step, state, stop_reason, withheld=withheld):
             case Passed(arguments=arguments):
                 passed = msgspec.structs.replace(state, arguments=arguments)
                 judged, abort = call_gates.check_call(step, passed)
@@ -88,6 +88,17 @@ def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -
             case _ as never:
                 assert_never(never)
     return continue_batch(step)
+
+
+def _validated(
+    step: StepContext, state: CallState, stop_reason: StopReason, *, withheld: bool
+) -> Passed | Refused:
+    """Hold a call against the gates; one that ran when it was recorded has passed them."""
+    verdict = validate_call(state.call, step.data.tools, stop_reason, withheld=withheld)
+    if step.recorded is None or state.spec is None or isinstance(verdict, Passed):
+        return verdict
+    arguments = state.spec.with_defaults(state.arguments)
+    return Passed(arguments=arguments) if step.recorded.ran_unjudged(state.call.name, arguments) else verdict
 
 
 def open_batch(step: StepContext) -> None:
@@ -531,6 +542,8 @@ def _run(step: StepContext, state: CallState) -> CallState:
     arguments_hash = state.arguments_hash if is_known else hash_arguments(state.arguments)
     if state.bound_to not in (None, arguments_hash):
         return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
+    if calls.began_before_drift(step.data, state):
+        return calls.answer(step, state, calls.OUTCOME_UNKNOWN)[0]
     effect_id = step.mint("t")
     operation_id = state.operation_id or operation_id_of(
         config.session_id, step.data.minted, call.name, arguments_hash
@@ -571,6 +584,8 @@ def _spawn(step: StepContext, state: CallState) -> CallState:
     """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
         return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
+    if calls.began_before_drift(step.data, state):
+        return calls.answer(step, state, calls.OUTCOME_UNKNOWN)[0]
     kind = children.kind_of_child(state)
     fault = children.kind_fault(step, kind) or children.depth_fault(step)
     if fault is not None:

@@ -17,7 +17,7 @@ from agentrail.core.protocol.effects import AskHost, TellHost
 from agentrail.core.protocol.hooks import BeforeTool
 from agentrail.core.protocol.signals import HostJudged, ToolAnsweredEarly, ToolFinished
 from agentrail.core.session import calls, interactions, rules
-from agentrail.core.session.hooking import ask_plugins, has_listeners
+from agentrail.core.session.hooking import apply_outcome, ask_plugins, consult, has_listeners
 from agentrail.core.session.open_calls import CallState, HostCheck, WantedApproval
 from agentrail.core.session.owners import OfHostCheck, OfHostReport
 from agentrail.core.session.step_context import StepContext
@@ -41,7 +41,7 @@ def check_call(step: StepContext, state: CallState) -> tuple[CallState, str | No
         cycle, if they do.
     """
     wanted = None
-    if has_listeners(step, BeforeTool):
+    if _is_judged(step):
         outcome = _ask_plugins(step, state)
         state = _as_judged(step, state, outcome)
         if state.result is not None or outcome.abort is not None:
@@ -107,7 +107,7 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
         return _behind_the_host(step, state, check)
     state = msgspec.structs.replace(state, arguments=fitted, judged_by=())
     check = msgspec.structs.replace(check, changed_by=signal.by)
-    if has_listeners(step, BeforeTool):
+    if _is_judged(step):
         outcome = _ask_plugins(step, state, by=signal.by)
         state = _as_judged(step, state, outcome)
         if state.result is not None or outcome.abort is not None:
@@ -231,7 +231,7 @@ def _judge_rest(
     is_old = (
         step.data.semantics == 0
     )  # then an approval was the last word, and an edit came before the guards alone
-    if not has_listeners(step, BeforeTool) or (is_old and not is_edited):
+    if not _is_judged(step) or (is_old and not is_edited):
         return state, None, ""
     by, judged_by = ("user", ()) if is_edited else (None, state.judged_by)
     outcome = _ask_plugins(step, state, by=by, judged_by=None if is_old else judged_by)
@@ -248,7 +248,22 @@ def _ask_plugins(
     """Ask the plugins about a call; where its arguments were changed outside of them, only the guards; of a decided one, all the others."""
     call = state.call
     event = BeforeTool(name=call.name, arguments=state.arguments, call_id=call.call_id)
-    return ask_plugins(step, event, fit=_fit_of(state), edited_by=by, judged_by=judged_by)
+    fit = _fit_of(state)
+    if step.recorded is None:
+        return ask_plugins(step, event, fit=fit, edited_by=by, judged_by=judged_by)
+    outcome = consult(step, event, fit=fit, edited_by=by, judged_by=judged_by)
+    outcome = step.recorded.judged(
+        state,
+        outcome,
+        lambda: consult(step, event, fit=fit, edited_by=by, judged_by=judged_by, is_lenient=True),
+    )
+    apply_outcome(step, outcome)
+    return outcome
+
+
+def _is_judged(step: StepContext) -> bool:
+    """Whether plugins, or the records of a fold, have a say about calls."""
+    return has_listeners(step, BeforeTool) or step.recorded is not None
 
 
 def _as_judged(
@@ -307,7 +322,9 @@ def _wait_for_approval(
 
 
 def _is_allowed(step: StepContext, state: CallState, wanted: WantedApproval) -> bool:
-    """Whether a rule stands for a call. It is an answer too, and only stands where it would be taken."""
+    """Whether a rule stands for a call. It is an answer too, and only stands where it would be taken. A fold takes it from the record."""
+    if step.recorded is not None:
+        return step.recorded.has_begun(state)
     return "always" in wanted.options and rules.is_allowed(step.data.rules, state.call.name, state.arguments)
 
 

@@ -4,6 +4,8 @@ Every call gives exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`
 happened to it is said between the two.
 """
 
+from typing import Final
+
 import msgspec
 
 from agentrail.core.protocol.effects import KillTools, Teardown
@@ -11,10 +13,23 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import AnswerCall, ToolAnsweredEarly, ToolFinished
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfDrain, OfStoppedCall
+from agentrail.core.session.recorded_calls import began_call
+from agentrail.core.session.state import Known
 from agentrail.core.session.step_context import StepContext
 from agentrail.events import Event, SubagentEnd, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
 from agentrail.frozen import canonical_json
 from agentrail.messages import CallId, JsonValue, ToolResult
+
+OUTCOME_UNKNOWN: Final = "[Outcome unknown: the process stopped while this ran]"
+
+
+def began_before_drift(data: Known, state: CallState) -> bool:
+    """Whether an equal call began before a drift, its end is unknown, and to run it twice would do harm."""
+    return (
+        data.doubtful is not None
+        and is_doubtful(state)
+        and began_call(state, state.arguments) in data.doubtful.calls
+    )
 
 
 def result_of(state: CallState, text: str, *, is_error: bool = True, details: JsonValue = None) -> ToolResult:

@@ -13,7 +13,7 @@ from agentrail.core.protocol.effects import SpawnChild
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, ToolWantsChild
 from agentrail.core.session import agents, calls, rules
-from agentrail.core.session.agent_state import GENERAL_PURPOSE, find_agent, kinds_of
+from agentrail.core.session.agent_state import GENERAL_PURPOSE, agent_wanted, find_agent, kinds_of
 from agentrail.core.session.budget import lend_to_child
 from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.open_calls import CallState
@@ -79,7 +79,7 @@ def shares(step: StepContext) -> int:
 
 def kind_of_child(state: CallState) -> str:
     """Say which agent a call wants; that there is one is not said."""
-    return str(state.arguments.get("subagent_type", GENERAL_PURPOSE))
+    return agent_wanted(state.arguments)
 
 
 def kind_fault(step: StepContext, kind: str) -> str | None:

@@ -93,6 +93,8 @@ def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | No
     if abort is not None:
         return reject_prompt(step, prompt, abort)
     step.publish(AgentStart(ref=prompt.ref, request_id=prompt.request_id))
+    if step.data.doubtful is not None and prompt.ref not in step.data.doubtful.prompts:
+        step.data.doubtful = None
     step.data.cycle = Cycle(
         ref=prompt.ref,
         first_message=len(step.data.history),

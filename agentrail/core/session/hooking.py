@@ -27,6 +27,7 @@ from agentrail.core.protocol.signals import PluginRequestFinished
 from agentrail.core.session.budget import book, reserve_plugin_request
 from agentrail.core.session.owners import OfHeldHook, OfPluginRequest
 from agentrail.core.session.projection import model_of
+from agentrail.core.session.recorded_calls import lenient_ask
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.outcome import Outcome, PluginRequest, Switch
 from agentrail.core.stack.pipeline import (
@@ -110,28 +111,41 @@ def _heeded(step: StepContext, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def consult(
+def consult(  # noqa: PLR0913 - what is asked, and how
     step: StepContext,
     event: HookEvent,
     *,
     fit: Fit | None = None,
     edited_by: str | None = None,
     judged_by: Collection[str] | None = None,
+    is_lenient: bool = False,
 ) -> Outcome:
-    """Ask the plugins as `ask_plugins` does, and carry out nothing: the caller publishes something first, and then calls `apply_outcome`."""
+    """Ask the plugins as `ask_plugins` does, and carry out nothing: the caller publishes something first, and then calls `apply_outcome`.
+
+    Args:
+        step: As of `ask_plugins`.
+        event: As there.
+        fit: As there.
+        edited_by: As there.
+        judged_by: As there.
+        is_lenient: Whether no plugin can refuse a call: see `RecordedCalls`.
+    """
     data = step.data
     ctx = context_of(step)
+    stack = data.stack
+    if is_lenient:
+        stack = msgspec.structs.replace(stack, ask=lenient_ask(stack.ask))
     if judged_by is not None and isinstance(event, BeforeTool):
         outcome = judge_decided(
-            data.stack, event, data.plugin_states, ctx, judged_by=judged_by, edited_by=edited_by, fit=fit
+            stack, event, data.plugin_states, ctx, judged_by=judged_by, edited_by=edited_by, fit=fit
         )
     elif edited_by is not None and isinstance(event, BeforeTool):
-        outcome = rerun_before_tool(data.stack, event, data.plugin_states, ctx, by=edited_by, fit=fit)
+        outcome = rerun_before_tool(stack, event, data.plugin_states, ctx, by=edited_by, fit=fit)
     else:
-        outcome = run_hook(data.stack, event, data.plugin_states, ctx, fit=fit)
+        outcome = run_hook(stack, event, data.plugin_states, ctx, fit=fit)
     while outcome.waiting is not None:
         # Not a suspended step: a step is over when it returns. A plugin that asks where nothing can wait is told so at once.
-        told = resume_hook(data.stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit, may_wait=False)
+        told = resume_hook(stack, outcome, CANNOT_WAIT, outcome.states, ctx, fit=fit, may_wait=False)
         outcome = msgspec.structs.replace(
             told,
             events=(*outcome.events, *told.events),

@@ -50,6 +50,7 @@ from agentrail.core.session import (
 from agentrail.core.session.hooking import ask_plugins, has_listeners, plugin_request_finished
 from agentrail.core.session.legality import LEGALITY, Verdict, is_ephemeral_signal, verdict
 from agentrail.core.session.projection import snapshot_of, status_of
+from agentrail.core.session.recorded_calls import RecordedCalls
 from agentrail.core.session.state import (
     SEMANTICS,
     BreakOff,
@@ -130,10 +131,17 @@ def new_session(
     return SessionState(Phase.IDLE, data)
 
 
-def step(state: SessionState, signal: signals.Signal) -> tuple[SessionState, tuple[Effect, ...]]:
+def step(
+    state: SessionState, signal: signals.Signal, recorded: RecordedCalls | None = None
+) -> tuple[SessionState, tuple[Effect, ...]]:
     """Return the complete next state and the effects to carry out, in order.
 
     Total: every pair of phase and signal has a verdict. On a session that has ended nothing happens any more.
+
+    Args:
+        state: The session.
+        signal: What happens to it.
+        recorded: In a fold that brings a session back: what its records say about calls. None otherwise.
 
     Raises:
         InternalError: Ours: a bug. The state that was given is as good as before; the shell puts the signal aside.
@@ -144,7 +152,8 @@ def step(state: SessionState, signal: signals.Signal) -> tuple[SessionState, tup
     at_ms = given.at_ms
     if type(at_ms) is not int or not 0 <= at_ms < _FAR_FUTURE_MS:
         _check_time(signal)
-    step = StepContext(state.data, at_ms, suspended=state.phase is _IDLE and state.data.cycle is not None)
+    suspended = state.phase is _IDLE and state.data.cycle is not None
+    step = StepContext(state.data, at_ms, suspended=suspended, recorded=recorded)
     try:
         phase, postponed, ended = _advance(step, state.phase, state.postponed, signal)
         after = SessionState(phase, step.close(), postponed, ended)

@@ -29,6 +29,7 @@ from agentrail.core.session import (
     response,
 )
 from agentrail.core.session.budget import settle_loan
+from agentrail.core.session.calls import OUTCOME_UNKNOWN
 from agentrail.core.session.context import forget_context
 from agentrail.core.session.decisions import time_is_up
 from agentrail.core.session.hooking import ask_plugins, has_listeners, request_again
@@ -44,7 +45,6 @@ from agentrail.messages import CallId
 MAX_RECOVERIES: Final = 3
 """How many recoveries without a new record in between it takes for a session to be left as it is: it may be what stops the process."""
 
-OUTCOME_UNKNOWN: Final = "[Outcome unknown: the process stopped while this ran]"
 NEVER_BEGAN: Final = "[Not run: the process stopped before this began]"
 
 
@@ -144,7 +144,7 @@ def _decision(
         case owners.OfCall(call_id):
             state = data.batch.find(call_id)
             assert state is not None  # noqa: S101 - an owner of an open effect is in its place
-            return _of_call(state, has_begun=has_begun)
+            return _of_call(data, state, has_begun=has_begun)
         case owners.OfSurvivor(call_id):
             survivor = next(one for one in data.survivors if one.call.call_id == call_id)
             return _of_survivor(data, survivor, has_begun=has_begun)
@@ -181,12 +181,14 @@ def _of_survivor(data: Known, state: CallState, *, has_begun: bool) -> RecoveryD
     if data.stopping is not None or state.detached or (state.wants_child and not has_begun):
         call = state.call
         return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="given_up")
-    return _of_call(state, has_begun=has_begun)
+    return _of_call(data, state, has_begun=has_begun)
 
 
-def _of_call(state: CallState, *, has_begun: bool) -> RecoveryDecision:
+def _of_call(data: Known, state: CallState, *, has_begun: bool) -> RecoveryDecision:
     """Decide about a call that ran: by what its tool promises, if it has begun."""
     call = state.call
+    if calls.began_before_drift(data, state) and not (state.wants_child and has_begun):
+        return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="unknown")
     if not has_begun:
         return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="begun")
     if state.wants_child:
@@ -247,7 +249,7 @@ def _recover_survivor(step: StepContext, state: CallState, begun: frozenset[Effe
         batch.survivor_left(step, call_id)
         return
     if decision in {"unknown", "given_up"}:
-        text = OUTCOME_UNKNOWN if has_begun else NEVER_BEGAN
+        text = OUTCOME_UNKNOWN if has_begun or decision == "unknown" else NEVER_BEGAN
         batch.survivor_ended(step, state, calls.result_of(state, text))
         return
     anew = batch.run_anew(step, state, has_begun=has_begun)
@@ -266,7 +268,7 @@ def _recover_call(step: StepContext, state: CallState, begun: frozenset[EffectId
     if state.stage != "running" or state.effect_id is None:
         return
     has_begun = state.effect_id in begun
-    decision = _of_call(state, has_begun=has_begun).decision
+    decision = _of_call(step.data, state, has_begun=has_begun).decision
     if decision == "resumed":
         _resume(step, state, state.effect_id)
         return

@@ -407,6 +407,18 @@ class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     notes: tuple[str, ...] | None = None
 
 
+class DoubtfulCalls(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Calls that began before a drift and whose end is unknown: an equal one does not run, whatever asks for it.
+
+    Attributes:
+        calls: Tool and digest of the arguments of each, as outlines have them; of a sub-agent its kind and nothing.
+        prompts: The prompts that were known then. The cycle of another one ends the doubt.
+    """
+
+    calls: tuple[tuple[str, str], ...]
+    prompts: tuple[PromptRef, ...] = ()
+
+
 class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """New options of a plugin, which wait for idle.
 
@@ -498,6 +510,7 @@ class _Fields(msgspec.Struct, gc=False):
     rules: frozenset[Rule] = frozenset()  # what a person always allows; shrinks only when one is revoked
     # Calls that an abort spared, running or stopping; the history answered each.
     survivors: tuple[CallState, ...] = ()
+    doubtful: DoubtfulCalls | None = None  # set by a drift alone, until a prompt that came after it begins
     notes: tuple[str, ...] = ()  # what survivors said since; goes in front of the next prompt
     teardown: TeardownState | None = None  # only in IDLE, and not while a cycle is suspended
     stopping: str | None = (

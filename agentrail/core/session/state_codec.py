@@ -14,8 +14,13 @@ gives the same bytes in every process. The order of a mapping is part of it: req
 are too many entries the first one goes.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
 
+import msgspec
+
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.session.state_shapes import (
     NO_PLUGINS,
@@ -39,6 +44,8 @@ CODEC_VERSION: Final = 1
 
 DocumentKind: TypeAlias = Literal["config", "toolbox", "stack", "session_state"]
 
+
+_BEGUN: Final = ("session_state", "begun")
 
 # --- the documents
 
@@ -104,8 +111,13 @@ def decode_stack(text: bytes | str, resolve: Resolve, *, ask: Ask = plainly) -> 
     return found.plugins, found.states
 
 
-def encode_session(state: SessionState) -> bytes:
+def encode_session(state: SessionState, *, begun: tuple[EffectId, ...] | None = None) -> bytes:
     """Write all that a session knows.
+
+    Args:
+        state: The session.
+        begun: Of a session that is not at rest: its open effects that may have begun, for `begun_in`. None writes nothing of it, and
+            readers that do not know this part refuse a document that has it.
 
     Returns:
         UTF-8 JSON, as long as the state is large; the same for equal states, in every process.
@@ -114,7 +126,24 @@ def encode_session(state: SessionState) -> bytes:
         CodecError: There is something in it that JSON does not hold: half of a character, a number that is none, an object.
             It says where. Such a thing comes with a signal, and is none that a journal could keep either.
     """
-    return _write("session_state", SessionState, state)
+    return _write("session_state", SessionState, state, {} if begun is None else {"begun": begun})
+
+
+def begun_in(text: bytes | str) -> tuple[EffectId, ...]:
+    """Return the open effects that may have begun, as `encode_session` wrote them; none where it wrote none.
+
+    Raises:
+        CodecError: Your move: it is no such text.
+    """
+    try:
+        return msgspec.json.decode(text, type=_Begun).begun
+    except msgspec.DecodeError as error:
+        message = f"no session_state: {error}; pass what was written as session_state"
+        raise CodecError(message, path="$.begun") from error
+
+
+class _Begun(msgspec.Struct, frozen=True, gc=False):
+    begun: tuple[EffectId, ...] = ()
 
 
 def decode_session(text: bytes | str, resolve: Resolve = NO_PLUGINS, *, ask: Ask = plainly) -> SessionState:
@@ -132,13 +161,15 @@ def decode_session(text: bytes | str, resolve: Resolve = NO_PLUGINS, *, ask: Ask
     return cast("SessionState", _read("session_state", SessionState, text, Reading(resolve, ask)))
 
 
-def _write(kind: DocumentKind, hint: Any, value: object) -> bytes:
+def _write(
+    kind: DocumentKind, hint: Any, value: object, more: Mapping[str, object] = MappingProxyType({})
+) -> bytes:
     writing = Writing()
     try:
         content = SHAPES.of(hint).encode(value, writing)
         head = {"codec": CODEC_VERSION, "kind": kind, "tools": writing.specs, "plugins": writing.plugins}
         try:
-            return written({**head, kind: content})
+            return written({**head, **more, kind: content})
         except UnicodeEncodeError:  # half of a character, and msgspec does not say which
             raise unwritable(content) from None
     except (Misfit, RecursionError) as error:
@@ -178,7 +209,7 @@ def _check_head(document: dict[str, Any], kind: DocumentKind) -> None:
         message = f"expected {kind!r}, got {brief_of(document.get('kind'))}"
         _refuse("kind", message)
     for name in document:
-        if name not in {"codec", "kind", "tools", "plugins", kind}:
+        if name not in {"codec", "kind", "tools", "plugins", kind} and (kind, name) != _BEGUN:
             message = "a document has no such part"
             _refuse(name, message, is_news=True)
 

@@ -34,6 +34,7 @@ from agentrail.core.session.owners import (
     OfSummaryTimer,
     Owner,
 )
+from agentrail.core.session.recorded_calls import RecordedCalls
 from agentrail.core.session.state import Cycle, SessionData, StepDraft, Stream
 from agentrail.errors import AgentrailError
 from agentrail.events import EPHEMERAL, Envelope, Event, SubagentEvent
@@ -56,13 +57,22 @@ class StepContext:
         at_ms: The time of the step, which is that of the signal.
         effects: What was asked for so far.
         suspended: Whether `AgentSuspended` is out for the cycle, and no `AgentResumed` behind it.
+        recorded: What records say about calls, in a fold that brings a session back; None in every other step.
     """
 
-    __slots__ = ("_open", "at_ms", "data", "effects", "suspended")
+    __slots__ = ("_open", "at_ms", "data", "effects", "recorded", "suspended")
     __deletable__: Final = ("_open", "data")  # by `close`; a compiled class has to be told
 
-    def __init__(self, data: SessionData, at_ms: int, *, suspended: bool = False) -> None:
+    def __init__(
+        self,
+        data: SessionData,
+        at_ms: int,
+        *,
+        suspended: bool = False,
+        recorded: RecordedCalls | None = None,
+    ) -> None:
         """Begin with the data that the signal met, and whether it met a suspended cycle."""
+        self.recorded: RecordedCalls | None = recorded
         self.data: StepDraft = StepDraft(*astuple(data))
         self.at_ms: int = at_ms
         self.effects: list[Effect] = []

@@ -8,8 +8,9 @@ from agentrail.core.protocol.effects import Publish, ResumeChild, RunTool
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.session import owners
+from agentrail.core.session.calls import OUTCOME_UNKNOWN
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.recovery import MAX_RECOVERIES, OUTCOME_UNKNOWN
+from agentrail.core.session.recovery import MAX_RECOVERIES
 from agentrail.events import SessionParked, SessionRecovered, ToolExecutionEnd
 from agentrail.testing.promises.seen import Seen
 

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from msgspec import Raw
+
 from agentrail.core.journal.bodies import (
     ClosedBody,
     DriftedBody,
@@ -16,12 +19,13 @@ from agentrail.core.journal.bodies import (
     encode_body,
 )
 from agentrail.core.journal.erasing import USER_FORGOTTEN, closing_record, erased_record
-from agentrail.core.journal.folding import Sources
+from agentrail.core.journal.folding import Sources, fold_journal
 from agentrail.core.journal.lines import encode_journal
 from agentrail.core.journal.record import Draft, Record, taken_draft
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.session.machine import new_session
+from agentrail.core.session.state_codec import encode_session
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
@@ -74,7 +78,15 @@ def taken_over() -> list[Record]:
     seq = life.state.data.seq
     taken = taken_draft(node="n2", cause="gone", engine="1.1", at_ms=100, events=seq)
     records = behind(life.records, taken, epoch=2)
-    drifted = DriftedBody(first=4, what="events was '7' and is '8'", events=seq + 2, engine="1.1")
+    folded = msgspec.structs.replace(life.state, data=msgspec.structs.replace(life.state.data, seq=seq + 2))
+    drifted = DriftedBody(
+        first=4,
+        what="events was '7' and is '8'",
+        events=seq + 2,
+        engine="1.1",
+        state=Raw(encode_session(folded)),
+        begun=fold_journal(life.records, SOURCES).begun,
+    )
     records = behind(
         records,
         Draft(at_ms=101, kind="drifted", body=encode_body(drifted), events=seq + 2),

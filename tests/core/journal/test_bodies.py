@@ -64,7 +64,7 @@ def test_a_body_comes_back(name):
 def test_a_body_of_a_newer_version_is_refused_whole(name):
     """Also where all that this version knows is there: what else it says is not known."""
     body = json.loads(encode_body(BODIES[name]))
-    for version, said in ((3, "of version 3"), (0, "from 1, got 0")):
+    for version, said in ((4, "of version 4"), (0, "from 1, got 0")):
         with pytest.raises(CodecError, match=said) as caught:
             READERS[name](json.dumps(body | {"version": version}))
         assert caught.value.path == "$.version"
@@ -124,11 +124,11 @@ def test_forms_are_those_of_their_version():
         if not isinstance(body, OpenedBody | ChangedBody)
     }
     assert shown == {
-        "drifted": b'{"first":7,"what":"publish 3 became publish 3-4","events":12,"engine":"1.3","version":2}',
-        "rewound": b'{"number":10,"version":2}',
-        "closed": b'{"reason":"stopped","version":2}',
-        "erased": b'{"number":3,"hash":"abababababababababababababababab","why":"user forgotten","kind":"prompt","length":70,"version":2}',
-        "taken": b'{"node":"n1","cause":"gone","engine":"1.2","version":2}',
+        "drifted": b'{"first":7,"what":"publish 3 became publish 3-4","events":12,"engine":"1.3","state":null,"begun":[],"version":3}',
+        "rewound": b'{"number":10,"version":3}',
+        "closed": b'{"reason":"stopped","version":3}',
+        "erased": b'{"number":3,"hash":"abababababababababababababababab","why":"user forgotten","kind":"prompt","length":70,"version":3}',
+        "taken": b'{"node":"n1","cause":"gone","engine":"1.2","version":3}',
     }
     opened = json.loads(encode_body(BODIES["opened"]))
     assert list(opened) == ["state", "engine", "origin", "parent", "forked_from", "version"]
@@ -137,7 +137,7 @@ def test_forms_are_those_of_their_version():
 
 def test_a_record_that_was_erased_earlier_says_less():
     """Before users were forgotten it did not say what had stood there."""
-    body = bodies.decode_erased(b'{"number":3,"hash":"ab","why":"retention","version":2}')
+    body = bodies.decode_erased(b'{"number":3,"hash":"ab","why":"retention","version":3}')
     assert (body.why, body.kind, body.length) == ("retention", "", 0)
 
 

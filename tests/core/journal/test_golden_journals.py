@@ -64,7 +64,8 @@ def test_a_journal_of_version_1_says_the_same(name):
         for folder in (FOLDER / "v1", FOLDER / "semantics_0")
     )
     assert where_they_part(old, new, SOURCES) is None
-    assert sum(len(one.body) for one in new) < sum(len(one.body) for one in old)
+    short, long = (sum(len(one.body) for one in some if one.kind != "drifted") for some in (new, old))
+    assert short < long
 
 
 def test_a_session_of_version_1_goes_on_in_version_2():

@@ -87,5 +87,5 @@ def test_what_is_no_line_is_refused():
     ):
         with pytest.raises(CodecError, match="no line of a journal"):
             decode_line(wrong)
-    with pytest.raises(CodecError, match="it is of version 3, and 1 to 2 can be read here"):
-        decode_line(json.dumps(line | {"version": 3}).encode())
+    with pytest.raises(CodecError, match="it is of version 4, and 1 to 3 can be read here"):
+        decode_line(json.dumps(line | {"version": 4}).encode())

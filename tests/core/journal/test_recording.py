@@ -10,8 +10,9 @@ from agentrail.core.journal.signal_bodies import decode_signal_body
 from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool, SetTimer, StartStream
-from agentrail.core.protocol.request import ReasoningDelta, TextDelta, UsageUpdate
+from agentrail.core.protocol.request import EffectId, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.session.state import Phase
+from agentrail.core.session.state_codec import encode_session
 from agentrail.events import MessageDelta, StatusUpdate
 from agentrail.messages import AssistantMessage, SessionId, SteerRef, TokenUsage, UserMessage
 from tests.core.journal.recorded import Told, call, folds_to_what_was_lived
@@ -294,8 +295,10 @@ def test_the_first_and_the_last_record():
 def test_the_record_of_a_drift():
     """It says where it began and how, however long that is, and the number that counts."""
     drift = Drift(first=4, kind="prompt", what="does", recorded="a" * 9_000, folded="b", events=12)
-    draft = drifted_draft(drift, at_ms=9, engine="1.3")
+    state = told().life.state
+    draft = drifted_draft(drift, state, (EffectId("t7"),), at_ms=9, engine="1.3")
     said = decode_drifted(draft.body)
+    assert (bytes(said.state), said.begun) == (encode_session(state), ("t7",))
     assert (draft.kind, draft.at_ms, draft.events, draft.does) == ("drifted", 9, 12, "")
     assert (said.first, said.events, said.engine) == (4, 12, "1.3")
     assert said.what == str(drift)[:2_000]

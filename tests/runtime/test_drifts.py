@@ -1,0 +1,211 @@
+"""Code that changed between two lives: the journal says which calls ran, and what it cannot settle is parked until somebody decides."""
+
+import pytest
+import trio
+
+from agentrail.core.journal.bodies import decode_drifted
+from agentrail.core.journal.folding import Sources
+from agentrail.core.journal.replaying import replay
+from agentrail.errors import JournalDrifted, OptionError
+from agentrail.events import ApprovalRequired, ToolExecutionEnd
+from agentrail.messages import ToolMessage
+from agentrail.runtime.reviving import PluginFinder
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.plugins import PuppetPlugin, PuppetRule
+from agentrail.testing.tools import RecordingTool
+from tests.runtime.rig import on_virtual_time, saying, until, wants
+from tests.runtime.test_resumed_sessions import UNKNOWN, Process, Reconciled, fresh, open_again
+
+pytestmark = on_virtual_time
+
+
+def guard(action, text="", hook="BeforeTool"):
+    """A guard that answers one hook in one way; `none` for a guard that allows all."""
+    rules = () if action == "none" else (PuppetRule(hook=hook, tool=None, action=action, text=text),)
+    # It listens to a hook that says nothing, so that its hooks are never empty.
+    return PuppetPlugin(
+        (*rules, PuppetRule(hook="BeforeSteering", tool=None, action="emit", text="seen")),
+        name="guard",
+        priority=50,
+    )
+
+
+def once():
+    """A tool that must not run twice."""
+    return RecordingTool(name="once", effect_class="once")
+
+
+async def results(session):
+    """The results that the model reads."""
+    return [one.results[0].text for one in await session.messages() if isinstance(one, ToolMessage)]
+
+
+def kinds_in(inner):
+    """The kinds of the records of the session."""
+    return [one.kind for one in inner.read("", "s-1")]
+
+
+async def lived(inner, tool, plugin, decide=None):
+    """Let a session call a tool, have it decided where it waits, and be killed; return its messages."""
+    async with Process(inner) as supervisor:
+        model = ScriptedModel([wants("once"), says("done")])
+        session = await supervisor.start_session(
+            model=model, tools=[tool], plugins=[plugin], session_id="s-1"
+        )
+        async with session.subscribe() as events:
+            if plugin.rules[0].action == "approve":
+                await session.prompt("Go")
+                asked = (await until(events, ApprovalRequired))[-1].approval
+                if decide is not None:
+                    await getattr(session, decide)(asked.id)
+                    await until(events, ToolExecutionEnd)
+                    await session.collect_reply()
+            else:
+                await session.ask("Go")
+        return await session.messages()
+
+
+async def back(inner, tool, plugin, **options):
+    """Bring it back with other code; return its messages, results, and what waits."""
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session(
+            "s-1", model=saying("x"), tools=[tool], plugins=[plugin], **options
+        )
+        status = await session.status()
+        return await session.messages(), status
+
+
+@pytest.mark.parametrize("newer", ["block", "approve", "abort", "raise", "args"])
+async def test_a_stricter_guard_changes_nothing_about_a_call_that_ran(newer):
+    """Its verdict is set aside: the call ran, and its result is in the history."""
+    inner, tool = fresh(), once()
+    before = await lived(inner, tool, guard("none"))
+    text = '{"other": 1}' if newer == "args" else "no"
+    after, status = await back(inner, tool, guard(newer, text))
+    assert after == before
+    assert status.phase == "idle"
+    assert len(tool.calls) == 1
+    # One that crashes says so with an event: a drift of words, with which it goes on.
+    assert ("drifted" in kinds_in(inner)) == (newer == "raise")
+
+
+@pytest.mark.parametrize("newer", ["none", "approve"])
+async def test_a_looser_guard_begins_no_call_that_was_refused(newer):
+    """No record names it, so it did not run, and does not run now."""
+    inner, tool = fresh(), once()
+    before = await lived(inner, tool, guard("block", "no"))
+    after, status = await back(inner, tool, guard(newer, "sure?"))
+    assert [type(one) for one in after] == [type(one) for one in before]
+    assert (status.phase, status.suspended) == ("idle", False)
+    assert not tool.calls
+    assert "drifted" not in kinds_in(inner)
+
+
+@pytest.mark.parametrize("newer", ["none", "block"])
+@pytest.mark.parametrize("decide", ["approve", "reject"])
+async def test_a_call_that_a_person_decided_about_stays_decided(newer, decide):
+    """A later record names the one that ran, and none names the other one."""
+    inner, tool = fresh(), once()
+    before = await lived(inner, tool, guard("approve", "sure?"), decide)
+    after, status = await back(inner, tool, guard(newer, "no"))
+    assert after == before
+    assert status.phase == "idle"
+    assert len(tool.calls) == (decide == "approve")
+    assert "drifted" not in kinds_in(inner)
+
+
+@pytest.mark.parametrize("newer", ["none", "block"])
+async def test_a_call_that_waits_for_a_person_still_waits(newer):
+    """What the person decides then counts."""
+    inner, tool = fresh(), once()
+    await lived(inner, tool, guard("approve", "sure?"))
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session(
+            "s-1", model=saying("done"), tools=[tool], plugins=[guard(newer, "no")]
+        )
+        (waiting,) = (await session.status()).approvals
+        await session.approve(waiting.id)
+        assert await session.collect_reply() == "done"
+    assert len(tool.calls) == 1
+    assert "drifted" not in kinds_in(inner)
+
+
+# --- what the journal cannot settle
+
+
+def refusing_prompts():
+    """Newer code that refuses every prompt: it folds to a session that never asked its model."""
+    return guard("abort", "closed", hook="BeforePrompt")
+
+
+async def test_a_drift_of_deeds_parks_the_session_and_says_how_to_go_on():
+    """Nothing of it is touched, and the others come back."""
+    inner, tool = fresh(), once()
+    await lived(inner, tool, guard("none"))
+    before = inner.read("", "s-1")
+
+    def give(_opening):
+        return {"model": saying("x"), "tools": [tool], "plugins": [refusing_prompts()]}
+
+    async with open_again(inner, revive=give) as supervisor:
+        with pytest.raises(JournalDrifted, match=r"parked.*on_drift='go_on'") as caught:
+            await supervisor.resume_session("s-1")
+        assert caught.value.plugin == "guard"
+        assert caught.value.operation.startswith("start_stream ")
+        (failed,) = await supervisor.resume_all("all")
+        assert type(failed.error) is JournalDrifted
+        with pytest.raises(OptionError, match="on_drift"):
+            await supervisor.resume_session("s-1", on_drift="refuse")
+    assert inner.read("", "s-1") == before
+
+
+class Pay(Reconciled):
+    """A tool of any class that says when it hangs."""
+
+    def __init__(self, **options):
+        super().__init__(name="pay", **options)
+        self.started = trio.Event()
+
+    def _begin(self, arguments, ctx):
+        super()._begin(arguments, ctx)
+        self.started.set()
+
+
+@pytest.mark.parametrize("effect_class", ["once", "reconcilable", "idempotent"])
+async def test_going_on_runs_nothing_again_that_a_record_names(effect_class):
+    """An equal call is answered as unknown until a prompt comes that was not there yet; harmless ones run."""
+    inner = fresh()
+    tool = Pay(effect_class=effect_class, hangs=True)
+    model = ScriptedModel([wants("pay")])
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=model, tools=[tool], plugins=[guard("none")], session_id="s-1"
+        )
+        await session.prompt("Go")
+        await tool.started.wait()
+    again = Pay(effect_class=effect_class)
+    # Newer code adds to each prompt, and waits for a file first: other requests, with other numbers.
+    newer = guard("wait", "notes.md", hook="BeforePrompt")
+    paying = FunctionModel(
+        lambda request: says("done") if isinstance(request.messages[-1], ToolMessage) else calls(("pay", {}))
+    )
+    given = {"model": paying, "tools": [again], "plugins": [newer]}
+    async with open_again(inner) as supervisor:
+        with pytest.raises(JournalDrifted):
+            await supervisor.resume_session("s-1", **given)
+        session = await supervisor.resume_session("s-1", on_drift="go_on", **given)
+        assert await session.collect_reply() == "done"
+        assert await results(session) == ([UNKNOWN] if effect_class != "idempotent" else ["run again"])
+        assert len(again.calls) == (effect_class == "idempotent")
+        assert await session.ask("Again") == "done"
+        assert len(again.calls) == 1 + (effect_class == "idempotent")
+        whole = await session.messages()
+    assert kinds_in(inner).count("drifted") == 1
+    async with open_again(inner) as supervisor:  # and the next owner begins with the state in that record
+        session = await supervisor.resume_session("s-1", **given)
+        assert await session.messages() == whole
+    assert kinds_in(inner).count("drifted") == 1
+    records = inner.read("", "s-1")
+    assert decode_drifted(next(one for one in records if one.kind == "drifted").body).has_state
+    sources = Sources(resolve=PluginFinder({"guard": newer}), blob=inner.blob)
+    assert replay(records, sources).difference is None
