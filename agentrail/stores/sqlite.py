@@ -29,7 +29,7 @@ from agentrail.abc.store import (
     Taken,
 )
 from agentrail.core.journal.record import Record
-from agentrail.errors import AgentrailError, Fenced, OptionError, StoreUnavailable
+from agentrail.errors import AgentrailError, Fenced, OptionError, StoreInUse, StoreUnavailable
 from agentrail.messages import SessionId
 from agentrail.private_places import keep_private
 from agentrail.stores.data_directory import no_store_at
@@ -45,7 +45,7 @@ from agentrail.stores.sqlite_connections import (
 )
 from agentrail.stores.sqlite_copying import copy_store
 from agentrail.stores.sqlite_damage import check_sound
-from agentrail.stores.sqlite_files import WriteLock, beside, check_place, lock_path
+from agentrail.stores.sqlite_files import FileIds, WriteLock, beside, check_place, file_ids, lock_path
 from agentrail.stores.sqlite_opening import look_at, open_writer, prepare, salvage_now
 from agentrail.stores.sqlite_owed import change_rows, fetch_rows
 from agentrail.stores.sqlite_reading import (
@@ -76,6 +76,8 @@ MAX_LOG_BYTES: Final = 16 * 1024 * 1024
 """How large the log beside the file grows before it is swept into the file, if there is no idle moment before."""
 
 _PAGE_BYTES: Final = 4096
+
+_TAKEN_AWAY: Final = "its files were removed or replaced while this process writes them"
 
 
 class SqliteStore:
@@ -133,6 +135,7 @@ class SqliteStore:
         self._turn = threading.RLock()
         self._standings: Standings = {}
         self._log_pages = 0
+        self._files: FileIds = (None, None)
         self._is_suspect = False
         self._must_empty_log = False
         self._may_have_remains = True  # of an earlier process nothing is known
@@ -210,8 +213,51 @@ class SqliteStore:
             self._writer = self._opened()
         return self._writer
 
+    def _check_files(self, connection: apsw.Connection) -> None:
+        """Look whether the next process will find what was just committed.
+
+        A file that was removed is written again, out of the one that is still open; a log that was removed is swept into its file.
+
+        Raises:
+            StoreUnavailable: The file or its log was removed or replaced. The same append again goes to the files that are there.
+        """
+        found = file_ids(self._path)
+        if found == self._files:
+            return
+        (store, log), (own, own_log) = found, self._files
+        if store == own and own_log is None:  # the first commit makes the log
+            self._files = found
+            return
+        if store is None:
+            self._put_back(connection)
+        elif store == own and log != own_log:
+            with suppress(apsw.Error):
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        raise no_store_at(self._path, _TAKEN_AWAY)
+
+    def _put_back(self, connection: apsw.Connection) -> None:
+        """Write a file that has no name any more to its path again.
+
+        Raises:
+            StoreUnavailable: It cannot be written, or another process has made a store there.
+        """
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not lock_path(self._path).exists():  # it went with its directory
+                own, self._lock = self._lock, WriteLock(self._path, since_ms=self.now_ms())
+                if own is not None:
+                    own.release()
+            for old in beside(self._path):  # of the file that was removed: its frames fit no other
+                old.unlink(missing_ok=True)
+            self._readers.drop()
+            copy_store(self._connector, connection, self._path)
+        except (OSError, StoreInUse, OptionError) as error:
+            raise no_store_at(self._path, str(error)) from error
+
     def _opened(self) -> apsw.Connection:
         self._log_pages = 0
+        if self._files[0] is not None and not self._path.exists():
+            raise no_store_at(self._path, _TAKEN_AWAY)  # not another one, without the sessions that run
         try:
             connection = open_writer(self._connector, self._schema, look_closely=self._is_suspect)
         except BaseException as error:  # noqa: ASYNC103 - no loop runs here, and what is no damage is raised
@@ -223,6 +269,7 @@ class SqliteStore:
             connection = open_writer(self._connector, self._schema, look_closely=False)
         self._is_suspect = False
         connection.set_wal_hook(self._note_log)
+        self._files = file_ids(self._path)
         return connection
 
     def _note_log(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
@@ -271,6 +318,7 @@ class SqliteStore:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+            self._check_files(connection)
         if self._log_pages * _PAGE_BYTES >= MAX_LOG_BYTES:
             self._sweep_after_commit()
 

@@ -8,7 +8,7 @@ import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -200,6 +200,23 @@ def make_private(path: Path) -> None:
 def beside(path: Path) -> tuple[Path, Path]:
     """The two files that SQLite keeps beside a store: its log, and the memory that its connections share."""
     return (path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm"))
+
+
+FileIds: TypeAlias = tuple[tuple[int, int] | None, tuple[int, int] | None]
+"""Device and inode of a store and of its log; None for a file that does not exist."""
+
+
+def file_ids(path: Path) -> FileIds:
+    """Look which files lie at a path, and at the path of its log."""
+    return _file_id(path), _file_id(beside(path)[0])
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def has_log(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """`SqliteStore` when the disk does not do what it should, and when its process dies: acknowledged is durable, and is there once."""
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ import apsw
 import pytest
 
 from agentrail.core.journal.record import first_broken
-from agentrail.errors import Fenced, StoreUnavailable
+from agentrail.errors import Fenced, StoreInUse, StoreUnavailable
 from agentrail.stores import sqlite
 from agentrail.stores.sqlite import SqliteStore
 from tests.stores.disk import Disk
@@ -379,3 +380,48 @@ def test_killed_from_outside_again_and_again_nothing_that_was_acknowledged_is_lo
     check_kept(found)
     assert {one["status"] for one in found} == {9}
     assert found[-1]["tail"] > 100
+
+
+# --- files that are taken away while they are written
+
+
+@pytest.mark.parametrize("how", ["unlinked", "moved", "with its directory"])
+def test_a_file_that_is_taken_away_is_written_again(tmp_path, how):
+    """What was acknowledged is in it, one append is refused meanwhile, and no other process gets the store."""
+    path = tmp_path / "d" / "sessions.db"
+    path.parent.mkdir()
+    with closing(SqliteStore(path)) as store:
+        store.create(opening())
+        first, after = following(tail(store), "1")
+        assert store.append([first]) == (None,)
+        if how == "with its directory":
+            shutil.rmtree(path.parent)
+        elif how == "moved":
+            path.rename(tmp_path / "elsewhere.db")
+        else:
+            path.unlink()
+        second, _ = following(after, "2")
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            store.append([second])
+        assert store.append([second]) == (None,)
+        with pytest.raises(StoreInUse):
+            SqliteStore(path)
+    with closing(SqliteStore(path)) as store:
+        assert store.salvaged is None
+        assert bodies(store) == ["1", "2"]
+
+
+def test_a_log_that_is_taken_away_costs_no_record(path):
+    """What it alone had is swept into the file, the append is refused once, and then goes in."""
+    with closing(SqliteStore(path)) as store:
+        store.create(opening())
+        first, after = following(tail(store), "1")
+        assert store.append([first]) == (None,)
+        path.with_name(path.name + "-wal").unlink()
+        second, _ = following(after, "2")
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            store.append([second])
+        assert store.append([second]) == (None,)
+    with closing(SqliteStore(path)) as store:
+        assert store.salvaged is None
+        assert bodies(store) == ["1", "2"]
