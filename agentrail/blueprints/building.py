@@ -20,6 +20,7 @@ from agentrail.blueprints.secrets import secret_of
 from agentrail.blueprints.skills import SkillUse, no_such_skill
 from agentrail.blueprints.web import read_web
 from agentrail.config.forms import HeaderForm, PluginForm, PromptForm, SecretForm
+from agentrail.config.imported_agents import literal_prompt
 from agentrail.config.places import ConfigFault
 from agentrail.config.reading import MAX_CONFIG_BYTES
 from agentrail.config.settings import AgentSettings, Settings, Sourced, modules_of, no_such_agent
@@ -364,7 +365,9 @@ class Builder:
     def _prompt_with_skills(self, name: str, said: Sourced, own: str | None) -> str | None:
         """Put the instructions of skills behind a prompt, whole."""
         found = [self._skill(name, one) for one in said.value]
-        texts = [f"# {one.name}\n\n{one.text.instructions}" for one in found if one is not None]
+        texts = [
+            f"# {one.name}\n\n{literal_prompt(one.text.instructions)}" for one in found if one is not None
+        ]
         return "\n\n".join(filter(None, (own, *texts))) or None
 
     def _tools(self, said: Sourced) -> Iterator[Tool]:

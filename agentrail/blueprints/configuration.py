@@ -180,6 +180,7 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
     named = {name: said.value for name, said in models.items()}
     read_project += _read_all(files.project[len(read_project) :], named)
     read_user += _read_all(files.user[len(read_user) :], named)
+    read_project, read_user = _fitting(files, read_project, read_user)
     project, faults = join_files(read_project)
     user, faults_of_user = join_files(read_user)
     not_granted: tuple[NotGranted, ...] = ()
@@ -248,6 +249,60 @@ def _read_all(found: Sequence[FoundFile], models: Mapping[str, str]) -> list[Con
 
 
 def _read(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
+    """Read a file. One of another program in which something is wrong is left out, and named: it is not ours to mend.
+
+    Not so its permissions: what they deny would be allowed.
+    """
+    if found.unread:
+        place = ConfigPlace(file=found.name)
+        read = ConfigFile(name=found.name, faults=(ConfigFault(place=place, said=found.unread),))
+    else:
+        read = _read_text(found, models)
+    is_ours = found.origin in {"agentrail", "claude settings"}
+    return read if is_ours or not read.faults else _left_out(read, read.faults)
+
+
+def _left_out(read: ConfigFile, faults: Sequence[ConfigFault]) -> ConfigFile:
+    own = ConfigPlace(file=read.name)
+    notes = [
+        ConfigFault(
+            place=fault.place if fault.place.file == read.name else own,
+            said=f"the file is left out: {fault.said}",
+        )
+        for fault in faults
+    ]
+    return ConfigFile(name=read.name, folder=read.folder, scope=read.scope, notes=(*read.notes, *notes))
+
+
+def _fitting(
+    files: FoundFiles, project: list[ConfigFile], user: list[ConfigFile]
+) -> tuple[list[ConfigFile], list[ConfigFile]]:
+    """Leave out the agents of other programs that do not go together with the others: of one name, or naming agents that there are not."""
+    foreign = {one.name for one in (*files.project, *files.user) if one.origin in {"claude", "codex"}}
+    while True:
+        (joined, faults), (joined_user, faults_of_user) = join_files(project), join_files(user)
+        found = (*faults, *faults_of_user, *faults_of_agent_names(merge_settings(joined, joined_user)))
+        wrong = {fault.place.file for fault in found} & foreign
+        if not wrong and found:  # a circle is said of one of its agents, which may be ours
+            wrong = {one.name for one in (*project, *user) if one.name in foreign and _has_agents(one)}
+        if not wrong:
+            return project, user
+        foreign -= wrong
+
+        def without(
+            read: ConfigFile, wrong: set[str] = wrong, found: tuple[ConfigFault, ...] = found
+        ) -> ConfigFile:
+            own = [fault for fault in found if fault.place.file == read.name] or [*found[:1]]
+            return _left_out(read, own) if read.name in wrong else read
+
+        project, user = [*map(without, project)], [*map(without, user)]
+
+
+def _has_agents(read: ConfigFile) -> bool:
+    return any(form.agents for form in read.form.agents.values())
+
+
+def _read_text(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
     folder = str(found.folder)
     text, faults = decode_file(found.name, found.data)
     if faults:
@@ -291,7 +346,7 @@ def _read_command(found: FoundFile, text: str) -> ConfigFile:
 def _commands(files: Sequence[FoundFile]) -> Iterator[ImportedCommand]:
     for found in files:
         text, faults = decode_file(found.name, found.data)
-        if found.origin.endswith("command") and not faults:
+        if found.origin.endswith("command") and not faults and not found.unread:
             with suppress(CommandFault):  # which is among the faults
                 yield _command(found, text)
 

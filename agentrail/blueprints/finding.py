@@ -47,6 +47,7 @@ class FoundFile:
         data: Its bytes, one more than are read at most.
         scope: Whose it is.
         origin: Whose format it has.
+        unread: Why it could not be read; empty where it could. Only files of other programs are there all the same.
     """
 
     name: str
@@ -56,6 +57,7 @@ class FoundFile:
     data: bytes
     scope: Scope
     origin: FileOrigin = "agentrail"
+    unread: str = ""
 
 
 @frozen(kw_only=True)
@@ -179,7 +181,7 @@ def find_imported(
         home: The user's directory.
 
     Raises:
-        OptionError: Your move: one cannot be read, or is a link.
+        OptionError: Your move: there are too many. One that cannot be read, or is a link, says so itself.
     """
     wanted: list[tuple[FileOrigin, Path]] = []
     for kind, table in (("agents", _AGENTS), ("commands", _COMMANDS)):
@@ -196,16 +198,27 @@ def find_imported(
         settings = [place / ".claude" / name for name in ("settings.local.json", "settings.json")]
         wanted += [("claude settings", one) for one in settings if one.is_file()]
     return tuple(
-        FoundFile(
-            name=show_path(path, cwd, home),
-            path=path,
-            folder=place,
-            key=path.relative_to(place).as_posix(),
-            data=read_bytes(path, follow=False),
-            scope=scope,
-            origin=origin,
-        )
-        for origin, path in wanted
+        _found_imported(path, origin, place, scope, show_path(path, cwd, home)) for origin, path in wanted
+    )
+
+
+def _found_imported(path: Path, origin: FileOrigin, place: Path, scope: Scope, name: str) -> FoundFile:
+    data, unread = b"", ""
+    try:
+        data = read_bytes(path, follow=False)
+    except OptionError as error:
+        if origin == "claude settings":  # what it denies would be allowed
+            raise
+        unread = error.faults[0]
+    return FoundFile(
+        name=name,
+        path=path,
+        folder=place,
+        key=path.relative_to(place).as_posix(),
+        data=data,
+        scope=scope,
+        origin=origin,
+        unread=unread,
     )
 
 

@@ -3,6 +3,7 @@
 What comes of it is a file of ours with that one agent, so that all that holds for those holds for it: trust, faults, and where it stands.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ CLAUDE_MODES: Final[Mapping[str, Any]] = {
 }
 """Modes of Claude Code, in ours. What is not here allows more than a file of another program may."""
 
+_PLACE_OF_VALUE: Final = re.compile(r"\$\$?\{[A-Za-z_][A-Za-z0-9_]{0,63}\}")
 _MAX_TURNS: Final = 1_000_000
 _CLAUDE: Final = (
     *("name", "description", "tools", "disallowedTools", "model", "maxTurns", "skills", "permissionMode"),
@@ -67,7 +69,7 @@ def read_claude_agent(  # noqa: PLR0913 - by keyword
         folder,
         known=_CLAUDE,
         description=reader.description(),
-        prompt=PromptForm(text=head.body) if head.body else None,
+        prompt=PromptForm(text=literal_prompt(head.body)) if head.body else None,
         model=reader.model(),
         max_turns=reader.whole("maxTurns"),
         skills_in_prompt=reader.names("skills") or None,
@@ -131,10 +133,15 @@ def read_codex_agent(
         folder,
         known=_CODEX,
         description=reader.description(),
-        prompt=PromptForm(text=instructions) if instructions else None,
+        prompt=PromptForm(text=literal_prompt(instructions)) if instructions else None,
         model=reader.model(),
         permissions=policy,
     )
+
+
+def literal_prompt(text: str) -> str:
+    """Let `${HOME}` of a text stand for itself in a prompt of ours: other programs fill nothing in there."""
+    return _PLACE_OF_VALUE.sub(lambda found: f"${found[0]}", text)
 
 
 @define

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
 from agentrail.blueprints.building import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.blueprints.finding import MAX_AGENT_FILES
+from agentrail.blueprints.prompt import fill_in
+from agentrail.config.imported_agents import literal_prompt
 from agentrail.config.imported_commands import read_gemini_command, read_markdown_command
 from agentrail.errors import OptionError
 from agentrail.plugins.permission_policy import LISTS
@@ -216,7 +218,8 @@ def test_commands_are_found_and_what_is_wrong_with_one_is_told(place):
     (place / ".claude" / "commands" / "git" / "commit.md").write_bytes(b"\xff")
     wrong = read(place)
     assert [one.name for one in wrong.commands] == ["mine"]
-    assert [str(one).partition(": ")[0] for one in wrong.faults] == [
+    assert wrong.faults == ()
+    assert [str(one).partition(": ")[0] for one in wrong.notes if "is left out" in str(one)] == [
         ".claude/commands/git/commit.md:1",
         ".codex/prompts/review.md:1",
         ".gemini/commands/git/fix.toml:1",
@@ -264,22 +267,62 @@ def test_a_rule_that_cannot_be_said_here_is_left_out_by_name(place):
     assert len(said) == 2
 
 
-@pytest.mark.parametrize("name", [".claude/agents/bad.md", ".codex/agents/bad.toml", ".claude/settings.json"])
-def test_a_wrong_file_is_a_fault_with_its_line(place, name):
-    """As of ours; one that is no UTF-8 too."""
-    for data in (b"{{{", b"\xff"):
-        write(place / name, "")
-        (place / name).write_bytes(data)
-        assert any(str(one).startswith(f"{name}:1: ") for one in read(place).faults)
+WRONG_FILES = {
+    ".claude/agents/README.md": "# Our agents\n",
+    ".claude/agents/twice.md": "---\nname: code-reviewer\ndescription: x\n---\n",
+    ".claude/agents/ours.md": "---\nname: ours\ndescription: x\n---\n",
+    ".claude/agents/lost.md": "---\nname: lost\ndescription: x\ntools: Task(nobody)\n---\n",
+    ".claude/agents/itself.md": "---\nname: itself\ndescription: x\ntools: Task(itself)\n---\n",
+    ".claude/agents/circle.md": "---\nname: circle\ndescription: x\ntools: Task(ours)\n---\n",
+    ".claude/agents/open.md": "---\nname: [\n",
+    ".codex/agents/bad.toml": "{{{",
+    ".claude/commands/bad.md": "---\n[\n",
+    ".gemini/commands/bad.toml": "description = 1\n",
+}
 
 
-def test_links_and_crowds_are_refused(place, monkeypatch):
-    """12.1: a project's file is where it lies."""
+@pytest.mark.parametrize("name", [*WRONG_FILES, "bytes", "long", "link"])
+def test_one_wrong_file_of_another_program_is_left_out_and_named(place, name):
+    """With its line, in the notes; all other agents are there, and nothing stops."""
+    write(
+        place / "agentrail.toml",
+        '[agents.ours]\nprompt = "x"\nagents = ["circle"]\n[agents.circle2]\n[import]\nagents = ["claude", "codex"]\ncommands = ["claude", "gemini"]\n'
+        if name.endswith("circle.md")
+        else '[agents.ours]\nprompt = "x"\n[import]\nagents = ["claude", "codex"]\ncommands = ["claude", "gemini"]\n',
+    )
+    before = {*read(place).settings.agents}
+    path = place / (name if "/" in name else ".claude/agents/bad.md")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if name == "link":
+        path.symlink_to(place / "agentrail.toml")
+    else:
+        path.write_bytes({"bytes": b"\xff", "long": b"x" * 70_000}.get(name) or WRONG_FILES[name].encode())
+    found = read(place)
+    shown = path.relative_to(place).as_posix()
+    assert any(str(one).startswith(f"{shown}:") and "is left out" in str(one) for one in found.notes), (
+        found.notes
+    )
+    assert {*found.settings.agents} == before
+    if not name.endswith("circle.md"):  # then ours names one that there is not, which is ours to mend
+        assert found.faults == ()
+
+
+@pytest.mark.parametrize("data", [b"{{{", b"\xff"])
+def test_permissions_that_cannot_be_read_are_a_fault(place, data):
+    """What they deny would be allowed, if the file were left out."""
+    write(place / ".claude/settings.json", "")
+    (place / ".claude/settings.json").write_bytes(data)
+    assert any(str(one).startswith(".claude/settings.json:1: ") for one in read(place).faults)
+
+
+@given(st.text(alphabet="$\\{}aH_ [@", max_size=30))
+def test_a_body_of_another_program_stands_for_itself(text):
+    """`${HOME}`, `$${HOME}` and `${FILES[@]}` are no values of ours."""
+    assert fill_in(literal_prompt(text), {}) == (text, [])
+
+
+def test_crowds_are_refused(place, monkeypatch):
+    """12.1: they are hashed, and read, one by one."""
     monkeypatch.setattr("agentrail.blueprints.finding.MAX_AGENT_FILES", 0)
     with pytest.raises(OptionError, match="has 1 agents: expected at most 0"):
-        read(place)
-    monkeypatch.undo()
-    assert MAX_AGENT_FILES == 1_000
-    (place / ".claude" / "agents" / "link.md").symlink_to(place / "agentrail.toml")
-    with pytest.raises(OptionError, match="it is a link"):
         read(place)
