@@ -251,7 +251,9 @@ class Keeping:
     def leave(self, cell: SessionCell) -> None:
         """Let go of a session of which nothing acts any more: a tree has no owner then, when all of its records are written."""
         journal = cell.journal
-        if journal is not None and (cell.rested is not None or cell.is_leaving):
+        if journal is not None and cell.rested is not None:
+            journal.put_last_snapshot(cell.state)
+        elif journal is not None and cell.is_leaving:
             journal.put_snapshot(cell.state)
         config = cell.state.data.config
         if len(config.path) == 1:

@@ -41,7 +41,7 @@ from agentrail.runtime.file_notes import FileNotes
 from agentrail.runtime.old_events import OldEvents
 from agentrail.runtime.outbox import Leaving, Outbox
 from agentrail.runtime.scrubbing import Scrub
-from agentrail.runtime.snapshots import is_at_rest, is_snapshot_due, make_snapshot
+from agentrail.runtime.snapshots import begun_effects, is_at_rest, is_snapshot_due, make_snapshot
 from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import Writer
 from agentrail.runtime.task_group import Control
@@ -353,10 +353,25 @@ class SessionJournal:
     def put_snapshot(self, state: SessionState) -> None:
         """Hand a snapshot to the store, which may as well fail; not in the middle of work, and not of what may be taken back."""
         is_whole = self.refusal is None and self.durable == self.tail.seq != self._snapshot
-        if not is_whole or not is_at_rest(state):
+        if is_whole and is_at_rest(state):
+            self._put(state)
+
+    def put_last_snapshot(self, state: SessionState) -> None:
+        """Hand over a snapshot at a planned stop, also in the middle of work: it names what had begun, and newer code folds nothing old.
+
+        It may reach the store before the last records do. One whose record does not follow is ignored.
+        """
+        if self.refusal is not None or self.first is not None or state.ended:
             return
+        aside = self._recorder.flush()
+        if aside:
+            self._record(aside)
+        if self.tail.seq != self._snapshot:
+            self._put(state, None if is_at_rest(state) else begun_effects(state))
+
+    def _put(self, state: SessionState, begun: tuple[EffectId, ...] | None = None) -> None:
         try:
-            snapshot = make_snapshot(state, self.tail)
+            snapshot = make_snapshot(state, self.tail, begun)
         except CodecError as error:
             LOGGER.warning("session %s: no snapshot can be made of it: %s", self._session, error)
             return

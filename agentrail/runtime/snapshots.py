@@ -5,6 +5,7 @@ from typing import Final
 
 from agentrail.abc.store import StoredSnapshot
 from agentrail.core.journal.record import Tail
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.session import owners
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.state_codec import encode_session
@@ -36,17 +37,39 @@ def is_at_rest(state: SessionState) -> bool:
     )
 
 
-def make_snapshot(state: SessionState, tail: Tail) -> StoredSnapshot:
-    """Make the snapshot of a session that is at rest.
+_TIMERS: Final = (
+    owners.OfStallTimer,
+    owners.OfSummaryTimer,
+    owners.OfHoldTimer,
+    owners.OfPause,
+    owners.OfRetry,
+    owners.OfInteraction,
+    owners.OfAgentWait,
+    owners.OfDrain,
+    owners.OfTeardown,
+)
+
+
+def begun_effects(state: SessionState) -> tuple[EffectId, ...]:
+    """Return the open effects of a live session that began work: its records name each of them."""
+    found = state.data.open.items()
+    return tuple([effect_id for effect_id, owner in found if not isinstance(owner, _TIMERS)])
+
+
+def make_snapshot(
+    state: SessionState, tail: Tail, begun: tuple[EffectId, ...] | None = None
+) -> StoredSnapshot:
+    """Make the snapshot of a session.
 
     Args:
         state: What it knows behind its last record.
         tail: Which one that is.
+        begun: Of one that is not at rest: its open effects that may have begun.
 
     Raises:
         CodecError: There is something in it that JSON does not hold.
     """
-    text = encode_session(state)
+    text = encode_session(state, begun=begun)
     config = state.data.config
     return StoredSnapshot(
         scope=config.scope,

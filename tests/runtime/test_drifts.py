@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from agentrail.abc.store import Filters
 from agentrail.core.journal.bodies import decode_drifted
 from agentrail.core.journal.folding import Sources
 from agentrail.core.journal.replaying import replay
@@ -13,8 +14,9 @@ from agentrail.runtime.reviving import PluginFinder
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.tools import RecordingTool
+from agentrail.tools.task import TaskTool
 from tests.runtime.rig import on_virtual_time, saying, until, wants
-from tests.runtime.test_resumed_sessions import UNKNOWN, Process, Reconciled, fresh, open_again
+from tests.runtime.test_resumed_sessions import UNKNOWN, Process, Reconciled, fresh, open_again, wants_task
 
 pytestmark = on_virtual_time
 
@@ -209,3 +211,39 @@ async def test_going_on_runs_nothing_again_that_a_record_names(effect_class):
     assert decode_drifted(next(one for one in records if one.kind == "drifted").body).has_state
     sources = Sources(resolve=PluginFinder({"guard": newer}), blob=inner.blob)
     assert replay(records, sources).difference is None
+
+
+# --- a planned stop
+
+
+async def stopped_at_work(inner, tool, model):
+    """Let a session be stopped in order while its tool runs."""
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=model, tools=[tool, TaskTool()], plugins=[guard("none")], session_id="s-1"
+        )
+        await session.prompt("Go")
+        await tool.started.wait()
+
+
+@pytest.mark.parametrize("below", [False, True])
+async def test_a_planned_stop_in_mid_cycle_parks_nobody(below):
+    """Newer code folds nothing of what was lived, of sub-agents neither: each session left its state and what had begun."""
+    inner, tool = fresh(), Pay(effect_class="once", hangs=True)
+    turns = [calls(("pay", {}))]
+    if below:
+        turns = [wants_task(), *turns]
+    await stopped_at_work(inner, tool, ScriptedModel(turns))
+    again = Pay(effect_class="once")
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session(
+            "s-1",
+            model=FunctionModel(lambda _: says("done")),
+            tools=[again, TaskTool()],
+            plugins=[refusing_prompts()],
+        )
+        assert await session.collect_reply() == "done"
+    assert not again.calls
+    every = inner.find(Filters(), limit=10)
+    assert len(every) == 1 + below
+    assert all("drifted" not in [one.kind for one in inner.read("", found.session)] for found in every)

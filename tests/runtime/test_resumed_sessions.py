@@ -11,6 +11,7 @@ from agentrail import tool
 from agentrail.abc import Done, Ok
 from agentrail.abc.store import Filters
 from agentrail.core.journal.bodies import decode_drifted
+from agentrail.core.session.state_codec import begun_in
 from agentrail.errors import (
     AgentrailError,
     AlreadyExists,
@@ -672,8 +673,8 @@ async def test_a_snapshot_is_taken_in_idle_when_the_tail_is_long():
         assert held(session._cell.journal) == ()  # noqa: SLF001 - it cannot be seen from outside
 
 
-async def test_a_session_that_is_cut_leaves_no_snapshot():
-    """Its tool was at work: what was open is decided when it comes back, and a snapshot would hide what had begun."""
+async def test_a_session_that_is_cut_leaves_a_snapshot_that_names_what_had_begun():
+    """Its tool was at work: what was open is decided when it comes back, and newer code folds nothing old."""
     inner, hang = fresh(), HangingTool()
     async with open_again(inner) as supervisor:
         session = await supervisor.start_session(
@@ -683,7 +684,9 @@ async def test_a_session_that_is_cut_leaves_no_snapshot():
         await hang.started.wait()
         rested = await supervisor.rest("s-1", within=0)
         assert not rested.at_boundary
-    assert inner.snapshots("", "s-1") == ()
+    (snapshot,) = inner.snapshots("", "s-1")
+    (begun,) = begun_in(snapshot.state)
+    assert f"run_tool {begun} hang" in inner.read("", "s-1")[snapshot.seq - 1].does
     async with open_again(inner) as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("done"), tools=[hang])
         assert await session.collect_reply() == "done"
