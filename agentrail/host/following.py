@@ -87,14 +87,18 @@ def _take(track: RequestTrack, events: Subscription, event: Event) -> None:
         track.stand(stand_behind(track.standing, event))
 
 
-async def find_standing(session: Session, request_id: str) -> RequestStanding | None:
+async def find_standing(session: Session, request_id: str) -> tuple[RequestStanding, int] | None:
     """Look for a request among the events of a session, from its first one on; None where none of them names it.
 
-    For one that an earlier process began: `seq` of what is given is that of the last event that changed it.
+    For one that an earlier process began.
+
+    Returns:
+        How it stands, with the number of the last event that changed it; and the number of the event that its receipt named.
 
     Cancellation: Nothing has changed.
     """
     standing: RequestStanding | None = None
+    seq = 0
     async with subscribe_to_requests(session, after=0) as events:
         with suppress(trio.WouldBlock, trio.EndOfChannel, SubscriberTooSlow):
             for number in itertools.count(1):
@@ -102,11 +106,12 @@ async def find_standing(session: Session, request_id: str) -> RequestStanding | 
                 named = isinstance(event, PromptReceived | PromptQueued) and event.request_id == request_id
                 if standing is None and named and isinstance(event, PromptReceived | PromptQueued):
                     standing = RequestStanding(ref=event.ref)
+                    seq = 0 if event.meta is None else event.meta.seq
                 if standing is not None:
                     standing = stand_behind(standing, event)
                 if number % _READ_IN_ONE_GO == 0:
                     await trio.lowlevel.checkpoint()
-    return standing
+    return None if standing is None else (standing, seq)
 
 
 async def end_track(session: Session | None, track: RequestTrack) -> None:

@@ -49,7 +49,15 @@ from agentrail.host.payloads import (
     RequestKind,
 )
 from agentrail.host.request_end import ended_by_host, without_session
-from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack, key_of_requests
+from agentrail.host.requests import (
+    HostRequest,
+    OnDisconnect,
+    RequestRecord,
+    RequestTrack,
+    key_of_requests,
+    kind_of_request,
+    mint_request_id,
+)
 from agentrail.host.slash_commands import CommandsOfHost
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
@@ -168,7 +176,7 @@ class Intake:
             session_id=self._session_for(owner, request),
             facts=facts,
             agent_id=agent_id,
-            request_id=f"r-{current().ids(12)}",
+            request_id=mint_request_id(sending.kind),
             digest=await digest_with_files(_said(request, sending), sending.attachments, request.mode),
             attachments=sending.attachments,
             when_busy=sending.when_busy,
@@ -234,7 +242,7 @@ class Intake:
                 request_id=request_id,
                 session_id=incoming.session_id,
                 agent_id=incoming.agent_id,
-                kind=incoming.kind,
+                kind=kind_of_request(request_id) or incoming.kind,
                 seq=receipt.seq,
                 context_window=window,
             )
@@ -258,16 +266,17 @@ class Intake:
 
         Cancellation: Nothing has changed.
         """
-        standing = await find_standing(session, request_id)
+        found = await find_standing(session, request_id)
         known = self._parts.book.find(key, request_id)  # another caller may have found it meanwhile
-        if standing is None or known is not None:
+        if found is None or known is not None:
             return known
+        standing, seq = found
         record = RequestRecord(
             request_id=request_id,
             session_id=session.session_id,
             agent_id=profile_of_session(session.facts.user_data) or "",
-            kind=None,
-            seq=standing.seq,
+            kind=kind_of_request(request_id),
+            seq=seq,
         )
         owner = owner_of_session(session.facts.user_data)
         listener = None if owner is None else self._parts.listener(owner, session.session_id, request_id)
@@ -312,7 +321,10 @@ class Intake:
             delivery.forget(watch.key)
         elif facts.has_ended:  # its process died between the end of the session and the word about it
             record = RequestRecord(
-                request_id=request_id, session_id=session_id, agent_id=watch.agent_id, kind=None
+                request_id=request_id,
+                session_id=session_id,
+                agent_id=watch.agent_id,
+                kind=kind_of_request(request_id),
             )
             track = RequestTrack(record, on_change=self._parts.listener(owner, session_id, request_id))
             track.stand(without_session(track.standing, "it has ended"))

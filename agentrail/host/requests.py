@@ -3,6 +3,7 @@
 How a request stands is folded in `request_end`; how it is carried out, with all hooks, stands in `carrying`. Here is no hook and no rule.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import RequestKind, RequestOutcome
 from agentrail.host.request_end import OUTCOMES, RequestStanding, RequestStatus, behind_loss, stand_behind
 from agentrail.messages import Message, PromptRef, SessionId, TokenUsage
+from agentrail.outside import current
 from agentrail.runtime.event_waits import told_of_outages
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
@@ -34,6 +36,21 @@ OnDisconnect: TypeAlias = Literal["continue", "abort"]
 
 MessageReceipt: TypeAlias = PromptReceipt | SteerReceipt
 """What a session gave when it took the message: that of a prompt, or of a steer."""
+
+
+_REQUEST_ID: Final = re.compile(r"r-([csp])[0-9a-f]{24}")
+_KINDS: Final[dict[str, RequestKind]] = {"c": "chat", "s": "stream", "p": "prompt"}
+
+
+def mint_request_id(kind: RequestKind) -> str:
+    """Make the id of a new request. Its kind is in it: of what an earlier process took, only the id is in the journal."""
+    return f"r-{kind[0]}{current().ids(12)}"
+
+
+def kind_of_request(request_id: str) -> RequestKind | None:
+    """Return how the answer to a request is wanted; None where its id does not say so."""
+    found = _REQUEST_ID.fullmatch(request_id)
+    return None if found is None else _KINDS[found[1]]
 
 
 @frozen(kw_only=True)
