@@ -38,7 +38,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check docs-site docs-serve coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check docs-site docs-serve coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -75,9 +75,13 @@ bench-quick: $(DEV)  ## whether the benchmarks still do their work; the figures 
 bench-peers: $(DEV)  ## the frameworks that one would take instead, beside us in one run; installs them into .bench-peers/
 	$(BIN)/python -m benchmarks.peers
 
-soak: $(DEV)  ## ten minutes of sessions that live and die badly, and as long of the gateway's; SECONDS=600 SEED=20261120; fails when anything grows
+soak: $(DEV)  ## ten minutes of sessions that live and die badly, and as long of the gateway's and of readers'; SECONDS=600 SEED=20261120; fails when anything grows
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --seed $(SEED)
 	$(MAKE) --no-print-directory soak-gateway
+	$(MAKE) --no-print-directory soak-readers
+
+soak-readers: $(DEV)  ## ten minutes of 200 sessions with a store, and readers in many threads at each chance of a switch: alive and flat
+	$(BIN)/python -m benchmarks.readers_soak --seconds $(SECONDS) --seed $(SEED)
 
 soak-gateway: $(DEV)  ## the same for a server with a thousand sessions and readers, which is killed every minute: nothing is lost, no reader has a gap; KILL_EVERY=60
 	$(BIN)/python -m benchmarks.gateway_soak --seconds $(SECONDS) --kill-every $(KILL_EVERY) --seed $(SEED)

@@ -56,7 +56,7 @@ MAX_GROWTH: Final = {"rss_kb": 8_192, "descriptors": 0, "tasks": 0, "threads": 2
 
 RSS_PERCENT: Final = 5.0
 
-KEPT: Final = {"MAX_LAST_WORDS": 32, "MAX_HANDLES": 8}
+KEPT: Final[dict[str, Any]] = {"MAX_LAST_WORDS": 32, "MAX_HANDLES": 8}
 """Of how many sessions that have ended something is kept: fewer than end in a round, so that what is kept is flat too."""
 
 

@@ -29,6 +29,28 @@ def test_a_short_soak_is_flat():
     assert rounds[-1] == "flat"
 
 
+@pytest.mark.check
+def test_a_short_soak_of_readers_lives():
+    """`python -m benchmarks.readers_soak` ends of itself and not of a signal; it is too short to be flat."""
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.readers_soak",
+        "--seconds",
+        "1",
+        "--sessions",
+        "8",
+        "--seed",
+        "7",
+    ]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode in {0, 1}, ran.stdout + ran.stderr
+    first, *rounds = ran.stdout.splitlines()
+    assert first.startswith("seed 7, 1 s, 8 sessions")
+    assert len([line for line in rounds if "asked" in line and "descriptors" in line]) >= 4
+    assert "said something else" not in ran.stdout
+
+
 @pytest.mark.parametrize(
     ("name", "each"), [("rss_kb", 500), ("descriptors", 1), ("tasks", 1), ("threads", 1), ("objects", 300)]
 )
