@@ -17,7 +17,7 @@ from agentrail.events import (
     SessionRecovered,
 )
 from agentrail.runtime import event_bus, fan_in
-from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.ports import ChildUsage
 from agentrail.runtime.rewinding import RewindRequest
 from agentrail.stores.sqlite import SqliteStore
@@ -402,13 +402,13 @@ async def test_the_answer_of_a_child_that_has_ended_is_read_beside_the_live_sess
         await session.ask("Hi")
         cell = session._cell  # noqa: SLF001 - a parent that waits for a child that has ended cannot be made from outside
         (child,) = [one.session for one in inner.find(Filters(root="s-1")) if one.parent]
-        asked, call = [], PluginWatch.__call__
+        asked, call = [], QuietWatch.__call__
 
         def noted(self, *given):
             asked.append((threading.current_thread() is threading.main_thread(), self))
             return call(self, *given)
 
-        monkeypatch.setattr(PluginWatch, "__call__", noted)
+        monkeypatch.setattr(QuietWatch, "__call__", noted)
         answer = await supervisor._answer_of_ended(cell, child, "task", ChildUsage())  # noqa: SLF001
         assert answer.text == "from the child"
         assert asked
