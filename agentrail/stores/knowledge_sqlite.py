@@ -34,7 +34,7 @@ from agentrail.abc.knowledge import (
 from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.errors import OptionError
 from agentrail.stores.documents import UnreadDocument, cut_document, read_kb_document
-from agentrail.stores.tenant_files import TenantFiles, TenantSchema
+from agentrail.stores.tenant_files import TenantFiles, TenantSchema, cut_index_again
 from agentrail.stores.vectors import VectorCache, keep_vectors, vector_tables
 from agentrail.stores.words import any_of, choose_words, cut_words, indexed, owner_key, query_words
 
@@ -52,17 +52,20 @@ CREATE TABLE passage (
     trail TEXT NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL, text TEXT NOT NULL,
     UNIQUE (document, place)
 ) STRICT;
-CREATE VIRTUAL TABLE words USING fts5(head, body, content='', contentless_delete=1, tokenize='ascii');
 """
+
+_INDEX: Final = (
+    "CREATE VIRTUAL TABLE words USING fts5(head, body, content='', contentless_delete=1, tokenize='ascii');"
+)
 
 _VECTORS: Final = vector_tables("passage")
 
 SCHEMA_OF_KNOWLEDGE: Final = TenantSchema(
     what="knowledge",
     application_id=0x6167746B,  # `agtk`
-    version=2,
-    tables=_TABLES + _VECTORS,
-    upgrades=(_VECTORS,),
+    version=3,
+    tables=_TABLES + _INDEX + _VECTORS,
+    upgrades=(_VECTORS, partial(cut_index_again, table=_INDEX, columns=("head", "body"))),
 )
 
 # Made with the first line that is written: files that there are need no other version for it.

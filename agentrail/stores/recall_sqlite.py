@@ -25,7 +25,7 @@ from agentrail.abc.recall import (
     TagFilter,
     check_limit,
 )
-from agentrail.stores.tenant_files import TenantFile, TenantFiles, TenantSchema
+from agentrail.stores.tenant_files import TenantFile, TenantFiles, TenantSchema, cut_index_again
 from agentrail.stores.vectors import VectorCache, keep_vectors, vector_tables
 from agentrail.stores.words import (
     all_of,
@@ -48,18 +48,22 @@ CREATE TABLE memory (
 ) STRICT;
 CREATE INDEX memory_by_time ON memory (own, at_ms, id);
 CREATE TABLE owner (own TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID, STRICT;
--- The texts stand in `memory`. What comes here was cut into words before, so that the plainest of all tokenizers will do.
-CREATE VIRTUAL TABLE words USING fts5(body, tags, labels, content='', contentless_delete=1, tokenize='ascii');
 """
+
+# The texts stand in `memory`. What comes here was cut into words before, so that the plainest of all tokenizers will do.
+_INDEX: Final = "CREATE VIRTUAL TABLE words USING fts5(body, tags, labels, content='', contentless_delete=1, tokenize='ascii');"
 
 _VECTORS: Final = vector_tables("memory")
 
 SCHEMA_OF_RECALL: Final = TenantSchema(
     what="memories",
     application_id=0x6167746D,  # `agtm`
-    version=2,
-    tables=_TABLES + _VECTORS,
-    upgrades=(_VECTORS,),
+    version=3,
+    tables=_TABLES + _INDEX + _VECTORS,
+    upgrades=(
+        _VECTORS,
+        partial(cut_index_again, table=_INDEX, columns=("body", "tags", "labels"), kept=("labels",)),
+    ),
 )
 
 _COLUMNS: Final = "m.id, m.text, m.tags, m.session, m.at_ms, m.version"

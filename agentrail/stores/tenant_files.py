@@ -7,10 +7,11 @@ it. What two tenants have never meets, not even in the statistics that ranks are
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import msgspec
@@ -26,6 +27,8 @@ from agentrail.stores.sqlite_connections import (
     translated,
 )
 from agentrail.stores.sqlite_files import beside, fault_of_file_place, make_private_file
+from agentrail.stores.stemming import stem
+from agentrail.stores.words import KEY_LENGTH
 
 WRITE_PATIENCE_MS: Final = 5_000
 """How long a transaction waits for that of another process, and a log that is to be emptied for its readers."""
@@ -49,7 +52,34 @@ class TenantSchema(msgspec.Struct, frozen=True, kw_only=True):
     application_id: int
     version: int
     tables: str
-    upgrades: tuple[str, ...] = ()
+    upgrades: tuple[str | Callable[[apsw.Connection], None], ...] = ()
+
+
+def cut_index_again(
+    connection: apsw.Connection, *, table: str, columns: Sequence[str], kept: Sequence[str] = ()
+) -> None:
+    """Write the index `words` again with its words as they are cut by now, from the words that stand in it: so did version 3 of both schemas.
+
+    Args:
+        connection: In a transaction.
+        table: What makes it.
+        columns: All of them.
+        kept: Those whose words stay as they are.
+    """
+    connection.execute("CREATE VIRTUAL TABLE temp.instances USING fts5vocab(main, words, instance)")
+    statement = "SELECT doc, col, term FROM temp.instances ORDER BY doc, col, offset"
+    found: list[Any] = connection.execute(statement).fetchall()
+    connection.execute(f"DROP TABLE temp.instances; DROP TABLE words; {table}")
+    marks = ", ".join("?" * (len(columns) + 1))
+    for number, rows in groupby(found, key=lambda row: row[0]):
+        texts: dict[str, list[str]] = {name: [] for name in columns}
+        for _, column, term in rows:
+            key, word = term[:KEY_LENGTH], term[KEY_LENGTH:]
+            texts[column].append(key + (word if column in kept else stem(word)))
+        connection.execute(
+            f"INSERT INTO words (rowid, {', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - names of ours
+            (number, *(" ".join(texts[name]) for name in columns)),
+        )
 
 
 def file_name(tenant: str) -> str:
@@ -89,6 +119,8 @@ class TenantFile:
                     yield None  # another process makes it just now
                     return
                 self._check(connection)
+                if connection.pragma("user_version") < self._schema.version:
+                    self._upgrade()
             yield connection
 
     @contextmanager
@@ -117,6 +149,15 @@ class TenantFile:
             except BaseException:  # of a connection that had an error nothing is known
                 self._drop()
                 raise
+
+    def _upgrade(self) -> None:
+        """Write the tables of this version, before something is looked for that would not be found in the old ones."""
+        with (
+            self._turn,
+            suppress(AgentrailError),
+            translated(self.path),
+        ):  # of a file that cannot be written what is there is read
+            self._connected()
 
     def empty_log(self) -> bool:
         """Sweep the log into the file and cut it to nothing, so that what was deleted stands nowhere; wait for readers, some seconds.
@@ -196,7 +237,11 @@ class TenantFile:
             if is_made:
                 self._check(connection)
                 for number in range(connection.pragma("user_version"), self._schema.version):
-                    connection.execute(self._schema.upgrades[number - 1])
+                    upgrade = self._schema.upgrades[number - 1]
+                    if callable(upgrade):
+                        upgrade(connection)
+                    else:
+                        connection.execute(upgrade)
                     connection.pragma("user_version", number + 1)
             else:
                 connection.pragma("application_id", self._schema.application_id)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Final
 
+from agentrail.stores.stemming import stem
+
 MAX_QUERY_WORDS: Final = 32
 """How many words of a query are looked for: 20,000 would take the better part of a second."""
 
@@ -33,7 +35,7 @@ _WORD: Final = re.compile(rf"[{_RUN}]+|[^\W_{_RUN}]+")
 
 
 def cut_words(text: str) -> Iterator[str]:
-    """Cut a text into words: runs of letters and digits, in small letters, without accents.
+    """Cut a text into words: runs of letters and digits, in small letters, without accents and English endings.
 
     What is written without spaces is cut into pairs of neighbours, since no sign says where its words end.
     """
@@ -43,7 +45,7 @@ def cut_words(text: str) -> Iterator[str]:
         if "\u3040" <= word[0] <= "\ufaff" and len(word) > 1 and re.match(f"[{_RUN}]", word):
             yield from ("".join(pair) for pair in pairwise(word))
         else:
-            yield word[:MAX_INDEXED_CHARACTERS]
+            yield stem(word[:MAX_INDEXED_CHARACTERS])
 
 
 def _plain(text: str) -> str:
@@ -80,6 +82,10 @@ def choose_words(words: Sequence[str], count: CountRows, rows: int) -> tuple[str
         if rare or not there:
             return rare
         bound *= 4  # all are frequent: the least frequent ones alone
+
+
+KEY_LENGTH: Final = 32
+"""How many signs `owner_key` gives."""
 
 
 def owner_key(*names: str) -> str:

@@ -24,8 +24,8 @@ from agentrail.stores.words import (
         ("", []),
         ("Green-Tea, twice!", ["green", "tea", "twice"]),
         ("snake_case x1", ["snake", "case", "x1"]),
-        ("Müller e\u0301tude ÉTÉ", ["muller", "etude", "ete"]),
-        ("STRASSE straße", ["strasse", "strasse"]),
+        ("Müller e\u0301tude ÉTÉ", ["muller", "etud", "et"]),
+        ("STRASSE straße", ["strass", "strass"]),
         ("\u2121 \ufb01n", ["tel", "fin"]),
         ("我喜欢绿茶 tea", ["我喜", "喜欢", "欢绿", "绿茶", "tea"]),
         ("茶 ok", ["茶", "ok"]),
@@ -34,7 +34,7 @@ from agentrail.stores.words import (
     ],
 )
 def test_texts_are_cut_into_words(text, words):
-    """Letters and digits, small, without accents."""
+    """Letters and digits, small, without accents and English endings."""
     assert [*cut_words(text)] == words
 
 
