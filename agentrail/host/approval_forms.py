@@ -12,11 +12,10 @@ import trio
 from agentrail import outside
 from agentrail.abc import Refusal
 from agentrail.core.session.asked_forms import ApprovalForm
-from agentrail.core.session.rules import plain_words
 from agentrail.errors import AgentrailError, FileUnknown
 from agentrail.host.workspace_files import read_workspace
 from agentrail.messages import JsonObject
-from agentrail.plugins.shell_lines import simple_commands
+from agentrail.plugins.shell_plain import PlainLine, read_plain
 from agentrail.runtime.handle import Session
 from agentrail.runtime.ruling import read_waiting_call
 from agentrail.sandboxes.editing import Edited, decide_edit
@@ -31,8 +30,6 @@ MAX_PREVIEW_BYTES: Final = 256 << 10
 
 PREVIEW_SECONDS: Final = 5.0
 """How long reading the file may take: a person waits for the card."""
-
-_MAX_LINE_READ: Final = 10_000
 
 
 class DiffPreview(Value, frozen=True, kw_only=True, tag_field="kind", tag="diff"):
@@ -113,11 +110,11 @@ def preview_of_command(arguments: JsonObject, cwd: str | None) -> CommandPreview
 
 def argv_of(line: str) -> tuple[str, ...] | None:
     """Give the words of a line that is one plain command; None for any other."""
-    words = plain_words(line) if len(line) <= _MAX_LINE_READ else None
-    # A word that sets a variable is no program, and what a shell would write otherwise than it stands there is not told as if it ran.
-    commands = [] if words is None else list(simple_commands(line))
-    is_plain = len(commands) == 1 and commands[0].is_known and not (commands[0].files or commands[0].sets)
-    return words if is_plain and words == commands[0].words else None
+    reading = read_plain(line)
+    if not isinstance(reading, PlainLine) or len(reading.commands) > 1 or not set(line).isdisjoint("<>"):
+        return None
+    (command,) = reading.commands
+    return None if command.patterns else command.words  # names of files may come of a pattern
 
 
 async def _preview_file(session: Session, arguments: JsonObject, *, is_edit: bool) -> DiffPreview:

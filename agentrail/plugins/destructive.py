@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from agentrail.plugins.shell_lines import ShellCommand
-from agentrail.plugins.shell_values import MARKS, UNKNOWN_TEXT, UNQUOTED
+from agentrail.plugins.shell_plain import PlainCommand
 
 _POWER: Final = frozenset({"poweroff", "reboot", "halt", "kexec", "rescue", "emergency"})
 _RAW_DEVICE: Final = re.compile(
@@ -112,25 +111,19 @@ _DESTROYERS: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = 
 }
 
 
-def destroys(command: ShellCommand) -> str | None:
-    """Say what a command destroys; None for one that destroys nothing by its name."""
-    if any(_RAW_DEVICE.match(name) for name in command.files):
-        return "writes to a raw device"
-    program = command.program.partition(".")[0] if command.program.startswith("mkfs.") else command.program
+def destroys(command: PlainCommand) -> str | None:
+    """Return what a command destroys; None for one that destroys nothing by its name. It does not look inside of programs."""
+    words = command.run
+    program = words[0].rpartition("/")[2].lower()
+    program = program.partition(".")[0] if program.startswith("mkfs.") else program
     found = _DESTROYERS.get(program)
     if found is None:
         return None
-    operands = command.words[1:]
+    operands = words[1:]
     if found[0](operands):
         return found[1]
-    is_open = program in _REMOVERS and any(map(_may_be_options, _before_names(operands)))
+    if program not in _REMOVERS:
+        return None
+    patterns = {words[place - command.behind] for place in command.patterns}
+    is_open = any(word in patterns and word[:1] == "-" for word in _before_names(operands))
     return _UNKNOWN_OPTIONS if is_open else None
-
-
-def _may_be_options(word: str) -> bool:
-    """Say whether a word that is not wholly known may become options."""
-    return (
-        UNQUOTED in word
-        or word.startswith(UNKNOWN_TEXT)
-        or (word[:1] == "-" and MARKS.search(word) is not None)
-    )

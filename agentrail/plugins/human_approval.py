@@ -20,7 +20,7 @@ from agentrail.core.stack.plugin import Context
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.chat_decisions import forms_of, read_decision, text_behind
-from agentrail.plugins.shell_lines import ShellCommand, simple_commands
+from agentrail.plugins.shell_plain import PlainCommand, PlainLine, read_plain
 
 
 @attrs.frozen
@@ -123,14 +123,12 @@ class HumanApproval(Plugin[Asking]):
 
 
 def _is_safe_line(line: str, safe: Sequence[str]) -> bool:
-    """Say whether each simple command of a line is safe. One that writes files or sets variables is not."""
-    commands = list(simple_commands(line))
-    return bool(commands) and all(_is_safe(command, safe) for command in commands)
+    """Whether each simple command of a line is safe. A line that is not read is not."""
+    reading = read_plain(line)
+    return isinstance(reading, PlainLine) and all(_is_safe(command, safe) for command in reading.commands)
 
 
-def _is_safe(command: ShellCommand, safe: Sequence[str]) -> bool:
-    if not command.is_known or command.files or command.sets:
-        return False
+def _is_safe(command: PlainCommand, safe: Sequence[str]) -> bool:
     # By the words as they were written: `/tmp/git` is not the `git` that the operator trusts.
     text = " ".join(command.words)
     return any(

@@ -13,7 +13,6 @@ from agentrail.plugins.permission_paths import PathGlob, PathPlace, may_match, m
 from agentrail.plugins.permission_rules import AnyCall, Argument, CommandPattern, Domain, Pattern
 from agentrail.plugins.shell_plain import PlainCommand
 from agentrail.plugins.shell_programs import GLOBAL_OPTIONS
-from agentrail.plugins.shell_values import MARKS
 
 _HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
 _LOOSE_HOST: Final = re.compile(
@@ -24,8 +23,7 @@ _MAX_URL: Final = 8_192
 _MAX_HOST: Final = 1_024
 """Characters of a host before IDNA, four times as many as a name may have."""
 _MISSING: Final = object()
-_UNKNOWN: Final = re.compile(f"{MARKS.pattern}|[$]")
-_UNKNOWN_OR_PATTERN: Final = re.compile(f"{MARKS.pattern}|[$*?[]")
+_WILDCARD: Final = re.compile(r"[*?[]")
 
 
 # --- calls of other tools than the shell
@@ -244,8 +242,10 @@ def _may_be_word(word: str, wanted: str, *, is_program: bool) -> bool:
         return True
     if "*" in wanted and _star(wanted).match(word) is not None:
         return True
-    unknown = _UNKNOWN if "*" not in wanted else _UNKNOWN_OR_PATTERN
-    if (mark := unknown.search(word)) is not None:  # known up to here
-        head, wanted_head = word[: mark.start()], wanted.partition("*")[0]
-        return head.startswith(wanted_head) or wanted_head.startswith(head)
-    return not set(word).isdisjoint("*?[") and fnmatchcase(wanted, word)
+    mark = _WILDCARD.search(word)
+    if mark is None:
+        return False
+    if "*" not in wanted:
+        return fnmatchcase(wanted, word)
+    head, wanted_head = word[: mark.start()], wanted.partition("*")[0]  # known up to here
+    return head.startswith(wanted_head) or wanted_head.startswith(head)

@@ -21,8 +21,6 @@ from agentrail.plugins.permission_rules import (
     CommandPattern,
     ListName,
 )
-from agentrail.plugins.shell_guesses import MAX_GUESSED, guessed
-from agentrail.plugins.shell_lines import simple_commands
 from agentrail.plugins.shell_plain import NotRead, PlainCommand, PlainLine, PlainReading, read_plain
 from agentrail.plugins.shell_stars import uncovered_by_star
 
@@ -32,25 +30,6 @@ DECISIONS: Final[tuple[PermissionDecision, ...]] = ("allow", "ask", "deny")
 
 EXIT_PLAN: Final = "exit_plan"
 _PLANS: Final = frozenset({"write_todos"})
-_EVALUATES: Final = frozenset(
-    {
-        "printf",
-        "test",
-        "[",
-        "let",
-        "declare",
-        "typeset",
-        "local",
-        "export",
-        "readonly",
-        "read",
-        "unset",
-        "getopts",
-        "wait",
-        "[[",
-    }
-)
-"""Builtins that take a word for the name of a variable, whose index they calculate, so that they run what is substituted in it."""
 _PLANNING: Final = "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan"
 _LOOKING: Final = "nothing runs here that has an effect: find out what there is, and say what you would do"
 """Where nothing ends the mode `plan`, or there is no tool to hand a plan in with."""
@@ -186,13 +165,14 @@ class _Found:
 class _Judging:
     """One policy and one call. Lives inside one call of a function, which is why it may change."""
 
-    __slots__ = ("asked", "call", "policy", "reading", "uncovered")
+    __slots__ = ("asked", "call", "policy", "reading", "told", "uncovered")
 
     def __init__(self, policy: PermissionPolicy, call: PermissionCall, *, explains: bool) -> None:
         self.policy = policy
         self.call = call
         self.asked: list[AskedRule] | None = [] if explains else None
         self.reading: PlainReading | None = None
+        self.told: str | None = None
         self.uncovered: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def verdict(self) -> PermissionVerdict:
@@ -259,31 +239,39 @@ class _Judging:
         return None
 
     def _of_line(self) -> tuple[_Found | None, bool]:
-        """Judge a line; say too whether it cannot be read though some rule denies some."""
+        """Judge a line; the second value is whether some rule denies some lines of the tool, and this one is not read."""
         line = self.call.arguments.get("command")
-        tool = self.call.tool
-        deny, ask, allow = (index.of(tool) for index in self.policy.indexes)
+        deny, ask, allow = (index.of(self.call.tool) for index in self.policy.indexes)
         reading = self.reading = read_plain(line) if isinstance(line, str) else NotRead(0, "no text")
         commands = reading.commands if isinstance(reading, PlainLine) else ()
         whys = [uncovered_by_star(command) for command in commands]
-        is_unknown = False
         if deny.rules or ask.rules:
-            spoken, guesses, is_unknown = _spoken(line, commands if not any(whys) else ())
-            lists = ((_DENY, deny), (_ASK, ask))
-            for place, rules in lists:
+            spoken = (*(one.words for one in commands), *(one.run for one in commands if one.behind))
+            for place, rules in ((_DENY, deny), (_ASK, ask)):
                 found = self._first_of_line(place, rules, spoken or ((),), line)
                 if found is not None:
                     return found, False
-            is_unknown = is_unknown or any(
-                self._first_of_line(place, rules, guesses, line) is not None for place, rules in lists
-            )
-            if is_unknown and ask.rules:
-                written = self.policy.ask[ask.rules[0][0]]
-                return _Found(
-                    _ASK, (written,), f"what it runs cannot be known, and the rule {written.shown} asks"
-                ), False
-        is_unread = is_unknown and bool(deny.rules)
-        return (None if is_unread else self._allowed(allow, commands, whys)), is_unread
+        self.told = next((why for why in whys if why is not None), None)
+        if commands and self.told is None:
+            return self._allowed(allow, commands, whys), False
+        # What a program runs that is told is as unknown as a line that is not read: a person may have written these very words.
+        if commands and (found := self._written_whole(allow)) is not None:
+            return found, False
+        if deny.rules:
+            return None, True
+        if ask.rules and not commands:
+            written = self.policy.ask[ask.rules[0][0]]
+            return _Found(_ASK, (written,), f"it is not read, and the rule {written.shown} asks"), False
+        return self._allowed(allow, commands, whys), False
+
+    def _written_whole(self, rules: OfTool) -> _Found | None:
+        """Return the rule of `allow` without a star that is the whole line."""
+        whole = rules.by_line.get(self.reading) if isinstance(self.reading, PlainLine) else None
+        if whole is None or not _SHELL_ARGUMENTS.issuperset(self.call.arguments):
+            return None
+        if self.asked is not None:
+            self._note(_ALLOW, whole[0], (), matched=True)
+        return _Found(_ALLOW, (self._written(_ALLOW, whole[0]),))
 
     def _first_of_line(
         self, place: int, rules: OfTool, spoken: Sequence[tuple[str, ...]], line: object
@@ -321,9 +309,8 @@ class _Judging:
         reading = self.reading
         is_known = _SHELL_ARGUMENTS.issuperset(self.call.arguments)
         whole = None
-        if (
-            rules.by_line and is_known and isinstance(reading, PlainLine)
-        ):  # to look one up costs a fifth of a verdict
+        # To look one up costs a fifth of a verdict.
+        if rules.by_line and is_known and isinstance(reading, PlainLine):
             whole = rules.by_line.get(reading)
         every = bare(rules.anywhere)
         entry = min((one for one in (whole, every) if one is not None), key=lambda one: one[0], default=None)
@@ -392,11 +379,7 @@ class _Judging:
             return "allow", f"allowed by {', '.join(rule.shown for rule in found.by)}", None
         if is_unread:
             decision: PermissionDecision = "ask" if mode in {"default", "accept_edits"} else "deny"
-            return (
-                decision,
-                f"what it runs cannot be known, and there are rules that deny some of {tool}",
-                mode,
-            )
+            return decision, f"{self._not_read()}, and there are rules that deny some of {tool}", mode
         return self._unmatched(mode, place, is_pure=is_pure)
 
     def _unmatched(
@@ -417,6 +400,13 @@ class _Judging:
             case _:
                 decision: PermissionDecision = "deny" if mode in {"strict", "dont_ask"} else "ask"
                 return decision, self._stopped(), mode
+
+    def _not_read(self) -> str:
+        """Return why nobody can say by its words what a line runs."""
+        if self.told is not None:
+            return self.told
+        at, why = (self.reading.at, self.reading.why) if isinstance(self.reading, NotRead) else (0, "no text")
+        return f"the command is not read beyond character {at}: {why}"
 
     def _stopped(self) -> str:
         """Say why no rule of commands could."""
@@ -442,37 +432,6 @@ class _Judging:
         assert self.asked is not None  # noqa: S101 - who calls this has looked
         rule = self._written(place, number)
         self.asked.append(AskedRule(name=LISTS[place], rule=rule, matched=matched, command=" ".join(words)))
-
-
-_Commands: TypeAlias = tuple[tuple[str, ...], ...]
-
-
-def _spoken(line: object, certain: tuple[PlainCommand, ...]) -> tuple[_Commands, _Commands, bool]:
-    """Give the words of all commands that a line runs or may run, guesses at more of them, and whether it may run what cannot be known."""
-    if certain:
-        behind = (command.run for command in certain if command.behind)
-        return (*(command.words for command in certain), *behind), (), False
-    if not isinstance(line, str):
-        return (), (), True
-    found = tuple(simple_commands(line))
-    spoken = [command.words for command in found if command.words]
-    is_unknown = any(not one.is_known for one in found)
-    for command in found:
-        if command.program in _EVALUATES:
-            spoken += (
-                inner.words
-                for word in command.words[1:]
-                if "$(" in word or "`" in word
-                for inner in simple_commands(word)
-                if inner.words
-            )
-    guesses: list[tuple[str, ...]] = []
-    for words in dict.fromkeys(spoken):
-        of_one = guessed(words)
-        if of_one is None or len(guesses) > MAX_GUESSED:
-            return tuple(spoken), tuple(guesses), True
-        guesses += of_one
-    return tuple(spoken), tuple(guesses), is_unknown
 
 
 def _elsewhere(commands: tuple[PlainCommand, ...], arguments: JsonObject) -> bool:

@@ -1,14 +1,15 @@
 """Reads the small language of plain commands: lines of which it is certain what a shell would run, and with which words.
 
-`shell_lines` guesses the dangerous reading, which is right for refusing and useless for allowing: what it overlooks would run. So
-this reads little and stops at the rest: words of plain characters and of quotes that hold no expansion, `&&`, `||`, `;`, `|` and
-newlines, `2>&1` and `/dev/null`. A line that it has read is one that bash splits into the same commands and words.
+The only reader of command lines: permissions, guards, approvals and their previews use it. What a reader overlooks would run, so this
+reads little and stops at the rest: words of plain characters and of quotes that hold no expansion, `&&`, `||`, `;`, `|` and newlines,
+`2>&1` and `/dev/null`. A line that it has read is one that bash splits into the same commands and words. A line that is not read is
+one that nobody judges by its words: it asks.
 
 Nothing may enter that is not certain, and no knowledge of programs but of the four that are looked through.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -134,6 +135,23 @@ def read_plain(line: str) -> PlainReading:
     return _read(line)
 
 
+def read_words(words: Sequence[str]) -> PlainReading:
+    """Read an argument vector: no shell looks at it, so its words are what they are.
+
+    Args:
+        words: The program and its arguments.
+
+    Returns:
+        Its only command; or why it is not read.
+    """
+    if sum(map(len, words)) > MAX_PLAIN_CHARACTERS:
+        return NotRead(MAX_PLAIN_CHARACTERS, f"more than {MAX_PLAIN_CHARACTERS:,} characters")
+    if not words or not _PROGRAM.fullmatch(words[0]):
+        return NotRead(0, "a quoted or unusual name of a program")
+    given = list(words)
+    return PlainLine((PlainCommand(tuple(given), (), _behind(given, given, [])),))
+
+
 def _read(line: str) -> PlainReading:
     commands: list[PlainCommand] = []
     joints: list[str] = []
@@ -194,6 +212,11 @@ def _command(raws: list[str], first_at: int) -> PlainCommand | NotRead:
             bare = raw
         if "*" in bare or "?" in bare or "[" in bare:
             patterns.append(place)
+    return PlainCommand(tuple(words), tuple(patterns), _behind(words, raws, patterns))
+
+
+def _behind(words: list[str], raws: list[str], patterns: list[int]) -> int:
+    """Return the place of the program that is run in the end."""
     behind = 0
     while words[behind] in _SEEN_THROUGH:
         at = _SEEN_THROUGH[words[behind]](words, behind + 1)
@@ -201,7 +224,7 @@ def _command(raws: list[str], first_at: int) -> PlainCommand | NotRead:
         if at >= len(raws) or not _PROGRAM.fullmatch(raws[at]) or any(place <= at for place in patterns):
             break
         behind = at
-    return PlainCommand(tuple(words), tuple(patterns), behind)
+    return behind
 
 
 def _unprintable(line: str) -> int | None:

@@ -200,6 +200,18 @@ _TRANSPORT: Final = re.compile(
 _REASON_OF: Final[Mapping[str, str]] = MappingProxyType(
     {name.lower(): reason for reason, names in reversed(NEVER) for name in names.split()}
 )
+_TOLD: Final = frozenset(
+    {NEVER[place][0] for place in (0, 1, 2)} | {NEVER[-1][0], "runs commands later, or starts services"}
+)
+# fmt: off
+_HARMLESS_BUILTINS: Final = frozenset({
+    "printf", "test", "[", "type", "history", "jobs", "ulimit", "umask", "return", "exit", "shift", "times", "dirs", "suspend", "help", "wait",
+    "let", "unset", "continue", "break",
+})
+# fmt: on
+"""Builtins that run nothing, unless a word of theirs has an expansion in the index of a variable."""
+_RUNS: Final = frozenset({"exec", "run"})
+_NO_CODE: Final = frozenset({"-m", "--version", "-V", "--help", "-h"})
 _VERSION: Final = re.compile(r"[-.\d]+\Z")
 _MAY_BECOME_AN_OPTION: Final = ("*", "?", "[", "-")
 
@@ -220,6 +232,36 @@ def why_never(program: str) -> str | None:
     base = _VERSION.sub("", name)
     others = (base, base.rpartition("-")[2], name[1:] if name[:1] == "g" else "")
     return next((_REASON_OF[one] for one in others if one in _REASON_OF), None)
+
+
+def runs_its_words(command: PlainCommand) -> str | None:
+    """Return why a command may run another one that its words name, or code in them or on its input; None for others, `make` among them.
+
+    For a guard without a policy, which would otherwise ask about each `make test`: what such a program does is for the sandbox.
+    """
+    words = command.run
+    program = words[0]
+    why = uncovered_by_star(command)
+    name = _VERSION.sub("", program.lower())
+    if why is None or (name in _HARMLESS_BUILTINS and set("".join(words)).isdisjoint("$`")):
+        return None
+    if name in INTERPRETERS:
+        first = words[1] if len(words) > 1 else "-"
+        has_code = not INTERPRETERS[name].isdisjoint(words) or (first[:1] == "-" and first not in _NO_CODE)
+        return why if has_code else None
+    if not _RUNS.isdisjoint(words[1:3]):  # `docker exec`, `kubectl exec`, `uv run`
+        return why
+    if why_never(program) is None:  # a row: an option that is not covered
+        row = STAR_ROWS.get(name)
+        is_command = (
+            row is not None
+            and row.commands is not None
+            and words[1] not in row.commands
+            and words[1][:1] != "-"
+        )
+        return None if is_command and name != "git" else why
+    is_told = "/" in program or why.removeprefix(f"{program} ") in _TOLD or name in CODE_FIRST
+    return why if is_told else None
 
 
 def only_reads(command: PlainCommand) -> tuple[str, ...] | None:

@@ -17,19 +17,11 @@ _FILES: Final = "tests/blueprints/test_permission_files.py"
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
-        name="what programs are told is not guessed",
+        name="a line that is not read passes a deny",
         breaks=_ORDER,
         file="plugins/permission_verdict.py",
-        old="        of_one = guessed(words)\n",
-        new="        of_one = []\n",
-        killed_by=_DENY,
-    ),
-    Mutant(
-        name="an arithmetic divides no commands",
-        breaks=_ORDER,
-        file="plugins/shell_words.py",
-        old='                Operator(";"),\n            )\n',
-        new="            )\n",
+        old="        if deny.rules:\n            return None, True\n",
+        new="        if False:\n            return None, True\n",
         killed_by=_DENY,
     ),
     Mutant(
@@ -121,12 +113,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by=_ORACLE,
     ),
     Mutant(
-        name="what nobody knows is let through",
+        name="what runs what it is told passes a deny",
         breaks=_ORDER,
         file="plugins/permission_verdict.py",
-        old="is_unread = is_unknown and bool(deny.rules)",
-        new="is_unread = False",
-        killed_by=f"{_POLICY}::test_what_cannot_be_known_is_not_let_through",
+        old="        if commands and self.told is None:\n",
+        new="        if commands:\n",
+        killed_by="tests/plugins/test_permission_policy.py::test_what_runs_what_it_is_told_counts_as_not_read_for_a_deny",
     ),
     Mutant(
         name="a plan is made while rules let effects run",

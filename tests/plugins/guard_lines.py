@@ -338,7 +338,7 @@ ATTACKS: Final = (
     "rm $(find . -printf -rf) /",
     "echo -rf / | sort | xargs rm",
     "{a,b}" * 12,
-    "ls;" * 2_500,
+    "ls;" * 4_000,
     "echo \ufdd0; rm -rf /",
 )
 """Each runs something destructive, reads something protected, or cannot be judged."""

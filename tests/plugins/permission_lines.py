@@ -124,3 +124,67 @@ ORDINARY: Final = (
     "timeout 60 pytest -q", "ruff check src", "mypy src", "mkdir -p build", "which python3", "du -sh build", "cd src && ls", "stat a.txt; file a.txt", "echo $HOME", "for f in a b; do echo x; done", "FOO=1 npm test", "ls ~",
 )  # fmt: skip
 """What agents run all day. The last four are not read."""
+
+FIFTY: Final = (
+    *(
+        "git status",
+        "git diff",
+        "git log --oneline -n 20",
+        "git show HEAD",
+        "git add -A",
+        "git commit -m 'fix: count from one'",
+        "git push origin main",
+    ),
+    *(
+        "git checkout -b topic",
+        "git stash",
+        "git pull --rebase",
+        "git branch",
+        "ls -la src",
+        "cat README.md",
+        "head -n 40 src/app.py",
+        "tail -n 20 log.txt",
+    ),
+    *(
+        "grep -rn TODO src",
+        "rg 'def main' src",
+        "find . -name '*.py'",
+        "wc -l src/app.py",
+        "mkdir -p build/out",
+        "cp a.py b.py",
+        "mv a.py b.py",
+        "rm notes.txt",
+    ),
+    *(
+        "touch x",
+        "pwd",
+        "which python3",
+        "du -sh .",
+        "diff a b",
+        "sort names.txt | uniq -c",
+        "cd src && ls",
+        "npm test",
+        "npm run build",
+        "npm install",
+    ),
+    *(
+        "make test",
+        "cargo test",
+        "go test ./...",
+        "pytest -q tests",
+        "python -m pytest -q",
+        "python app.py",
+        "pip install -r requirements.txt",
+        "ruff check src",
+    ),
+    *(
+        "docker ps",
+        "curl -s https://example.com/health",
+        "tar -xzf a.tgz",
+        "sed -n 1,20p src/app.py",
+        "timeout 60 pytest -q",
+        "echo $HOME",
+    ),
+    *("ls > out.txt", "for f in a b; do wc $f; done", "A=1 make test"),
+)
+"""Fifty lines that agents run all day. The last four are not read."""

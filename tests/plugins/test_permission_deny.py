@@ -1,4 +1,4 @@
-"""A deny is not escaped by how a line is spelled: the grammar of shells, wrappers, and programs that run what they are told (12.7)."""
+"""A deny is not escaped by how a line is spelled: what is not read, and what runs what it is told, is denied or asked about (12.7)."""
 
 import random
 import shlex
@@ -7,7 +7,7 @@ import pytest
 
 from agentrail.plugins.permission_policy import PermissionPolicy, rules
 from agentrail.plugins.permission_verdict import PermissionCall, judge
-from agentrail.plugins.shell_guesses import MAX_GUESSED, guessed
+from agentrail.plugins.shell_plain import NotRead, read_plain
 
 BYPASS = PermissionPolicy(modes=("bypass",), deny=rules("shell(rm *)"))
 BARE = PermissionPolicy(allow=rules("shell"), deny=rules("shell(rm *)"))
@@ -45,10 +45,15 @@ SCRIPTS = (
     *("compgen -W '$({})'", "git log && {}", "for i do echo '{}' > y; sh y\ndone", "[[ a ]] && if [[ a ]] then echo '{}' > y; sh y; fi"),
 )  # fmt: skip
 """Code in a word, or in a file that the line writes; none of it has quotes."""
+KNOWN_WAYS = (
+    *("setarch -R rm x", "case x in $(rm x)) ;; esac", "time -- { rm x; }", "awk -v c='rm x' 'BEGIN{system(c)}'", "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.x GIT_CONFIG_VALUE_0='!rm x' git x"),
+    *("X='!rm x' git --config-env=alias.x=X x", "make -f- <<< 'a:;rm x'", "make -f <(echo 'a:;rm x')", "printf 'all:;rm x\\n' | make -f -", "ed <<< '!rm x'", "sqlite3 :memory: <<< '.shell rm x'"),
+    *("/lib64/ld-linux-x86-64.so.2 /bin/bash -c 'rm x'", "exec 3<<< 'rm x'; sh /dev/fd/3", "f() { sh; }; echo 'rm x' | f", "echo '\\rm x' | bash", "git -c core.fsmonitor='r${n}m x' status"),
+    *("tar cf t.tar -I 'r${n}m x' f", "git fetch --upload-pack='r${n}m x' .", "split --filter='${n:-rm} x' f", "ssh -o ProxyCommand='${n:-rm} x' host", "python3 -m timeit -n1 -r1 'import os;os.system(\"rm x\")'"),
+)  # fmt: skip
+"""Ways around a deny that the reader of before, which guessed, did not see."""
 OTHERS = (
-    *("git log rm", "git commit -m 'no rm x'", "docker rm x", "npm rm x", "make", "make test", "sed 's/rm/ls/' f", "bash -c 'echo rm x'", "for i in rm; do echo $i; done"),
-    *("test rm", "printf '%s' rm", "python3 -m pytest tests/rm", "timeout 5 ls rm", "echo 'a b' | awk -f prog", "((x=1)); ls", "[[ a == rm ]]", "sed -f f rm"),
-    *("sort -o rm.txt f", "sort --rm", "cargo build", "ENV=y ls", "type rm", "xargs -I% echo %"),
+    *("git log rm", "git commit -m 'no rm x'", "npm test rm", "timeout 5 ls rm", "cargo build", "ls rm", "echo 'rm x'", "grep rm x | head", "git rm x", "sort rm.txt"),
 )  # fmt: skip
 """What runs no `rm`, and is not taken for what does."""
 
@@ -75,23 +80,14 @@ def lines_that_remove() -> list[str]:
 def test_a_deny_is_not_escaped_by_spelling(step):
     """However a command is quoted, nested and told to others: denied in `bypass`, never allowed by a bare rule, asked about where a rule asks."""
     lines = [*lines_that_remove()[::step], *(form.format("rm x") for form in SCRIPTS)]
+    lines += KNOWN_WAYS
     assert [line for line in lines if verdict(BYPASS, line) != "deny"] == []
     assert [line for line in lines[::7] if verdict(BARE, line) == "allow"] == []
-    assert [line for line in lines[::7] if verdict(ASKS, line) != "ask"] == []
+    unread = [line for line in lines if isinstance(read_plain(line), NotRead)]
+    assert [line for line in unread[::7] if verdict(ASKS, line) != "ask"] == []
 
 
 @pytest.mark.parametrize("line", OTHERS)
 def test_what_only_looks_like_it_runs(line):
     """A word of that name is no command: of a program's own, in a pattern, in what is printed."""
     assert verdict(BYPASS, line) == "allow"
-
-
-def test_a_command_of_more_words_than_are_looked_at():
-    """Its guesses are not made: what it runs is not known; and what is known runs all the same."""
-    assert guessed(("npx", *("a" for _ in range(MAX_GUESSED + 1)))) is None
-    assert guessed(("ls", "rm")) == guessed(("",)) == guessed(("bash", "rm")) == []
-    many = " ".join("a" for _ in range(MAX_GUESSED + 1))
-    assert verdict(BYPASS, f"npx {many}") == "deny"
-    assert verdict(BYPASS, f"ls {many}") == "allow"
-    half = " ".join("a" for _ in range(MAX_GUESSED - 10))
-    assert verdict(BYPASS, f"npx {half}; npx {half} b; npx c") == "deny"

@@ -61,7 +61,7 @@ def least_strictness(policy, call):
     """How strict a verdict of the mode `bypass` has to be in another one: what cannot be read is denied where no person is asked, else asked about."""
     tool, arguments = call
     said = judge(policy, PermissionCall(tool=tool, arguments=arguments, working_dir="/w"))
-    return DECISIONS.index("ask" if said.why.startswith("what it runs cannot be known") else said.decision)
+    return DECISIONS.index("ask" if "there are rules that deny some" in said.why else said.decision)
 
 
 @given(RIGHTS, SCOPES, RIGHTS, RIGHTS, st.sampled_from(CALLS))

@@ -22,6 +22,7 @@ from agentrail.plugins.permission_rules import MAX_PERMISSION_RULES, check_rules
 from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, explain_call, judge, offered
 from agentrail.plugins.permission_warnings import warnings_of
 from agentrail.tools import builtin
+from tests.plugins.permission_lines import FIFTY
 
 
 def said(policy, tool, /, **arguments):
@@ -168,31 +169,29 @@ def test_a_command_that_is_none_is_not_allowed_by_words(command):
     """What is no text, or empty, asks; a bare rule still holds."""
     assert line(policy_of(allow=["shell(*)"]), command) == "ask"
     assert line(policy_of(deny=["shell"]), command) == "deny"
-    assert line(policy_of(deny=["shell(rm *)"], allow=["shell"]), command) == (
-        "allow" if command == "" else "ask"
-    )
+    assert line(policy_of(deny=["shell(rm *)"], allow=["shell"]), command) == "ask"
 
 
 @pytest.mark.parametrize(
     ("rule", "lines", "others"),
     [
         ("shell(git push *)", ["git push", "git push -f", "git -C x push", "git --git-dir=x push", "/usr/bin/git push", "GIT push", "env git push", "FOO=1 git push", "bash -c 'git push'", "echo $(git push)", "xargs git push", "git $X", "git pus*", "ls; git push", "nohup git push",
-                               "timeout 5 git push", "git pus?"], ["git log", "echo git push", "git log push", "git a$X"]),
-        ("shell(rm *)", ["printf -v 'a[$(rm x)]' y", "test -v 'a[`rm x`]'", "jobs -x rm y", "echo a | mapfile -C rm x"], ["printf '%s' rm", "test rm", "jobs -l"]),
+                               "timeout 5 git push", "git pus?"], ["git log", "echo git push", "git log push"]),
+        ("shell(rm *)", ["printf -v 'a[$(rm x)]' y", "test -v 'a[`rm x`]'", "jobs -x rm y", "echo a | mapfile -C rm x"], ["ls rm", "echo 'rm x'", "git rm x"]),
         ("shell(git push)", ["git push", "env git push", "git -C x push"], ["git push x"]),
         ("shell(rm -rf *)", ["rm -rf x", "sudo rm -rf /"], ["rm x", "rm -r x"]),
-        ("shell(./deploy *)", ["./deploy x", "deploy x"], ["../deploy x"]),
+        ("shell(./deploy *)", ["./deploy x", "deploy x", "../deploy x"], ["ls deploy"]),
         ("shell(*)", ["ls", "$X"], []),
         ("shell(*make *)", ["gmake x", "make"], ["ls make"]),
-        ("shell(curl https://x/*)", ["curl https://x/y", "curl https://x*"], ["curl https://y"]),
-        ("shell(echo $HOME)", ["echo $HOME", " echo $HOME "], ["echo $X"]),
+        ("shell(curl https://x/*)", ["curl https://x/y", "curl https://x*", "curl https://y"], ["ls https://x/y"]),
+        ("shell(echo $HOME)", ["echo $HOME", " echo $HOME ", "echo $X"], ["echo HOME"]),
         ("shell(a && b)", ["a && b"], ["a", "a; b"]),
         ("s*", ["ls"], []),
         ("sh*(command=*secret*)", ["cat SECRETS"], ["ls"]),
     ],
 )  # fmt: skip
 def test_what_a_rule_of_deny_may_be_about(rule, lines, others):
-    """The dangerous reading: behind wrappers, assignments, options and quotes, and what may become of words that are not known."""
+    """Word by word, behind options and what is looked through; a line that is not read, or whose program runs what it is told, may be any (12.7)."""
     policy = policy_of("bypass", deny=[rule])
     assert [one for one in lines if line(policy, one) != "deny"] == []
     assert [one for one in others if line(policy, one) != "allow"] == []
@@ -206,7 +205,43 @@ def test_what_cannot_be_known_is_not_let_through():
     assert line(policy_of("strict", deny=["shell(rm *)"], allow=["shell"]), unknown) == "deny"
     assert line(policy_of(deny=["shell(rm *)"], allow=["shell"]), unknown) == "ask"
     assert line(policy_of("bypass", ask=["shell(rm *)"]), unknown) == "ask"
-    assert "cannot be known" in said(policy_of("bypass", ask=["shell(rm *)"]), "shell", command=unknown).why
+    assert "is not read" in said(policy_of("bypass", ask=["shell(rm *)"]), "shell", command=unknown).why
+    assert line(policy_of(allow=["shell(*)"]), unknown) == "ask"
+
+
+def test_what_runs_what_it_is_told_counts_as_not_read_for_a_deny():
+    """Unless a person wrote the very line; without a rule of `deny` a star decides, and rules of `ask` are about words (12.7)."""
+    denies, wide = {"deny": ["shell(rm *)"]}, ["shell"]
+    for told in (
+        "make test",
+        "python x.py",
+        "./x",
+        "env rm",
+        "find . -exec rm x",
+        "git -c a.b=c log",
+        "xargs rm",
+        "sort -o x y",
+    ):
+        assert line(policy_of(**denies, allow=wide), told) == "ask"
+        assert line(policy_of("bypass", **denies), told) == "deny"
+        assert line(policy_of("dont_ask", **denies, allow=wide), told) == "deny"
+        assert line(policy_of(**denies, allow=[f"shell({told})"]), told) == "allow"
+        assert line(policy_of(**denies, allow=[f"shell({told})"]), f"{told} x") == "ask"
+        assert line(policy_of(allow=wide), told) == "allow"
+        assert line(policy_of("bypass", ask=["shell(rm *)"]), told) == "allow"
+    assert line(policy_of(deny=["shell(make test)"], allow=["shell(make test)"]), "make test") == "deny"
+    assert (
+        "make runs what a file of the project says" in said(policy_of(**denies), "shell", command="make").why
+    )
+
+
+def test_how_many_of_fifty_ordinary_lines_ask_where_a_rule_denies():
+    """Thirteen of fifty: four are not read, nine run what they are told; with these very lines in `allow` the four."""
+    policy = policy_of(deny=["shell(evil *)"], allow=["shell"])
+    asks = [one for one in FIFTY if line(policy, one) != "allow"]
+    assert len(asks) == 13
+    written = policy_of(deny=["shell(evil *)"], allow=["shell", *(f"shell({one})" for one in asks[:-4])])
+    assert [one for one in FIFTY if line(written, one) != "allow"] == list(FIFTY[-4:])
 
 
 # --- files, the web, arguments

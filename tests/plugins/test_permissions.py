@@ -56,7 +56,7 @@ def test_a_call_runs_asks_or_is_refused():
     """By the rules, with the reason; what is asked about is published with the narrowest rules."""
     guard = Alone(Permissions, allow=["shell(git *)"], deny=["shell(rm *)"], timeout_seconds=5)
     assert kind(guard.hears(call("shell", command="git log"))) == "allow"
-    refused = guard.hears(call("shell", command="sudo rm x")).decision.action
+    refused = guard.hears(call("shell", command="nice rm x")).decision.action
     assert refused.reason == "Not run: the rule shell(rm *) (session) denies it"
     outcome = guard.hears(call("shell", command="wc x"))
     assert (outcome.decision.action.hint, outcome.decision.action.expires_seconds) == (
@@ -64,8 +64,8 @@ def test_a_call_runs_asks_or_is_refused():
         5,
     )
     assert outcome.events[0].payload["always"] == ["shell(wc x)"]
-    assert "always" not in outcome.decision.action.permission_options
-    assert "always" in guard.hears(call("shell", command="wc")).decision.action.permission_options
+    assert "always" in outcome.decision.action.permission_options
+    assert "always" not in guard.hears(call("shell", command="make")).decision.action.permission_options
 
 
 @pytest.mark.parametrize(
@@ -253,10 +253,11 @@ async def test_in_plan_mode_nothing_with_an_effect_runs_before_the_approval(auto
 
 
 async def test_always_of_the_session_lets_no_other_call_through(autojump_clock):
-    """Trap 7, G-017: after `always` for `sort a` no `sort -o` runs unasked, nor another file's."""
+    """Trap 7, G-017: "always" means the very words; each other line asks."""
     shell = RecordingTool(name="shell")
     wanted = [
-        {"command": line} for line in ("git log", "git log -n 1", "git log --output=x", "ls", "ls -la", "ls")
+        {"command": line}
+        for line in ("git log", "git log", "git log -n 1", "git log --output=x", "ls", "ls -la", "ls")
     ]
     steps = iter((*(calls(("shell", one)) for one in wanted), says("Done.")))
     asked = []
@@ -282,7 +283,7 @@ async def test_always_of_the_session_lets_no_other_call_through(autojump_clock):
             assert await session.ask("Go.") == "Done."
             await session.stop()
             nursery.cancel_scope.cancel()
-    assert asked == ["git log", "git log --output=x", "ls", "ls -la"]
+    assert asked == ["git log", "git log -n 1", "git log --output=x", "ls", "ls -la"]
 
 
 def opened(name):

@@ -1,8 +1,6 @@
 """`SecurityGuard`: which command lines and which paths pass, harmless look-alikes included."""
 
-import shlex
 import sys
-import time
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,9 +12,10 @@ from agentrail.errors import PluginError
 from agentrail.messages import CallId, SessionId
 from agentrail.plugins.protected_paths import first_that_protects
 from agentrail.plugins.security_guard import SecurityGuard
-from agentrail.plugins.shell_lines import simple_commands
+from agentrail.plugins.shell_plain import PlainLine, read_plain
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.guard_lines import ATTACKS, ORDINARY
+from tests.plugins.permission_lines import FIFTY
 from tests.thinned import each, first
 
 CTX = p.Context(session_id=SessionId("s"), working_dir="/srv/project")
@@ -29,8 +28,14 @@ def judged(name, arguments, **options):
     return run_hook(stack, event, states, CTX)
 
 
+def is_refused(name, arguments, **options):
+    """Whether the call is refused, and not only asked about."""
+    decision = judged(name, arguments, **options).decision
+    return decision is not None and isinstance(decision.action, p.BlockTool)
+
+
 def is_blocked(name, arguments, **options):
-    """Whether the call is refused by the guard's own answer, and not because it failed."""
+    """Whether the call does not run by itself: it is refused, or a person is asked. By the guard's own answer, and not because it failed."""
     outcome = judged(name, arguments, **options)
     assert outcome.decision is None or not outcome.decision.failed, outcome.decision
     return outcome.decision is not None
@@ -202,29 +207,17 @@ def test_there_are_as_many_lines_as_were_asked_for():
 
 @each("line", REFUSED_LINES)
 def test_a_dangerous_line_is_refused(line):
-    """Commands are judged one by one, through whatever runs them, and the refusal says which (5.8)."""
+    """Commands are judged one by one; a line that is not read, or whose programs run other ones, is asked about (5.8, 12.7)."""
     assert is_blocked("shell", {"command": line})
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        (r"a\tb\e\E\?\'", "a\tb\x1b\x1b?'"),
-        (r"\ca\cA", "\x01\x01"),
-        (r"\ \q\x", r"\ \q\x"),
-        (r"\U110000z", "z"),
-    ],
-)
-def test_escapes_are_read_as_bash_reads_them(written, read):
-    """In `$'…'`: what is no escape stands there as it is."""
-    [command] = simple_commands(f"x $'{written}'")
-    assert command.words[1] == read
-
-
 @each("line", HARMLESS_LINES)
-def test_a_harmless_line_passes(line):
-    """Not by substring: words in quotes, names that look alike and other options are fine (5.8)."""
-    assert not is_blocked("shell", {"command": line})
+def test_a_harmless_line_is_not_refused(line):
+    """Not by substring: words in quotes, names that look alike and other options are fine (5.8). What is not read is asked about."""
+    assert not is_refused("shell", {"command": line})
+    is_read = isinstance(read_plain(line), PlainLine) or not line.strip()
+    told = ("sudo", "env", "xargs", "sh", "echo ls | sh", "find", "systemctl")
+    assert is_blocked("shell", {"command": line}) == (not is_read or line.startswith(told))
 
 
 REFUSED_PATHS = [
@@ -331,6 +324,7 @@ def test_own_rules_are_added_to_the_defaults_or_stand_alone():
         assert is_blocked("read_file", {"path": "a/secrets/b"}, **options)
         assert is_blocked("read_file", {"path": "/srv/data/x"}, **options)
         assert is_blocked("shell", {"command": "sudo /usr/bin/git push --force"}, **options)
+        assert is_refused("shell", {"command": "/usr/bin/git push --force"}, **options)
         assert is_blocked("shell", {"command": "docker ps"}, **options)
         assert not is_blocked("shell", {"command": "git pull"}, **options)
         assert is_blocked("shell", {"command": "rm -rf x"}, **options) == options.get("defaults", True)
@@ -355,15 +349,22 @@ def test_a_line_that_is_too_long_is_refused():
     assert is_blocked("shell", {"command": "echo " + "x" * 20_000})
 
 
-def test_a_line_in_a_line_in_a_line_is_refused_at_some_depth():
-    """What hides deeper than anybody writes is not known."""
-    line = "ls"
-    for _ in range(10):
-        line = f"echo $({line})"
-    assert is_blocked("shell", {"command": line})
-    assert [command.is_known for command in simple_commands(line)].count(False) >= 1
-    assert is_blocked("shell", {"command": "sudo " * 12 + "ls"})
-    assert not is_blocked("shell", {"command": "sudo " * 3 + "ls"})
+def test_a_line_that_is_not_read_is_asked_about_unless_a_policy_decides():
+    """The person reads where reading stopped, and how to write it; with `Permissions` in the stack that one decides alone (12.7)."""
+    for line, why in (
+        ("echo $(ls)", "beyond character 5: an expansion"),
+        ("sudo ls", "runs the program that it is given"),
+    ):
+        asked = judged("shell", {"command": line}).decision.action
+        assert isinstance(asked, p.RequireApproval)
+        assert why in asked.hint
+        assert "write them with && ; or |" in asked.hint
+        event = p.BeforeTool(name="shell", arguments={"command": line}, call_id=CallId("c"))
+        stack, states = load_stack([SecurityGuard])
+        ctx = p.Context(session_id=SessionId("s"), plugins=("Permissions", "SecurityGuard"))
+        assert run_hook(stack, event, states, ctx).decision is None
+    assert judged("shell", {"command": "echo $(ls)"}, defaults=False).decision is None
+    assert is_refused("shell", {"command": "sudo ls; rm -rf x"})
 
 
 @each("line", ATTACKS)
@@ -373,9 +374,16 @@ def test_an_attack_is_refused(line):
 
 
 @each("line", ORDINARY)
-def test_an_ordinary_line_passes(line):
-    """Nobody is stopped at what people type all day."""
-    assert not is_blocked("shell", {"command": line}), judged("shell", {"command": line}).decision
+def test_an_ordinary_line_is_not_refused(line):
+    """Nobody is stopped at what people type all day; what is not read is asked about."""
+    assert not is_refused("shell", {"command": line}), judged("shell", {"command": line}).decision
+
+
+def test_how_many_of_fifty_ordinary_lines_ask():
+    """Five of the fifty lines that agents run all day: four that are not read, and `sed`, whose words are code."""
+    asks = [line for line in FIFTY if is_blocked("shell", {"command": line})]
+    assert len(set(FIFTY)) == 50
+    assert asks == ["sed -n 1,20p src/app.py", *FIFTY[-4:]]
 
 
 def test_there_are_enough_ordinary_lines():
@@ -408,9 +416,7 @@ def test_options_do_not_hide_a_blocked_command(line):
     assert is_blocked("shell", {"command": line}, **rules)
 
 
-@pytest.mark.parametrize(
-    "line", ["git pull", "git -C push status", "git log push", "docker ps", "deploytool", "curling x"]
-)
+@pytest.mark.parametrize("line", ["git pull", "git log push", "docker ps", "deploytool", "curling x"])
 def test_other_commands_of_the_program_pass(line):
     """The word of an option is no command, and the command is the first word behind the options."""
     rules = {"blocked_commands": ["git push", "docker system prune", "deploytool production", "curl"]}
@@ -424,35 +430,6 @@ def test_arguments_are_looked_into_to_any_depth():
     assert is_blocked("x", {"commands": ["ls", "rm -rf x"]})
     assert is_blocked("x", {"argv": ["rm", "-rf", "x"]})
     assert not is_blocked("x", {"argv": ["echo", "rm -rf x"], "paths": [1, None]})
-
-
-@pytest.mark.parametrize("program", ["sed", "sed -e", "awk", "python3 -c", "perl -ne"])
-def test_a_script_is_read_in_time_that_grows_as_it_does(program):
-    """Nine thousand blank lines for `sed` took minutes, in which no session of the process went on."""
-    began = time.process_time()
-    for pump in (
-        "\n",
-        "\n ",
-        ";",
-        " ",
-        "e",
-        "/e",
-        "/e ",
-        "1",
-        "\n1,",
-        "$",
-        "!",
-        "| ",
-        "`",
-        "exec",
-        "spawn ",
-        "{",
-        ":!",
-        "a b",
-    ):
-        for start, end in (("", "\1"), ("/", "x\1"), (";", "!"), ("`", "\1")):
-            list(simple_commands(f"{program} {shlex.quote(start + pump * (9_000 // len(pump)) + end)}"))
-    assert time.process_time() - began < 5.0
 
 
 MEGABYTE = 1_000_000
@@ -485,22 +462,19 @@ def test_the_guard_reads_in_bounds(line):
 
 @pytest.mark.parametrize("char", ["\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u2028", "\u3000"])
 def test_a_blank_that_is_none_to_a_shell_is_part_of_a_word(char):
-    """A form feed and its like: reading goes on behind it, as bash does, and what follows is judged."""
-    assert not is_blocked("shell", {"command": f"echo a{char}b {char}"})
+    """A form feed and its like are not read: a person is asked."""
+    assert not is_refused("shell", {"command": f"echo a{char}b {char}"})
     assert is_blocked("shell", {"command": f"echo a{char}b; rm -rf x"})
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"command": "$a " * 6_600}, "it cannot be known which program"),
-        ({"command": "for a do " * 2_200}, "expands to more than can be judged"),
-        ({"command": "`a`" * 6_600}, "expands to more than can be judged"),
         ({"command": "".join(f"cd {i};" for i in range(20)) + "ls a;" * 900}, "names more paths than can be judged"),
         ({"paths": [f"a{i}" for i in range(20_000)]}, "names more paths than can be judged"),
         ({"paths": [f"*a{i}*" + "*a" * 100 for i in range(50)]}, "names more paths than can be judged"),
     ],
-    ids=["variables", "loops", "substitutions", "folders", "paths", "patterns"],
+    ids=["folders", "paths", "patterns"],
 )  # fmt: skip
 def test_what_takes_too_long_to_judge_is_refused(arguments, said):
     """Each look is paid for; where nothing is left to pay with, the call does not run, and the model reads why."""
@@ -587,15 +561,6 @@ def test_no_surroundings_hide_a_dangerous_command(before, separator, wrap):
     """What is refused alone is refused behind anything, and through any wrappers."""
     line = separator.join([*before, "".join(wrap) + "rm -rf x"])
     assert is_blocked("shell", {"command": line})
-    assert any(command.program == "rm" for command in simple_commands(line))
-
-
-def test_a_loop_in_a_loop_in_a_loop_is_refused():
-    """What stands behind `do` without a separator may be a loop again, as deep as the reader goes, and no deeper."""
-    assert not is_blocked("shell", {"command": "for a in b; do ls; done"})
-    nested = "for a do " * 12 + "ls"
-    assert is_blocked("shell", {"command": nested})
-    assert any("nested deeper" in command.why for command in simple_commands(nested))
 
 
 def test_more_paths_than_can_be_judged_are_refused():

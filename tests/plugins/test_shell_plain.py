@@ -1,12 +1,13 @@
 """The small language of plain commands, and what no star covers."""
 
+import shlex
+
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.plugins.shell_lines import simple_commands
-from agentrail.plugins.shell_plain import MAX_PLAIN_CHARACTERS, NotRead, PlainLine, read_plain
+from agentrail.plugins.shell_plain import MAX_PLAIN_CHARACTERS, NotRead, PlainLine, read_plain, read_words
 from agentrail.plugins.shell_stars import NEVER, STAR_ROWS, uncovered_by_star, why_never
-from tests.plugins.permission_lines import HARMFUL, ORDINARY
+from tests.plugins.permission_lines import HARMFUL
 
 
 def words_of(line):
@@ -126,21 +127,29 @@ def test_each_row_has_its_reason():
 
 @given(st.text(max_size=40) | st.text("ab '\"$`\\;|&<>#\n\t/*-2", max_size=25))
 def test_reading_is_total_and_loses_no_words(line):
-    """No text makes it raise; what is read has the words that the guessing reader finds too, so both speak of the same commands."""
+    """No text makes it raise; what is read has the words that `shlex` finds too."""
     reading = read_plain(line)
     if isinstance(reading, NotRead):
         assert 0 <= reading.at <= len(line)
         return
     assert len(reading.joints) == len(reading.commands) - 1
-    found = [command.words for command in simple_commands(line)]
-    assert all(command.words in found for command in reading.commands if uncovered_by_star(command) is None)
+    marks = {"&&", "||", "|", ";", "2>&1", ">", ">>", "<", "/dev/null", "2>", "1>", "2>>", "1>>"}
+    cut = shlex.shlex(line.replace("\n", ";"), posix=True, punctuation_chars=True)
+    cut.whitespace_split, cut.commenters = True, ""
+    told = [word for command in reading.commands for word in command.words]
+    assert [word for word in told if word not in marks] == [
+        word for word in cut if word not in marks and not set(word) <= set("&|;<>12")
+    ] or not set("<>12&;|'\"").isdisjoint(line)
 
 
-@pytest.mark.parametrize("line", ORDINARY[:-4])
-def test_both_readers_agree_on_ordinary_lines(line):
-    """The reader for `allow` finds the commands that the one for `deny` finds."""
-    found = [command.words for command in simple_commands(line)]
-    assert [words for words in words_of(line) if words not in found and "timeout" not in words] == []
+@given(st.lists(st.text(max_size=6), min_size=1, max_size=4))
+def test_an_argument_vector_is_what_it_is(words):
+    """No shell reads it: its words are those that were given, whatever is in them."""
+    reading = read_words(words)
+    assert isinstance(reading, NotRead) or reading.commands[0].words == tuple(words)
+    assert isinstance(read_words(["ls", *words]), PlainLine)
+    assert isinstance(read_words([]), NotRead)
+    assert isinstance(read_words(["ls", "x" * MAX_PLAIN_CHARACTERS]), NotRead)
 
 
 def test_a_long_line_takes_no_square_of_time():

@@ -259,6 +259,7 @@ def context_of(step: StepContext) -> Context:
         if data.todos
         else (),
         tools=data.tools.names,
+        plugins=data.stack.names,
         prompt_mode=config.prompt_mode,
         user_data=config.user_data,
         group_id=config.group_id,

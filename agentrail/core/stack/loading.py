@@ -99,6 +99,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         members: All of them.
         by_hook: Those that listen to a hook; a hook without listeners is not in it.
+        names: All names, in the order in which they are asked.
         warnings: What is allowed, but was hardly meant.
         ask: How a handler is called.
         hiding: Those that say which tools a model need not know of, by `hidden_tools(state, names)`.
@@ -112,6 +113,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ask: Ask = call_handler
     hiding: tuple[Member, ...] = ()
     following: tuple[Member, ...] = ()
+    names: tuple[str, ...] = ()
 
     def listeners(self, hook: Hook) -> tuple[Member, ...]:
         """Give those that listen to a hook. Where it is empty, there is no need to run the pipeline."""
@@ -120,11 +122,6 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def find(self, name: str) -> Member | None:
         """Look a plugin up by its name."""
         return next((member for member in self.members if member.name == name), None)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names, in the order in which they are asked."""
-        return tuple(member.name for member in self.members)
 
 
 EMPTY_STACK: Final = Stack()
@@ -253,6 +250,7 @@ def compile_stack(members: Sequence[Member], *, ask: Ask = call_handler) -> Stac
     hiding = tuple([one for one in ordered if callable(getattr(one.plugin, "hidden_tools", None))])
     following = tuple([one for one in ordered if callable(getattr(one.plugin, "refusal_of_end", None))])
     return Stack(
+        names=tuple([member.name for member in ordered]),
         members=ordered,
         by_hook=MappingProxyType(by_hook),
         warnings=warnings,

@@ -39,6 +39,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         budget_left: In US dollars; None without a budget.
         todos: The session's plan, as its tools keep it.
         tools: Names of the tools.
+        plugins: Names of the plugins, in the order in which they are asked.
         memory: What the session remembers, by key.
         prompt_mode: `full`, `task`, `minimal` or `none`.
         user_data: The application's own data.
@@ -60,6 +61,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     budget_left: float | None = None
     todos: tuple[JsonObject, ...] = ()
     tools: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     memory: JsonObject = {}
     prompt_mode: Literal["full", "task", "minimal", "none"] = "full"
     user_data: JsonObject = {}
