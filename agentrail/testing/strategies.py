@@ -513,7 +513,7 @@ def teardown_outcomes() -> SearchStrategy[s.TeardownFinished]:
     return _outcome(
         s.TeardownFinished,
         receipt=st.builds(AbortReceipt, tasks_ended=st.integers(0, 2)),
-        values=st.lists(late_values(), max_size=2).map(tuple),
+        values=st.lists(late_values(), max_size=2, unique_by=lambda value: value.call_id).map(tuple),
     )
 
 

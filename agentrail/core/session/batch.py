@@ -205,15 +205,17 @@ def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, ca
     """Note that a call is gone that was answered when it was stopped. If it took effect all the same, the model reads that."""
     _settle(step, signal)
     state = calls.find_call(step, call_id)
+    # The open effect says whose value this is.
+    value = None if signal.value is None else msgspec.structs.replace(signal.value, call_id=call_id)
     # One that is detached may be of the batch still, where it is answered.
     if state is None or signal.effect_id != state.effect_id:
-        if signal.value is not None:
-            late_values.take_late_value(step, signal.value)
+        if value is not None:
+            late_values.take_late_value(step, value)
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
     done = msgspec.structs.replace(state, stage="done", effect_id=None)
-    if signal.value is not None:
-        done = msgspec.structs.replace(done, result=late_values.publish_effect(step, signal.value))
+    if value is not None:
+        done = msgspec.structs.replace(done, result=late_values.publish_effect(step, value))
     calls.put(step, done)
     return continue_batch(step)
 

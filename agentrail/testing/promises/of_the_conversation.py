@@ -7,7 +7,7 @@ from agentrail.core.protocol.hooks import BeforeRequest
 from agentrail.core.protocol.signals import TeardownFinished, ToolFinished
 from agentrail.core.session.owners import OfStoppedCall, OfTeardown
 from agentrail.events import CompactEnd, ToolTookEffect
-from agentrail.messages import AssistantMessage, CallId, ToolMessage
+from agentrail.messages import AssistantMessage, CallId, Text, ToolMessage, ToolResult, UserMessage
 from agentrail.testing.check_dialects import check_dialects
 from agentrail.testing.promises.seen import Seen
 
@@ -48,10 +48,8 @@ def history_only_grows(seen: Seen) -> None:
     late = {event.call_id: event.result for event in seen.events if isinstance(event, ToolTookEffect)}
     for new, old in zip(now, was.messages, strict=False):
         if late and old is was.messages[-1] and isinstance(old, ToolMessage) and isinstance(new, ToolMessage):
-            assert new.results in {
-                old.results,
-                tuple(late.get(one.call_id, one) if one.is_error else one for one in old.results),
-            }
+            pairs = zip(new.results, old.results, strict=True)
+            assert all(one is other or (other.is_error and one == late.get(one.call_id)) for one, other in pairs)
         else:
             assert new is old
 
@@ -64,8 +62,12 @@ def late_values_are_read(seen: Seen) -> None:
             is_open = isinstance(seen.before.data.open.get(effect_id), OfTeardown)
             values = values if is_open else ()
         case ToolFinished(value=value, effect_id=effect_id):
-            is_open = isinstance(seen.before.data.open.get(effect_id), OfStoppedCall)
-            values = (value,) if value is not None and is_open else ()
+            owner = seen.before.data.open.get(effect_id)
+            values = (
+                (msgspec.structs.replace(value, call_id=owner.call_id),)
+                if value is not None and isinstance(owner, OfStoppedCall)
+                else ()
+            )
         case _:
             values = ()
     assert told == {value.call_id for value in values}
@@ -74,8 +76,11 @@ def late_values_are_read(seen: Seen) -> None:
         last = data.history.messages[max(len(seen.before.data.history) - 1, 0) :]
         results = [one for message in last if isinstance(message, ToolMessage) for one in message.results]
         results += [call.result for call in data.batch if call.result is not None]
-        words = [*(one.text for one in results), *data.notes, *map(str, last)]
-        assert all(any(value.text in said for said in words) for value in values)
+        said = [one for message in last if isinstance(message, UserMessage) for one in message.content]
+        words = [one.text for one in (*results, *said) if isinstance(one, Text | ToolResult)] + list(
+            data.notes
+        )
+        assert all(any(value.text in text for text in words) for value in values)
 
 
 def requests_are_of_a_closed_history(seen: Seen) -> None:
