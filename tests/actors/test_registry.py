@@ -11,7 +11,7 @@ import trio
 from agentrail.actors.actor import worker
 from agentrail.actors.handle import cell_of
 from agentrail.actors.registry import Registered, Registry, Unregistered
-from agentrail.errors import AlreadyRegistered, AlreadyStarted, NotOwner, RegistryClosed
+from agentrail.errors import ActorDown, AlreadyRegistered, AlreadyStarted, NotOwner, RegistryClosed
 from agentrail.otp.child_specs import Backoff, ChildSpec
 from agentrail.otp.exits import Crashed, Shutdown
 from agentrail.otp.statem import Call, Keep, Perform, Reply, Stop
@@ -466,3 +466,17 @@ async def test_a_name_is_free_when_its_down_is_told(stage, registry):
         stage.end("a")
         await settled()
     assert order == ["Unregistered", "told"]
+
+
+@on_virtual_time
+async def test_a_key_that_was_given_back_waits_for_nobody(stage, registry):
+    """Its last holder is being restarted and does not take it again: who calls hears at once that nobody is there."""
+    waits = Backoff(10.0, 10.0, 1.0, 0.0)
+    async with stage.open(children=[stage.W("a")], backoff=waits) as supervisor:
+        holder = supervisor.handle("a")
+        registry.register("key", holder)
+        registry.unregister("key", holder)
+        holder.kill()
+        await settled()
+        with pytest.raises(ActorDown):
+            await registry.address("key").call("anybody?", timeout_seconds=1.0)

@@ -18,9 +18,11 @@ from agentrail.core.protocol.signals import (
     SignalId,
     StatusQuery,
 )
+from agentrail.core.session.interactions import allow_always
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.projection import snapshot_of
 from agentrail.core.session.state import Rule, SessionState
+from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import AnswerNotOffered
@@ -201,6 +203,20 @@ def test_a_new_rule_only_answers_what_offers_always():
         both = (first, msgspec.structs.replace(first, asked=other, timer=None))
         after = run([ANSWERS["always"](ApprovalId(first.id))], changed(state, interactions=both))
         assert [one.id for one in after.data.interactions] == left
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_only_arguments_that_were_shown_make_a_rule(is_shown):
+    """`always` of a call that has become another one since it was shown lets nothing else run."""
+    state = offering(("always",))
+    (waiting,) = state.data.interactions
+    step = StepContext(state.data, 6, suspended=True)
+    (call,) = step.data.batch
+    shown = waiting.asked.arguments_hash if is_shown else "0" * 64
+    assert allow_always(step, msgspec.structs.replace(call, bound_to=shown)) == (
+        (waiting,) if is_shown else ()
+    )
+    assert bool(step.data.rules) is is_shown
 
 
 @pytest.mark.parametrize("offered", [(), ("maybe",), ["approve"], None, (["approve"],)])
