@@ -27,6 +27,9 @@ DEFAULT_SECONDS: Final = 30.0
 MAX_COMBINED: Final = 4
 """How many plugins a drawn combination has at most: most faults need two, and hardly one needs more than three."""
 
+ORDER_SECONDS: Final = 5.0
+"""How long is looked for pairs whose order matters."""
+
 _BAR_WIDTH: Final = 30
 _EVERY: Final = 20
 PORTION: Final = 50
@@ -110,6 +113,7 @@ def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | N
     from agentrail.testing import stacks
 
     begun_at = outside.stopwatch()
+    orders = ""
     tally = stacks.Tally(heard=lambda tally: _show_progress(tally, examples, outside.stopwatch() - begun_at))
     try:
         if examples is not None:
@@ -117,10 +121,17 @@ def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | N
         else:
             _check_for_a_while(machine, seed, tally, until=begun_at + DEFAULT_SECONDS)
         code = Exit.DONE if tally.found is None else Exit.FAILED
+        if tally.found is None:
+            orders = _look_at_orders(machine)
     except KeyboardInterrupt:
         code = Exit.INTERRUPTED
     _clear_progress()
-    printed = print_text(describe_tally(tally, is_whole=code is not Exit.INTERRUPTED).removesuffix("\n"))
+    told = (
+        describe_tally(tally, is_whole=code is not Exit.INTERRUPTED)
+        + orders
+        + describe_coverage(tally, machine)
+    )
+    printed = print_text(told.removesuffix("\n"))
     return code if printed is Exit.DONE else printed
 
 
@@ -135,6 +146,30 @@ def _check_for_a_while(
         stacks.check_stack(machine, examples=PORTION, seed=own, tours=portion == 0, tally=tally)
         if tally.found is not None or outside.stopwatch() >= until:
             return
+
+
+def _look_at_orders(machine: "type[StackMachine]") -> str:
+    """Say which pairs of the stack do not commute: for a few seconds, because an order may matter on purpose."""
+    from agentrail.testing import stacks
+
+    until = outside.stopwatch() + ORDER_SECONDS
+    found = stacks.orders_that_matter(machine, go_on=lambda: outside.stopwatch() < until)
+    return "".join(
+        f"Order matters: {one.first} is asked before {one.second}. {one.answer.difference}\n" for one in found
+    )
+
+
+def describe_coverage(tally: "Tally", machine: "type[StackMachine]") -> str:
+    """Show how often each declared hook was asked, and with which answers; and the share of sessions that ran a tool."""
+    from agentrail.testing import stacks
+
+    lines = []
+    for hook in stacks.declared_hooks(machine):
+        answers = {answer: times for (asked, answer), times in tally.coverage.items() if asked == hook}
+        shown = ", ".join(f"{answer} {times}" for answer, times in sorted(answers.items()))
+        lines.append(f"  {hook:<22} {shown or 'never asked'}\n")
+    share = round(100 * tally.tool_runs / max(tally.runs, 1))
+    return f"Tools ran in {share} % of the sessions. Hooks and answers:\n{''.join(lines)}" if lines else ""
 
 
 def describe_tally(tally: "Tally", *, is_whole: bool) -> str:

@@ -5,7 +5,8 @@ plugins, one by one and as a stack, so a broken one is news for the plugin autho
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from itertools import pairwise
+from typing import Any, Final, TypeVar
 
 import msgspec
 from attrs import frozen
@@ -13,11 +14,17 @@ from attrs import frozen
 from agentrail.core.protocol.actions import (
     Abort,
     BlockTool,
+    CallModel,
+    Intervene,
+    KeepMemory,
     ReplaceToolArgs,
     ReplaceToolResult,
+    Request,
     RequireApproval,
     ResolveApproval,
     SwitchModel,
+    WriteFile,
+    WriteNotes,
 )
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.protocol.hooks import BeforePrompt, BeforeTool, HookEvent, RequestDone
@@ -149,6 +156,75 @@ def no_answer_is_lost_in_a_tie(moment: PluginMoment) -> None:
             )
 
 
+def rewrites_agree(moment: PluginMoment) -> None:
+    """No two plugins rewrite one call against each other: some arguments satisfy both."""
+    for first, second in _rewriting_pairs(moment):
+        ours, theirs = _rewritten(first), _rewritten(second)
+        again = _rewritten_from(first, theirs)
+        if same_json(again, theirs):
+            continue
+        is_settled = same_json(_rewritten_from(first, again), again)
+        is_met = same_json(_rewritten_from(second, again), again)
+        assert not is_settled or is_met or same_json(ours, theirs), (
+            f"plugins {first.member.name!r} and {second.member.name!r} rewrite a call of {_question(first).name!r} against "
+            f"each other: {_json(again)} by the first, {_json(theirs)} by the second; let one of them decide"
+        )
+
+
+def effects_are_not_doubled(moment: PluginMoment) -> None:
+    """No two plugins do the same on one hook, so that the session sees it twice."""
+    for first, second in _rewriting_pairs(moment):
+        ours, theirs = _rewritten(first), _rewritten(second)
+        alone = _rewritten_from(second, _question(first).arguments)
+        assert not same_json(alone, ours) or same_json(ours, theirs), (
+            f"plugins {first.member.name!r} and {second.member.name!r} each rewrite a call of {_question(first).name!r} to "
+            f"{_json(ours)}; together they make {_json(theirs)} of it: keep one of them"
+        )
+    for place, after in enumerate(moment.askings):
+        for before in moment.askings[:place]:
+            is_pair = before.member.name != after.member.name and _subject(before) == _subject(after)
+            said = _effect_of(after.answer) if is_pair else None
+            assert said is None or said != _effect_of(before.answer), (
+                f"plugins {before.member.name!r} and {after.member.name!r} both answer {type(after.event).__name__} with "
+                f"{type(after.answer).__name__} {said[1]!r:.80}: keep one of them"
+            )
+
+
+def _rewriting_pairs(moment: PluginMoment) -> Iterator[tuple[AskedPlugin, AskedPlugin]]:
+    """Return two plugins after each other that rewrote the arguments of one call."""
+    rewriting = [one for one in moment.askings if isinstance(one.answer, ReplaceToolArgs)]
+    for first, second in pairwise(rewriting):
+        if first.member.name != second.member.name and _subject(first) == _subject(second):
+            yield first, second
+
+
+def _rewritten(asking: AskedPlugin) -> JsonObject:
+    answer: ReplaceToolArgs[Any] = asking.answer
+    return answer.arguments
+
+
+def _rewritten_from(asking: AskedPlugin, arguments: JsonObject) -> JsonObject:
+    """Return what a plugin makes of other arguments; the same where it leaves them alone."""
+    question = msgspec.structs.replace(_question(asking), arguments=frozen_json(arguments))
+    answer = ask_again(asking.member, question, asking.state, asking.ctx)
+    return answer.arguments if isinstance(answer, ReplaceToolArgs) else arguments
+
+
+def _effect_of(answer: object) -> tuple[type, object] | None:
+    """Return an effect that must not happen twice, to compare; None for answers without one."""
+    match answer:
+        case Intervene(prompt=said):
+            return Intervene, said
+        case Request(effect=WriteFile() | WriteNotes() | KeepMemory() | CallModel() as wanted):
+            return Request, wanted
+        case _:
+            return None
+
+
+def _json(arguments: JsonObject) -> str:
+    return msgspec.json.encode(dict(arguments), enc_hook=dict).decode()
+
+
 def only_the_user_approves(moment: PluginMoment) -> None:
     """A plugin that takes a prompt for an approval found in it what is approved: the id, or the command."""
     for asking in moment.askings:
@@ -198,7 +274,7 @@ def _let_pass(moment: PluginMoment, asking: AskedPlugin, arguments: JsonObject, 
     )
     assert not refuses, (
         f"a call of {question.name!r} got past plugin {asking.member.name!r}, which {why}: "
-        f"to {msgspec.json.encode(dict(arguments), enc_hook=dict).decode()} it says {type(answer).__name__}"
+        f"to {_json(arguments)} it says {type(answer).__name__}"
     )
 
 
@@ -244,6 +320,8 @@ PLUGIN_PROMISES: Final[tuple[Callable[[PluginMoment], None], ...]] = (
     what_is_blocked_does_not_run,
     no_call_gets_past_a_guard,
     no_answer_is_lost_in_a_tie,
+    rewrites_agree,
+    effects_are_not_doubled,
     only_the_user_approves,
 )
 """All of them. The order is that in which they are held: what makes the others meaningless stands first."""

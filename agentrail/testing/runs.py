@@ -5,6 +5,7 @@ written down as a scenario.
 """
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -58,6 +59,8 @@ from agentrail.testing.watching import AskedPlugin, StackWatch
 Promise: TypeAlias = Callable[[Seen], None]
 PluginPromise: TypeAlias = Callable[[PluginMoment], None]
 Invariant: TypeAlias = Callable[["SessionView"], None]
+HookOutcome: TypeAlias = tuple[str, str]
+"""A hook, and the action that a plugin answered it with."""
 
 _MAX_REMARK: Final = 200
 QUIET_TURNS: Final = 12
@@ -214,6 +217,7 @@ class Run:
         script: What went in.
         drawn: The same, with places where the ids are: fits another state as well.
         seen: Every step.
+        coverage: How often plugins were asked on each hook, by the name of their answer.
     """
 
     def __init__(self, setup: Setup, invariants: Sequence[Invariant] = ()) -> None:
@@ -225,6 +229,7 @@ class Run:
         self.script: list[Signal] = []
         self.drawn: list[Signal] = []
         self.seen: list[Seen] = []
+        self.coverage: Counter[HookOutcome] = Counter()
         self._about_calls: tuple[AskedPlugin, ...] = ()
         self._wanted: dict[EffectId, Wanted] = {}
 
@@ -297,6 +302,7 @@ class Run:
         self.seen.append(seen)
         self.state = seen.after
         askings, faults = self._watch.take()
+        self.coverage.update((type(one.event).__name__, type(one.answer).__name__) for one in askings)
         moment = PluginMoment(seen=seen, askings=askings, earlier=self._about_calls, faults=faults)
         self._about_calls = about_open_calls((*self._about_calls, *askings), seen.after.data.batch)
         self._wanted |= {effect.effect_id: effect.wanted for effect in seen.of(RunPluginRequest)}

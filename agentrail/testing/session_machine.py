@@ -73,11 +73,15 @@ class SessionMachine(RuleBasedStateMachine):
     Attributes:
         setups: What runs begin with.
         strategies: Who says what.
+        openings: What runs begin with, after the session is up.
+        ends_after: How many signals a run has before it may be ended.
         session_run: The one that is made.
     """
 
     setups: ClassVar[SearchStrategy[Setup]]
     strategies: ClassVar[Strategies] = PLAIN_STRATEGIES
+    openings: ClassVar[SearchStrategy[tuple[Signal, ...]]] = st.just(())
+    ends_after: ClassVar[int] = _LONG
     session_run: Run
     is_good: bool = False
 
@@ -85,11 +89,15 @@ class SessionMachine(RuleBasedStateMachine):
         """Give what else is held after each step."""
         return ()
 
-    @initialize(setup=st.runner().flatmap(lambda machine: machine.setups))
-    def begin(self, setup: Setup) -> None:
+    @initialize(
+        setup=st.runner().flatmap(lambda machine: machine.setups),
+        opening=st.runner().flatmap(lambda machine: machine.openings),
+    )
+    def begin(self, setup: Setup, opening: tuple[Signal, ...]) -> None:
         """The session comes up."""
         self.session_run = self.begin_run(setup)
-        self.say(SessionBegan(at_ms=0))
+        for signal in (SessionBegan(at_ms=0), *opening):
+            self.say(signal)
 
     @precondition(lambda self: not self.session_run.state.ended)
     @rule(signal=_said("prompt"))
@@ -197,7 +205,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.say(signal)
 
     # One rule and late, because it ends the run: rules are chosen evenly.
-    @precondition(lambda self: self.session_run.state.ended or len(self.session_run.script) > _LONG)
+    @precondition(lambda self: self.session_run.state.ended or len(self.session_run.script) > self.ends_after)
     @rule(signal=_said("end"))
     def end(self, signal: Signal) -> None:
         """A caller, or a supervisor, ends it."""

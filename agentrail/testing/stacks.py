@@ -9,8 +9,10 @@ The class is a test by itself, for pytest and for unittest. What holds for every
 Needs hypothesis.
 """
 
+import itertools
 import json
 import unittest
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
@@ -30,7 +32,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.abc import Tool, ToolListing
-from agentrail.core.protocol.hooks import FileText
+from agentrail.core.protocol.effects import RunTool
+from agentrail.core.protocol.hooks import HOOKS, FileText
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     Approve,
@@ -46,7 +49,7 @@ from agentrail.core.session.state import SessionConfig
 from agentrail.core.stack.loading import PluginEntry, load_stack
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.values.toolbox import ToolSpec, read_call
-from agentrail.messages import AssistantMessage, PromptRef, SessionId, Text, TokenUsage
+from agentrail.messages import AssistantMessage, Image, PromptRef, SessionId, Text, TokenUsage
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.testing import strategies
 from agentrail.testing.orders import EVERYTHING, Commutation, Twins
@@ -54,6 +57,7 @@ from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.promises import PROMISES
 from agentrail.testing.runs import (
     CounterExample,
+    HookOutcome,
     Invariant,
     Run,
     SessionView,
@@ -63,6 +67,7 @@ from agentrail.testing.runs import (
 )
 from agentrail.testing.scenario_plugins import StackOrigin
 from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine, Strategies
+from agentrail.testing.tours import hook_tours, updates_of
 from agentrail.testing.vocabulary import Vocabulary, vocabulary_of
 
 __all__ = (
@@ -70,6 +75,7 @@ __all__ = (
     "PROMISES",
     "Commutation",
     "CounterExample",
+    "OrderMatters",
     "SessionView",
     "Setup",
     "StackMachine",
@@ -77,7 +83,9 @@ __all__ = (
     "check_stack",
     "combinations",
     "commute",
+    "declared_hooks",
     "invariant",
+    "orders_that_matter",
     "small_config",
     "stack_machine",
     "strategies_of",
@@ -87,6 +95,7 @@ F = TypeVar("F", bound=Callable[..., None])
 
 _INVARIANT: Final = "_agentrail_invariant"
 _COSTS_USD: Final = (0.0, 0.01, 0.4, 2.0)
+_IMAGES: Final = st.just(Image(media_type="image/png", data="iVBORw0KGgo="))
 
 
 def invariant(method: F) -> F:
@@ -111,6 +120,7 @@ class StackMachine(SessionMachine, unittest.TestCase):
     setup: ClassVar[Setup]
     tours: ClassVar[tuple[tuple[Signal, ...], ...]] = ()
     max_signals: ClassVar[int] = 25
+    ends_after: ClassVar[int] = 15
 
     def __init__(self, method: str = "test_any_order") -> None:
         """Be a test case, and a state machine; Hypothesis makes a new one for each run."""
@@ -179,12 +189,16 @@ def stack_machine(  # noqa: PLR0913 - all but the first have defaults that are m
         without=frozenset(without),
         origin=origin,
     )
-    options = {member.name: member.options for member in stack.members}
+    options = {member.name: updates_of(member.plugin, member.options) for member in stack.members}
     fields = {
         "setup": setup,
         "setups": st.just(setup) if max_size is None else _setups(setup, max_size),
-        "tours": tuple(tours_of(vocabulary)) if max_size is None else (),
+        "tours": (
+            *hook_tours(vocabulary.tools, options),
+            *(tours_of(vocabulary) if max_size is None else ()),
+        ),
         "strategies": strategies_of(vocabulary, options),
+        "openings": _openings_of(vocabulary),
         "__doc__": f"The stack {', '.join(stack.names) or 'without plugins'}.",
         "__module__": __name__,
     }
@@ -205,7 +219,9 @@ def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any
     replace = msgspec.structs.replace
     blocks = st.builds(Text, text=texts)
     prompts = st.builds(
-        replace, strategies.prompts(), content=st.lists(blocks, min_size=1, max_size=2).map(tuple)
+        replace,
+        strategies.prompts(),
+        content=st.lists(blocks | _IMAGES, min_size=1, max_size=2).map(tuple),
     )
     responses = st.builds(
         _speaking, strategies.responses(), usages, st.lists(blocks | vocabulary.calls(), max_size=3)
@@ -236,6 +252,24 @@ def strategies_of(vocabulary: Vocabulary, options: Mapping[str, Mapping[str, Any
         "noise": st.one_of(PLAIN_STRATEGIES["noise"], *updates),
     }
     return MappingProxyType({**PLAIN_STRATEGIES, **drawn})
+
+
+def _openings_of(vocabulary: Vocabulary) -> SearchStrategy[tuple[Signal, ...]]:
+    """Draw how a life begins: mostly with a prompt and calls, some of which end, because plugins judge those."""
+    drawn = strategies_of(vocabulary, {})
+    ended = st.builds(
+        ToolFinished,
+        at_ms=st.just(0),
+        effect_id=st.just(EffectId("0")),
+        text=vocabulary.texts(),
+        is_error=st.booleans(),
+        crashed=st.booleans(),
+        started_at_ms=st.just(0),
+    )
+    calling = (drawn["prompt"], drawn["call"])
+    return st.one_of(
+        st.just(()), st.tuples(*calling), st.tuples(*calling, ended), st.tuples(*calling, ended, ended)
+    )
 
 
 def tours_of(vocabulary: Vocabulary) -> Iterator[tuple[Signal, ...]]:
@@ -324,10 +358,14 @@ class Tally:
         signals: How many signals they got.
         found: The shortest thing that broke; None as long as nothing did.
         heard: Is called after every run.
+        coverage: How often plugins were asked on each hook, by the name of their answer.
+        tool_runs: In how many sessions a tool ran.
     """
 
     runs: int = 0
     signals: int = 0
+    coverage: Counter[HookOutcome] = attrs.field(factory=Counter, kw_only=True)
+    tool_runs: int = attrs.field(default=0, kw_only=True)
     found: CounterExample | None = None
     heard: Callable[["Tally"], None] | None = None
 
@@ -335,6 +373,8 @@ class Tally:
         """Count a run."""
         self.runs += 1
         self.signals += len(run.script)
+        self.coverage.update(run.coverage)
+        self.tool_runs += any(seen.of(RunTool) for seen in run.seen)
         if self.heard is not None:
             self.heard(self)
 
@@ -450,3 +490,51 @@ def commute(
     twins = type("Twins", (machine,), {"begin_run": begin_run, "__test__": False})
     tally = check_stack(twins, examples=examples, seed=seed)
     return Commutation(found=tally.found, runs=tally.runs)
+
+
+def declared_hooks(machine: type[StackMachine]) -> tuple[str, ...]:
+    """Return the names of the hooks that the plugins of a stack declare, in the order of the table of hooks."""
+    stack, _ = load_stack(machine.setup.entries)
+    declared = {hook for member in stack.members for hook in member.hooks}
+    return tuple(hook.__name__ for hook in HOOKS if hook in declared)
+
+
+@attrs.frozen
+class OrderMatters:
+    """Two plugins of a stack that do not commute.
+
+    Attributes:
+        first: The name of the plugin that is asked first.
+        second: The name of the other one.
+        answer: The conversation where it matters, and the difference.
+    """
+
+    first: str
+    second: str
+    answer: Commutation
+
+
+def orders_that_matter(
+    machine: type[StackMachine],
+    *,
+    examples: int = 30,
+    seed: int | None = 0,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Iterator[OrderMatters]:
+    """Yield the pairs of a stack whose order matters, as far as `commute` finds them. An order may matter on purpose.
+
+    Args:
+        machine: From `stack_machine`, or derived from what that made.
+        examples: How many conversations are tried for each pair that shares a hook.
+        seed: Of the drawing.
+        go_on: Called before each pair; False ends the search.
+    """
+    loaded = [(load_stack([entry])[0].members[0], entry) for entry in machine.setup.entries]
+    loaded.sort(key=lambda one: one[0].priority)
+    for (first, a), (second, b) in itertools.combinations(loaded, 2):
+        if not go_on():
+            return
+        if first.hooks & second.hooks:
+            answer = commute(a, b, tools=tuple(machine.setup.tools), examples=examples, seed=seed)
+            if not answer:
+                yield OrderMatters(first.name, second.name, answer)
