@@ -93,8 +93,9 @@ def updates_of(plugin: Plugin, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_arguments(spec: ToolSpec) -> dict[str, Any]:
     """Return the shortest arguments that a plain schema takes."""
-    properties: Mapping[str, Any] = spec.parameters.get("properties", {})
-    needed: Sequence[str] = spec.parameters.get("required", ())
+    schema: Mapping[str, Any] = spec.parameters
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    needed: Sequence[str] = schema.get("required", ())
     return {key: _plain_value(properties.get(key, {})) for key in needed}
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 
 from agentrail.core.policy.budget import Budget, Ledger, Price, budget_left, spent_of
-from agentrail.core.policy.estimates import fixed_tokens_of
 from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild
 from agentrail.core.protocol.hooks import ModelAnswer, RequestFailed
 from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta, UsageUpdate
