@@ -49,7 +49,9 @@ def history_only_grows(seen: Seen) -> None:
     for new, old in zip(now, was.messages, strict=False):
         if late and old is was.messages[-1] and isinstance(old, ToolMessage) and isinstance(new, ToolMessage):
             pairs = zip(new.results, old.results, strict=True)
-            assert all(one is other or (other.is_error and one == late.get(one.call_id)) for one, other in pairs)
+            assert all(
+                one is other or (other.is_error and one == late.get(one.call_id)) for one, other in pairs
+            )
         else:
             assert new is old
 
