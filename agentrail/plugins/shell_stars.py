@@ -83,6 +83,14 @@ NEVER: Final[tuple[tuple[str, str], ...]] = (
         "kak hx dc gnuplot octave maxima gdb lldb sqlite3 psql mysql mariadb mongo mongosh redis-cli bsql duckdb nasm gcc g++ cc c++ clang "
         "clang++ cpp ld as tcc rustc gfortran go-run latex pdflatex xelatex lualatex tex pdftex luatex groff troff gs ghostscript pandoc "
         "magick convert ffmpeg xsltproc jrunscript jjs nickle tclsh8 xmlstarlet")))),
+    ("runs code that its options or the files of the project name", (
+        "coverage mkdocs sphinx-build sphinx-autobuild pylint flake8 nosetests nose2 trial behave robot locust celery gunicorn uvicorn hypercorn daphne "
+        "waitress-serve flask django-admin scrapy airflow dbt luigi prefect dagster streamlit kernprof py-spy scalene memray mprof viztracer torchrun "
+        "accelerate deepspeed rspec cucumber rubocop puma unicorn rackup thin jekyll phpunit pest bats prove busted astro next nuxt ng gatsby parcel "
+        "eleventy hexo hugo pelican nikola stylelint doxygen valac")),
+    ("runs the program that it is given", ("msgfilter msgexec sensible-editor sensible-pager sensible-browser select-editor editor run-mailcap see edit "
+        "compose print www-browser x-www-browser sshpass autossh pdsh clush dsh cssh ccache distcc sccache icecc rr heaptrack gdbserver bpftrace stap "
+        "mpirun mpiexec srun sbatch qsub wasmtime wasmer watchman-make chokidar rerun update-alternatives yad zenity")),
     ("runs what a file of the project says", ("make gmake bmake ninja cmake ctest meson scons just rake task ant mvn gradle sbt bazel buck buck2 tox "
         "nox invoke fab doit pre-commit lerna nx turbo grunt gulp bundle rails composer vagrant ansible ansible-playbook puppet salt chef terraform "
         "tofu pulumi packer helm skaffold tilt docker-compose podman-compose foreman overmind honcho procfile act poetry hatch pdm pipenv rye uv")),
@@ -125,6 +133,10 @@ ONLY_READS: Final[Mapping[str, tuple[frozenset[str] | None, str]]] = MappingProx
 Programs that print any file or folder, such as `cat`, `grep` and `ls`, are not here: with a star they print all that the user can read.
 """
 
+_PYTEST: Final = _row(
+    "runs code that its options name, or writes files", short="cpo", is_inside=True,
+    long="basetemp junit-xml junitxml log-file rootdir confcutdir override-ini config-file pdbcls debug import-mode cov-report cov-config report-log "
+    "result-log pastebin trace-config tx px rsyncdir html json-report-file durations-path benchmark-storage benchmark-json")
 STAR_ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
     "git": _row("such options and commands of git run programs, write files or use another repository; a command that git has not may be an alias", _GIT,
                 long="output upload-pack receive-pack exec ext-diff textconv filters open-files-in-pager config template extcmd strategy separate-git-dir "
@@ -175,9 +187,8 @@ STAR_ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
                long="web editor recover browser dir output"),
     "kubectl": _row("such options and commands run programs in a cluster, write, or send a token elsewhere", "get describe logs top version explain", short="s",
                     long="kubeconfig cache-dir profile-output server"),
-    "pytest": _row("runs code that its options name, or writes files", short="cpo", is_inside=True,
-                   long="basetemp junit-xml junitxml log-file rootdir confcutdir override-ini config-file pdbcls debug import-mode cov-report cov-config report-log "
-                   "result-log pastebin trace-config tx px rsyncdir html json-report-file durations-path benchmark-storage benchmark-json"),
+    "pytest": _PYTEST,
+    "py.test": _PYTEST,
     "mypy": _row("runs a program, reads plugins, or writes files", is_inside=True, long="python-executable install-types config-file cache-dir junit-xml any-exprs-report cobertura-xml-report "
                  "html-report linecount-report linecoverage-report lineprecision-report txt-report xml-report xslt-html-report xslt-txt-report custom-typeshed-dir "
                  "custom-typing-module shadow-file"),
@@ -291,7 +302,8 @@ def uncovered_by_star(command: PlainCommand) -> str | None:
     if why is not None:
         return f"{program} {why}"
     name = program.lower()
-    row = STAR_ROWS.get(name) or (STAR_ROWS.get(name[1:]) if name[0] == "g" else None)
+    others = (name, _VERSION.sub("", name), name[1:] if name[0] == "g" else name)  # `pytest-3`, `gsort`
+    row = next((STAR_ROWS[one] for one in others if one in STAR_ROWS), None)
     if row is None:
         return None
     found = next(_uncovered(row, words, {place - command.behind for place in command.patterns}), None)

@@ -158,3 +158,18 @@ def test_a_long_line_takes_no_square_of_time():
         line = (piece * MAX_PLAIN_CHARACTERS)[:MAX_PLAIN_CHARACTERS]
         assert isinstance(read_plain(line), PlainLine | NotRead)
     assert len(HARMFUL) == len(set(HARMFUL)) or len(set(HARMFUL)) > 500
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["coverage run t.py", "py.test -p evil", "pytest-3 -p evil", "pytest3 --basetemp=/x", "mkdocs build", "msgfilter -i m.po evil", "msgexec -i m.po evil", "sensible-editor x", "sensible-pager x", "sphinx-build . o",
+     "sshpass -p x evil", "ccache evil", "pylint --init-hook=evil", "rspec -r ./evil", "celery -A evil worker", "gunicorn evil:app", "flask --app evil run", "mpirun evil", "doxygen", "rubocop -r ./evil", "torchrun evil.py", "phpunit --bootstrap evil.php",
+     "gsort --compress-program=evil a", "sort-9 -o x a", "coverage3 run x"],
+)  # fmt: skip
+def test_a_star_covers_no_program_that_runs_what_it_is_told(line):
+    """Also under another name of the same program, with its version or a letter in front."""
+    reading = read_plain(line)
+    assert isinstance(reading, PlainLine)
+    assert uncovered_by_star(reading.commands[0]) is not None
+    assert read_plain("py.test tests").commands[0].words == ("py.test", "tests")
+    assert uncovered_by_star(read_plain("py.test tests").commands[0]) is None
