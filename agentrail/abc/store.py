@@ -359,10 +359,14 @@ class Store(Protocol):
         """Give roots of trees in which something is working and whose owner is gone: none, or one not heard of within the lease."""
         ...
 
-    def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give sessions whose timer is due at this time, on the clock of signals, and whose owner is gone; those due longest first.
+    def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Give sessions whose timer is due on the store's own clock, and whose owner is gone; those due longest first.
 
         Gone as in `orphans`: a node that died took the timers of its sleeping sessions with it.
+
+        Args:
+            within_ms: How much sooner than its time a timer counts as due.
+            limit: How many at most.
         """
         ...
 

@@ -3,14 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import trio
 from attrs import frozen
 
 from agentrail.abc import Provider
-from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession
-from agentrail.errors import AgentrailError, OptionError
+from agentrail.abc.store import Cause, Filters, OwedRow, OwedStore, StoredSession
+from agentrail.errors import AgentrailError, OptionError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
@@ -30,7 +30,17 @@ Revive: TypeAlias = Callable[[StoredOpening], SessionOptions | Mapping[str, Any]
 Resume: TypeAlias = Literal["none", "working", "all"]
 """Which stored sessions come back when a supervisor is opened: none, those that had work, or all that have not ended."""
 
-_AT_ONCE = 100
+_AT_ONCE: Final = 100
+
+_ROOTS: Final = Filters(only_roots=True, has_ended=False)
+
+RESUMED_AT_ONCE: Final = 8
+"""How many sessions are brought back side by side when a supervisor is opened."""
+
+TIMERS_EVERY_SECONDS: Final = 60.0
+
+SOON_MS: Final = 600_000
+"""How long before its timer is due a session is brought back: far longer than the pause between two looks, so that none is late."""
 
 
 @frozen(kw_only=True)
@@ -53,6 +63,8 @@ class ResumingDoor(ABC):
 
     _keeping: Keeping | None
     _revive: Revive | None
+    _stuck: set[tuple[str, str]]
+    _nursery: trio.Nursery
 
     async def resume_session(
         self,
@@ -200,36 +212,95 @@ class ResumingDoor(ABC):
         keeping = self._store_of("resume")
         failed: list[NotResumed] = []
         seen: set[tuple[str, str]] = set()
+        after: tuple[str, str] | None = None
         while which != "none":
-            found = await keeping.read(partial(self._next_of, which, seen, keeping))
-            if not found:
+            if which == "working":
+                page = await keeping.read(partial(keeping.store.orphans, len(seen) + _AT_ONCE))
+                page = tuple(one for one in page if (one.scope, one.session) not in seen)
+                seen.update((one.scope, one.session) for one in page)
+            else:
+                page = await keeping.read(partial(keeping.store.find, _ROOTS, after=after, limit=_AT_ONCE))
+                after = (page[-1].scope, page[-1].session) if page else None
+            if not page:
                 break
-            for one in found:
-                seen.add((one.scope, one.session))
-                wanted = WantedSession(
-                    session_id=one.session,
-                    scope=one.scope,
-                    cause="gone" if one.node else "start",
-                    is_asked=False,
-                )
-                try:
-                    await self._bring_back(wanted, partial(self._give, None, {}))
-                except AgentrailError as error:
-                    LOGGER.warning("session %s was not resumed: %s", one.session, error)
-                    failed.append(NotResumed(session_id=one.session, scope=one.scope, error=error))
+            failed += await self._resume_page(page)
         return tuple(failed)
 
-    def _next_of(
-        self, which: Resume, seen: set[tuple[str, str]], keeping: Keeping
-    ) -> tuple[StoredSession, ...]:
-        """Give the next roots that are to come back. This blocks."""
-        if which == "working":
-            found = keeping.store.orphans(len(seen) + _AT_ONCE)
-        else:
-            after = max(seen) if seen else None
-            filters = Filters(only_roots=True, has_ended=False)
-            found = keeping.store.find(filters, after=after, limit=_AT_ONCE)
-        return tuple(one for one in found if (one.scope, one.session) not in seen)
+    async def _resume_page(self, page: Sequence[StoredSession]) -> list[NotResumed]:
+        """Bring some sessions back, a few at a time."""
+        failed: list[NotResumed] = []
+        limiter = trio.CapacityLimiter(RESUMED_AT_ONCE)
+
+        async def resume(one: StoredSession) -> None:
+            async with limiter:
+                cause: Cause = "gone" if one.node else "start"
+                error = await self._resume_unasked(one.scope, one.session, cause)
+            if error is not None:
+                failed.append(NotResumed(session_id=one.session, scope=one.scope, error=error))
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for one in page:
+                    nursery.start_soon(resume, one, name="resume")
+        except BaseExceptionGroup as group:  # a bug of `revive`, say: as it was raised, and not in a group
+            raise _first_of(group) from None
+        return failed
+
+    async def _resume_unasked(
+        self, scope: str, session_id: SessionId, cause: Cause, *, is_asked: bool = False
+    ) -> AgentrailError | None:
+        """Bring a session back that no caller asks for, and return why that cannot be."""
+        wanted = WantedSession(session_id=session_id, scope=scope, cause=cause, is_asked=is_asked)
+        try:
+            await self._bring_back(wanted, partial(self._give, None, {}))
+        except AgentrailError as error:
+            LOGGER.warning("session %s was not resumed: %s", session_id, error)
+            return error
+        return None
+
+    # --- timers that ran out while no process ran
+
+    async def resume_due(self) -> None:
+        """Bring back the sessions without an owner whose timer is due, or soon will be: the time of an approval, a question, or a sleep.
+
+        Raises:
+            StoreUnavailable: It cannot be read now.
+        """
+        keeping = self._store_of("resume")
+        while True:
+            limit = len(self._stuck) + _AT_ONCE
+            found = await keeping.read(partial(keeping.store.due, SOON_MS, limit))
+            fresh = [
+                key
+                for one in found
+                if (key := (one.scope, one.root)) not in self._stuck and self._is_away(*key)
+            ]
+            for scope, root in dict.fromkeys(fresh):
+                # The timer asks for it. It counts as no attempt at a cycle that takes its process along.
+                error = await self._resume_unasked(scope, root, "start", is_asked=True)
+                if error is not None and not isinstance(error, StoreUnavailable):
+                    self._stuck.add((scope, root))
+            if not fresh or len(found) < limit:
+                return
+
+    def begin_to_resume_due(self) -> None:
+        """Look for timers that are due from now on, as long as this supervisor is open."""
+        self._nursery.start_soon(self._keep_resuming_due, name="timers of stored sessions")
+
+    async def _keep_resuming_due(self) -> None:
+        """Look again and again, so that each timer finds its session awake.
+
+        Cancellation: At once.
+        """
+        while True:
+            await trio.sleep(TIMERS_EVERY_SECONDS)
+            try:
+                await self.resume_due()
+            except StoreUnavailable as error:
+                LOGGER.warning("timers of stored sessions cannot be looked for now: %s", error)
+
+    @abstractmethod
+    def _is_away(self, scope: str, session_id: str) -> bool: ...
 
     def _give(
         self, options: SessionOptions | None, given: Mapping[str, Any], opening: StoredOpening
@@ -249,3 +320,8 @@ class ResumingDoor(ABC):
 
     @abstractmethod
     async def _bring_back(self, wanted: WantedSession, give: Callable[[StoredOpening], Any]) -> Session: ...
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

@@ -81,6 +81,7 @@ class SleepingDoor(ResumingDoor):
         """
         self._hibernate_after = hibernate_after
         self._asleep: dict[str, SleepingSession] = {}
+        self._stuck = set()
         # A cell without a state, for as long as a handle, a subscriber or a caller holds it.
         self._hollow: WeakValueDictionary[str, SessionCell] = WeakValueDictionary()
         self._deadlines: Deadlines[tuple[What, str]] = Deadlines()
@@ -322,6 +323,11 @@ class SleepingDoor(ResumingDoor):
         cell, row = self._hollow.get(key), self._asleep.get(key)
         if cell is not None and row is not None:
             cell.lie_down(row)
+
+    def _is_away(self, scope: str, session_id: str) -> bool:
+        """Whether a session is neither alive here nor asleep here, with a timer of its own."""
+        key = key_of(scope, session_id)
+        return self._live(key) is None and key not in self._asleep
 
     @abstractmethod
     def _live(self, key: str) -> SessionEntry | None: ...

@@ -380,15 +380,15 @@ class MemoryStore:
             gone = [top for top in tops if not self._is_alive(top.node, now)]
             return tuple(top.stored() for top in gone[: max(0, limit)])
 
-    def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give sessions whose timer is due at this time and whose owner is gone; those due longest first."""
+    def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Give sessions whose timer is due and whose owner is gone; see `Store.due`."""
         with self._lock:
             now = self.now_ms()
             due = sorted(
                 (at, key)
                 for key in self._timed
                 if (at := self._journals[key].standing.due_at_ms) is not None
-                and at <= now_ms
+                and at <= now + within_ms
                 and not self._is_alive(self._journals[key].node, now)
             )
             return tuple(self._journals[key].stored() for _, key in due[: max(0, limit)])

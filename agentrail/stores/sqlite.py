@@ -538,7 +538,8 @@ class SqliteStore:
         with self._reading() as connection:
             return orphans_of(connection, now=self.now_ms(), lease=self._lease_ms, limit=limit)
 
-    def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give sessions without a living owner whose timer is due at this time, those due longest first."""
+    def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Give sessions without a living owner whose timer is due; see `Store.due`."""
         with self._reading() as connection:
-            return due_sessions(connection, now_ms, now=self.now_ms(), lease=self._lease_ms, limit=limit)
+            now = self.now_ms()
+            return due_sessions(connection, now + within_ms, now=now, lease=self._lease_ms, limit=limit)

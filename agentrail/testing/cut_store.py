@@ -121,9 +121,9 @@ class CutStore:
         """As `Store.orphans`."""
         return self._cut("orphans", lambda: self._store.orphans(limit))
 
-    def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
+    def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
         """As `Store.due`."""
-        return self._cut("due", lambda: self._store.due(now_ms, limit))
+        return self._cut("due", lambda: self._store.due(within_ms, limit))
 
     def size(self, scope: str, session: SessionId) -> int:
         """As `Store.size`."""

@@ -536,25 +536,25 @@ class EveryoneIsAnOrphan(MemoryStore):
 
 
 class DueByName(MemoryStore):
-    def due(self, now_ms, limit=100):
-        return tuple(sorted(super().due(now_ms, 999), key=lambda one: one.session))[:limit]
+    def due(self, within_ms=0, limit=100):
+        return tuple(sorted(super().due(within_ms, 999), key=lambda one: one.session))[:limit]
 
 
 class DueWithoutOwner(MemoryStore):
     """Leaves the timers of nodes that died where they are."""
 
-    def due(self, now_ms, limit=100):
-        return tuple(one for one in super().due(now_ms, 999) if not one.node)[:limit]
+    def due(self, within_ms=0, limit=100):
+        return tuple(one for one in super().due(within_ms, 999) if not one.node)[:limit]
 
 
-class DueNextMoment(MemoryStore):
-    def due(self, now_ms, limit=100):
-        return super().due(now_ms - 1, limit)
+class DueOnlyNow(MemoryStore):
+    def due(self, within_ms=0, limit=100):
+        return super().due(0, limit)
 
 
 class EndedAreDue(MemoryStore):
-    def due(self, now_ms, limit=100):
-        return super().due(now_ms, limit) + self.find(Filters(has_ended=True))
+    def due(self, within_ms=0, limit=100):
+        return super().due(within_ms, limit) + self.find(Filters(has_ended=True))
 
 
 class KnowsTheHeardOnly(MemoryStore):
@@ -1055,7 +1055,7 @@ BROKEN = {
         OrphansWithoutLimit,
         EveryoneIsAnOrphan,
     ),
-    of_finding.due_timers_are_found: (DueByName, DueWithoutOwner, DueNextMoment, EndedAreDue, HoldsNothing),
+    of_finding.due_timers_are_found: (DueByName, DueWithoutOwner, DueOnlyNow, EndedAreDue, HoldsNothing),
     of_finding.nodes_are_known: (KnowsTheHeardOnly, ForgetsNoNode, BelievesNodes),
     of_keeping.large_values_are_kept: (DropsFirstValues, DropsLaterValues, HasNothingEmpty),
     of_keeping.the_last_two_snapshots_are_kept: (

@@ -51,7 +51,7 @@ def what_was_said_is_erased(trial: StoreTrial) -> None:
     trial.expect_journal(other)
     expect_same(trial.stored("r", "elsewhere").standing, Standing(), "one of this id in another scope")
     expect_same(trial.store.orphans(), (), "what is to be gone on with")
-    expect_same(trial.store.due(9), (), "what is due")
+    expect_same(trial.store.due(), (), "what is due")
 
 
 def _without_content(was: Record) -> Record:

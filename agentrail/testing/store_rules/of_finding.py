@@ -1,5 +1,7 @@
 """Rules of what is said of sessions and nodes without reading a journal: how they stand, who owns them, what is to be done."""
 
+from typing import Final
+
 import msgspec
 
 from agentrail.abc.store import Filters, Node, Standing
@@ -121,33 +123,36 @@ def orphans_are_found(trial: StoreTrial) -> None:
 
 
 def due_timers_are_found(trial: StoreTrial) -> None:
-    """Sessions whose timer is due and whose owner is gone are found, those due longest first; a later record changes that."""
+    """Sessions whose timer is due on the clock of the store and whose owner is gone are found, those due longest first."""
     trial.store.beat(Node(id="dead"))
+    now = trial.store.now_ms()
     for name, node, due in (
-        ("second", "gone", AT_MS + 2),
-        ("first", "gone", AT_MS + 1),
-        ("later", "gone", AT_MS + 11),
+        ("second", "gone", now - 2_000),
+        ("first", "gone", now - 3_000),
+        ("later", "gone", now + _A_DAY_MS),
         ("none", "gone", None),
-        ("alive", "alive", AT_MS + 1),
-        ("dead", "dead", AT_MS + 3),
-        ("at once", "gone", AT_MS + 10),
+        ("alive", "alive", now - 3_000),
+        ("dead", "dead", now - 1_000),
+        ("at once", "gone", now),
     ):
         trial.begin(name, node=node, standing=Standing(due_at_ms=due))
         if node == "gone":
             trial.store.release(node, "", SessionId(name))
-    trial.begin("ended", standing=Standing(due_at_ms=AT_MS, has_ended=True))
+    trial.begin("ended", standing=Standing(due_at_ms=now - 4_000, has_ended=True))
     trial.pass_lease()
     trial.store.beat(Node(id="alive"))
-    now = AT_MS + 10
     expected = ["first", "second", "dead", "at once"]
-    expect_same(session_ids(trial.store.due(now)), expected, "sessions whose timer is due")
-    expect_same(session_ids(trial.store.due(now, 2)), expected[:2], "the two due longest")
-    expect_same(
-        (trial.store.due(AT_MS), trial.store.due(now, 0)), ((), ()), "sessions before any is due, or of none"
-    )
+    expect_same(session_ids(trial.store.due()), expected, "sessions whose timer is due")
+    expect_same(session_ids(trial.store.due(0, 2)), expected[:2], "the two due longest")
+    expect_same(trial.store.due(0, 0), (), "none of those that are due")
+    soon = session_ids(trial.store.due(_A_DAY_MS))
+    expect_same(soon, [*expected, "later"], "sessions whose timer is due within a day")
     (taken,) = trial.store.take("", SessionId("first"), "alive", "start").sessions
-    expect_same(taken.standing.due_at_ms, AT_MS + 1, "when a session that was taken is due")
-    expect_same(session_ids(trial.store.due(now)), expected[1:], "when one was taken")
+    expect_same(taken.standing.due_at_ms, now - 3_000, "when a session that was taken is due")
+    expect_same(session_ids(trial.store.due()), expected[1:], "when one was taken")
+
+
+_A_DAY_MS: Final = 86_400_000
 
 
 def nodes_are_known(trial: StoreTrial) -> None:

@@ -1,0 +1,133 @@
+"""Timers of sessions that no process runs: an approval or a question ends at its time, also after a restart, and nobody has to ask."""
+
+import pytest
+import trio
+
+import agentrail
+from agentrail import open_supervisor
+from agentrail.messages import ToolMessage
+from agentrail.outside import RealMachine, installed
+from agentrail.plugins import HumanApproval
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.tools import builtin
+from tests.runtime.rig import on_virtual_time
+
+
+class Wall(RealMachine):
+    """The clock on the wall is that of Trio."""
+
+    def wall(self):
+        """Read it."""
+        return 1_000_000 + trio.current_time()
+
+
+@agentrail.tool(effect_class="once")
+async def act() -> str:
+    """Act."""
+    return "acted"
+
+
+def answer(request):
+    """Call, then say that it went on."""
+    if isinstance(request.messages[-1], ToolMessage):
+        return says("went on")
+    return (
+        calls(("act", {}))
+        if "act" in request.messages[-1].content[0].text
+        else calls(("ask_user", {"question": "q"}))
+    )
+
+
+def options(_opening=None):
+    """Code of the sessions: an approval waits for an hour, a question for five minutes."""
+    return {
+        "model": FunctionModel(answer),
+        "tools": [act, *builtin("ask_user")],
+        "plugins": [(HumanApproval, {"require_approval_for": ["act"]})],
+        "approval_timeout_seconds": 3600.0,
+        "tool_timeout_seconds": 3600.0,
+    }
+
+
+def store_of_now():
+    """A store whose clock is that of the sessions."""
+    return MemoryStore(now_ms=lambda: int((1_000_000 + trio.current_time()) * 1000))
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    ("what", "back_after", "is_soon"),
+    [("act", 60, False), ("act", 3590, True), ("act", 9999, True), ("ask", 60, True), ("ask", 9999, True)],
+)
+async def test_a_timer_of_an_earlier_process_is_over_at_its_time(what, back_after, is_soon):
+    """Whether it runs out while no process runs or behind that; before it is soon, nobody wakes its session."""
+    with installed(Wall()):
+        store = store_of_now()
+        async with open_supervisor(store=store) as supervisor:
+            session = await supervisor.start_session(session_id="s", **options())
+            began = trio.current_time()
+            await session.prompt(what)
+            await trio.sleep(1)
+        await trio.sleep_until(began + back_after)
+        async with open_supervisor(store=store, resume="working", revive=options) as supervisor:
+            assert bool(supervisor.sessions()) == is_soon
+            await trio.sleep_until(began + 3600 + 30)
+            ((came_back),) = supervisor.sessions()
+            assert await came_back.collect_reply() == "went on"
+
+
+@on_virtual_time
+async def test_one_that_cannot_come_back_is_tried_once_and_keeps_no_other():
+    """The log says why; it is not asked for again and again."""
+    tried = []
+
+    def revive(opening):
+        tried.append(opening.session_id)
+        return {**options(), "tools": []} if opening.session_id == "a" else options()
+
+    with installed(Wall()):
+        store = store_of_now()
+        async with open_supervisor(store=store) as supervisor:
+            for name in "ab":
+                session = await supervisor.start_session(session_id=name, **options())
+                await session.prompt("ask")
+            await trio.sleep(1)
+        async with open_supervisor(store=store, resume="working", revive=revive) as supervisor:
+            await trio.sleep(3700)
+            assert "b" in [one.session_id for one in supervisor.sessions()]
+            await trio.sleep(3700)
+        assert tried.count("a") == 1
+
+
+@on_virtual_time
+async def test_all_come_back_eight_at_a_time():
+    """However many there are, in pages, each once."""
+    at_once, most, pause, seen = 0, 0, 0.0, []
+
+    class Machine(Wall):
+        async def offload(self, function, /, *args, **_):
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            await trio.sleep(pause)
+            at_once -= 1
+            return function(*args)
+
+    class Slow(MemoryStore):
+        is_immediate = False
+
+    def revive(opening):
+        seen.append(opening.session_id)
+        return options()
+
+    with installed(Machine()):
+        store = Slow(now_ms=lambda: int((1_000_000 + trio.current_time()) * 1000))
+        async with open_supervisor(store=store) as supervisor:
+            for number in range(120):
+                await supervisor.start_session(session_id=f"s{number}", **options())
+        most, pause = 0, 0.1
+        async with open_supervisor(store=store, resume="all", revive=revive) as supervisor:
+            assert len(supervisor.sessions()) == 120
+            assert sorted(seen) == sorted(f"s{number}" for number in range(120))
+            assert 4 <= most <= 10  # and the writer, and the beats
