@@ -6,7 +6,6 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from agentrail import events
 from agentrail.cli.exits import describe_failure
-from agentrail.core.session.rules import rule_of
 from agentrail.core.values.forms import describe_field, fields_of
 from agentrail.errors.advice import without_advice
 from agentrail.events import (
@@ -20,7 +19,6 @@ from agentrail.events import (
     RecoveryDecision,
 )
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.plugins.permission_always import what_else
 
 _SOURCES: Final[Mapping[events.ToolSourceState, str]] = MappingProxyType(
     {
@@ -243,7 +241,9 @@ def _rules_that_always_makes(name: str, payload: JsonValue) -> str | None:
     )
     if not isinstance(rules, list | tuple) or not rules:
         return None
-    return f"/approve always would keep: {_with_others([str(rule) for rule in rules])}"
+    from agentrail.cli.always_words import with_others  # needs the core, as nothing else here does
+
+    return f"/approve always would keep: {with_others([str(rule) for rule in rules])}"
 
 
 def _counted(count: int, one: str, several: str) -> str:
@@ -283,25 +283,6 @@ def show_form(schema: JsonObject | None, url: str | None) -> str:
     fields = () if schema is None else fields_of(schema).items()
     described = ", ".join(describe_field(name, field) for name, field in fields)
     return (f" [{described}]" if described else "") + (f" see {url}" if url else "")
-
-
-def words_of_always(approval: Approval, rules: Sequence[str] = ()) -> str:
-    """Return what "always" would allow, and what else.
-
-    Args:
-        approval: The pending call.
-        rules: The rules of permissions that "always" would write; without any it makes a rule of the session.
-    """
-    if not rules:
-        is_exact = rule_of(approval.tool, approval.arguments).exact
-        every = f"every call of {approval.tool}, whatever its arguments are"
-        return f"always, in this session: {'this very command and no other' if is_exact else every}"
-    return f"always: {_with_others(rules)}"
-
-
-def _with_others(rules: Sequence[str]) -> str:
-    others = dict.fromkeys(other for other in map(what_else, rules) if other)
-    return f"{', '.join(rules)}; that also allows {' and '.join(others)}" if others else ", ".join(rules)
 
 
 def show_offered(approval: Approval) -> str:

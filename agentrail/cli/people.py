@@ -6,7 +6,8 @@ from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
-from agentrail.cli.notices import show_form, show_offered, words_of_always
+from agentrail.cli.always_words import words_of_always
+from agentrail.cli.notices import show_form, show_offered
 from agentrail.core.session.projection import Status
 from agentrail.errors import AgentrailError, InteractionError
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question

@@ -8,7 +8,6 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from agentrail.cli.notices import words_of_always
 from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
 from agentrail.cli.terminal.inks import MIN_WIDTH, Ink, Rows, draw_line, draw_text
 from agentrail.cli.terminal.keys import DialogueChoice
@@ -125,6 +124,9 @@ def _words_of(dialogue: Dialogue, choice: DialogueChoice) -> str:
         case "approve":
             return "yes, this once"
         case "always":
+            # Here, because it needs the core, as no other part of the editor does.
+            from agentrail.cli.always_words import words_of_always
+
             return words_of_always(dialogue.approval, dict(dialogue.rules).get(dialogue.approval.id, ()))
         case "reject":
             return "no, and say why"
