@@ -33,6 +33,7 @@ from agentrail.errors import AgentrailError, OptionError, StoreInUse, StoreUnava
 from agentrail.events import ApprovalRequired, AskUser, Event, Question
 from agentrail.messages import PromptRef, Text
 from agentrail.runtime.handle import Session
+from agentrail.runtime.keeping import OnDrift
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.named import open_store
 
@@ -109,7 +110,12 @@ class ComeBack:
 
 
 async def come_back(
-    supervisor: SessionSupervisor, store: Store, resumable: Resumable, choices: Choices | None = None
+    supervisor: SessionSupervisor,
+    store: Store,
+    resumable: Resumable,
+    choices: Choices | None = None,
+    *,
+    on_drift: OnDrift | None = None,
 ) -> ComeBack:
     """Resume a session, with what it shows of before.
 
@@ -118,6 +124,7 @@ async def come_back(
         store: Where it is.
         resumable: Which one.
         choices: As of `code_of`.
+        on_drift: As of `resume_session`.
 
     Raises:
         OptionError: Your move: code that it had is not in the files that hold where it works, or that directory is gone; the message says
@@ -128,7 +135,9 @@ async def come_back(
     given = code_of(resumable.opening, resumable.setup, choices)
     before = await outside.offload(state_of, store, found)
     try:
-        session = await supervisor.resume_session(found.session, scope=found.scope, **given)
+        session = await supervisor.resume_session(
+            found.session, scope=found.scope, on_drift=on_drift, **given
+        )
     except Unrevivable as error:
         refuse_without_code(error, resumable)
     except OptionError as error:
@@ -172,12 +181,20 @@ def _asked(question: Question) -> Event:
 # --- `agentrail sessions recover`
 
 
-async def recover_sessions(session: str | None, place: StorePlace) -> Exit:
+async def recover_sessions(
+    session: str | None,
+    place: StorePlace,
+    *,
+    on_drift: OnDrift | None = None,
+    drifted_by: str | None = None,
+) -> Exit:
     """Bring sessions back, let them work until they are done or wait for people, and show it.
 
     Args:
         session: The id of one; None for all that had work.
         place: Where they are.
+        on_drift: As of `resume_session`.
+        drifted_by: In place of an id: all sessions that are parked because of this plugin.
 
     Raises:
         AgentrailError: The store cannot be opened, or there is no such session.
@@ -195,15 +212,17 @@ async def recover_sessions(session: str | None, place: StorePlace) -> Exit:
     failed = 0
     async with kept_store(options, tell, is_needed=True) as opened:
         assert opened is not None  # noqa: S101 - it was needed
-        if session is None:
-            filters = Filters(only_roots=True, has_ended=False)
-            roots = await outside.offload(lambda: tuple(all_sessions(opened, filters)))
+        filters = Filters(only_roots=True, has_ended=False)
+        roots = await outside.offload(lambda: tuple(all_sessions(opened, filters))) if session is None else ()
+        if drifted_by is not None:
+            found = await outside.offload(_drifted_by, opened, roots, drifted_by)
+        elif session is None:
             working = {one.session for one in await outside.offload(opened.orphans, 10_000)}
             found = tuple(one for one in roots if one.session in working)
         else:
             found = (await outside.offload(find_one, opened, session, place.scope),)
         for one in found:
-            error = await _recovered(options, opened, one, screen, transcript)
+            error = await _recovered(options, opened, one, (screen, transcript), on_drift)
             if error is not None:
                 failed += 1
                 await tell(f"{shown_id(one)} did not come back: {describe_error(error)}")
@@ -211,12 +230,25 @@ async def recover_sessions(session: str | None, place: StorePlace) -> Exit:
     return Exit.FAILED if failed else Exit.DONE
 
 
+def _drifted_by(store: Store, roots: Sequence[StoredSession], plugin: str) -> tuple[StoredSession, ...]:
+    """Find the sessions that would be parked because of a plugin. This blocks."""
+    found: list[StoredSession] = []
+    for one in roots:
+        try:
+            drift = state_of(store, one).drift
+        except AgentrailError:  # it cannot be read, and has to be asked for by its id to hear why
+            continue
+        if drift is not None and drift.is_of_deeds and drift.plugin == plugin:
+            found.append(one)
+    return tuple(found)
+
+
 async def _recovered(
     options: KeepingOptions,
     store: Store,
     found: StoredSession,
-    screen: DirectScreen,
-    transcript: Transcript,
+    shown: tuple[DirectScreen, Transcript],
+    on_drift: OnDrift | None,
 ) -> AgentrailError | None:
     """Recover one, under a supervisor of its own: what it remembers and looks up is where the files say that hold where it works."""
     error: AgentrailError | None = None
@@ -224,7 +256,8 @@ async def _recovered(
         resumable = await resumable_of(store, found)
         async with open_equipped(options, resumable.setup, store=store) as supervisor:
             try:
-                await _recover(supervisor, store, resumable, screen, transcript)
+                back = await come_back(supervisor, store, resumable, on_drift=on_drift)
+                await _follow(back, *shown)
             except AgentrailError as raised:  # here, because behind the block errors come in groups
                 error = raised
     except AgentrailError as raised:
@@ -232,14 +265,7 @@ async def _recovered(
     return error
 
 
-async def _recover(
-    supervisor: SessionSupervisor,
-    store: Store,
-    resumable: Resumable,
-    screen: DirectScreen,
-    transcript: Transcript,
-) -> None:
-    back = await come_back(supervisor, store, resumable)
+async def _follow(back: ComeBack, screen: DirectScreen, transcript: Transcript) -> None:
     async with back.session.subscribe(after=back.after, buffer=100_000) as events:
         seen = back.after
         while True:

@@ -1,6 +1,7 @@
 """`agentrail sessions`: what a store holds, read beside a process that writes it; and what changes it: `recover`, `delete`."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -49,6 +50,7 @@ from agentrail.core.journal.replaying import steps
 from agentrail.core.session.projection import status_of
 from agentrail.core.session.recovery import decisions_of
 from agentrail.errors import OptionError
+from agentrail.runtime.keeping import OnDrift
 from agentrail.stores.sqlite import SqliteStore
 
 app: Final = App(name="sessions", result_action="return_value")
@@ -289,6 +291,37 @@ def recover(
             if not found:
                 say("nothing was cut off: no session had work when its process ended")
         return Exit.DONE
+
+    return run_over_store(work)
+
+
+@app.command(
+    help="""Go on with a session that is parked because plugins or agentrail changed over a crash.
+
+    --on-drift go_on continues it with the state of the code that is here: no `once` tool that had begun runs again, and the model reads
+    that its outcome is unknown. Exit codes: 0 done, 1 it did not come back, 2 there is no such session, or another process writes the
+    store."""
+)
+def resume(
+    session: Annotated[str | None, Parameter(help="The id of a session.", show_default=False)] = None,
+    *,
+    on_drift: Annotated[
+        OnDrift, Parameter(help="Leave a session parked whose operations differ, or continue it.")
+    ] = "park",
+    drifted_by: Annotated[
+        str | None,
+        Parameter(help="In place of an id: all sessions parked because of this plugin.", show_default=False),
+    ] = None,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Resume parked sessions; see the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        if (session is None) is (drifted_by is None):
+            raise OptionError(["name one session by its id, or a plugin with --drifted-by"])
+        go_on = partial(recover_sessions, session, place, on_drift=on_drift, drifted_by=drifted_by)
+        return trio.run(go_on)
 
     return run_over_store(work)
 

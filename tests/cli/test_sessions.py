@@ -11,9 +11,12 @@ from agentrail.abc.store import Standing
 from agentrail.app import open_supervisor
 from agentrail.cli.resume_option import LATEST, fill_in_latest
 from agentrail.cli.session_views import standing_word
-from agentrail.errors import OptionError, StoreUnavailable
+from agentrail.core.protocol.actions import Abort, Continue
+from agentrail.errors import CycleAborted, OptionError, StoreUnavailable
+from agentrail.plugins.human_approval import HumanApproval
 from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.named import path_of_store
+from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.tools import RecordingTool
 from tests.cli.rig import open_terminal, run_agentrail, run_beside, sleeping_below
 
@@ -322,6 +325,32 @@ async def test_recover_lets_a_killed_session_finish(ask, tmp_path):
     assert "You said: one two three" in ran.out
     assert "1 of 1 sessions came back" in ran.out
     assert " idle " in (await ask("list")).out
+
+
+async def test_resume_continues_a_session_that_is_parked(ask, tmp_path, monkeypatch):
+    """A guard refused each prompt in its first life, and the one that is installed does not: its fold asks the model."""
+
+    def refuse(_plugin, event, state, _ctx):
+        return Abort("closed", state) if type(event).__name__ == "BeforePrompt" else Continue(state)
+
+    monkeypatch.setattr(HumanApproval, "handle", refuse)
+    monkeypatch.setattr(SqliteStore, "put_snapshot", lambda *_: None)  # as if it had been killed
+    (tmp_path / "data").mkdir()
+    async with open_supervisor(store=f"sqlite:{tmp_path / 'data' / 'sessions.db'}") as supervisor:
+        session = await supervisor.start_session(
+            model="demo:fast", session_id="one", tools=(), plugins=[HumanApproval]
+        )
+        with pytest.raises(CycleAborted):
+            await session.ask("one two")
+    parked = await ask("resume", "one")
+    assert parked.code == 1
+    assert "is parked" in parked.err
+    assert "--on-drift go_on" in parked.err
+    assert (await ask("resume")).code == 2
+    assert "0 of 0" in (await ask("resume", "--drifted-by", "other", "--on-drift", "go_on")).out
+    ran = await ask("resume", "--drifted-by", "HumanApproval", "--on-drift", "go_on")
+    assert "1 of 1 sessions came back" in ran.out
+    assert (await ask("resume", "one")).code == 0
 
 
 async def test_a_session_of_a_scope_is_named_as_the_list_shows_it(ask, tmp_path):
