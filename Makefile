@@ -92,6 +92,8 @@ soak-console: $(DEV)  ## ten minutes of a monkey with a seed in the console of t
 crash: $(TEST)  ## a process that writes journals is killed, ten thousand times, and nothing it was told is lost; ROUNDS=10000
 	$(BIN)/python -m scripts.crash --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 10)) --delay 0.3 --seed $(SEED)
+	$(BIN)/python -m scripts.crash --rounds $$(($(ROUNDS) / 5)) --busy 4 --seed $(SEED)
+	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 20)) --delay 0.3 --slow --changed --busy 4 --seed $(SEED)
 
 # Two at a time, because each has one thread; what takes longest begins first. Each says what it has to say in one piece, where
 # make knows how (not that of macOS).

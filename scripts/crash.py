@@ -2,6 +2,7 @@
 
     python -m scripts.crash --rounds 10000 --seed 1
     python -m scripts.crash --sessions --rounds 1000 --delay 0.3
+    python -m scripts.crash --sessions --rounds 500 --delay 0.3 --slow --changed --busy 4
 
 A child says on a pipe what it is about to write and what it was told to be durable; this process kills it with SIGKILL, and the
 next child says what it finds. Then what was acknowledged is there, what is there was attempted, each append whole or not at
@@ -10,6 +11,9 @@ once. Ends with 1 where one of these is broken, and leaves the directory with th
 
 With `--sessions` the child is a supervisor whose sessions answer prompts and run tools: then each prompt that has a receipt is in
 the conversation of its session once, when that has come back and rests, and each call has one result.
+
+With `--slow` their plugin sometimes takes longer than it may, with `--changed` each life has another one, and with `--busy 4` four
+processes compute beside them all.
 
 A killed process leaves what the operating system has taken; what a power cut leaves is another matter, of `fsync`.
 """
@@ -25,6 +29,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
@@ -42,7 +48,7 @@ ROUNDS_OF_A_STORE: Final = 25
 EARLY_RATE: Final = 0.25
 """How many of the kills come while the store is opened, read or taken."""
 
-PATIENCE_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 180.0
 Work: TypeAlias = Callable[[int, OpenStore, Path, str], None]
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -184,7 +190,9 @@ def run_rounds(options: argparse.Namespace, folder: Path, totals: Totals) -> Non
     """
     ends_at = time.monotonic() + options.seconds
     open_store = opener(options.store)
-    work: Work = work_sessions if options.sessions else work_on_records
+    work: Work = work_on_records
+    if options.sessions:
+        work = partial(work_sessions, is_slow=options.slow, is_changed=options.changed)
     account = Account()
     path = folder / "0"
     while totals.rounds < options.rounds and time.monotonic() < ends_at:
@@ -209,6 +217,28 @@ def run_rounds(options: argparse.Namespace, folder: Path, totals: Totals) -> Non
     totals.close(account)
 
 
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Let so many processes compute as long as the block runs."""
+    pids: list[int] = []
+    try:
+        for _ in range(count):
+            pid = os.fork()
+            if not pid:
+                while os.getppid() == _PID:  # it ends with its parent, however that ends
+                    sum(range(100_000))
+                os._exit(0)
+            pids.append(pid)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+_PID: Final = os.getpid()
+
+
 def opener(name: str | None) -> OpenStore:
     """Give what opens stores: that of a name `module:function`, or the SQLite store."""
     if name is None:
@@ -224,6 +254,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--sessions", action="store_true", help="kill whole sessions, not only what writes records"
     )
+    parser.add_argument("--slow", action="store_true", help="with --sessions: their plugin is sometimes slow")
+    parser.add_argument(
+        "--changed", action="store_true", help="with --sessions: each life has another plugin"
+    )
+    parser.add_argument("--busy", type=int, default=0, help="so many processes compute meanwhile")
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="end after so long, whatever was asked for"
     )
@@ -238,7 +273,8 @@ def main(arguments: list[str] | None = None) -> int:
     totals = Totals()
     print(f"seed {options.seed}, stores in {folder}", flush=True)
     try:
-        run_rounds(options, folder, totals)
+        with busy_processes(options.busy):
+            run_rounds(options, folder, totals)
     except Lost as lost:
         print(
             f"{totals}\nround {totals.rounds} of seed {options.seed}: {lost}\nthe store is in {folder}",

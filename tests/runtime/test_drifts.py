@@ -16,6 +16,7 @@ from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import on_virtual_time, saying, until, wants
+from tests.runtime.test_folds_read_no_clock import NoSnapshots
 from tests.runtime.test_resumed_sessions import UNKNOWN, Process, Reconciled, fresh, open_again, wants_task
 
 pytestmark = on_virtual_time
@@ -211,6 +212,35 @@ async def test_going_on_runs_nothing_again_that_a_record_names(effect_class):
     assert decode_drifted(next(one for one in records if one.kind == "drifted").body).has_state
     sources = Sources(resolve=PluginFinder({"guard": newer}), blob=inner.blob)
     assert replay(records, sources).difference is None
+
+
+async def test_a_second_drift_does_not_forget_what_the_first_one_doubted():
+    """The call was answered as unknown in the life between, so no record of that one names it."""
+    inner = NoSnapshots(lease_ms=0)
+    tool, free = Pay(effect_class="once", hangs=True), RecordingTool(name="free", effect_class="idempotent")
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("pay")]), tools=[tool, free], plugins=[guard("none")], session_id="s-1"
+        )
+        await session.prompt("Go")
+        await tool.started.wait()
+        await session.prompt("More")
+    again = Pay(effect_class="once")
+
+    def pay(request):
+        is_answered = isinstance(request.messages[-1], ToolMessage)
+        return says("done") if is_answered else calls(("pay", {}), ("free", {}))
+
+    for newer in (guard("wait", "notes.md", hook="BeforePrompt"), guard("none")):
+        async with Process(inner) as supervisor:
+            session = await supervisor.resume_session(
+                "s-1", on_drift="go_on", model=FunctionModel(pay), tools=[again, free], plugins=[newer]
+            )
+            async with session.subscribe() as events:
+                while (await session.status()).phase != "idle":
+                    await anext(events)
+    assert not again.calls
+    assert kinds_in(inner).count("drifted") == 2
 
 
 # --- a planned stop

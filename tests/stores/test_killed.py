@@ -54,6 +54,24 @@ def test_no_prompt_with_a_receipt_is_lost_when_its_process_is_killed():
 
 
 @pytest.mark.check
+@pytest.mark.parametrize(
+    "mode",
+    [
+        ("--busy", "4", "--delay", "0.06"),
+        ("--sessions", "--slow", "--delay", "0.3"),
+        ("--sessions", "--changed", "--delay", "0.3"),
+        ("--sessions", "--busy", "4", "--delay", "0.6"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_lost_with_slow_and_changed_plugins_and_a_busy_machine(mode):
+    """Twenty-five times each: how long a handler takes changes nothing, nor does newer code run twice what is `once`."""
+    code, said = run_loop("--rounds", "25", "--seconds", "60", *mode)
+    assert code == 0, said
+    assert "nothing was lost" in said
+
+
+@pytest.mark.check
 def test_sessions_on_a_store_that_does_not_keep_its_word_are_found_out():
     """A receipt came for what the store had not written."""
     code, said = run_loop(

@@ -43,7 +43,7 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered, Signal
 from agentrail.core.session.branching import without_what_was_open
 from agentrail.core.session.machine import step
-from agentrail.core.session.recorded_calls import GUESSES, RecordedCalls, began_in
+from agentrail.core.session.recorded_calls import GUESSES, BeganCall, RecordedCalls, began_in
 from agentrail.core.session.state import DoubtfulCalls, SessionState
 from agentrail.core.session.state_codec import decode_session
 from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
@@ -229,12 +229,15 @@ class _Found:
     def __init__(self) -> None:
         self.drift: Drift | None = None
         self.set_aside: Counter[str] = Counter()
+        self._doubtful: dict[BeganCall, None] = {}  # since an earlier drift
         self._recorded: dict[str, None] = {}
         self._folded: set[str] = set()
 
     def look_at(self, walked: Walked, sources: Sources) -> None:
         """Compare one step."""
         self.set_aside.update(walked.set_aside)
+        if walked.before.data.doubtful is not None:
+            self._doubtful |= dict.fromkeys(walked.before.data.doubtful.calls)
         self._recorded |= dict.fromkeys(operations_in(walked.record.does))
         self._folded.update(operations_in(walked.does))
         if self.drift is not None and self.drift.is_of_deeds:
@@ -248,7 +251,7 @@ class _Found:
         data = state.data
         ended = {one for one in self._folded if operation_id_in(one) not in data.open}
         lost = [one for one in self._recorded if one not in ended]
-        doubtful = tuple(dict.fromkeys(began_in("\n".join(lost))))
+        doubtful = tuple(self._doubtful | dict.fromkeys(began_in("\n".join(lost))))
         if not doubtful or self.drift is None or not self.drift.is_of_deeds:
             return state
         known = (
