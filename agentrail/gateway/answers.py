@@ -191,9 +191,15 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         ),
         **_rows(
             503,
-            "unrevivable journal_drifted",
+            "unrevivable",
             says="the code that runs here cannot go on with this session",
             hint="tell the operator: the log says what is missing",
+        ),
+        **_rows(
+            503,
+            "journal_drifted",
+            says="this session is parked: the code that runs here has changed since it worked last",
+            hint="continue it with POST /sessions/{session_id}/resume and on_drift=go_on, or tell the operator: the log says what differs",
         ),
         # --- host plugins
         **_rows(403, "request_refused"),

@@ -216,6 +216,17 @@ class RewindBody(Value, frozen=True, kw_only=True):
     dry: bool = False
 
 
+class ResumeBody(Value, frozen=True, kw_only=True):
+    """What happens to a session that the code of the server folds to other operations than it began.
+
+    Attributes:
+        on_drift: `park` leaves it as it is, with `journal_drifted`; `go_on` continues it with the state of the code that runs: no `once` or
+            `reconcilable` call runs again that had begun.
+    """
+
+    on_drift: Literal["park", "go_on"] = "park"
+
+
 class CompactBody(Value, frozen=True, kw_only=True):
     """Why a conversation is to be summarised.
 
@@ -249,6 +260,7 @@ BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     CommandBody,
     ForkBody,
     RewindBody,
+    ResumeBody,
     CompactBody,
     CancelBody,
 )

@@ -435,6 +435,18 @@ class SessionRewound(CallReply, frozen=True, kw_only=True):
     dry: bool | UnsetType = UNSET
 
 
+class SessionResumed(CallReply, frozen=True, kw_only=True):
+    """A session that is awake.
+
+    Attributes:
+        session_id: Of the session.
+        phase: Its phase.
+    """
+
+    session_id: str
+    phase: str
+
+
 class CompactionAsked(CallReply, frozen=True, kw_only=True):
     """A conversation that is to be summarised.
 

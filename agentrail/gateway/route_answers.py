@@ -43,6 +43,7 @@ from agentrail.gateway.replies import (
     SessionCreated,
     SessionForked,
     SessionPage,
+    SessionResumed,
     SessionRewound,
     ShownApproval,
     SteerReply,
@@ -87,6 +88,7 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("POST", "/commands/{name}"): {200: CommandDone, 202: CommandDone},
     ("POST", f"{_OF_SESSION}/fork"): {201: SessionForked},
     ("POST", f"{_OF_SESSION}/rewind"): {200: SessionRewound},
+    ("POST", f"{_OF_SESSION}/resume"): {200: SessionResumed},
     ("POST", f"{_OF_SESSION}/compact"): {202: CompactionAsked},
     ("POST", f"{_OF_SESSION}/abort"): {
         202: (AbortReceipt, CallStopped, StopUnwritten),
@@ -192,6 +194,7 @@ _REFUSALS: Final[Mapping[RouteKey, str]] = {
     ("POST", f"{_OF_SESSION}/model"): f"{_ON_SESSION} session_is_child model_not_found option_error",
     ("POST", f"{_OF_SESSION}/fork"): f"{_BRANCHING} already_exists quota still_needed",
     ("POST", f"{_OF_SESSION}/rewind"): _BRANCHING,
+    ("POST", f"{_OF_SESSION}/resume"): f"{_ON_SESSION} session_is_child",
     ("POST", f"{_OF_SESSION}/compact"): _BRANCHING,
     ("POST", f"{_OF_SESSION}/abort"): f"{_ON_SESSION} unknown_call option_error",
     ("POST", f"{_OF_SESSION}/approve"): (

@@ -20,6 +20,7 @@ from agentrail.gateway.bodies import (
     ModelBody,
     RejectBody,
     RespondBody,
+    ResumeBody,
     RewindBody,
 )
 from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
@@ -114,6 +115,11 @@ async def _fork(call: RouteCall) -> WholeAnswer:
 async def _rewind(call: RouteCall) -> WholeAnswer:
     """Go back in a session."""
     return answer_of_call(await calls.rewind_session(call.host, call.principal, _session(call), call.body))
+
+
+async def _resume(call: RouteCall) -> WholeAnswer:
+    """Wake a session, and continue it if it is parked."""
+    return answer_of_call(await calls.resume_session(call.host, call.principal, _session(call), call.body))
 
 
 async def _compact(call: RouteCall) -> WholeAnswer:
@@ -308,6 +314,7 @@ SESSION_ROUTES: Final = (
     CallRoute("POST", f"{_ONE}/model", _model, does="asks another model from the next request on", body=ModelBody),
     CallRoute("POST", f"{_ONE}/fork", _fork, does="begins a session that goes on from this one", body=ForkBody, success=201),
     CallRoute("POST", f"{_ONE}/rewind", _rewind, does="goes back to an earlier moment", body=RewindBody),
+    CallRoute("POST", f"{_ONE}/resume", _resume, does="wakes a session, and continues one whose code changed", body=ResumeBody),
     CallRoute("POST", f"{_ONE}/compact", _compact, does="lets a summary stand for the beginning", body=CompactBody, success=202),
     CallRoute("POST", f"{_ONE}/abort", _abort, does="stops what runs", operation="abort", body=AbortBody, query=("wait",), success=202),
     CallRoute("POST", f"{_ONE}/approve", _approve, does="lets a call run that waits for it", also="decide", body=ApproveBody),

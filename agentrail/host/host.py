@@ -59,6 +59,7 @@ from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_d
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
+from agentrail.runtime.keeping import OnDrift
 from agentrail.runtime.past_events import PageAsked, PageOfEvents
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.inspected_rows import PluginRow
@@ -234,13 +235,21 @@ class Host:
 
     # --- sessions
 
-    async def session(self, session_id: str, principal: Principal, *, only_root: bool = False) -> Session:
+    async def session(
+        self,
+        session_id: str,
+        principal: Principal,
+        *,
+        only_root: bool = False,
+        on_drift: OnDrift | None = None,
+    ) -> Session:
         """Give the handle of a session of a caller; one that is in the store alone is woken.
 
         Args:
             session_id: Which one; one that works for another belongs to whom that belongs.
             principal: Who is calling.
             only_root: Whether it has to be one that no other one started.
+            on_drift: Where it has to be woken: as of `SessionSupervisor.resume_session`.
 
         Raises:
             IdInvalid: The caller's move: it is no id.
@@ -255,7 +264,7 @@ class Host:
         assert facts is not None  # noqa: S101 - else it is unknown
         if only_root:
             refuse_child(facts)
-        return await sessions.open(facts, owner)
+        return await sessions.open(facts, owner, on_drift=on_drift)
 
     async def session_to_decide(self, session_id: str, principal: Principal) -> Session:
         """Return the handle of a session whose pending approvals and questions a caller may decide: their own, or another user's.

@@ -52,6 +52,7 @@ from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at, phase_of
 from agentrail.runtime.handle import Session
+from agentrail.runtime.keeping import OnDrift
 from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.last_words import LastWords
 from agentrail.runtime.past_events import PageAsked, PageOfEvents
@@ -281,8 +282,15 @@ class HostSessions:
 
     # --- open, create, remove
 
-    async def open(self, facts: SessionFacts, owner: SessionOwner) -> Session:
+    async def open(
+        self, facts: SessionFacts, owner: SessionOwner, *, on_drift: OnDrift | None = None
+    ) -> Session:
         """Give the handle of a session that there is; one that is in the store alone is woken.
+
+        Args:
+            facts: Of the session.
+            owner: Whose it is.
+            on_drift: As of `SessionSupervisor.resume_session`.
 
         Raises:
             SessionDown: It has ended.
@@ -310,7 +318,7 @@ class HostSessions:
         profile = await self._profile_of(context)
         options = await options_of_profile(self.profiles, profile, context, metadata=metadata)
         try:
-            session = await self.supervisor.resume_session(facts.session_id, options)
+            session = await self.supervisor.resume_session(facts.session_id, options, on_drift=on_drift)
         except AlreadyStarted as error:
             return _handle_of(error)
         except (Unrevivable, JournalDrifted) as error:  # callers hear that the log says why

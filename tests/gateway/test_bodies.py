@@ -20,6 +20,7 @@ from agentrail.gateway.bodies import (
     ModelBody,
     RejectBody,
     RespondBody,
+    ResumeBody,
     RewindBody,
     SteerBody,
     UiChatBody,
@@ -101,6 +102,7 @@ def test_a_message_with_all_its_fields_is_read():
         (ForkBody, {}, {"at": None}),
         (RewindBody, {"to": 0}, {"to": 0}),
         (CompactBody, {}, {"reason": None}),
+        (ResumeBody, {}, {"on_drift": "park"}),
         (CancelBody, {}, {"reason": None}),
     ],
 )
@@ -113,7 +115,7 @@ def test_each_body_needs_only_what_its_call_needs(kind, least, values):
 def test_every_body_is_tried_above_and_is_described():
     """No body without a row in these tests, and none without a schema."""
     assert {kind.__name__ for kind in BODIES} <= described_bodies().keys()
-    assert len(BODIES) == 14
+    assert len(BODIES) == 15
 
 
 @pytest.mark.parametrize("nothing", [b"", b" \n"])

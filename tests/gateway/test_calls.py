@@ -25,6 +25,7 @@ from agentrail.gateway.bodies import (
     ModelBody,
     RejectBody,
     RespondBody,
+    ResumeBody,
     RewindBody,
 )
 from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
@@ -63,6 +64,7 @@ ON_A_SESSION: dict[str, AnyCall] = {
     "model": lambda host, by, name: calls.switch_session_model(host, by, name, ModelBody(model="demo:")),
     "fork": lambda host, by, name: calls.fork_session(host, by, name, ForkBody()),
     "rewind": lambda host, by, name: calls.rewind_session(host, by, name, RewindBody(to=1)),
+    "resume": lambda host, by, name: calls.resume_session(host, by, name, ResumeBody(on_drift="go_on")),
     "compact": lambda host, by, name: calls.compact_session(host, by, name, CompactBody()),
     "abort": lambda host, by, name: calls.abort_session(host, by, name, AbortBody()),
     "abort of a call": lambda host, by, name: calls.abort_session(host, by, name, AbortBody(call_id="c")),
@@ -141,7 +143,7 @@ def test_every_call_that_names_a_session_is_tried_on_that_of_another():
         name
         for name in vars(calls)
         if name.split("_")[0]
-        in {"abort", "accept", "respond", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "revoke", "rewind", "run", "switch"}
+        in {"abort", "accept", "respond", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "resume", "revoke", "rewind", "run", "switch"}
         and callable(getattr(calls, name))
     }  # fmt: skip
     assert len(names - WITHOUT_A_SESSION) == len(ON_A_SESSION) - len(
@@ -414,6 +416,26 @@ async def test_a_fork_goes_on_from_a_record_and_a_rewind_goes_back_to_one():
         assert rewound["at"] == at
         assert read(await calls.read_status(host, ANN, "main"))["messages"] == 2
         assert (await calls.compact_session(host, ANN, "main", CompactBody(reason="long"))).status == 202
+
+
+async def test_a_parked_session_is_continued_with_what_the_body_says():
+    """The host wakes it with `on_drift`; a session that is awake answers its phase."""
+    asked_with = []
+
+    class Woken:
+        session_id = "main"
+
+        async def status(self):
+            return type("Status", (), {"phase": "idle"})
+
+    class Waking:
+        async def session(self, session_id, _principal, **options):
+            asked_with.append((session_id, options))
+            return Woken()
+
+    answer = await calls.resume_session(Waking(), ANN, "main", ResumeBody(on_drift="go_on"))
+    assert asked_with == [("main", {"only_root": True, "on_drift": "go_on"})]
+    assert read(answer) == {"session_id": "main", "phase": "idle"}
 
 
 # --- what runs

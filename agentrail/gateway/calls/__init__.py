@@ -48,6 +48,7 @@ from agentrail.gateway.calls.sessions import (
     read_messages as read_messages,
     read_snapshot as read_snapshot,
     read_status as read_status,
+    resume_session as resume_session,
     rewind_session as rewind_session,
     switch_session_model as switch_session_model,
 )

@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from agentrail.frozen import thawed
 from agentrail.gateway.answers import refuse_call
-from agentrail.gateway.bodies import CompactBody, CreateSessionBody, ForkBody, ModelBody, RewindBody
+from agentrail.gateway.bodies import (
+    CompactBody,
+    CreateSessionBody,
+    ForkBody,
+    ModelBody,
+    ResumeBody,
+    RewindBody,
+)
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.queries import check_filter, refuse_field
 from agentrail.gateway.replies import (
@@ -21,6 +28,7 @@ from agentrail.gateway.replies import (
     SessionForked,
     SessionItem,
     SessionPage,
+    SessionResumed,
     SessionRewound,
     as_given,
 )
@@ -159,6 +167,13 @@ async def record_of_place(session: Session, name: str, number: int | None, event
     if number is not None:
         refuse_field("event", f"is given beside {name}: give one of them")
     return await record_of_event(session, event)
+
+
+async def resume_session(host: Host, principal: Principal, session_id: str, body: ResumeBody) -> CallAnswer:
+    """POST /sessions/{id}/resume."""
+    session = await host.session(session_id, principal, only_root=True, on_drift=body.on_drift)
+    status = await session.status()
+    return answer_with(SessionResumed(session_id=session.session_id, phase=status.phase))
 
 
 async def compact_session(host: Host, principal: Principal, session_id: str, body: CompactBody) -> CallAnswer:
