@@ -43,6 +43,7 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
         "End": "stop_session rest",
         "Keep": "export_session import_session trim_session delete_session forget_user",
         "Know": "monitor facts_of stored_journal stored_state find_records plain_state_at explain_record events_page check_store last_words reports tree parked_sessions plugin_use fault_of_model budget_use spendings statistics",
+        "Build a server on it": "ask_host is_closing stop_all start_behind memories_of keeps_owed owed change_owed",
     }
 )
 
@@ -52,19 +53,13 @@ OF_THE_SHELL: Final = frozenset(
         "ask_host",
         "is_closing",
         "stop_all",
-        "close_rest",
-        "hear",
-        "look_back",
-        "fork_cell",
-        "make_ready",
-        "restore_files",
         "keeps_owed",
         "owed",
         "memories_of",
         "change_owed",
     }
 )
-"""What `open_supervisor`, a host and the sessions themselves call on a supervisor."""
+"""Calls for servers that are built on a supervisor; the one of `agentrail.blocking` has none of them."""
 
 GIVEN: Final[Mapping[type, str]] = MappingProxyType(
     {

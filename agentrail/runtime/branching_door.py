@@ -121,7 +121,7 @@ class BranchingDoor(ABC):
 
     # --- what handles ask for
 
-    async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
+    async def _look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         """Let a function read the journal of a session, in a worker thread; four at a time.
 
         Raises:
@@ -145,7 +145,7 @@ class BranchingDoor(ABC):
 
         return await keeping.fold(work)
 
-    async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
+    async def _restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
         """Let the files of a session be what they were behind a record.
 
         Raises:
@@ -154,10 +154,10 @@ class BranchingDoor(ABC):
         Cancellation: As of `put_files_back`.
         """
         keeping, sandbox = self._store_of("rewind"), versioned_of(cell, "rewind")
-        behind = await self.look_back(cell, lambda journal: journal.files_behind(number))
+        behind = await self._look_back(cell, lambda journal: journal.files_behind(number))
         return await put_files_back(cell, sandbox, behind, keeping.store.blob, force=force)
 
-    async def fork_cell(
+    async def _begin_fork(
         self,
         cell: SessionCell,
         at: int | None,
@@ -189,7 +189,7 @@ class BranchingDoor(ABC):
             number = journal.number_of(at, turn)
             return number, journal.files_behind(number)
 
-        number, behind = await self.look_back(cell, look)
+        number, behind = await self._look_back(cell, look)
         copied = await copy_files(sandbox, directory, behind, keeping.store.blob, wanted)
         fork: SessionCell | None = None
         try:
@@ -247,7 +247,7 @@ class BranchingDoor(ABC):
             self._begin(fork, workspace, options.restart)
         return fork
 
-    def make_ready(self, cell: SessionCell, then: SessionState) -> None:
+    def _make_ready(self, cell: SessionCell, then: SessionState) -> None:
         """Let a session have the code that an earlier state of it needs.
 
         Raises:

@@ -61,7 +61,7 @@ class _Keeper:
                     self.up.set()
                     self.body.cancel(reason="the supervisor was ended")
                 if self.supervisor is not None:
-                    await self.supervisor.close_rest()
+                    await self.supervisor._close_rest()  # noqa: SLF001 - part of the supervisor
                 if self._keeping is not None:
                     with trio.move_on_after(self._keeping.writer.patience_seconds):
                         await self._keeping.close()
@@ -70,7 +70,7 @@ class _Keeper:
 
     def _hear(self, report: Report) -> None:
         if self.supervisor is not None:
-            self.supervisor.hear(report)
+            self.supervisor._hear(report)  # noqa: SLF001 - part of the supervisor
 
 
 @asynccontextmanager

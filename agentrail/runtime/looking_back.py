@@ -53,11 +53,11 @@ class Rewound:
 class Branching(Protocol):
     """The supervisor of a session, as far as its handle looks back and branches off."""
 
-    async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
+    async def _look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         """Let a function read the journal of a session, in a worker thread."""
         ...
 
-    async def fork_cell(
+    async def _begin_fork(
         self,
         cell: SessionCell,
         at: int | None,
@@ -69,11 +69,11 @@ class Branching(Protocol):
         """Begin a fork of a session."""
         ...
 
-    async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
+    async def _restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
         """Let the files of a session be what they were behind a record."""
         ...
 
-    def make_ready(self, cell: SessionCell, then: SessionState) -> None:
+    def _make_ready(self, cell: SessionCell, then: SessionState) -> None:
         """Let a session have the code that an earlier state of it needs."""
         ...
 
@@ -104,7 +104,7 @@ class LookingBackHandle(AskingHandle):
         """
         refuse(fault_of_after(after), fault_of_limit(limit))
         await trio.lowlevel.checkpoint()
-        return await self._branching().look_back(self._cell, lambda journal: journal.entries(after, limit))
+        return await self._branching()._look_back(self._cell, lambda journal: journal.entries(after, limit))  # noqa: SLF001 - part of the supervisor
 
     async def state_at(self, number: int) -> PastState:
         """Say what the session was behind a record: the fold of its journal up to there, with all that waited for people.
@@ -124,7 +124,7 @@ class LookingBackHandle(AskingHandle):
         """
         refuse(fault_of_number("number", number, needed=True))
         await trio.lowlevel.checkpoint()
-        return await self._branching().look_back(self._cell, lambda journal: journal.past_state(number))
+        return await self._branching()._look_back(self._cell, lambda journal: journal.past_state(number))  # noqa: SLF001 - part of the supervisor
 
     async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
         """Name the turns that are over: those that `rewind(turn=…)` goes back to, and behind which `fork(turn=…)` begins.
@@ -145,7 +145,7 @@ class LookingBackHandle(AskingHandle):
         """
         refuse(fault_of_limit(limit))
         await trio.lowlevel.checkpoint()
-        return await self._branching().look_back(self._cell, lambda journal: journal.turns()[-limit:])
+        return await self._branching()._look_back(self._cell, lambda journal: journal.turns()[-limit:])  # noqa: SLF001 - part of the supervisor
 
     async def fork(
         self,
@@ -191,7 +191,7 @@ class LookingBackHandle(AskingHandle):
         )
         await trio.lowlevel.checkpoint()
         given: dict[str, Any] = {**options, **({} if model is None else {"model": model})}
-        fork = await self._branching().fork_cell(self._cell, at, turn, given, files=files)
+        fork = await self._branching()._begin_fork(self._cell, at, turn, given, files=files)  # noqa: SLF001 - part of the supervisor
         return type(self)(fork)
 
     async def rewind(
@@ -251,17 +251,17 @@ class LookingBackHandle(AskingHandle):
             versioned_of(cell, "rewind")
         at_ms = now_ms()
         look = partial(_to_go_back_to, to, turn, cell.state, at_ms)
-        number, then = await branching.look_back(cell, look)
+        number, then = await branching._look_back(cell, look)  # noqa: SLF001 - part of the supervisor
         if dry:
             return Rewound(
                 number=number,
-                calls=await branching.look_back(cell, lambda journal: journal.calls_behind(number)),
+                calls=await branching._look_back(cell, lambda journal: journal.calls_behind(number)),  # noqa: SLF001 - part of the supervisor
             )
-        branching.make_ready(cell, then)
+        branching._make_ready(cell, then)  # noqa: SLF001 - part of the supervisor
         request = RewindRequest(number=number, then=then, at_ms=at_ms)
         await self._go_back(request)
-        calls = await branching.look_back(cell, partial(_calls_behind, number, request.seq))
-        restored = await branching.restore_files(cell, number, force=force) if files else None
+        calls = await branching._look_back(cell, partial(_calls_behind, number, request.seq))  # noqa: SLF001 - part of the supervisor
+        restored = await branching._restore_files(cell, number, force=force) if files else None  # noqa: SLF001 - part of the supervisor
         return Rewound(number=number, calls=calls, files=restored)
 
     async def _go_back(self, request: RewindRequest) -> None:
@@ -306,7 +306,7 @@ async def record_of_event(session: LookingBackHandle, event: int) -> int:
     refuse(fault_of_number("event", event, needed=True))
     await trio.lowlevel.checkpoint()
     branching = session._branching()  # noqa: SLF001 - of the same module
-    return await branching.look_back(session._cell, lambda journal: journal.number_of_event(event))  # noqa: SLF001 - as above
+    return await branching._look_back(session._cell, lambda journal: journal.number_of_event(event))  # noqa: SLF001 - as above
 
 
 def _to_go_back_to(

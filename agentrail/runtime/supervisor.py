@@ -448,7 +448,7 @@ class SessionSupervisor(
         )
 
     async def start_behind(self, session_id: str, spec: Spec, *, scope: str = NO_SCOPE) -> Started:
-        """Start a child in the subtree of a session, behind its actor. For this library's own use.
+        """Start a child in the subtree of a session, after its actor, such as a connection that ends with the session.
 
         Raises:
             SessionDown: There is no live session of this id in this scope.
@@ -477,7 +477,7 @@ class SessionSupervisor(
                 elif len(entry.cell.state.data.config.path) == 1:  # the others go with it
                     nursery.start_soon(leave_quietly, entry.cell, LEAVE_WITHIN_SECONDS)
 
-    async def close_rest(self) -> None:
+    async def _close_rest(self) -> None:
         """Free what sessions hold that could not end in order, once their actors are gone."""
         for entry in tuple(self._entries.values()):
             await self._retire(entry, "the supervisor had no more time for it")
@@ -606,7 +606,7 @@ class SessionSupervisor(
         if task_group.working and entry.cell.crash is not None:
             entry.cell.crash += f"; left behind, still at work: {', '.join(task_group.working)}"
 
-    def hear(self, report: Report) -> None:
+    def _hear(self, report: Report) -> None:
         """Take a report of the supervisors below: it goes to the log, and a session that was given up is parked."""
         ended = self._entries.get(str(report.child_id)) if report.kind == "child_terminated" else None
         if ended is None or ended.cell.crash is None:  # else it told the log itself, and none of its secrets

@@ -316,12 +316,6 @@ TAKES_NOTHING: Final = {
         for name in (
             *("ask_host", "check_store", "change_owed"),
             "start_behind",
-            "close_rest",
-            "hear",
-            "look_back",
-            "fork_cell",
-            "make_ready",
-            "restore_files",
         )
     ),
     # Those above are for the package itself.

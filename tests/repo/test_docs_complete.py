@@ -169,7 +169,7 @@ def names_of(sections: Mapping[str, str]) -> list[str]:
 
 def test_every_call_of_a_session_and_a_supervisor_is_documented():
     """Each member for callers stands on the page of its class, once, with what it does."""
-    supervisor = api_pages.public_names(SessionSupervisor) - api_pages.OF_THE_SHELL
+    supervisor = api_pages.public_names(SessionSupervisor)
     assert names_of(api_pages.SESSION) == sorted(api_pages.public_names(Session))
     assert names_of(api_pages.SUPERVISOR) == sorted(supervisor)
     for kind, names in api_pages.GIVEN.items():

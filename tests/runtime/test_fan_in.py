@@ -53,7 +53,7 @@ async def test_a_group_is_read_apart_from_all_others(supervisor):
             )
             await session.ask("Hi")
         await supervisor.stop_all("enough")
-        await supervisor.close_rest()
+        await supervisor._close_rest()  # noqa: SLF001 - part of the supervisor
         seen = by_session(await rest(events))
     assert {session_id: kinds(own) for session_id, own in seen.items()} == {
         "blue-0": ["SessionStart", "AgentEnd"],
@@ -107,7 +107,7 @@ async def test_who_was_cut_off_goes_on_with_each_session(supervisor):
             for session in (one, two):
                 await session.ask("Hi")
             await supervisor.stop_all("enough")
-            await supervisor.close_rest()
+            await supervisor._close_rest()  # noqa: SLF001 - part of the supervisor
             seen += await rest(resumed)
         assert by_session(committed(seen)) == by_session(committed(await rest(uncut)))
 
