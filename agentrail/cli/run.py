@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from fnmatch import fnmatchcase
 from typing import Annotated, Final
 
 import trio
@@ -26,15 +27,15 @@ from agentrail.cli.exits import Exit, describe_error, exit_of
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.kept_in import KeepingOptions, KeptIn, keeping_from
 from agentrail.cli.logs import send_logs_to_stderr
-from agentrail.cli.options import choose_for, decide_prompt, decide_session, with_origin
+from agentrail.cli.options import choose_for, decide_approvals, decide_prompt, decide_session, with_origin
 from agentrail.cli.output import OutputClosed, OutputFailed
 from agentrail.cli.printing import end_without_output
 from agentrail.cli.rendering import Transcript, json_line
 from agentrail.cli.resuming import is_lasting, kept_store
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.shared_stores import open_equipped
-from agentrail.errors import AgentrailError, OptionError, SessionDown
-from agentrail.events import Event
+from agentrail.errors import AgentrailError, InteractionError, OptionError, SessionDown
+from agentrail.events import ApprovalRequired, AskUser, Event, SubagentEvent
 from agentrail.messages import MAX_PROMPT_BYTES
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
@@ -43,6 +44,8 @@ from agentrail.tuning import many_sessions
 
 _MAX_WAITING_EVENTS: Final = 100_000
 """How far the reader of our output may be behind before the run is given up."""
+
+_NOBODY: Final = "nobody can be asked in this run"
 
 _LAST_WORDS_SECONDS: Final = 1.0
 """After an interrupted cycle has settled: for a reader that takes what is left of the output."""
@@ -56,6 +59,7 @@ class Order:
         prompt: What to ask.
         choices: How.
         json: Whether events are printed, for a program.
+        approve: The tools whose calls are approved where they need it, as `--approve` names them.
         keeping: How the session is kept; None: not at all.
         setup: What configuration files say; None where there are none.
     """
@@ -63,6 +67,7 @@ class Order:
     prompt: str
     choices: Choices
     json: bool
+    approve: str | None = None
     keeping: KeepingOptions | None = None
     setup: CommandSetup | None = None
 
@@ -85,6 +90,14 @@ def run(  # noqa: PLR0913 - an option each
     stdin: Annotated[
         bool, Parameter(name="-", help="Read the prompt from stdin.", negative="", show_default=False)
     ] = False,
+    approve: Annotated[
+        str | None,
+        Parameter(
+            help="Tools whose calls are approved where they need it: names or patterns with commas between them, such as "
+            "shell, or *. Without it such a call is refused at once, because nobody can be asked.",
+            show_default=False,
+        ),
+    ] = None,
     kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
     keep: Annotated[
         bool,
@@ -101,6 +114,7 @@ def run(  # noqa: PLR0913 - an option each
             sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1) if stdin or (prompt is None and is_piped()) else None
         )
         text = decide_prompt(prompt, piped)
+        decide_approvals(approve)
         is_kept = keep or kept_in.store is not None
         if not is_kept and (kept_in.keep_days, kept_in.keep_bytes) != (None, None):
             raise OptionError(
@@ -114,7 +128,7 @@ def run(  # noqa: PLR0913 - an option each
     write_notice(setup)
     with many_sessions(collect=False):  # so far there was nothing but imports
         keeping = keeping_from(kept_in) if is_kept else None
-        order = Order(prompt=text, choices=choices, json=json, keeping=keeping, setup=setup)
+        order = Order(prompt=text, choices=choices, json=json, approve=approve, keeping=keeping, setup=setup)
         return trio.run(serve_run, order)
 
 
@@ -221,13 +235,44 @@ async def _run_cycle(
     async with session.subscribe(buffer=_MAX_WAITING_EVENTS) as events:
         await session.prompt(order.prompt)
         stop.session = session
-        return await _show_cycle(events, printer)
+        return await _show_cycle(order, session, events, printer)
 
 
-async def _show_cycle(events: Subscription, printer: _Printer) -> Exit:
+async def _show_cycle(order: Order, session: Session, events: Subscription, printer: _Printer) -> Exit:
     async for event in events:
         await printer.show(event)
+        await _decide(order, session, event, printer)
         code = exit_of(event)
         if code is not None:
             return code
     return Exit.FAILED  # the session ended before the cycle did; what was published says why
+
+
+async def _decide(order: Order, session: Session, event: Event, printer: _Printer) -> None:
+    """Answer what waits for a user: nobody can be asked here, so it would wait indefinitely."""
+    while isinstance(event, SubagentEvent):
+        event = event.event
+    with contextlib.suppress(
+        InteractionError, SessionDown
+    ):  # it was decided meanwhile, such as by a deadline
+        match event:
+            case ApprovalRequired(approval=asked) if is_approved(asked.tool, order.approve):
+                await session.approve(asked.id)
+            case ApprovalRequired(approval=asked):
+                await printer.say(
+                    f"{asked.tool} was refused: it needs an approval, and `agentrail run` asks nobody. "
+                    f"--approve {asked.tool} approves it; `agentrail chat` asks you"
+                )
+                await session.reject(asked.id, _NOBODY, auto_resume=True)
+            case AskUser(ref=ref):
+                await printer.say(
+                    "a question was declined: `agentrail run` asks nobody; `agentrail chat` does"
+                )
+                await session.decline(ref, _NOBODY)
+            case _:
+                pass
+
+
+def is_approved(tool: str, approve: str | None) -> bool:
+    """Return whether `--approve` names a tool."""
+    return approve is not None and any(fnmatchcase(tool, name.strip()) for name in approve.split(","))
