@@ -55,6 +55,8 @@ _MAX_KEPT: Final = 65_536
 """Characters of an entry of the history; what is longer is sent, and not kept."""
 UNSEEN_SECONDS: Final = 0.4
 """How long a dialogue takes no key: a person who is typing when it comes up has not read it."""
+
+_PREFIX_OF_ASIDE: Final = "(draft set aside) > "
 _MENU_ROWS: Final = 6
 _COLORS: Final[Mapping[str | None, ColorDepth]] = {
     None: ColorDepth.DEPTH_1_BIT,
@@ -108,6 +110,8 @@ class Typing:
         self._fragments: StyleAndTextTuples = []
         self._dialogue: Dialogue | None = None
         self._dialogue_since = 0.0
+        self._typed_at = 0.0
+        self._aside = ""
         self._reason_for: Approval | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self.is_over: bool = False
@@ -131,11 +135,45 @@ class Typing:
         return min(wrapped, rows // 2) + (_MENU_ROWS if has_menu else 0)
 
     def dialogue_is(self, dialogue: Dialogue | None) -> None:
-        """Take what a person is asked; keys choose in it from a moment later."""
+        """Take what a person is asked; keys choose in it from a moment later, also where a draft stands: that is set aside."""
         before = None if self._dialogue is None else self._dialogue.approval.id
         if dialogue is not None and dialogue.approval.id != before:
             self._dialogue_since = outside.monotonic()
         self._dialogue = dialogue
+        loop = self._session.app.loop
+        if loop is not None and not self.is_over and self._draft_is_to_move:
+            with contextlib.suppress(RuntimeError):  # its thread has ended a moment ago
+                loop.call_soon_threadsafe(self._move_draft)
+
+    @property
+    def _draft_is_to_move(self) -> bool:
+        """Whether a dialogue waits for keys that a draft would take; or is over, while the draft is set aside.
+
+        Keys of a user who is typing go into the draft: it is set aside in the first pause.
+        """
+        if self._dialogue is None:
+            return bool(self._aside)
+        is_quiet = outside.monotonic() - max(self._typed_at, self._dialogue_since) >= UNSEEN_SECONDS
+        return is_quiet and self._reason_for is None and bool(self._session.default_buffer.text)
+
+    def _move_draft(self) -> None:
+        """Set the draft aside, so that keys choose in the dialogue; or put it back, in front of what was typed since."""
+        if not self._draft_is_to_move:
+            return
+        buffer = self._session.default_buffer
+        if self._dialogue is None:
+            text, self._aside = self._pastes.take(self._aside) + buffer.text, ""
+            buffer.document = Document(text, len(text))
+            self._prefix = "> "
+            return
+        self._aside += self._pastes.shown(buffer.text)
+        buffer.document = Document("")
+        self._prefix = _PREFIX_OF_ASIDE
+        self._dialogue_since = outside.monotonic()  # seen from now on
+        self._session.app.invalidate()
+
+    def _note_typing(self, _buffer: object) -> None:
+        self._typed_at = outside.monotonic()
 
     async def draw(self, above: Sequence[str], below: Rows) -> None:
         """Print rows for good and draw others below; returns when they stand there, or when the editor is over."""
@@ -273,6 +311,7 @@ class Typing:
         layout = session.app.layout
         layout.container = HSplit([ConditionalContainer(drawn, is_there), layout.container])
         session.app.terminal_size_polling_interval = RESIZE_SECONDS
+        session.default_buffer.on_text_changed += self._note_typing
         session.app.ttimeoutlen = _ESCAPE_SECONDS
         session.app.timeoutlen = _ESCAPE_SECONDS * 5
         return session

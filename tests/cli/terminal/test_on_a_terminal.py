@@ -150,6 +150,28 @@ async def test_a_conversation_at_every_width(columns):
         assert await seen.wait_end() == 0
 
 
+async def test_a_dialogue_takes_keys_while_a_draft_stands_and_the_draft_comes_back():
+    """Typed while the model works: what stands in the line is set aside, a key decides, and the line is as it was."""
+    async with open_screen(*WORK, *NOT_KEPT, "--approve", "shell") as seen:
+        await seen.wait_for(READY)
+        seen.type('shell "echo here"\r')
+        await seen.read_for(0.1)  # else it counts as pasted
+        seen.type("half of a thought")
+        await seen.wait_for("1 yes")
+        await seen.wait_for("(draft set aside) >")
+        assert "half of a thought" not in seen.text
+        await seen.read_for(0.5)
+        seen.type("n")
+        await seen.wait_for("why not?")
+        seen.type("too loud\r")
+        await seen.wait_for("shell failed: Rejected by the user: too loud")
+        await seen.wait_for("> half of a thought")
+        seen.type(" and the rest\r")
+        await seen.wait_for("half of a thought and the rest")
+        seen.type("\x04")
+        assert await seen.wait_end() == 0
+
+
 async def test_a_call_is_refused_with_a_reason_and_edited_in_the_persons_editor(tmp_path):
     """`n` asks why not; `e` opens `$EDITOR` with the arguments, and what was saved runs."""
     editor = tmp_path / "editor"
