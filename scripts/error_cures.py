@@ -61,6 +61,7 @@ CURES: Final[Mapping[str, str]] = MappingProxyType(
         "content_refused": "Put the request differently, or ask another model.",
         "context_overflow": "Let the session compact (`compact_at_tokens`, `session.compact()`), or choose a model with a larger window.",
         "cursor_ahead": "Begin with `snapshot()`: a number of the future is one of another session.",
+        "cycle_waiting": "Answer what `pending` lists, then call `collect_reply()`. Or subscribe, pass `wait_for_people=True`, or set a deadline.",
         "cycle_ended": "Catch `CycleFailed` and `CycleAborted`, which say how it ended.",
         "cycle_failed": "Look at `error`, which has the code of what went wrong; then prompt again.",
         "draining": "Send it to another server of the product, or again when this one is back.",

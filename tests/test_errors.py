@@ -47,6 +47,7 @@ CODES = {
     "context_overflow": errors.ContextWindowExceeded,
     "cursor_ahead": errors.CursorAhead,
     "cycle_ended": errors.CycleEnded,
+    "cycle_waiting": errors.CycleWaiting,
     "cycle_failed": errors.CycleFailed,
     "draining": errors.HostDraining,
     "erased": errors.Erased,

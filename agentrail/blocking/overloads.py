@@ -25,14 +25,26 @@ class AsksLater(Protocol):
     """`ask`, with a future."""
 
     @overload
-    def __call__(self, content: Content, *, timeout_seconds: float | None = None) -> "Future[str]": ...
+    def __call__(
+        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> "Future[str]": ...
     @overload
     def __call__(
-        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> "Future[T]": ...
     @overload
     def __call__(
-        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: Any,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> "Future[Any]": ...
 
 
@@ -40,11 +52,27 @@ class Asks(Protocol):
     """`ask`, waiting."""
 
     @overload
-    def __call__(self, content: Content, *, timeout_seconds: float | None = None) -> str: ...
+    def __call__(
+        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> str: ...
     @overload
-    def __call__(self, content: Content, *, output: type[T], timeout_seconds: float | None = None) -> T: ...
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> T: ...
     @overload
-    def __call__(self, content: Content, *, output: Any, timeout_seconds: float | None = None) -> Any: ...
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: Any,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> Any: ...
 
 
 class RunsLater(Protocol):
@@ -52,15 +80,25 @@ class RunsLater(Protocol):
 
     @overload
     def __call__(
-        self, content: Content, *, timeout_seconds: float | None = None
+        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
     ) -> "Future[CycleReply[str]]": ...
     @overload
     def __call__(
-        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> "Future[CycleReply[T]]": ...
     @overload
     def __call__(
-        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: Any,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> "Future[CycleReply[Any]]": ...
 
 
@@ -68,14 +106,26 @@ class Runs(Protocol):
     """`run`, waiting."""
 
     @overload
-    def __call__(self, content: Content, *, timeout_seconds: float | None = None) -> CycleReply[str]: ...
+    def __call__(
+        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> CycleReply[str]: ...
     @overload
     def __call__(
-        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[T]: ...
     @overload
     def __call__(
-        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        output: Any,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[Any]: ...
 
 
@@ -83,10 +133,16 @@ class WaitsLater(Protocol):
     """`wait_for`, with a future."""
 
     @overload
-    def __call__(self, what: type[E], *, timeout_seconds: float | None = None) -> "Future[E]": ...
+    def __call__(
+        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> "Future[E]": ...
     @overload
     def __call__(
-        self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None
+        self,
+        what: Callable[[Event], bool],
+        *,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> "Future[Event]": ...
 
 
@@ -94,9 +150,17 @@ class WaitsFor(Protocol):
     """`wait_for`, waiting."""
 
     @overload
-    def __call__(self, what: type[E], *, timeout_seconds: float | None = None) -> E: ...
+    def __call__(
+        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> E: ...
     @overload
-    def __call__(self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None) -> Event: ...
+    def __call__(
+        self,
+        what: Callable[[Event], bool],
+        *,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> Event: ...
 
 
 class Starts(Protocol[Started_co]):

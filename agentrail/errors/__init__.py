@@ -90,6 +90,7 @@
     ├── CycleEnded                  how a cycle ended that a caller waited for
     │   ├── CycleAborted · CycleFailed
     │   ├── EventMissed             it finished before the event that was waited for
+    │   ├── CycleWaiting            it waits for users, and nobody can answer; carries what waits
     │   └── ReplyTimeout            it has not ended yet; the session goes on
     ├── QuestionDeclined            no one's move: the user does not want to answer what a tool asked
     ├── SessionDown                 no one's move: the session has ended, `reason` says how
@@ -227,6 +228,7 @@ from agentrail.errors.sessions import (
     CycleAborted as CycleAborted,
     CycleEnded as CycleEnded,
     CycleFailed as CycleFailed,
+    CycleWaiting as CycleWaiting,
     EventMissed as EventMissed,
     HistoryError as HistoryError,
     InteractionError as InteractionError,

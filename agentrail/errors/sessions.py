@@ -1,9 +1,13 @@
 """What a session, its options, tools, plugins and subscribers refuse, and how a cycle ended that was waited for."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from agentrail.errors.base import AgentrailError, YourMove
 from agentrail.errors.info import ErrorInfo
+
+_MOST_LISTED: Final = 5
+"""Pending approvals and questions that a message lists."""
 
 
 class OptionError(YourMove):
@@ -333,6 +337,29 @@ class CycleAborted(CycleEnded):
         """Take the reason of the abort."""
         super().__init__("the cycle was aborted" + (f": {reason}" if reason else ""))
         self.reason = reason
+
+
+class CycleWaiting(CycleEnded):
+    """The cycle waits for users, and nobody can answer them: the program did not subscribe, and no host has the session.
+
+    The cycle stays as it is, until someone answers.
+
+    Attributes:
+        pending: What waits: `Approval`, `Question` and `PendingClientCall`, each with its id; of children too.
+    """
+
+    code = "cycle_waiting"
+
+    def __init__(self, pending: Sequence[Any], answers: Sequence[str] = ()) -> None:
+        """Take what waits, and the call that answers each."""
+        listed = "; ".join(answers[:_MOST_LISTED]) or "a user"
+        more = len(answers) - _MOST_LISTED
+        besides = f"; and {more} more" if more > 0 else ""
+        super().__init__(
+            f"the cycle waits for {listed}{besides}. Call that and then collect_reply(); or subscribe before you ask; or pass "
+            "wait_for_people=True, or timeout_seconds; approval_timeout_seconds of the session sets a deadline"
+        )
+        self.pending: tuple[Any, ...] = tuple(pending)
 
 
 class QuestionDeclined(AgentrailError):

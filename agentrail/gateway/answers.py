@@ -141,7 +141,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(404, "session_not_found", code="session_unknown", says="there is no session of this id"),
         **_rows(409, "subscriber_too_slow", hint="read faster, and go on after resume_after"),
         # --- how cycles and sessions end
-        **_rows(409, "aborted cycle_ended event_missed question_declined"),
+        **_rows(409, "aborted cycle_ended cycle_waiting event_missed question_declined"),
         **_rows(500, "cycle_failed"),
         **_rows(504, "reply_timeout call_timeout", hint="what was asked for goes on"),
         **_rows(409, "session_ended", hint="begin another session"),

@@ -11,35 +11,32 @@ from typing import Any, Final, Self, TypeVar, overload
 from attrs import evolve
 
 from agentrail import outside
-from agentrail.abc import Error, Ok
 from agentrail.core.journal.branches import PastTurn
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.signals import KillMode
-from agentrail.core.session.asked_forms import ApprovalRule
-from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.projection import Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AlreadyExists,
-    AlreadyResolved,
     AlreadyStarted,
     CodecError,
     NotRemote,
     OptionError,
     SessionDown,
     SessionUnknown,
-    UnknownRule,
 )
 from agentrail.events import AbortReceipt, Event
-from agentrail.messages import Content, JsonObject, Message, SessionId, Text
+from agentrail.messages import Content, Message, SessionId
 from agentrail.remote.commands import RemoteCommands
 from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
+from agentrail.remote.decisions import RemoteDecisions
 from agentrail.remote.frames import object_in
 from agentrail.remote.links import Links
 from agentrail.remote.listing import RemoteListing
 from agentrail.remote.looking import find_event, last_request_id
 from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
 from agentrail.remote.past import read_journal_page, read_rewound, read_turns
+from agentrail.remote.prompt_bodies import new_name, prompt_body
 from agentrail.remote.reading import RemoteReading
 from agentrail.remote.replies import read_prompt_receipt, read_reply
 from agentrail.remote.requests import ENDED_STATUSES, answer_in
@@ -49,16 +46,12 @@ from agentrail.runtime.arguments import (
     decide_settings,
     fault_of_choice,
     fault_of_digest,
-    fault_of_edit,
     fault_of_flag,
     fault_of_model,
-    fault_of_outcome,
     fault_of_provider_opts,
     fault_of_reason,
     fault_of_request_id,
-    fault_of_response,
     fault_of_text,
-    fault_of_user,
     fault_of_via,
     fault_of_wait,
     refuse,
@@ -78,7 +71,6 @@ from agentrail.wire.forms import (
     decode_receipt_found,
     decode_snapshot,
     decode_status,
-    read_rules,
 )
 
 E = TypeVar("E", bound=Event)
@@ -94,7 +86,7 @@ WAIT_SECONDS: Final = 60
 """How long one question about a request may wait at the server for its end."""
 
 
-class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
+class RemoteSession(RemoteCommands, RemoteDecisions, RemoteListing, NotRemoteCalls):
     """A session on a server, from outside. It stays good when connections are lost and come back."""
 
     __slots__ = ("_links", "_session_id")
@@ -147,7 +139,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
 
         Cancellation: Once the message is on its way, only the receipt is lost.
         """
-        said, named = _said_in(content), decide_client_id(client_id) or _new_name()
+        said, named = prompt_body(content), decide_client_id(client_id) or new_name()
         refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
         refuse_arguments("prompt", via=via, request_id=request_id, digest=digest)
         told = {**said, "client_id": named, "settings": decide_settings(settings)}
@@ -162,7 +154,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         request_id: str | None = None,
     ) -> SteerReceipt:
         """Speak into the running cycle; as `Session.steer`. `client_id`, `via` and `request_id` are as of `prompt`."""
-        said, named = decide_text(text), decide_client_id(client_id) or _new_name()
+        said, named = decide_text(text), decide_client_id(client_id) or new_name()
         refuse(fault_of_via(via), fault_of_request_id(request_id))
         refuse_arguments("steer", via=via, request_id=request_id)
         told = {"message": said, "client_id": named}
@@ -181,7 +173,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         settings: PromptSettings | Mapping[str, Any] | None = None,
     ) -> PromptReceipt:
         """Let the model answer what the conversation ends with; as `Session.go_on`, arguments as of `prompt`."""
-        named = decide_client_id(client_id) or _new_name()
+        named = decide_client_id(client_id) or new_name()
         refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
         refuse_arguments("go_on", via=via, request_id=request_id, digest=digest)
         told = {"client_id": named, "settings": decide_settings(settings)}
@@ -201,7 +193,12 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
 
     @overload
     async def ask(
-        self, content: Content, *, client_id: str | None = None, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> str: ...
     @overload
     async def ask(
@@ -211,6 +208,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         output: type[T],
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> T: ...
     @overload  # of a union, which no type checker knows as a type of values yet
     async def ask(
@@ -220,6 +218,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         output: Any,
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> Any: ...
     async def ask(
         self,
@@ -228,6 +227,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         output: Any = None,
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> Any:
         """Prompt, wait for the cycle of this very prompt, and return its last answer; as `Session.ask`.
 
@@ -237,6 +237,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
                 refuses; what the code of the type alone refuses is `CycleFailed` at once.
             client_id: As of `Session.ask`; one is made where none is given.
             timeout_seconds: How long to wait; None for as long as it takes.
+            wait_for_people: Whatever it is, users are waited for: a session of a server has a host.
 
         Raises:
             CycleAborted, CycleFailed, ReplyTimeout, OptionError, TypeFault: As of `Session.ask`.
@@ -289,7 +290,12 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
 
     @overload
     async def run(
-        self, content: Content, *, client_id: str | None = None, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[str]: ...
     @overload
     async def run(
@@ -299,6 +305,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         output: type[T],
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[T]: ...
     @overload
     async def run(
@@ -308,6 +315,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         output: Any,
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[Any]: ...
     async def run(
         self,
@@ -316,6 +324,7 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         output: Any = None,
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[Any]:
         """Prompt, wait for the cycle of this very prompt, and return all that came of it; as `Session.run`, arguments as of `ask`."""
         refuse(fault_of_wait(timeout_seconds))
@@ -364,17 +373,27 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         )
 
     @overload
-    async def wait_for(self, what: type[E], *, timeout_seconds: float | None = None) -> E: ...
+    async def wait_for(
+        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> E: ...
     @overload
     async def wait_for(
-        self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None
+        self,
+        what: Callable[[Event], bool],
+        *,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> Event: ...
-    async def wait_for(self, what: Any, *, timeout_seconds: float | None = None) -> Any:
+    async def wait_for(
+        self, what: Any, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> Any:
         """Wait for the first event of the running cycle that is meant, also if it was published before; as `Session.wait_for`."""
         refuse(fault_of_wait(timeout_seconds))
         return await wait_within(timeout_seconds, partial(find_event, self, what), CALL_AGAIN)
 
-    async def collect_reply(self, *, timeout_seconds: float | None = None) -> str:
+    async def collect_reply(
+        self, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> str:
         """Wait for the running cycle, and return its last answer; in idle that of the last one. As `Session.collect_reply`.
 
         Raises:
@@ -428,95 +447,6 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
         """Stop one call, running or waiting; as `Session.abort_tool`."""
         refuse(fault_of_text("call_id", call_id), fault_of_reason(reason))
         await self._call("abort_tool", {"call_id": call_id, "reason": reason})
-
-    async def approve(
-        self,
-        approval_id: str,
-        *,
-        kind: str = "once",
-        arguments: JsonObject | None = None,
-        auto_resume: bool = True,
-        user: str | None = None,
-    ) -> None:
-        """Let the very call run that `ApprovalRequired` showed; as `Session.approve`. The token names the `user`."""
-        refuse(
-            fault_of_text("approval_id", approval_id),
-            None if kind in ("once", "always") else f"kind is {kind!r}: expected 'once' or 'always'",
-            fault_of_edit(arguments),
-            fault_of_flag("auto_resume", auto_resume),
-            fault_of_user(user),
-        )
-        refuse_arguments("approve", user=user)
-        told = {"approval_id": approval_id, "kind": kind, "arguments": arguments, "auto_resume": auto_resume}
-        await self._decide("approve", told, "approved")
-
-    async def reject(
-        self,
-        approval_id: str,
-        reason: str | None = None,
-        *,
-        auto_resume: bool = False,
-        user: str | None = None,
-    ) -> None:
-        """Refuse a call; as `Session.reject`. The token names the `user`."""
-        refuse(
-            fault_of_text("approval_id", approval_id),
-            fault_of_reason(reason),
-            fault_of_flag("auto_resume", auto_resume),
-            fault_of_user(user),
-        )
-        refuse_arguments("reject", user=user)
-        told = {"approval_id": approval_id, "reason": reason, "auto_resume": auto_resume}
-        await self._decide("reject", told, "rejected")
-
-    async def respond(self, ref: str, response: str | int | JsonObject, *, user: str | None = None) -> None:
-        """Answer a question of the model or of a tool, or a call that waits for an approval; as `Session.respond`."""
-        refuse(fault_of_text("ref", ref), fault_of_response(response), fault_of_user(user))
-        refuse_arguments("respond", user=user)
-        await self._decide("respond", {"ref": ref, "response": response}, "approved")
-
-    async def decline(self, ref: str, reason: str | None = None, *, user: str | None = None) -> None:
-        """Say that a question gets no answer; as `Session.decline`. The token names the `user`."""
-        refuse(fault_of_text("ref", ref), fault_of_reason(reason), fault_of_user(user))
-        refuse_arguments("decline", user=user)
-        await self._decide("decline", {"ref": ref, "reason": reason}, "rejected")
-
-    async def answer(self, ref: str, outcome: Ok | Error) -> None:
-        """Give the result of a call that this client ran; as `Session.answer`."""
-        refuse(fault_of_text("ref", ref), fault_of_outcome(outcome))
-        check_size(ref, outcome.text)
-        told = {
-            "ref": ref,
-            "text": outcome.text,
-            "is_error": isinstance(outcome, Error),
-            "details": outcome.details,
-            "images": outcome.images if isinstance(outcome, Ok) and outcome.images else None,
-        }
-        await self._decide("answer", told, "approved")
-
-    async def rules(self) -> tuple[ApprovalRule, ...]:
-        """Give the rules that people made, here and in the sessions below; as `Session.rules`."""
-        return read_reply(read_rules, await self._call("rules", {}))
-
-    async def revoke_rule(self, rule_id: str) -> None:
-        """Take a rule back; as `Session.revoke_rule`."""
-        refuse(fault_of_text("rule_id", rule_id))
-        answered = await self._links.first.ask("revoke_rule", self._session_id, {"rule_id": rule_id})
-        # Sent twice, because a connection was lost between, it is our own doing that the rule is gone.
-        if answered.error is not None and not (
-            isinstance(answered.error, UnknownRule) and answered.was_repeated
-        ):
-            raise answered.error
-
-    async def _decide(self, name: str, told: Mapping[str, Any], decided: str) -> None:
-        answered = await self._links.first.ask(name, self._session_id, told)
-        match answered.error:
-            case None:
-                return
-            case AlreadyResolved(status=status, by="user") if answered.was_repeated and status == decided:
-                return  # sent twice, because a connection was lost between: it was our own doing
-            case error:
-                raise error
 
     # --- how it stands
 
@@ -680,20 +610,3 @@ class RemoteSession(RemoteCommands, RemoteListing, NotRemoteCalls):
 
     async def _call(self, name: str, told: Mapping[str, Any]) -> bytes:
         return await self._links.first.call(name, self._session_id, told)
-
-
-# --- helpers of the handle
-
-
-def _new_name() -> str:
-    return f"r-{outside.ids(12)}"
-
-
-def _said_in(content: Content) -> dict[str, Any]:
-    """Say what a prompt says: one text as the message that it is over HTTP, all else as blocks."""
-    blocks = decide_blocks(content)
-    match blocks:
-        case (Text(text=text),):
-            return {"message": text}
-        case _:
-            return {"content": blocks}

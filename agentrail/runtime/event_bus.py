@@ -1,6 +1,7 @@
 """The event bus of one session: one order for all, the last events kept, and no subscriber that anybody waits for."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias
 
 from agentrail.core.session.projection import LiveText
@@ -49,6 +50,7 @@ class EventBus:
         "_live",
         "_subscriptions",
         "_times_anew",
+        "_watchers",
         "on_close",
     )
 
@@ -67,6 +69,7 @@ class EventBus:
         # A ring that grows up to `keep`. Numbers are dense, so event n stands at (n - first) modulo `keep`.
         self._kept: list[Event] = list(kept)
         self._subscriptions: tuple[Subscription, ...] = ()
+        self._watchers: tuple[Callable[[Event], None], ...] = ()
         self._closed: str | None = None
         self._is_rested = False
         self._times_anew = 0
@@ -180,6 +183,8 @@ class EventBus:
                 self._kept[(meta.seq - self._first) % self._keep] = event
             for subscription in self._subscriptions:
                 subscription.offer(event)
+            for look in self._watchers:
+                look(event)
 
     def _hear(self, event: Event) -> None:
         live = self._live
@@ -284,6 +289,20 @@ class EventBus:
             self._subscriptions = (*self._subscriptions, subscription)
         else:
             subscription.bus_closed(is_rested=self._is_rested)
+
+    @property
+    def is_listened_to(self) -> bool:
+        """Whether the program reads events, and so can answer what is asked in them."""
+        return any(not one.is_own for one in self._subscriptions)
+
+    @contextmanager
+    def watched(self, look: Callable[[Event], None]) -> Iterator[None]:
+        """Call a function with each committed event as long as the block lasts, after all subscribers got it."""
+        self._watchers = (*self._watchers, look)
+        try:
+            yield
+        finally:
+            self._watchers = tuple(one for one in self._watchers if one is not look)
 
     def detach(self, subscription: Subscription) -> None:
         """Forget a subscription; fine if it is not there."""

@@ -29,6 +29,7 @@ from agentrail.events import (
 )
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.pending_calls import PendingCall
+from agentrail.runtime.people_waits import begins_to_wait, waiting_error
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import Subscription, Terms
 
@@ -113,8 +114,9 @@ def _refuse_if_held_up(cell: SessionCell, call: PendingCall) -> None:
 class EventWait:
     """Waits in one session."""
 
-    def __init__(self, cell: SessionCell, meant: MeantEvent) -> None:
+    def __init__(self, cell: SessionCell, meant: MeantEvent, *, wait_for_people: bool = False) -> None:
         """Nothing is looked at before `run`."""
+        self._may_raise = not wait_for_people
         self._cell = cell
         self._meant = meant
 
@@ -123,6 +125,7 @@ class EventWait:
 
         Raises:
             CycleFailed, CycleAborted, EventMissed: There will be none.
+            CycleWaiting: The cycle waits for users, and nobody can answer.
             SessionDown: The session has ended.
             StoreUnavailable: The store takes no records for now, so that nothing is published.
         """
@@ -133,13 +136,16 @@ class EventWait:
         after = None if _is_coming(cell.state) else await self._find_beginning()
         if after is None and cell.ending is None and _is_idle(cell.state):
             raise EventMissed(self._said("there was no cycle yet"))
-        terms = Terms(kinds=None, deltas=True, buffer=_BUFFER)
+        terms = Terms(kinds=None, deltas=True, buffer=_BUFFER, is_own=True)
         async with cell.subscribe(terms, after=after) as events:
             with bounded(cell, events) as call:
                 async for event in events:
                     if self._meant.is_meant(event):
                         return event
                     self._look_at_end(event)
+                    waiting = waiting_error(cell) if self._may_raise and begins_to_wait(event) else None
+                    if waiting is not None:
+                        raise waiting
                     if isinstance(event, EventsLost) and _is_idle(cell.state):
                         raise EventMissed(self._said("what the cycle published is kept no more"))
         raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")

@@ -49,7 +49,7 @@ async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]
     ref, is_taken = receipt.ref, False
     await cell.awake()
     config = cell.state.data.config
-    terms = Terms(kinds=_KINDS, deltas=False, buffer=_BUFFER)
+    terms = Terms(kinds=_KINDS, deltas=False, buffer=_BUFFER, is_own=True)
     async with cell.subscribe(terms, after=max(receipt.seq - 1, 0)) as events:
         with bounded(cell, events) as call:
             async for event in events:

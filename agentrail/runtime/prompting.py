@@ -31,6 +31,7 @@ from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, r
 from agentrail.runtime.cycle_stream import CycleStream, OnLeave
 from agentrail.runtime.event_waits import EventWait, decide_wait
 from agentrail.runtime.known_replies import reply_to
+from agentrail.runtime.people_waits import unless_waiting
 from agentrail.runtime.subscription import decide_terms
 from agentrail.typed import TypedValue, typed
 
@@ -165,7 +166,12 @@ class PromptingHandle(AskingHandle):
 
     @overload
     async def ask(
-        self, content: Content, *, client_id: str | None = None, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> str: ...
     @overload
     async def ask(
@@ -175,6 +181,7 @@ class PromptingHandle(AskingHandle):
         output: type[T],
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> T: ...
     @overload  # of a union, which no type checker knows as a type of values yet
     async def ask(
@@ -184,6 +191,7 @@ class PromptingHandle(AskingHandle):
         output: Any,
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> Any: ...
     async def ask(
         self,
@@ -192,6 +200,7 @@ class PromptingHandle(AskingHandle):
         output: Any = None,
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> Any:
         """Prompt, wait for the cycle of this very prompt, and return its last answer.
 
@@ -203,6 +212,8 @@ class PromptingHandle(AskingHandle):
             client_id: Your own name of this message. Asked again with the same name and content, after `ReplyTimeout`,
                 `StoreUnavailable` or a restart, it sends nothing and waits for the same answer. Names are remembered as of `prompt`.
             timeout_seconds: How long to wait; None for as long as it takes.
+            wait_for_people: Whether to wait also while only users can let the cycle continue and nobody listens; another task of yours
+                answers.
 
         Returns:
             What the model said aloud in its last response; of a session with `response_format` the JSON document. With `output`
@@ -212,6 +223,8 @@ class PromptingHandle(AskingHandle):
             CycleAborted: The cycle was aborted.
             CycleFailed: The cycle failed; `error` says why. Its code is `response_format` where the second answer was wrong too;
                 `text` is that answer.
+            CycleWaiting: The cycle waits for users, without a deadline, and nobody can answer: neither did the program subscribe, nor has
+                a host the session. `pending` has what waits. The cycle stays as it is: answer, then call `collect_reply`.
             ReplyTimeout: The time was up. The cycle goes on; `collect_reply` waits for its answer, as does the same `client_id`.
             EventMissed: This `client_id` was answered, and its events are kept no longer.
             StoreUnavailable: The store takes no records for longer than its patience. What was taken continues when it is back.
@@ -228,31 +241,47 @@ class PromptingHandle(AskingHandle):
         self._cell.pending_calls.refuse_self("ask")
         blocks, settings = decide_blocks(content), settings_for(reader)
         if name is not None:
-            reply = await self._named_reply(blocks, name, reader, timeout_seconds)
+            reply = await self._named_reply(
+                blocks, name, reader, timeout_seconds, wait_for_people=wait_for_people
+            )
             return reply.text if reader is None else read_answer(reply.text, reader)
         signal = self._prompt(blocks, reply="text", settings=settings)
         if reader is None:
-            return await self._ask_within(signal, timeout_seconds)
+            return await self._reply_within(signal, timeout_seconds, wait_for_people=wait_for_people)
         with self._reading(signal.ref, reader):
-            text = cast("str", await self._ask_within(signal, timeout_seconds))
-        return read_answer(text, reader)
+            said = await self._reply_within(signal, timeout_seconds, wait_for_people=wait_for_people)
+        return read_answer(cast("str", said), reader)
 
     async def _named_reply(
-        self, blocks: Blocks, name: str, reader: TypedValue[Any] | None, timeout_seconds: float | None
+        self,
+        blocks: Blocks,
+        name: str,
+        reader: TypedValue[Any] | None,
+        timeout_seconds: float | None,
+        *,
+        wait_for_people: bool,
     ) -> CycleReply[str]:
         """Prompt, or find the prompt that came before under this name, and wait for its reply."""
         signal = self._prompt(blocks, client_id=name, settings=settings_for(reader))
 
         async def send_and_wait() -> CycleReply[str]:
             receipt = await self._cell.pending_calls.ask(signal, self._send)
-            return await reply_to(self._cell, cast("PromptReceipt", receipt))
+            wait = partial(reply_to, self._cell, cast("PromptReceipt", receipt))
+            if wait_for_people or timeout_seconds is not None:
+                return await wait()
+            return await unless_waiting(self._cell, wait, is_begun=True)
 
         with self._reading(signal.ref, reader):
             return await wait_within(timeout_seconds, send_and_wait, cure_of(name))
 
     @overload
     async def run(
-        self, content: Content, *, client_id: str | None = None, timeout_seconds: float | None = None
+        self,
+        content: Content,
+        *,
+        client_id: str | None = None,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[str]: ...
     @overload
     async def run(
@@ -262,6 +291,7 @@ class PromptingHandle(AskingHandle):
         output: type[T],
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[T]: ...
     @overload
     async def run(
@@ -271,6 +301,7 @@ class PromptingHandle(AskingHandle):
         output: Any,
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[Any]: ...
     async def run(
         self,
@@ -279,6 +310,7 @@ class PromptingHandle(AskingHandle):
         output: Any = None,
         client_id: str | None = None,
         timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> CycleReply[Any]:
         """Prompt, wait for the cycle of this very prompt, and return all that came of it.
 
@@ -287,12 +319,13 @@ class PromptingHandle(AskingHandle):
             output: As of `ask`.
             client_id: As of `ask`.
             timeout_seconds: As of `ask`.
+            wait_for_people: As of `ask`.
 
         Returns:
             The answer as text and as a value, all that was said, the messages, what was used, and the numbers of the events.
 
         Raises:
-            CycleAborted, CycleFailed, ReplyTimeout, EventMissed, StoreUnavailable, OptionError, TypeFault, CallingSelf: As of `ask`.
+            CycleAborted, CycleFailed, CycleWaiting, ReplyTimeout, EventMissed, StoreUnavailable, OptionError, TypeFault, CallingSelf: As of `ask`.
             ClientIdReused, PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
 
         Cancellation: Only the reply is lost; the cycle goes on.
@@ -302,13 +335,19 @@ class PromptingHandle(AskingHandle):
         self._cell.pending_calls.refuse_self("run")
         blocks, settings = decide_blocks(content), settings_for(reader)
         if name is not None:
-            reply = await self._named_reply(blocks, name, reader, timeout_seconds)
+            reply = await self._named_reply(
+                blocks, name, reader, timeout_seconds, wait_for_people=wait_for_people
+            )
             return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
         signal = self._prompt(blocks, reply="text", settings=settings)
-        terms = decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER)
+        terms = evolve(decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER), is_own=True)
         stream = CycleStream(self._cell, signal, terms, raise_on_failure=True)
         with self._reading(signal.ref, reader):
-            reply = await wait_within(timeout_seconds, partial(_read_to_end, stream))
+            read = partial(_read_to_end, stream)
+            if wait_for_people or timeout_seconds is not None:
+                reply = await wait_within(timeout_seconds, read)
+            else:
+                reply = await unless_waiting(self._cell, read)
         return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
 
     def stream(  # noqa: PLR0913 - what a reader may want
@@ -355,12 +394,20 @@ class PromptingHandle(AskingHandle):
         return CycleStream(self._cell, signal, terms, raise_on_failure=raise_on_failure, on_leave=on_leave)
 
     @overload
-    async def wait_for(self, what: type[E], *, timeout_seconds: float | None = None) -> E: ...
+    async def wait_for(
+        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> E: ...
     @overload
     async def wait_for(
-        self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None
+        self,
+        what: Callable[[Event], bool],
+        *,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
     ) -> Event: ...
-    async def wait_for(self, what: Any, *, timeout_seconds: float | None = None) -> Any:
+    async def wait_for(
+        self, what: Any, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> Any:
         """Wait for the first event of the running cycle that is meant, also if it was published before this call.
 
         In idle the cycle that ended last is looked at, and nothing is waited for. For what belongs to no cycle, `subscribe`.
@@ -368,6 +415,7 @@ class PromptingHandle(AskingHandle):
         Args:
             what: The class of an event, or a function that is told each and says which.
             timeout_seconds: How long to wait; None for as long as the cycle lasts.
+            wait_for_people: As of `ask`.
 
         Returns:
             The event.
@@ -375,6 +423,7 @@ class PromptingHandle(AskingHandle):
         Raises:
             CycleFailed, CycleAborted: The cycle ended so, before any such event.
             EventMissed: It finished before any; or there was no cycle: prompt first.
+            CycleWaiting: As of `ask`.
             ReplyTimeout: The time was up. The cycle goes on.
             StoreUnavailable: The store takes no records for now, so that nothing is published.
             OptionError: Your move: an argument that cannot be.
@@ -384,7 +433,8 @@ class PromptingHandle(AskingHandle):
         """
         refuse(fault_of_wait(timeout_seconds))
         meant = decide_wait(what)
-        wait = EventWait(self._cell, meant)
+        may_wait = wait_for_people or timeout_seconds is not None
+        wait = EventWait(self._cell, meant, wait_for_people=may_wait)
         if timeout_seconds is None:
             return await wait.run()
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -393,17 +443,21 @@ class PromptingHandle(AskingHandle):
         message = f"no {meant.name} within {timeout_seconds:g} s; the cycle goes on"
         raise ReplyTimeout(message)
 
-    async def collect_reply(self, *, timeout_seconds: float | None = None) -> str:
+    async def collect_reply(
+        self, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> str:
         """Wait for the running cycle, and return its last answer.
 
         In idle the answer is that of the last cycle, at once; the empty text when there was none yet.
 
         Args:
             timeout_seconds: How long to wait; None for as long as it takes.
+            wait_for_people: As of `ask`.
 
         Raises:
             CycleAborted: The cycle was aborted.
             CycleFailed: The cycle failed; `error` says why.
+            CycleWaiting: As of `ask`.
             ReplyTimeout: The time was up. The cycle goes on; call it again.
             StoreUnavailable: The store takes no records for longer than its patience. The cycle continues when it is back.
             OptionError: Your move: a time that cannot be.
@@ -415,7 +469,18 @@ class PromptingHandle(AskingHandle):
         refuse(fault_of_wait(timeout_seconds))
         self._cell.pending_calls.refuse_self("collect_reply")
         signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
-        return cast("str", await self._ask_within(signal, timeout_seconds, CALL_AGAIN))
+        if wait_for_people or timeout_seconds is not None:
+            return cast("str", await self._ask_within(signal, timeout_seconds, CALL_AGAIN))
+        ask = partial(self._ask_within, signal, None, CALL_AGAIN)
+        return cast("str", await unless_waiting(self._cell, ask, is_begun=True))
+
+    async def _reply_within(
+        self, signal: Prompt, timeout_seconds: float | None, *, wait_for_people: bool
+    ) -> Any:
+        """Prompt, and wait for the reply; until it waits for users whom nobody asks, unless the caller waits for them."""
+        if wait_for_people or timeout_seconds is not None:
+            return await self._ask_within(signal, timeout_seconds)
+        return await unless_waiting(self._cell, partial(self._ask_within, signal, None))
 
     def _prompt(  # noqa: PLR0913 - what a prompt comes with
         self,

@@ -590,6 +590,10 @@ class SessionCell(SleepingCell):
         for _, cell in self._children(self.visible):
             yield from cell.below()
 
+    def children(self) -> Iterator[tuple[SessionId, "SessionCell"]]:
+        """Return the sessions that work for this one, by their ids."""
+        return self._children(self.state)
+
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
         data = state.data
         ids = [child_id for call in (*data.batch, *data.survivors) for child_id in call.child_ids]

@@ -1,0 +1,124 @@
+"""Callers that must not wait silently for users: their wait ends with `CycleWaiting` when nobody can answer.
+
+A cycle that waits for users waits without a deadline, so `ask` in a program that never answers would hang. Its events say when it begins to wait.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
+
+import trio
+from attrs import define
+
+from agentrail.abc import NO_HOST
+from agentrail.core.session.open_calls import CallState
+from agentrail.errors import CycleWaiting
+from agentrail.events import AgentSuspended, Approval, Event, PendingClientCall, Question, SubagentEvent
+from agentrail.runtime.session import SessionCell
+
+T = TypeVar("T")
+
+Pending: TypeAlias = Approval | Question | PendingClientCall
+
+
+async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *, is_begun: bool = False) -> T:
+    """Run a call that waits for the cycle of a session.
+
+    Args:
+        cell: The session.
+        work: The call.
+        is_begun: Whether it waits for a cycle that may wait for users already.
+
+    Raises:
+        CycleWaiting: The cycle waits for users, and nobody can answer.
+        BaseException: What the call raises.
+
+    Cancellation: Is passed on to the call.
+    """
+    wait = _PeopleWait(cell)
+    with trio.CancelScope() as wait.scope, cell.bus.watched(wait.look):
+        if is_begun:
+            wait.look_now()
+        return await work()
+    assert wait.error is not None  # noqa: S101 - it cancelled the call
+    raise wait.error
+
+
+def waiting_error(cell: SessionCell) -> CycleWaiting | None:
+    """Return the error for a cycle that waits for users while nobody can answer; None for any other.
+
+    Somebody can answer where the program subscribed, a host has the session, or everything that is pending has a deadline.
+    """
+    if cell.bus.is_listened_to or cell.ports.host is not NO_HOST:
+        return None
+    pending = pending_of(cell)
+    if all(one.expires_at_ms is not None for one in pending):
+        return None
+    return CycleWaiting(pending, [_line_of(one) for one in pending])
+
+
+def pending_of(cell: SessionCell) -> tuple[Pending, ...]:
+    """Return what the cycle of a session waits for, if it waits for users alone, here and in its children; nothing otherwise."""
+    data = cell.state.data
+    asked: tuple[Pending, ...] = tuple([one.asked for one in data.interactions])
+    if cell.state.suspended:
+        return asked
+    running = [call for call in data.batch if call.stage not in ("done", "asking", "awaiting")]
+    if not running:
+        return ()
+    below: list[Pending] = []
+    for call in running:
+        found = _pending_below(cell, call)
+        if not found:
+            return ()
+        below += found
+    return (*asked, *below)
+
+
+def _pending_below(cell: SessionCell, call: CallState) -> tuple[Pending, ...]:
+    """Return what the children of a running call wait for, if all that are left wait."""
+    found: list[Pending] = []
+    for child_id, child in cell.children():
+        if child_id not in call.child_ids or child.ending is not None:
+            continue
+        pending = pending_of(child)
+        if not pending:
+            return ()
+        found += pending
+    return tuple(found)
+
+
+def begins_to_wait(event: Event) -> bool:
+    """Return whether an event says that a cycle begins to wait for users, in this session or in a child."""
+    while type(event) is SubagentEvent:
+        event = event.event
+    return type(event) is AgentSuspended
+
+
+@define(eq=False)
+class _PeopleWait:
+    """One caller that waits."""
+
+    cell: SessionCell
+    scope: Any = None
+    error: CycleWaiting | None = None
+
+    def look(self, event: Event) -> None:
+        """Look at an event that was published."""
+        if begins_to_wait(event):
+            self.look_now()
+
+    def look_now(self) -> None:
+        """End the wait if nobody can answer."""
+        self.error = self.error or waiting_error(self.cell)
+        if self.error is not None:
+            self.scope.cancel(reason="the cycle waits for users, and nobody can answer")
+
+
+def _line_of(pending: Pending) -> str:
+    match pending:
+        case Approval():
+            return f"approve({pending.id!r}) or reject({pending.id!r}): {pending.tool} needs an approval"
+        case Question():
+            return f"respond({pending.ref!r}, …): {pending.question!r:.200}"
+        case PendingClientCall():
+            return f"answer({pending.ref!r}, Ok(…)): the client runs {pending.name}"

@@ -1,0 +1,229 @@
+"""Nothing waits silently where nobody can answer: `CycleWaiting` says what waits and how to answer, and the cycle stays as it is."""
+
+import pytest
+import trio
+
+from agentrail import Agent, open_supervisor, tool
+from agentrail.abc import HostHooks
+from agentrail.errors import CycleWaiting, ReplyTimeout
+from agentrail.events import AgentEnd, AgentSuspended, ApprovalRequired
+from agentrail.plugins import HumanApproval, Permissions
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools import builtin
+
+PAYS = ("shell", {"command": "pay 100"})
+WAYS = ("ask", "run", "collect_reply", "wait_for")
+
+
+@pytest.fixture
+async def supervisor():
+    """A supervisor, with the time that a test may take."""
+    with trio.fail_after(20):
+        async with open_supervisor() as opened:
+            yield opened
+
+
+async def asking(supervisor, *turns, plugins=(HumanApproval,), **options):
+    """A session whose model makes a call that needs an approval."""
+    model = ScriptedModel([*(turns or (calls(PAYS), says("paid")))])
+    tools = [RecordingTool(name="shell")]
+    return await supervisor.start_session(model=model, tools=tools, plugins=[*plugins], **options)
+
+
+async def wait_by(session, way, **how):
+    """Wait for the end of a cycle, in one of the ways."""
+    if way in ("ask", "run"):
+        reply = await getattr(session, way)("Pay", **how)
+        return reply if way == "ask" else reply.text
+    await session.prompt("Pay")
+    if way == "wait_for":
+        end = await session.wait_for(AgentEnd, **how)
+        return end.messages[-1].text
+    return await session.collect_reply(**how)
+
+
+@pytest.mark.parametrize("plugin", [HumanApproval, Permissions])
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_cycle_that_waits_where_nobody_listens_says_so(supervisor, way, plugin):
+    """What waits, and the calls that answer; then the answer, and the reply."""
+    session = await asking(supervisor, plugins=[plugin])
+    with pytest.raises(CycleWaiting) as caught:
+        await wait_by(session, way)
+    (pending,) = caught.value.pending
+    assert (pending.tool, pending.arguments) == PAYS
+    for said in (
+        f"approve({pending.id!r})",
+        "collect_reply()",
+        "subscribe",
+        "wait_for_people=True",
+        "timeout_seconds",
+    ):
+        assert said in str(caught.value)
+    assert (await session.status()).approvals == (pending,)
+    await session.approve(pending.id)
+    assert await session.collect_reply() == "paid"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_caller_that_waits_for_people_waits(supervisor, way):
+    """Another task decides."""
+    session = await asking(supervisor)
+    answers = []
+
+    async def wait():
+        answers.append(await wait_by(session, way, wait_for_people=True))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        while not (waiting := (await session.status()).approvals):
+            await trio.lowlevel.checkpoint()
+        await session.approve(waiting[0].id)
+    assert answers == ["paid"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_who_subscribed_can_answer(supervisor, way):
+    """Events tell the program what waits, so its calls wait."""
+    session = await asking(supervisor)
+    answers = []
+
+    async def wait():
+        answers.append(await wait_by(session, way))
+
+    async with session.subscribe(kinds=[ApprovalRequired]) as events, trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await session.approve((await anext(events)).approval.id)
+    assert answers == ["paid"]
+
+
+async def test_who_subscribed_to_all_sessions_can_answer(supervisor):
+    """The subscription of the supervisor counts as that of the session."""
+    async with supervisor.subscribe_all(kinds=[ApprovalRequired]) as events, trio.open_nursery() as nursery:
+        session = await asking(supervisor)
+
+        async def wait():
+            assert await session.ask("Pay") == "paid"
+
+        nursery.start_soon(wait)
+        await session.approve((await anext(events)).approval.id)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_deadline_of_the_caller_is_waited_for(supervisor, way, autojump_clock):
+    """`ReplyTimeout`, as ever."""
+    session = await asking(supervisor)
+    with pytest.raises(ReplyTimeout):
+        await wait_by(session, way, timeout_seconds=3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_deadline_of_the_approval_is_waited_for(supervisor, way, autojump_clock):
+    """The clock decides, and the cycle goes on."""
+    session = await asking(supervisor, approval_timeout_seconds=3)
+    assert await wait_by(session, way) == "paid"
+
+
+async def test_a_host_can_answer():
+    """Its users decide, and calls of a program in it wait."""
+
+    class Host(HostHooks):
+        """A host that asks nothing."""
+
+    async with open_supervisor() as supervisor:
+        supervisor.ask_host(Host())
+        session = await asking(supervisor)
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+
+                async def wait():
+                    assert await session.ask("Pay") == "paid"
+
+                nursery.start_soon(wait)
+                while not (waiting := (await session.status()).approvals):
+                    await trio.lowlevel.checkpoint()
+                await session.approve(waiting[0].id)
+
+
+async def test_what_a_child_waits_for_is_named_at_its_root(supervisor):
+    """The root runs the call of its child, and waits for people all the same."""
+
+    def answer(request):
+        is_child = "You pay." in request.system
+        is_first = len(request.messages) == 1
+        if is_child:
+            return calls(PAYS) if is_first else says("child paid")
+        task = ("task", {"description": "Pay", "subagent_type": "payer"})
+        return calls(task) if is_first else says("paid")
+
+    payer = Agent(
+        name="payer",
+        description="Pays.",
+        system_prompt="You pay.",
+        tools=[RecordingTool(name="shell")],
+    )
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=builtin("task"), agents=[payer], plugins=[HumanApproval]
+    )
+    with pytest.raises(CycleWaiting) as caught:
+        await session.ask("Pay")
+    (pending,) = caught.value.pending
+    assert len(pending.path) == 2
+    await session.approve(pending.id)
+    assert await session.collect_reply() == "paid"
+
+
+async def test_a_call_that_still_runs_is_waited_for(supervisor):
+    """A cycle waits for users only when all else has ended; then it says so."""
+    began, go_on = trio.Event(), trio.Event()
+
+    @tool(effect_class="pure")
+    async def slow() -> str:
+        """Take its time."""
+        began.set()
+        await go_on.wait()
+        return "done"
+
+    model = ScriptedModel([calls(PAYS, ("slow", {})), says("paid")])
+    session = await supervisor.start_session(
+        model=model, tools=[RecordingTool(name="shell"), slow], plugins=[HumanApproval]
+    )
+    seen = []
+
+    async def ask():
+        with pytest.raises(CycleWaiting):
+            await session.ask("Pay")
+        seen.append("told")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await began.wait()
+        assert len((await session.status()).approvals) == 1
+        assert seen == []
+        go_on.set()
+    assert seen == ["told"]
+
+
+async def test_the_event_itself_is_given_to_who_waits_for_it(supervisor):
+    """`wait_for(AgentSuspended)` is a program that listens."""
+    session = await asking(supervisor)
+    await session.prompt("Pay")
+    assert len((await session.wait_for(AgentSuspended)).waiting) == 1
+
+
+async def test_another_prompt_supersedes_what_waits_and_is_answered(supervisor):
+    """`ask` in a session that waits looks at its own cycle."""
+    session = await asking(supervisor, calls(PAYS), says("something else"))
+    with pytest.raises(CycleWaiting):
+        await session.ask("Pay")
+    assert await session.ask("Never mind") == "something else"
+
+
+async def test_asked_again_under_its_name_it_says_so_again(supervisor):
+    """The same `client_id` waits for the same cycle, which still waits for people."""
+    session = await asking(supervisor)
+    for _ in range(2):
+        with pytest.raises(CycleWaiting) as caught:
+            await session.ask("Pay", client_id="pay-1")
+    await session.approve(caught.value.pending[0].id)
+    assert await session.ask("Pay", client_id="pay-1") == "paid"
