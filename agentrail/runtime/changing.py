@@ -1,6 +1,7 @@
 """What of a session can be changed while it runs: its model, its tools, its plugins. The part of the handle that does it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal, cast
 
 import msgspec
@@ -15,9 +16,12 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session.projection import model_of
 from agentrail.core.session.receipts import ToolsReceipt
 from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.narrowing import narrowing_of
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.errors import PluginError, SessionDown
 from agentrail.events import ToolSourceState
 from agentrail.frozen import not_json
+from agentrail.messages import JsonObject
 from agentrail.otp.edges import call_guarded
 from agentrail.runtime.arguments import (
     fault_of_model,
@@ -145,6 +149,8 @@ class ChangingHandle(AskingHandle):
     async def update_plugin_opts(self, plugin: str, **options: Any) -> None:
         """Give a plugin other options: at once in idle, else when the session is idle again.
 
+        Rules of `deny` and `ask` that are given to permissions hold at once for the sessions below, before their next call.
+
         Of two updates that wait, the last value of a field counts. `PluginOptsUpdated` says what became of it.
 
         Args:
@@ -163,6 +169,22 @@ class ChangingHandle(AskingHandle):
             at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), plugin=plugin, options=options
         )
         await self._ask(signal)
+        rules = narrowing_of(self._cell.visible.data.stack, plugin, options)
+        if rules is not None:
+            await self._narrow_below(plugin, rules)
+
+    async def _narrow_below(self, plugin: str, rules: JsonObject) -> None:
+        for cell in tuple(self._cell.below())[1:]:
+            signal = UpdatePluginOpts(
+                at_ms=now_ms(),
+                signal_id=cell.pending_calls.mint(),
+                plugin=plugin,
+                options=rules,
+                narrows=True,
+            )
+            # A session that has ended makes no more calls; one without such a plugin is not guarded by it.
+            with suppress(SessionDown, PluginError):
+                await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
 
     async def attach_plugin(self, plugin: PluginEntry) -> None:
         """Add a plugin to the stack, between two cycles; among those of its priority it is asked last.

@@ -22,7 +22,7 @@ from agentrail.core.session.children import sources_said_by
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.projection import own_prompt_of
 from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.narrowing import entries_now, narrow_stack, narrows
+from agentrail.core.stack.narrowing import entries_now, narrow_stack, narrowing_of, narrows
 from agentrail.core.stack.plugin_changes import ChangedStack
 from agentrail.core.values.sources import WITHOUT_SOURCES, more_sources
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
@@ -327,6 +327,10 @@ def _stack_of(parent: SessionCell, agent: ReadyAgent) -> ChangedStack:
     if permissions is not None and not narrows(above):
         entries = (*entries, (Permissions, unlimited_options(os.path.expanduser("~"))))  # noqa: PTH111 - as a text
     stack, states = load_stack(entries, ask=above.ask)
-    if permissions is None:
-        return ChangedStack(stack=stack, states=states)
-    return narrow_stack(stack, states, permissions)
+    changed = ChangedStack(stack=stack, states=states)
+    # What waits for the session's idle holds below at once.
+    waiting = [narrowing_of(above, one.plugin, one.options) for one in parent.state.data.updates]
+    for rules in (permissions, *waiting):
+        if rules is not None:
+            changed = narrow_stack(changed.stack, changed.states, rules)
+    return changed

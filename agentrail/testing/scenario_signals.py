@@ -95,7 +95,7 @@ _GRAMMAR: Final = """
     SwitchModel        signal_id model opts_changed=
     ChangeTools        signal_id attach= detach= replace= generation=
     ToolSourceReported signal_id source state "reason"
-    UpdatePluginOpts   signal_id plugin options=
+    UpdatePluginOpts   signal_id plugin options= [narrows]
     ChangePlugins      signal_id change name entry=
     Compact            signal_id "reason"
     Started

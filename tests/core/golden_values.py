@@ -483,6 +483,9 @@ FIELDS: Final[Mapping[str, e.Event]] = {
 """Events with fields that came later, and that are only written when they do not hold their defaults."""
 
 SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
+    "update_plugin_opts_narrows": s.UpdatePluginOpts(
+        at_ms=_AT, signal_id=_ASKED_BY, plugin="Permissions", options={"deny": ["pay"]}, narrows=True
+    ),
     "recovered_semantics": s.Recovered(
         at_ms=_AT, cause="gone", open=(EffectId("r1"),), attempt=2, semantics=1
     ),

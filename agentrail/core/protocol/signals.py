@@ -324,16 +324,18 @@ class ToolSourceReported(Asked, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class UpdatePluginOpts(Asked, frozen=True, kw_only=True):
+class UpdatePluginOpts(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """A plugin gets other options when the session is idle.
 
     Attributes:
         plugin: Its name.
         options: Those that change.
+        narrows: Whether they are rules of the session above, which hold at once and in addition to its own.
     """
 
     plugin: str
     options: JsonObject
+    narrows: bool = False
 
     def __post_init__(self) -> None:
         """Freeze the options: the caller goes on with theirs."""

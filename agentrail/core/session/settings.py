@@ -13,12 +13,14 @@ from agentrail.core.protocol.signals import (
     ToolSourceReported,
     UpdatePluginOpts,
 )
+from agentrail.core.session import calls
 from agentrail.core.session.hooking import context_of
 from agentrail.core.session.projection import model_of
 from agentrail.core.session.receipts import ToolsReceipt
 from agentrail.core.session.state import OptsUpdate, Phase
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.narrowing import narrow_stack
 from agentrail.core.stack.plugin_changes import (
     attach_plugin,
     decide_update,
@@ -102,11 +104,29 @@ def update_plugin_opts(step: StepContext, phase: Phase, signal: UpdatePluginOpts
     except PluginError as error:
         step.refuse(signal.signal_id, error)
         return phase
+    if signal.narrows:
+        return _narrow(step, phase, signal)
     waiting = {update.plugin: update.options for update in step.data.updates}
     waiting[signal.plugin] = {**waiting.get(signal.plugin, {}), **signal.options}
     step.data.updates = tuple(OptsUpdate(plugin=name, options=options) for name, options in waiting.items())
     if phase is Phase.IDLE:
         apply_updates(step)
+    step.reply(signal.signal_id, None)
+    return phase
+
+
+def _narrow(step: StepContext, phase: Phase, signal: UpdatePluginOpts) -> Phase:
+    """Let rules of the session above hold from here on, also for calls that wait for an approval."""
+    try:
+        changed = narrow_stack(step.data.stack, step.data.plugin_states, signal.options)
+    except PluginError as error:
+        step.refuse(signal.signal_id, error)
+        return phase
+    step.data.stack = changed.stack
+    step.data.plugin_states = changed.states
+    for state in step.data.batch:
+        if state.judged_by:
+            calls.put(step, msgspec.structs.replace(state, judged_by=()))
     step.reply(signal.signal_id, None)
     return phase
 

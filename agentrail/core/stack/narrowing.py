@@ -73,6 +73,24 @@ def narrows(stack: Stack) -> bool:
     return any(_narrowing(member) is not None for member in stack.members)
 
 
+def narrowing_of(stack: Stack, name: str, options: JsonObject) -> JsonObject | None:
+    """Return the rules of an option update that hold at once for the sessions below.
+
+    Args:
+        stack: The plugins of the session.
+        name: The plugin that is updated.
+        options: Its new options.
+
+    Returns:
+        Its rules of `deny` and `ask`, as permissions; None where the plugin takes none, or the update has none.
+    """
+    member = stack.find(name)
+    if member is None or _narrowing(member) is None:
+        return None
+    found = {key: options[key] for key in ("deny", "ask") if options.get(key)}
+    return frozen_json(found) if found else None
+
+
 def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) -> ChangedStack:
     """Let a stack allow only what these permissions allow too.
 
