@@ -10,7 +10,7 @@ from attrs import frozen
 
 from agentrail.abc import Provider
 from agentrail.abc.store import Cause, Filters, OwedRow, OwedStore, StoredSession
-from agentrail.errors import AgentrailError, OptionError, StoreUnavailable
+from agentrail.errors import AgentrailError, JournalDrifted, OptionError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
@@ -253,6 +253,9 @@ class ResumingDoor(ABC):
         wanted = WantedSession(session_id=session_id, scope=scope, cause=cause, is_asked=is_asked)
         try:
             await self._bring_back(wanted, partial(self._give, None, {}))
+        except JournalDrifted as error:
+            self._note_parked(scope, session_id, str(error))
+            return error
         except AgentrailError as error:
             LOGGER.warning("session %s was not resumed: %s", session_id, error)
             return error
@@ -298,6 +301,9 @@ class ResumingDoor(ABC):
                 await self.resume_due()
             except StoreUnavailable as error:
                 LOGGER.warning("timers of stored sessions cannot be looked for now: %s", error)
+
+    @abstractmethod
+    def _note_parked(self, scope: str, session_id: SessionId, reason: str) -> None: ...
 
     @abstractmethod
     def _is_away(self, scope: str, session_id: str) -> bool: ...

@@ -201,11 +201,14 @@ class SessionCell(SleepingCell):
         call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
         return self.ports.tools[call.call.name, call.generation]
 
-    async def run(self, task_group: TaskGroup) -> None:
+    async def run(self, task_group: TaskGroup) -> str | None:
         """Be the actor of one incarnation, until the session has ended.
 
         Args:
             task_group: Its tasks; the caller dismisses them.
+
+        Returns:
+            Why its recovery left it parked; None for any other end.
 
         Raises:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
@@ -221,11 +224,12 @@ class SessionCell(SleepingCell):
         if parked is None and not (self.state.ended or self.rested is not None):
             await interpreter.timers.serve(self.mailbox, self)
         if self.is_leaving:
-            return
+            return None
         if self.journal is not None:
             await self.drain()
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
         self.close(parked or self._reason())
+        return parked
 
     def _begin(self, interpreter: Interpreter) -> str | None:
         """Take the first step, and say why it is to be the last one; None where it is not.

@@ -13,10 +13,13 @@ from attrs import frozen
 
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import OptionError, SessionDown, YourMove
+from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.fan_in import EVERY
 from agentrail.runtime.scopes import fault_of_scope
 from agentrail.runtime.session import SessionCell
+
+LOGGER: Final = Logger("agentrail.runtime")
 
 DEFAULT_BUFFER: Final = 256
 
@@ -33,10 +36,11 @@ class SessionReport:
     """What happened to a session.
 
     Attributes:
-        kind: `restarted`: it crashed, and a new incarnation has begun; `parked`: it crashed too often, and was given up.
+        kind: `restarted`: it crashed, and a new incarnation has begun; `parked`: it crashed too often, or came back from its journal and
+            is not continued without a person.
         session_id: Which one.
         scope: Of which scope; empty for one without.
-        reason: What it crashed with, one line, without its secrets.
+        reason: What it crashed with, or why it is not continued and what to do; one line, without its secrets.
         incarnation: The one that begins, or that was the last.
         at_ms: When, in milliseconds since 1970.
     """
@@ -168,7 +172,15 @@ class ReportBoard:
             incarnation=incarnation,
             at_ms=at_ms,
         )
-        if kind == "parked":
+        self._publish(report)
+
+    def note_parked(self, report: SessionReport) -> None:
+        """Tell the log and all readers of a session that came back from its journal and is not continued."""
+        LOGGER.warning("session %s is not continued: %s", report.session_id, report.reason)
+        self._publish(report)
+
+    def _publish(self, report: SessionReport) -> None:
+        if report.kind == "parked":
             self.parked.append(report)
         for reader in self._readers:
             reader.offer(report)

@@ -78,7 +78,7 @@ from agentrail.runtime.resuming_door import Revive
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
-from agentrail.runtime.session_reports import DEFAULT_BUFFER, ReportBoard, SessionReports
+from agentrail.runtime.session_reports import DEFAULT_BUFFER, ReportBoard, SessionReport, SessionReports
 from agentrail.runtime.sessions_below import SessionEntry, SessionsBelow
 from agentrail.runtime.sleeping_door import SleepingDoor
 from agentrail.runtime.starting import StartingDoor
@@ -564,7 +564,9 @@ class SessionSupervisor(
         task_group = TaskGroup(self._nursery, cell.mailbox, scrub)
         entry.branch.enter(task_group)
         try:
-            await cell.run(task_group)
+            parked = await cell.run(task_group)
+            if parked is not None:
+                self._note_parked(cell.ports.scope, cell.ports.session_id, parked)
         except BaseException as error:
             leaving = what_travels(error)
             if leaving is error:
@@ -627,6 +629,20 @@ class SessionSupervisor(
         self._close(entry, f"parked: {crash}")
         self._board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
         self._nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
+
+    def _note_parked(self, scope: str, session_id: SessionId, reason: str) -> None:
+        """Say of a session that came back from its journal that it is not continued."""
+        self._parked += 1
+        self._board.note_parked(
+            SessionReport(
+                kind="parked",
+                session_id=session_id,
+                scope=scope,
+                reason=reason,
+                incarnation=0,
+                at_ms=now_ms(),
+            )
+        )
 
     async def _park_kept(self, entry: SessionEntry, crash: str) -> None:
         """Park a session whose last words are to be written before they are heard."""

@@ -157,6 +157,7 @@ async def test_a_drift_of_deeds_parks_the_session_and_says_how_to_go_on():
         assert caught.value.operation.startswith("start_stream ")
         (failed,) = await supervisor.resume_all("all")
         assert type(failed.error) is JournalDrifted
+        assert [one.reason for one in supervisor.parked_sessions()] == [str(failed.error)]
         with pytest.raises(OptionError, match="on_drift"):
             await supervisor.resume_session("s-1", on_drift="refuse")
     assert inner.read("", "s-1") == before

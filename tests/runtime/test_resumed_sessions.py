@@ -335,7 +335,7 @@ class Reconciled(RecordingTool):
 
 @pytest.mark.journal(12)
 @pytest.mark.at(148)
-async def test_three_kills_in_one_recovery_leave_the_session_as_it_is():
+async def test_three_kills_in_one_recovery_leave_the_session_as_it_is(caplog):
     """It is parked, with the reason, by the third that nobody asked for; asked for by name it comes back."""
     inner = fresh()
     hang = HangingTool(effect_class="pure")
@@ -362,6 +362,12 @@ async def test_three_kills_in_one_recovery_leave_the_session_as_it_is():
         await eventually(lambda: supervisor.last_words("s-1") is not None)
         words = supervisor.last_words("s-1")
         assert words.reason.startswith("parked: 3 recoveries in a row")
+        await eventually(lambda: supervisor.parked_sessions() != ())
+        (report,) = supervisor.parked_sessions()
+        assert (report.session_id, report.reason) == ("s-1", words.reason)
+        assert "resume it by its id" in report.reason
+        assert f"session s-1 is not continued: {words.reason}" in caplog.text
+        assert supervisor.statistics().parked == 1
         async with words.session.subscribe(after=0) as events:
             assert SessionParked in [type(event) async for event in events]
         record = RecordingTool(name="hang", effect_class="pure")
