@@ -65,7 +65,8 @@ async def test_what_comes_is_waited_for(supervisor):
         approval = (await session.wait_for(ApprovalRequired)).approval
         async with trio.open_nursery() as nursery:
             nursery.start_soon(session.approve, approval.id)
-            assert (await session.wait_for(MessageDelta)).delta == "done"
+            said = await session.wait_for(MessageDelta, wait_for_people=True)
+            assert said.delta == "done"
 
 
 @pytest.mark.parametrize(
