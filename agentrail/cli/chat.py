@@ -642,7 +642,7 @@ async def _session_for(
     chosen = await choose_for(order.choices, os.environ, order.setup)
     await tell(f"model {chosen.model} ({chosen.why})")
     options = decide_session(order.choices, chosen, order.setup, os.environ)
-    options = evolve(options, plugins=with_approvals(options.plugins, order.approve))
+    options = evolve(options, plugins=with_approvals(options.plugins, order.approve, options.tools))
     return await supervisor.start_session(with_origin(options, order.choices, order.setup)), None
 
 

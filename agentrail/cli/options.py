@@ -1,12 +1,12 @@
 """What `run` and `chat` are told, and what becomes of it before anything is started."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from attrs import evolve
 
-from agentrail.abc import Tool
+from agentrail.abc import Tool, name_of
 from agentrail.app import ChosenModel, choose_model
 from agentrail.cli.choices import DEFAULT_TOOLS, Choices
 from agentrail.cli.configuring import CommandSetup, model_of_files, options_of_files
@@ -14,7 +14,7 @@ from agentrail.cli.typed_options import read_options
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
-from agentrail.plugins import HumanApproval
+from agentrail.plugins import HumanApproval, Permissions
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.tools import builtin
 
@@ -63,12 +63,30 @@ def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
     return (approval,)
 
 
-def with_approvals(plugins: Sequence[PluginEntry], text: str | None) -> tuple[PluginEntry, ...]:
+EDITING_TOOLS: Final = frozenset({"edit_file", "write_file"})
+"""The tools whose calls the user of a chat approves, with the difference before their eyes."""
+
+_ASKING: Final = (HumanApproval, Permissions)
+
+
+def with_approvals(
+    plugins: Sequence[PluginEntry], text: str | None, tools: Iterable[Tool] = ()
+) -> tuple[PluginEntry, ...]:
     """Give a stack of plugins with what `--approve` says in place of what it had of that kind.
+
+    Without it, edits of files wait for an approval, unless a plugin of the stack asks already.
+
+    Args:
+        plugins: The stack.
+        text: What `--approve` says; None without it.
+        tools: The tools of the session.
 
     Raises:
         OptionError: Your move: as of `decide_approvals`.
     """
+    kinds = [one[0] if isinstance(one, tuple) else one for one in plugins]
+    if text is None and not any(kind in _ASKING or isinstance(kind, _ASKING) for kind in kinds):
+        text = ",".join(sorted({name_of(one) for one in tools} & EDITING_TOOLS)) or None
     approvals = decide_approvals(text)
     others = [
         one

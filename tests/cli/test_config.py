@@ -13,7 +13,8 @@ from agentrail.cli.configuring import CommandSetup, model_of_files
 from agentrail.cli.options import decide_session, with_approvals
 from agentrail.config.narrowing import READING_TOOLS
 from agentrail.errors import OptionError
-from agentrail.plugins import HumanApproval, SecurityGuard
+from agentrail.plugins import HumanApproval, Permissions, SecurityGuard
+from agentrail.tools import builtin
 from tests.cli.rig import run_agentrail
 
 KEY = "sk-proj-abcdefghijklmnop1234"
@@ -348,3 +349,16 @@ def test_approvals_of_the_command_take_the_place_of_those_of_an_agent():
         HumanApproval,
         ["shell"],
     )
+
+
+def test_edits_in_a_chat_wait_for_the_user_unless_something_asks_already():
+    """`chat --tools edit_file` has no other guard; `--approve`, and a plugin of the agent, are nearer words."""
+    tools = builtin("edit_file", "read_file", "write_file")
+    ((kind, given),) = with_approvals((), None, tools)
+    assert (kind, given) == (HumanApproval, {"require_approval_for": ["edit_file", "write_file"]})
+    assert with_approvals((), None, builtin("read_file")) == ()
+    assert with_approvals((SecurityGuard,), None, tools)[0] is SecurityGuard
+    for guard in (Permissions, Permissions(), (Permissions, {"mode": "plan"}), HumanApproval):
+        assert with_approvals((guard,), None, tools) == (guard,)
+    ((_, given),) = with_approvals((), "shell", tools)
+    assert given["require_approval_for"] == ["shell"]
