@@ -224,6 +224,7 @@ class ResumingDoor(ABC):
             if not page:
                 break
             failed += await self._resume_page(page)
+        _log_drifts(failed)
         return tuple(failed)
 
     async def _resume_page(self, page: Sequence[StoredSession]) -> list[NotResumed]:
@@ -331,3 +332,23 @@ class ResumingDoor(ABC):
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     first = group.exceptions[0]
     return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _log_drifts(failed: Sequence[NotResumed]) -> None:
+    """Log the sessions that are parked because the code has changed: one line for each plugin."""
+    by_plugin: dict[str, list[JournalDrifted]] = {}
+    for one in failed:
+        if isinstance(one.error, JournalDrifted):
+            by_plugin.setdefault(one.error.plugin, []).append(one.error)
+    for plugin, errors in by_plugin.items():
+        cause = f"plugin {plugin!r}" if plugin else "agentrail"
+        first = errors[0]
+        LOGGER.warning(
+            "%d sessions are parked because of %s; the first is %s: record %d, %s. Restore the versions that they had, or continue "
+            "each with on_drift='go_on'",
+            len(errors),
+            cause,
+            first.session_id,
+            first.seq,
+            first.operation,
+        )

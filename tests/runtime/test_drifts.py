@@ -141,7 +141,7 @@ def refusing_prompts():
     return guard("abort", "closed", hook="BeforePrompt")
 
 
-async def test_a_drift_of_deeds_parks_the_session_and_says_how_to_go_on():
+async def test_a_drift_of_deeds_parks_the_session_and_says_how_to_go_on(caplog):
     """Nothing of it is touched, and the others come back."""
     inner, tool = fresh(), once()
     await lived(inner, tool, guard("none"))
@@ -157,6 +157,8 @@ async def test_a_drift_of_deeds_parks_the_session_and_says_how_to_go_on():
         assert caught.value.operation.startswith("start_stream ")
         (failed,) = await supervisor.resume_all("all")
         assert type(failed.error) is JournalDrifted
+        assert "1 sessions are parked because of plugin 'guard'; the first is s-1: record " in caplog.text
+        assert "s-1" in [one.session_id for one in supervisor.parked_sessions()]
         assert [one.reason for one in supervisor.parked_sessions()] == [str(failed.error)]
         with pytest.raises(OptionError, match="on_drift"):
             await supervisor.resume_session("s-1", on_drift="refuse")
