@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _DURABLE: Final = "nothing is seen, and no work begins, before its record is durable"
 _STOPS: Final = "what stops work waits for no store"
+_PATIENCE: Final = "no caller waits for a store longer than its patience"
 _KEPT: Final = "tests/runtime/test_kept_sessions.py"
 _OUTBOX: Final = "tests/runtime/test_outbox.py"
 _WRITER: Final = "tests/runtime/test_store_writer.py"
@@ -131,5 +132,37 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        if self.store.is_immediate:\n            # In place",
         new="        if False:\n            # In place",
         killed_by=f"{_WRITER}::test_what_takes_no_time_is_done_in_the_thread_of_the_loop",
+    ),
+    Mutant(
+        name="who waits for an answer waits for the store",
+        breaks=_PATIENCE,
+        file="runtime/pending_calls.py",
+        old="            if not isinstance(asked, _STOPS):\n                self.refuse(",
+        new="            if not isinstance(asked, _STOPS) and to in answered:\n                self.refuse(",
+        killed_by="tests/gateway/test_a_store_is_away.py::test_a_chat_hears_of_a_store_that_is_away",
+    ),
+    Mutant(
+        name="who waits for a child waits for the store",
+        breaks=_PATIENCE,
+        file="runtime/session.py",
+        old="                above.pending_calls.give_up(error, ())\n",
+        new="                pass\n",
+        killed_by="tests/runtime/test_named_replies.py::test_a_caller_above_hears_of_a_store_that_keeps_its_child_waiting",
+    ),
+    Mutant(
+        name="timers of stored sessions are not looked for",
+        breaks="what waits for a time is over at its time",
+        file="runtime/keeper.py",
+        old="                    await keeper.supervisor.resume_due()\n                    keeper.supervisor.begin_to_resume_due()\n",
+        new="",
+        killed_by="tests/runtime/test_timers_of_stored_sessions.py::test_a_timer_of_an_earlier_process_is_over_at_its_time",
+    ),
+    Mutant(
+        name="a file without a name is written to",
+        breaks="acknowledged is durable",
+        file="stores/sqlite.py",
+        old='            connection.execute("COMMIT")\n            self._check_files(connection)\n',
+        new='            connection.execute("COMMIT")\n',
+        killed_by="tests/stores/test_sqlite_trouble.py::test_a_file_that_is_taken_away_is_written_again",
     ),
 )

@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+import agentrail
 from agentrail import open_supervisor
 from agentrail.errors import (
     ClientIdReused,
@@ -108,15 +109,28 @@ async def test_a_prompt_that_waits_in_the_queue_has_its_own_answer():
 async def test_a_caller_above_hears_of_a_store_that_keeps_its_child_waiting():
     """The session that is asked has nothing to write: what it waits for has."""
     store = FaultyStore(MemoryStore())
+    asked_for = []
+
+    @agentrail.tool
+    async def take_away() -> str:
+        """Take the store away when the session above has written all that it had."""
+        journal = asked_for[0]._cell.journal  # noqa: SLF001 - what is written has no event
+        settled = 0
+        while settled < 50:  # also when the events of this very call have come
+            settled = settled + 1 if journal.is_settled else 0
+            await trio.sleep(0.002)
+        store.go_away()
+        return "gone"
 
     def answer(request):
-        if request.messages[0].content[0].text != "go":
-            store.go_away()
-            return says("from below")
-        return calls(("task", {"description": "below"})) if len(request.messages) == 1 else says("ok")
+        is_first = len(request.messages) == 1
+        if request.messages[0].content[0].text == "go":
+            return calls(("task", {"description": "below"})) if is_first else says("ok")
+        return calls(("take_away", {})) if is_first else says("from below")
 
     async with open_supervisor(environ={}, store=store, store_patience=0.2) as supervisor:
-        session = await supervisor.start_session(model=FunctionModel(answer), tools=[TaskTool()])
+        session = await supervisor.start_session(model=FunctionModel(answer), tools=[TaskTool(), take_away])
+        asked_for.append(session)
         async with session.subscribe() as events:
             with pytest.raises(StoreUnavailable, match="collect_reply"):
                 await session.ask("go")
