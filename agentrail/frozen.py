@@ -254,6 +254,7 @@ def same_json(one: object, other: object) -> bool:
             return type(one) is type(other) and one == other
 
 
+_TEXT: Final[frozenset[type]] = frozenset({str})
 _SCALARS: Final[frozenset[type]] = frozenset({str, int, bool, type(None)})
 _FROZEN: Final[frozenset[type]] = _SCALARS | {float, bytes, FrozenDict, FrozenList}
 """Classes whose instances are as they should be. No subclass of one is: it may have attributes, or methods of its own."""
@@ -267,21 +268,25 @@ def _frozen(value: Any, levels: int) -> object:
     if kind is dict or isinstance(value, Mapping):
         _go_down(levels)
         new_dict = dict.__new__(FrozenDict)
+        taken = dict(value) if kind is dict else dict(value.items())
+        if _TEXT.issuperset(map(type, taken)) and _FROZEN.issuperset(map(type, taken.values())):
+            dict.update(new_dict, taken)
+            return new_dict
         dict.update(
             new_dict,
             {
                 _key(name): item if type(item) in _FROZEN else _frozen(item, levels - 1)
-                for name, item in tuple(value.items())
+                for name, item in taken.items()
             },
         )
         return new_dict
     if isinstance(value, list | tuple):
         _go_down(levels)
         new_list = list.__new__(FrozenList)
-        list.extend(
-            new_list,
-            [item if type(item) in _FROZEN else _frozen(item, levels - 1) for item in tuple(value)],
-        )
+        items = tuple(value)
+        if not _FROZEN.issuperset(map(type, items)):
+            items = tuple([item if type(item) in _FROZEN else _frozen(item, levels - 1) for item in items])
+        list.extend(new_list, items)
         return new_list
     return _plain(value)
 

@@ -1,4 +1,4 @@
-"""No call of a public function with a megabyte of hostile input holds the loop for more than 100 ms.
+"""No call of a public function with a megabyte of hostile input holds the loop for more than 50 ms, or 80 ms where it is dense JSON.
 
 Each public entry that takes something from a model, a tool, a server or a file is found by looking at the package, and has
 its inputs below: who adds an entry adds inputs, or a test here fails. What is measured is the processor time of the loop's
@@ -28,12 +28,18 @@ from trio.testing import MockClock
 from agentrail import plugins
 from agentrail.abc import Error, FileBytes, GrepOptions, Ok, Sandbox
 from agentrail.core.policy.response_format import ResponseFormat, fault_of_format
+from agentrail.core.session.rules import family_of, plain_words, program_family_of
 from agentrail.core.values import importing
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
+from agentrail.core.values.strict_json import NotJson, decode_strictly, without_half_pairs
+from agentrail.core.values.toolbox import parse_arguments
 from agentrail.core.wire import codec
 from agentrail.errors import AgentrailError
+from agentrail.events import ApprovalRequired
+from agentrail.frozen import canonical_json
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, ToolResult, UserMessage
-from agentrail.plugins import Plugin
+from agentrail.plugins import HumanApproval, Permissions, Plugin
+from agentrail.plugins.chat_decisions import text_behind
 from agentrail.runtime.handle import Session
 from agentrail.runtime.inspecting import WantedRecords
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -45,10 +51,15 @@ from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin
 from agentrail.tools.function import tool
+from agentrail.tools.printing import printable
+from agentrail.web.places import AddressRefused
+from agentrail.web.rules import WebRules, read_web_url
 from tests.providers.transcripts import READERS, reader_of
 from tests.slowness import slowness
 
-LIMIT_SECONDS: Final = 0.1
+LIMIT_SECONDS: Final = 0.05
+DENSE_SECONDS: Final = 0.08
+"""Limit for a megabyte of arguments that are half a million numbers or 90,000 members: one step reads, freezes and hashes them."""
 ATTEMPTS: Final = 3
 MEGABYTE: Final = 1_000_000
 
@@ -138,6 +149,9 @@ DOCUMENTS: Final[Mapping[str, str]] = {
     "a long number": "9" * MEGABYTE,
     "one text": json.dumps({"a": "x" * (MEGABYTE - 20)}),
 }
+
+
+DENSE: Final = frozenset({"numbers", "fractions", "texts", "objects", "members", "cut"})
 
 
 # --- sessions
@@ -258,6 +272,8 @@ def entries_of_the_package() -> set[str]:
         if inspect.isclass(kind) and issubclass(kind, Plugin) and kind is not Plugin
     }
     return named | {
+        *(f"{kind}.{name}" for kind in ("waiting", "rules") for name in NAMED),
+        *(f"text.{name}" for name in TEXT_READERS),
         "schema.fault_of_schema",
         "schema.faults",
         "structured.fault_of_format",
@@ -644,6 +660,125 @@ async def _supervised(method: str, text: str, **options: Any) -> None:
             await found
 
 
+class Named(Own):
+    """A tool with a name that rules and guards know, which does nothing."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__({"type": "object"})
+        self.name = name
+
+
+WORDY: Final[Mapping[str, str]] = {
+    **TEXTS,
+    "two words": "git log " + "a" * MEGABYTE,
+    "quoted": "''" * (MEGABYTE // 2),
+    "quoted twice": "''\"\"" * (MEGABYTE // 4),
+    "every word": "a " * (MEGABYTE // 2),
+    "an address": "https://" + "\u00e9" * (MEGABYTE // 2),
+    "escapes of an address": "https://" + "%41" * (MEGABYTE // 3),
+    "labels of an address": "https://" + "a." * (MEGABYTE // 2),
+    "a long path": "https://python.org/" + "a" * MEGABYTE,
+}
+"""What a command, an address, a path or code may be."""
+NAMED: Final = {
+    "shell": "command",
+    "web_fetch": "url",
+    "read_file": "path",
+    "write_file": "path",
+    "python": "code",
+    "task": "subagent_type",
+}
+RULES: Final[Mapping[str, Any]] = {
+    "shell": ["shell(evil *)", "shell(git log *)"],
+    "web_fetch": [f"web_fetch(domain:{name}.org)" for name in ("evil", *(f"e{i}" for i in range(40)))],
+    "read_file": ["read_file(./secrets/**)", "read_file(~/.ssh/**)", "read_file(**/*.key)"],
+    "write_file": ["write_file(./secrets/**)", "write_file(*a*a*a*b)"],
+    "python": ["python(code=*import os*)", "python(code=*a*a*a*b)"],
+    "task": ["task(reviewer)", "task(a*b)"],
+}
+"""Rules with each kind of pattern, for `deny` and `ask`."""
+
+
+TEXT_READERS: Final = (
+    *("read_web_url", "plain_words", "family_of", "parse_arguments", "decode_strictly", "without_half_pairs"),
+    *("printable", "canonical_json", "read_decision"),
+)
+
+
+async def _until_it_waits(session: Session, *, decide: bool) -> None:
+    with suppress(AgentrailError, trio.TooSlowError):
+        async with session.stream("go") as events:
+            async for event in events:
+                if isinstance(event, ApprovalRequired):
+                    if not decide:
+                        return
+                    await session.approve(event.approval.id, kind="always")
+
+
+def _judged(tool_name: str, text: str, plugin: Any, *, decide: bool = False) -> Entry:
+    """Let a call with a long argument be judged, and wait for a person, who always allows it; then it comes again."""
+    turns = [calls((tool_name, {NAMED[tool_name]: text[: MEGABYTE - 100]}))] * 2
+    return lambda: _session(
+        partial(_until_it_waits, decide=decide), *turns, tools=[Named(tool_name)], plugins=[plugin]
+    )
+
+
+def _inputs_of_waiting() -> Entries:
+    """Calls that wait for approval, and rules with domains, paths, commands, code and agents."""
+    entries: Entries = {}
+    for name in NAMED:
+        entries[f"waiting.{name}"] = [
+            entry
+            for case, text in WORDY.items()
+            for entry in (
+                (case, _judged(name, text, (HumanApproval, {"require_approval_for": [name]}))),
+                (
+                    f"always: {case}",
+                    _judged(name, text, (HumanApproval, {"require_approval_for": [name]}), decide=True),
+                ),
+            )
+        ]
+        entries[f"rules.{name}"] = [
+            entry
+            for case, text in WORDY.items()
+            for entry in (
+                (f"deny: {case}", _judged(name, text, (Permissions, {"deny": RULES[name], "allow": [name]}))),
+                (f"ask: {case}", _judged(name, text, (Permissions, {"ask": RULES[name], "allow": [name]}))),
+                (f"allow: {case}", _judged(name, text, (Permissions, {"allow": RULES[name]}))),
+            )
+        ]
+    return entries
+
+
+def _inputs_of_text() -> Entries:
+    """Functions that take a text of a model, a user or a server in the loop."""
+    rules = WebRules()
+    reads: dict[str, Callable[[str], object]] = {
+        "read_web_url": lambda text: read_web_url(text, rules),
+        "plain_words": lambda text: plain_words(text, most=2),
+        "family_of": lambda text: (family_of({"command": text}), program_family_of({"command": text})),
+        "parse_arguments": parse_arguments,
+        "decode_strictly": decode_strictly,
+        "without_half_pairs": without_half_pairs,
+        "printable": printable,
+        "canonical_json": canonical_json,
+        "read_decision": lambda text: text_behind("/ok", text),
+    }
+    halves = {"half": "\\ud800" * (MEGABYTE // 6), "slashes and a half": "\\ud800" + "\\" * MEGABYTE}
+    return {
+        f"text.{name}": [
+            (case, _at_once(partial(_answered, read, text)))
+            for case, text in {**WORDY, **DOCUMENTS, **halves}.items()
+        ]
+        for name, read in reads.items()
+    }
+
+
+def _answered(read: Callable[[str], object], text: str) -> None:
+    with suppress(AgentrailError, AddressRefused, NotJson, ValueError):
+        read(text)
+
+
 def _inputs_of_plugin(name: str) -> list[tuple[str, Any]]:
     kind = getattr(plugins, name)
     lines = COMMANDS if name == "SecurityGuard" else {}
@@ -681,7 +816,13 @@ def _all_inputs() -> dict[str, Callable[[], list[tuple[str, Any]]]]:
         "schema.faults": _judgements,
         "structured.judge": _answers,
     }
-    for several in (_inputs_of_sandboxes, _inputs_of_pure_functions, _inputs_of_sessions):
+    for several in (
+        _inputs_of_sandboxes,
+        _inputs_of_pure_functions,
+        _inputs_of_sessions,
+        _inputs_of_waiting,
+        _inputs_of_text,
+    ):
         made.update({entry: partial(_made_by, several, entry) for entry in several()})
     for entry in entries_of_the_package() - TAKES_NOTHING:
         room, _, name = entry.partition(".")
@@ -718,12 +859,13 @@ ITEMS: Final = [
     ("entry", "kind"), ITEMS, ids=[f"{entry}-{kind}".rstrip("-") for entry, kind in ITEMS]
 )
 def test_no_entry_holds_the_loop(entry, kind, tmp_path):
-    """Whatever it is given, others have their turn within a tenth of a second."""
+    """Whatever it is given, others have their turn within a twentieth of a second."""
     slow = {}
     for name, work in _chosen(INPUTS[entry]()):
+        limit = DENSE_SECONDS if name.rpartition(": ")[2] in DENSE else LIMIT_SECONDS
         for _ in range(ATTEMPTS):
             hold = hold_of(partial(work, _sandbox(kind, tmp_path)) if kind else work)
-            if hold.seconds <= LIMIT_SECONDS * slowness():
+            if hold.seconds <= limit * slowness():
                 break
         else:
             slow[name] = f"{hold.seconds * 1000:.0f} ms in {hold.where}"

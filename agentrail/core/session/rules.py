@@ -99,8 +99,13 @@ def plain_words(line: str, *, most: int | None = None) -> tuple[str, ...] | None
     """
     if _SHELL_SYNTAX.search(line) or not _CLOSED.fullmatch(line):
         return None
-    words = tuple(_PART.sub(r"\1\2\3", found[0]) for found in islice(_WORD.finditer(line), most))
-    return words or None
+    return tuple(_unquoted(found[0]) for found in islice(_WORD.finditer(line), most)) or None
+
+
+def _unquoted(word: str) -> str:
+    if "'" not in word or '"' not in word:  # one kind of quotes, each with its end
+        return word.replace("'", "").replace('"', "")
+    return "".join(map("".join, _PART.findall(word)))
 
 
 def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool:
