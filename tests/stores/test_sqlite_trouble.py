@@ -125,7 +125,7 @@ def test_each_write_that_fails_can_be_repeated(path, disk):
             disk.fail_sync = fail
             behind = live(store)
             disk.fail_sync = never
-            assert bodies(store) == ["a", "b", '{"node":"n2","cause":"drain","engine":"","version":2}', "c"]
+            assert bodies(store) == ["a", "b", '{"node":"n2","cause":"drain","engine":"","version":3}', "c"]
             assert tail(store) == behind
         if left[0] > 0:
             assert n > 6

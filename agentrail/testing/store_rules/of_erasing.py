@@ -7,7 +7,7 @@ import msgspec
 from agentrail.abc.store import Append, Erasure, Filters, Node, Standing
 from agentrail.core.journal.bodies import decode_erased
 from agentrail.core.journal.erasing import closing_record
-from agentrail.core.journal.record import CLOSED, ERASED, Draft, Record, taken_draft
+from agentrail.core.journal.record import CLOSED, ERASED, RECORD_VERSION, Draft, Record, taken_draft
 from agentrail.errors import OptionError, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
 from agentrail.testing.store_rules.trial import (
@@ -56,11 +56,12 @@ def what_was_said_is_erased(trial: StoreTrial) -> None:
 
 def _without_content(was: Record) -> Record:
     """Say what has to stand in place of a record, by what its body says."""
-    body = b'{"number":%d,"hash":"%b","why":"user forgotten","kind":"%b","length":%d,"version":2}' % (
+    body = b'{"number":%d,"hash":"%b","why":"user forgotten","kind":"%b","length":%d,"version":%d}' % (
         was.seq,
         was.hash.hex().encode(),
         was.kind.encode(),
         len(was.body) + len(was.does.encode()),
+        RECORD_VERSION,
     )
     expect_same(decode_erased(body).number, was.seq, "the number")
     return msgspec.structs.replace(was, kind=ERASED, body=body, does="")
