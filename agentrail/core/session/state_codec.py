@@ -38,6 +38,7 @@ from agentrail.core.values.toolbox import Toolbox
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit, Shape, brief_of, expected_kind, step_down, written
 from agentrail.errors import CodecError
+from agentrail.structs import decoder_of
 
 CODEC_VERSION: Final = 1
 """Of the outline: how a document begins, and what has a form of its own in it."""
@@ -136,14 +137,17 @@ def begun_in(text: bytes | str) -> tuple[EffectId, ...]:
         CodecError: Your move: it is no such text.
     """
     try:
-        return msgspec.json.decode(text, type=_Begun).begun
-    except msgspec.DecodeError as error:
+        return _BEGUN.decode(text).begun
+    except (msgspec.DecodeError, RecursionError) as error:
         message = f"no session_state: {error}; pass what was written as session_state"
         raise CodecError(message, path="$.begun") from error
 
 
 class _Begun(msgspec.Struct, frozen=True, gc=False):
     begun: tuple[EffectId, ...] = ()
+
+
+_BEGUN: Final = decoder_of(_Begun)
 
 
 def decode_session(text: bytes | str, resolve: Resolve = NO_PLUGINS, *, ask: Ask = plainly) -> SessionState:
