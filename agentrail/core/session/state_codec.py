@@ -137,7 +137,7 @@ def begun_in(text: bytes | str) -> tuple[EffectId, ...]:
         CodecError: Your move: it is no such text.
     """
     try:
-        return _BEGUN.decode(text).begun
+        return _BEGUN_READER.decode(text).begun
     except (msgspec.DecodeError, RecursionError) as error:
         message = f"no session_state: {error}; pass what was written as session_state"
         raise CodecError(message, path="$.begun") from error
@@ -147,7 +147,7 @@ class _Begun(msgspec.Struct, frozen=True, gc=False):
     begun: tuple[EffectId, ...] = ()
 
 
-_BEGUN: Final = decoder_of(_Begun)
+_BEGUN_READER: Final = decoder_of(_Begun)
 
 
 def decode_session(text: bytes | str, resolve: Resolve = NO_PLUGINS, *, ask: Ask = plainly) -> SessionState:
