@@ -5,13 +5,8 @@ from typing import Any
 
 import attrs
 
-from agentrail.core.protocol.actions import (
-    FORMER_APPROVAL_SECONDS,
-    Action,
-    BlockTool,
-    Continue,
-    RequireApproval,
-)
+from agentrail.core.protocol import actions
+from agentrail.core.protocol.actions import Action, BlockTool, Continue, RequireApproval
 from agentrail.core.protocol.hooks import AfterTool, AfterTurn, BeforeRequest, BeforeTool
 from agentrail.core.stack.plugin import Context
 from agentrail.messages import JsonObject
@@ -132,7 +127,7 @@ class Permissions(Plugin[Permitted]):
             verdict.why,
             state,
             expires_seconds=state.timeout_seconds,
-            former_expires_seconds=FORMER_APPROVAL_SECONDS,
+            former_expires_seconds=actions.FORMER_APPROVAL_SECONDS,
             permission_options=answers_to_offer(call, proposed),
             emits=(("permission_asked", asked),),
         )
