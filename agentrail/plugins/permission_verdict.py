@@ -262,6 +262,8 @@ class _Judging:
         if ask.rules and not commands:
             written = self.policy.ask[ask.rules[0][0]]
             return _Found(_ASK, (written,), f"it is not read, and the rule {written.shown} asks"), False
+        if not commands:  # it matches no `allow`, not even one of the whole tool: the mode decides
+            return None, False
         return self._allowed(allow, commands, whys), False
 
     def _written_whole(self, rules: OfTool) -> _Found | None:

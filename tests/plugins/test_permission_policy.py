@@ -125,7 +125,7 @@ def test_the_first_list_that_matches_decides():
         ("shell(cat src/*/a)", ["cat src/x/a"], ["cat src/x/y/a", "cat src/../a", "cat src/a"]),
         ("shell(*)", ["ls", "wc -l x"], ["make", "bash x", "sort -o x y"]),
         ("shell(g*p *)", ["grep x"], ["ls", "gup/p x"]),
-        ("shell", ["bash x", "ls $(x)", "a > b"], []),
+        ("shell", ["bash x"], ["ls $(x)", "a > b", "cat <<E\nx\nE"]),
         ("*", ["bash x"], []),
         ("shell(make test)", ["make test", "make test 2>&1"], ["make", "make test x", "make test && ls", "timeout 5 make test"]),
         ("shell(a b && c d)", ["a b && c d", "a b  &&  c d"], ["a b", "a b; c d", "c d && a b"]),
