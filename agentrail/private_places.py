@@ -4,6 +4,7 @@ Whatever opens such a file registers its path. Sandboxes hide these paths from c
 or user they belong to. Paths stay registered as long as the process lives: a store that is closed still holds what was said.
 """
 
+import contextlib
 import functools
 import os
 from pathlib import Path
@@ -15,7 +16,8 @@ _places: dict[Path, None] = dict.fromkeys(map(Path, _USUAL))
 def keep_private(*paths: str | os.PathLike[str]) -> None:
     """Register files or directories, which need not exist yet."""
     for path in paths:
-        _places[Path(os.path.realpath(path))] = None
+        with contextlib.suppress(ValueError):  # a NUL in it: no file has such a path
+            _places[Path(os.path.realpath(path))] = None
 
 
 def private_places() -> tuple[Path, ...]:

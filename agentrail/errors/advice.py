@@ -136,7 +136,7 @@ class Advice(enum.Enum):
 
     PASSING = (
         "The vendor is overloaded, limits your rate or took too long (429, 5xx, 408).",
-        "try again in a minute, or name another model (--model with the command)",
+        "try again in {when}, or name another model (--model with the command)",
     )
 
     # --- models

@@ -243,6 +243,7 @@ OF_NO_ROUTE: Final = frozenset(
         "event_missed",
         "plan_error",
         "stop_not_written",
+        "cycle_waiting",
     }
 )
 """What a call is refused with that meets no route, and what a session raises where no route asks it."""

@@ -372,7 +372,9 @@ def decide_advice(
     if status == 404:  # noqa: PLR2004 - a status is its own name
         return _not_found(kind, vendor, fault, answer)
     if kind in _PASSING:
-        return (advise(Advice.PASSING),)
+        headers = retry_after_of(answer.headers, answer.now) if answer is not None else None
+        seconds = _longest(headers, fault.retry_after_seconds if fault else None)
+        return (advise(Advice.PASSING, when="a minute" if seconds is None else f"{seconds:g} s"),)
     if fault is None and answer is not None and is_page(answer.body):
         return (advise(Advice.WEB_PAGE),)
     if kind is Authentication:

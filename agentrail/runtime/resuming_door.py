@@ -264,7 +264,7 @@ class ResumingDoor(ABC):
 
     # --- timers that ran out while no process ran
 
-    async def resume_due(self) -> None:
+    async def _resume_due(self) -> None:
         """Bring back the sessions without an owner whose timer is due, or soon will be: the time of an approval, a question, or a sleep.
 
         Raises:
@@ -287,8 +287,13 @@ class ResumingDoor(ABC):
             if not fresh or len(found) < limit:
                 return
 
-    def begin_to_resume_due(self) -> None:
-        """Look for timers that are due from now on, as long as this supervisor is open."""
+    async def _begin_to_resume_due(self) -> None:
+        """Look for timers that are due, now and as long as this supervisor is open; for the keeper, as it opens.
+
+        Raises:
+            StoreUnavailable: The store cannot be read now.
+        """
+        await self._resume_due()
         self._nursery.start_soon(self._keep_resuming_due, name="timers of stored sessions")
 
     async def _keep_resuming_due(self) -> None:
@@ -299,7 +304,7 @@ class ResumingDoor(ABC):
         while True:
             await trio.sleep(TIMERS_EVERY_SECONDS)
             try:
-                await self.resume_due()
+                await self._resume_due()
             except StoreUnavailable as error:
                 LOGGER.warning("timers of stored sessions cannot be looked for now: %s", error)
 

@@ -151,11 +151,11 @@ def test_an_edit_goes_on_where_no_plugin_listens():
         id=ApprovalId("a1"), call_id=CallId("c1"), tool="read", arguments={}, requested_at_ms=1,
         arguments_hash="x", path=(),
     )  # fmt: skip
-    edited, abort = call_gates.check_edit(step, call, asked, always=False)
+    edited, abort = call_gates.check_decided(step, call, asked, is_edited=True)
     assert abort is None
     assert edited.bound_to is not None
-    let = call_gates._behind_the_host(step, edited, HostCheck(wanted=None))  # noqa: SLF001 - its own door
-    assert let is edited
+    let, abort = call_gates._behind_the_host(step, edited, HostCheck(wanted=None))  # noqa: SLF001 - its own door
+    assert (let, abort) == (edited, None)
 
 
 def test_a_plugin_hears_that_its_request_of_an_older_version_is_lost():

@@ -953,7 +953,7 @@ async def test_requests_are_found_by_their_names():
 async def test_what_a_request_came_to_is_known_after_a_restart():
     """With a store: outcome and text, of one that ended before, and of one whose cycle goes on."""
     store = MemoryStore()
-    model = ScriptedModel([says("One."), SLOW, says("Two.")])
+    model = ScriptedModel([says("One."), SLOW, says("Two.", pause_seconds=5.0)])
     async with hosting(model, store=store, drain_timeout=0) as host:
         first = await asked(host, session_id="main")
         await first.outcome()

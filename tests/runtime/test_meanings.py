@@ -288,7 +288,7 @@ def test_a_file_of_the_first_version_gets_vectors(tmp_path):
     store.delete(ADA, "m1")
     with sqlite3.connect(path) as newer:
         assert newer.execute("SELECT count(*) FROM vector").fetchone() == (0,)
-        assert newer.execute("PRAGMA user_version").fetchone() == (2,)
+        assert newer.execute("PRAGMA user_version").fetchone() == (3,)
     store.close()
 
 
