@@ -74,7 +74,24 @@ def build_blueprint(
     builder = Builder(settings, skills)
     if name is not None and name not in settings.agents:
         raise OptionError([no_such_agent(name, settings.agents)])
-    made = builder.defaults() if name is None else builder.agent(name)
+    return _without_faults(builder, builder.defaults() if name is None else builder.agent(name))
+
+
+def build_coding(settings: Settings, *, skills: Callable[[], SkillSet] = _no_skills) -> Blueprint:
+    """Make the blueprint of the built-in coding agent, with what `[defaults]` and `[permissions]` say.
+
+    Args:
+        settings: What files say, without faults.
+        skills: As of `build_blueprint`.
+
+    Raises:
+        OptionError: Your move: as of `build_blueprint`.
+    """
+    builder = Builder(settings, skills)
+    return _without_faults(builder, builder.coding())
+
+
+def _without_faults(builder: "Builder", made: Blueprint | None) -> Blueprint:
     if made is None or builder.faults:
         raise OptionError(list(dict.fromkeys(str(fault) for fault in builder.faults)))
     return made
@@ -135,6 +152,11 @@ class Builder:
         """Make what holds where no agent is named."""
         values = dict(self._settings.defaults)
         return self._made("agent", values, None, self._options(values))
+
+    def coding(self) -> Blueprint | None:
+        """Make the built-in coding agent. It has its own tools in place of those of `[defaults]`."""
+        values = {key: said for key, said in self._settings.defaults.items() if key != "tools"}
+        return self._made("coding", values, None, self._options(values), is_coding=True)
 
     def agent(self, name: str, *, leads: bool = True) -> Blueprint | None:
         """Make an agent as one that leads: what it does not say, `[defaults]` do.
@@ -203,8 +225,15 @@ class Builder:
         return self._made(name, values, agent, options)
 
     def _made(
-        self, name: str, values: Mapping[str, Sourced], agent: AgentSettings | None, options: dict[str, Any]
+        self,
+        name: str,
+        values: Mapping[str, Sourced],
+        agent: AgentSettings | None,
+        options: dict[str, Any],
+        *,
+        is_coding: bool = False,
     ) -> Blueprint | None:
+        is_coding = is_coding or "base" in values
         is_leader = agent is None or "agents" in options
         policies = (
             *(() if agent is None or agent.policy.is_empty else (agent.policy,)),
@@ -214,10 +243,8 @@ class Builder:
         for said, fault in wrong:
             self._fault(said, fault)
         try:
-            base = Blueprint.coding() if "base" in values else Blueprint()
-            own = {
-                key: options.pop(key) for key in ("tools", "plugins") if key in options and "base" in values
-            }
+            base = Blueprint.coding() if is_coding else Blueprint()
+            own = {key: options.pop(key) for key in ("tools", "plugins") if key in options and is_coding}
             use = self._skills_of(name, values)
             if use is not None:
                 options["skills"] = use

@@ -490,7 +490,7 @@ async def _with_files(order: ChatOrder, tell: Say) -> ChatOrder:
         order.files is None or is_resumed
     ):  # those that hold where that session works are read when it is found
         return order
-    setup = read_setup(order.files, order.agent, order.choices.cwd)
+    setup = read_setup(order.files, order.agent, order.choices.cwd, coding=order.coding)
     order = evolve(order, files=None, setup=setup)
     await _tell_notice(order, tell)
     return order

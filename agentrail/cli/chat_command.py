@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import trio
 
 from agentrail import outside
-from agentrail.cli.chat_order import ChatOrder, ConnectOption, ResumeOption
+from agentrail.cli.chat_order import ChatOrder, CodingOption, ConnectOption, ResumeOption
 from agentrail.cli.choices import ApproveOption, Choices
 from agentrail.cli.configuring import AgentOption, ConfigFiles, write_faults
 from agentrail.cli.exits import Exit, describe_error, first_error
@@ -39,6 +39,7 @@ def chat(  # noqa: PLR0913 - an option each
     *,
     choices: Choices = Choices(),  # noqa: B008 - frozen
     agent: AgentOption = None,
+    coding: CodingOption = False,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     approve: ApproveOption = None,
     resume: ResumeOption = None,
@@ -47,8 +48,9 @@ def chat(  # noqa: PLR0913 - an option each
 ) -> Exit:
     """Talk with a model; see `commands.py` for the help."""
     faults = [
-        *faults_of_far(choices, kept_in, files, approve, connect),
-        *faults_of_resumed(choices, approve, resume, None if connect is None else agent),
+        *faults_of_coding(choices, agent if connect is None else None, coding=coding),
+        *faults_of_far(choices, kept_in, files, approve, connect, coding=coding),
+        *faults_of_resumed(choices, approve, resume, None if connect is None else agent, coding=coding),
     ]
     if faults:
         write_faults(OptionError(faults))
@@ -62,6 +64,7 @@ def chat(  # noqa: PLR0913 - an option each
         config=files.config,
         connect=connect,
         agent=agent,
+        coding=coding,
     )
     return trio.run(serve_chat, order)
 
@@ -81,13 +84,31 @@ _OF_THIS_PROCESS: Final = (
 """The options that say how a session of this process works."""
 
 
-def faults_of_far(
-    choices: Choices, kept_in: KeptIn, files: ConfigFiles, approve: str | None, connect: str | None
+def faults_of_coding(choices: Choices, agent: str | None, *, coding: bool) -> tuple[str, ...]:
+    """Refuse options that contradict `--coding`: another agent, and other tools than its own."""
+    if not coding:
+        return ()
+    named = [
+        *(["--agent"] if agent is not None else []),
+        *_differing(choices, Choices(), ("tools",)),
+    ]
+    return _leave_out(named, "not for --coding, which is an agent with tools of its own")
+
+
+def faults_of_far(  # noqa: PLR0913 - a group of options each
+    choices: Choices,
+    kept_in: KeptIn,
+    files: ConfigFiles,
+    approve: str | None,
+    connect: str | None,
+    *,
+    coding: bool = False,
 ) -> tuple[str, ...]:
     """Say which options cannot count, because a server has the session: who gives `--approve` must not believe that it guards."""
     if connect is None:
         return ()
     named = [
+        *(["--coding"] if coding else []),
         *_differing(choices, Choices(), _OF_THIS_PROCESS),
         *_differing(files, ConfigFiles(), ("config", "trust_project")),
         *_differing(kept_in, KeptIn(), ("keep_days", "keep_bytes")),
@@ -99,13 +120,19 @@ def faults_of_far(
 
 
 def faults_of_resumed(
-    choices: Choices, approve: str | None, resume: str | None, profile: str | None
+    choices: Choices,
+    approve: str | None,
+    resume: str | None,
+    profile: str | None,
+    *,
+    coding: bool = False,
 ) -> tuple[str, ...]:
     """Say which options cannot count, because a session comes back with what it had; `profile` is the one that was named of a server."""
     if resume is None:
         return ()
     named = [
         *(["--agent"] if profile is not None else []),
+        *(["--coding"] if coding else []),
         *_differing(choices, Choices(), _OF_A_NEW_SESSION),
         *(["--approve"] if approve is not None else []),
     ]

@@ -27,6 +27,17 @@ ConnectOption: TypeAlias = Annotated[
 ]
 
 
+CodingOption: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        help="Talk with the built-in coding agent: tools for files, a shell, a list of tasks and sub-agents. It asks before it changes "
+        "anything or runs a command, unless a rule of [permissions] allows it.",
+        negative="",
+        show_default=False,
+    ),
+]
+
+
 @frozen(kw_only=True)
 class ChatOrder:
     """What the command line asks for.
@@ -41,6 +52,7 @@ class ChatOrder:
         config: The file of configuration that was named; None where none was.
         connect: The server on which the session lives; None for this process.
         agent: The agent of the configuration, or the profile of the server; None for the usual one.
+        coding: Whether the built-in coding agent is meant, in place of one of the configuration.
     """
 
     choices: Choices
@@ -52,3 +64,4 @@ class ChatOrder:
     config: Path | None = None
     connect: str | None = None
     agent: str | None = None
+    coding: bool = False

@@ -66,11 +66,13 @@ class CommandSetup:
         configuration: All of it.
         agent: The agent that is used; None where none is named.
         blueprint: What it is made of.
+        is_coding: Whether it is the built-in coding agent, which has no name in files.
     """
 
     configuration: "Configuration"
     agent: str | None
     blueprint: "Blueprint"
+    is_coding: bool = False
 
     def said(self, option: str) -> "Sourced | None":
         """Give what files say of an option, with its place."""
@@ -79,8 +81,16 @@ class CommandSetup:
         return own or settings.defaults.get(option)
 
 
-def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -> CommandSetup | None:
+def read_setup(
+    files: ConfigFiles, agent: str | None, cwd: Path | None = None, *, coding: bool = False
+) -> CommandSetup | None:
     """Read the files that hold, and make what they say of an agent; None where there are none and none was named.
+
+    Args:
+        files: Which files count.
+        agent: The agent that is named; None for the usual one.
+        cwd: The directory for which they hold; None for that of the process.
+        coding: Whether the built-in coding agent is meant, in place of one of the files.
 
     Raises:
         OptionError: Your move: a file that is wrong, with all its faults; an agent that there is not; code that cannot be imported.
@@ -90,7 +100,7 @@ def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -
 
     where = Path.cwd() if cwd is None else cwd.resolve()
     found = find_files(files.config, os.environ, where)
-    if not found.project and not found.user:
+    if not found.project and not found.user and not coding:
         if agent is not None:
             raise OptionError(
                 [
@@ -98,11 +108,14 @@ def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -
                 ]
             )
         return None
-    from agentrail.blueprints.building import build_blueprint
+    from agentrail.blueprints.building import build_blueprint, build_coding
     from agentrail.blueprints.configuration import read_configuration
 
     read = read_configuration(os.environ, cwd=where, trust_project=files.trust_project, files=found)
     configuration = read.check()
+    if coding:
+        made = build_coding(configuration.settings, skills=configuration.read_skills)
+        return CommandSetup(configuration=configuration, agent=None, blueprint=made, is_coding=True)
     default = configuration.settings.default_agent
     name = default.value if agent is None and default is not None else agent
     return CommandSetup(

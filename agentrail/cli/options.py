@@ -21,6 +21,9 @@ from agentrail.tools import builtin
 AGENT_KEY: Final = "agent_id"
 """Where the data of a session say which agent it began as; a host writes its profile there."""
 
+CODING_KEY: Final = "agentrail_coding"
+"""Where they say that it began as the built-in coding agent."""
+
 SANDBOX_KEY: Final = "agentrail_sandbox"
 """Where they say which sandbox the command line named, in front of the files."""
 
@@ -167,6 +170,7 @@ def with_origin(options: SessionOptions, choices: Choices, setup: CommandSetup |
     """
     data = dict(options.user_data)
     data |= {} if setup is None or setup.agent is None else {AGENT_KEY: setup.agent}
+    data |= {CODING_KEY: True} if setup is not None and setup.is_coding else {}
     data |= {} if choices.sandbox is None else {SANDBOX_KEY: choices.sandbox}
     return evolve(options, user_data=data) if data else options
 

@@ -16,7 +16,7 @@ from agentrail import outside
 from agentrail.abc.store import Store, StoredSession
 from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import CommandSetup, ConfigFiles, options_of_files, read_setup, with_agent
-from agentrail.cli.options import AGENT_KEY, SANDBOX_KEY, decide_provider_options
+from agentrail.cli.options import AGENT_KEY, CODING_KEY, SANDBOX_KEY, decide_provider_options
 from agentrail.cli.resume_option import LATEST
 from agentrail.cli.stored import find_one, latest_of, shown_id
 from agentrail.errors import OptionError, Unrevivable
@@ -93,9 +93,11 @@ def setup_of(opening: StoredOpening, files: ConfigFiles, agent: str | None = Non
     Raises:
         OptionError: Your move: as of `read_setup`.
     """
-    setup = read_setup(files, agent, Path(opening.config.working_dir))
-    began = opening.config.user_data.get(AGENT_KEY)
-    if setup is None or agent is not None or not isinstance(began, str):
+    data = opening.config.user_data
+    coding = agent is None and data.get(CODING_KEY) is True
+    setup = read_setup(files, agent, Path(opening.config.working_dir), coding=coding)
+    began = data.get(AGENT_KEY)
+    if setup is None or coding or agent is not None or not isinstance(began, str):
         return setup
     return with_agent(setup, began) if began in setup.configuration.settings.agents else setup
 

@@ -9,7 +9,9 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
+from agentrail.abc import name_of
 from agentrail.app import ChosenModel
+from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.building import faults_of_building
 from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import ConfigFiles, read_setup
@@ -186,8 +188,7 @@ async def chat(project, *arguments, lines=("/tools",), place=None):
     typed = "".join(f"{line}\n" for line in (*lines, "/quit")).encode()
     return await run_agentrail(
         "chat",
-        "--model",
-        "demo:fast",
+        *(() if "--model" in arguments else ("--model", "demo:fast")),
         *arguments,
         stdin=typed,
         variables=variables,
@@ -232,6 +233,57 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
     recovered = await run_agentrail("sessions", "recover", began.err.split()[-1], variables=variables)
     assert "0 of 1 sessions came back" in recovered.out
     assert f"{directory} is not trusted" in recovered.out + recovered.err
+
+
+OF_FILES = """version = 1
+default_agent = "coding"
+[agents.coding]
+tools = ["sleep"]
+[defaults]
+tools = ["glob"]
+plugins = ["Planning"]
+[permissions]
+deny = ["shell(rm *)"]
+"""
+
+
+@pytest.mark.parametrize("said", [None, OF_FILES])
+async def test_the_coding_agent_asks_and_comes_back_as_itself(project, said):
+    """Without files, and beside an agent of files that has its name: their rules hold for it, their tools are not its tools."""
+    directory, _ = project
+    (directory / "agentrail.toml").unlink()
+    if said is not None:
+        (directory / "agentrail.toml").write_text(said)
+    lines = ("/tools", "clean build", *(("/reject",) if said is None else ()))
+    given = ("--trust-project", "--model", "demo:coder")
+    began = await chat(project, *given, "--coding", lines=lines)
+    assert began.code == 0, began.err
+    (tools,) = [line for line in began.err.splitlines() if line.startswith("tools: ")]
+    named = [one.strip() for one in tools.removeprefix("tools: ").split(",")]
+    assert named == sorted(name_of(tool) for tool in Blueprint.coding().options()["tools"])
+    assert ("may shell run" in began.err) is (said is None)
+    for place in (directory, directory.parent / "elsewhere"):
+        back = await chat(project, *given, "--resume", LATEST, lines=lines, place=place)
+        assert back.code == 0, back.err
+        assert tools in back.err.splitlines()
+        assert ("may shell run" in back.err) is (said is None)
+        assert back.out.rstrip().endswith("I leave the old build alone.")
+
+
+async def test_a_session_of_the_coding_agent_is_resumed_with_what_defaults_say_of_plugins(project):
+    """Plugins of the project's own code come from its files, as those of an agent of files do; without them it says what is missing."""
+    directory, _ = project
+    (directory / "agentrail.toml").write_text('version = 1\n[defaults]\nplugins = ["notes:Notes"]\n')
+    (directory / "notes.py").write_text(
+        "from agentrail.plugins import Plugin\n\n\nclass Notes(Plugin):\n    def init(self):\n        return None\n"
+    )
+    began = await chat(project, "--trust-project", "--coding", lines=("/plugins", "hello"))
+    assert began.code == 0, began.err
+    back = await chat(project, "--trust-project", "--resume", LATEST, lines=("/plugins",))
+    assert back.code == 0, back.err
+    assert "notes" in back.err.lower()
+    refused = await chat(project, "--resume", LATEST)
+    assert (refused.code, "is not trusted" in refused.err) == (2, True)
 
 
 AS_ONE = """version = 1

@@ -243,6 +243,18 @@ async def test_an_agent_of_a_file_runs(place):
             "--tools, --approve are for a new session: one that comes back has what it had, leave them out",
         ),
         (
+            ("chat", "--coding", "--agent", "x", "--tools", "shell"),
+            "--agent, --tools are not for --coding, which is an agent with tools of its own, leave them out",
+        ),
+        (
+            ("chat", "--coding", "--resume", "y"),
+            "--coding is for a new session: one that comes back has what it had",
+        ),
+        (
+            ("chat", "--coding", "--connect", "http://127.0.0.1:1"),
+            "--coding is for a session of this process",
+        ),
+        (
             ("chat", "--connect", "http://127.0.0.1:1", "--approve", "shell"),
             "--approve is for a session of this process: what one on a server has its profile says, leave it out",
         ),
