@@ -29,7 +29,7 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
         "Change": "switch_model attach_tools detach_tools replace_tools report_tool_source "
         "attach_plugin detach_plugin reload_plugin update_plugin_opts compact",
         "Look back": "journal state_at turns fork rewind",
-        "Know": "session_id scope facts reads_answers monitor",
+        "Know": "session_id scope facts reads_answers monitor agents",
     }
 )
 """The members of a session, by what one wants of it."""

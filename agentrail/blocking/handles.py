@@ -29,6 +29,7 @@ from agentrail.blocking.thread import SupervisorThread
 from agentrail.blocking.twins import Far, Twin, as_it_is, later, later_or_aborted, looks, waits
 from agentrail.errors import AlreadyStarted
 from agentrail.messages import SessionId
+from agentrail.runtime.background_agents import BackgroundAgents as AsyncAgents
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session as AsyncSession
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
@@ -64,6 +65,36 @@ class SessionMonitor(Far):
         return MonitorFutures(self._thread, self._near)
 
     wait: Final = waits(MonitorFutures.wait)
+
+
+# --- agents in the background
+
+
+class AgentsFutures(Far):
+    """The calls of `session.agents` as futures."""
+
+    spawn: Final = later(AsyncAgents.spawn)
+    send: Final = later(AsyncAgents.send)
+    wait: Final = later(AsyncAgents.wait)
+    close: Final = later(AsyncAgents.close)
+    list: Final = later(AsyncAgents.list)
+
+
+class BackgroundAgents(Far):
+    """The agents in the background of a session, from outside of its supervisor's thread."""
+
+    noun = "agents"
+
+    @property
+    def futures(self) -> AgentsFutures:
+        """Its calls as futures."""
+        return AgentsFutures(self._thread, self._near)
+
+    spawn: Final = waits(AgentsFutures.spawn)
+    send: Final = waits(AgentsFutures.send)
+    wait: Final = waits(AgentsFutures.wait)
+    close: Final = waits(AgentsFutures.close)
+    list: Final = waits(AgentsFutures.list)
 
 
 # --- sessions
@@ -159,6 +190,11 @@ class Session(Far):
     def __repr__(self) -> str:
         """Show id and phase."""
         return f"<blocking {self._handle!r}>"
+
+    @property
+    def agents(self) -> BackgroundAgents:
+        """Its agents in the background."""
+        return BackgroundAgents(self._thread, lambda: self._handle.agents)
 
     reads_answers: Final = looks(AsyncSession.reads_answers, as_it_is)
     prompt: Final = waits(SessionFutures.prompt)

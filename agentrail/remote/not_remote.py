@@ -46,6 +46,15 @@ class NotRemoteCalls:
 
     __slots__ = ()
 
+    @property
+    def agents(self) -> NoReturn:
+        """There is no command for it: the tools of the model start and close agents there, and `status` shows them.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_unspoken("agents")
+
     async def attach_tools(self, *_: object) -> NoReturn:
         """Tools are code.
 

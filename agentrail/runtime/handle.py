@@ -52,6 +52,7 @@ from agentrail.runtime.arguments import (
     refuse,
 )
 from agentrail.runtime.asking import CALL_AGAIN
+from agentrail.runtime.background_agents import BackgroundAgents
 from agentrail.runtime.changing import ChangingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import decide_client_id, decide_text
@@ -84,6 +85,11 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
     def facts(self) -> SessionFacts:
         """What is known of it without asking it: its own or its root's `user_data`, and which session is its root."""
         return facts_of_cell(self._cell)
+
+    @property
+    def agents(self) -> BackgroundAgents:
+        """The agents in the background: start, prompt, wait for, close and list them, as the tools do for the model."""
+        return BackgroundAgents(self._cell)
 
     def reads_answers(self) -> ReadAnswer:
         """Give what reads the answer out of the messages of a cycle, as `ask` does; it can be called when the session has ended."""

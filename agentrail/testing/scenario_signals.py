@@ -89,6 +89,7 @@ _GRAMMAR: Final = """
     Respond            signal_id ref @response
     Decline            signal_id ref "reason"
     RevokeRule         signal_id tool family=command_family [exact]
+    AgentCommand       signal_id action name= agent= text= [now]
     AnswerCall         signal_id ref "text" [error:is_error] details=
     ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms schema= url=
     ToolWantsChild     signal_id effect_id "prompt" system_prompt= @tools max_turns= agent= model=

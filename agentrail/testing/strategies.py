@@ -248,6 +248,14 @@ def decisions() -> SearchStrategy[s.Signal]:
             tool=st.sampled_from(("ask", "shell", "write_file")),
             command_family=st.none() | _words,
         ),
+        _asked(
+            s.AgentCommand,
+            action=st.sampled_from(("spawn", "spawn", "send", "close")),
+            name=st.sampled_from(("", "agent-1", "agent-2", "a b")),
+            agent=st.sampled_from(("scout", "none")),
+            text=_words | st.just(""),
+            now=st.booleans(),
+        ),
     )
 
 

@@ -31,6 +31,7 @@ from agentrail.core.protocol.effects import (
 from agentrail.core.protocol.hooks import HOOKS, FileText, FileWritten, RequestFailed
 from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
 from agentrail.core.protocol.signals import (
+    AgentCommand,
     AgentEnded,
     AgentIdled,
     AnswerCall,
@@ -118,6 +119,7 @@ _LATER: Final = (
     GoOn,
     Decline,
     RevokeRule,
+    AgentCommand,
     AnswerCall,
     AgentIdled,
     AgentEnded,

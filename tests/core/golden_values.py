@@ -301,6 +301,9 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     ),
     s.Decline(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), reason="not your business"),
     s.RevokeRule(at_ms=_AT, signal_id=_ASKED_BY, tool="shell", command_family="git status"),
+    s.AgentCommand(
+        at_ms=_AT, signal_id=_ASKED_BY, action="spawn", name="one", agent="scout", text="Look.", now=True
+    ),
     s.ChangeModel(
         at_ms=_AT,
         signal_id=_ASKED_BY,

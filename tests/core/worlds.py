@@ -297,6 +297,7 @@ def _decisions(state: SessionState, numbers: Iterator[int]) -> Iterator[signals.
         yield signals.Decline(at_ms=1, signal_id=declined_by, ref=QuestionRef(nothing))
         yield signals.AnswerCall(at_ms=1, signal_id=declined_by, ref=ClientCallRef(nothing), text="x")
     yield signals.RevokeRule(at_ms=1, signal_id=declined_by, tool="nothing")
+    yield signals.AgentCommand(at_ms=1, signal_id=declined_by, action="close", name="nobody")
     for rule in sorted(state.data.rules, key=lambda one: (one.tool, one.family or ""))[:1]:
         yield signals.RevokeRule(
             at_ms=1, signal_id=declined_by, tool=rule.tool, command_family=rule.family, exact=rule.exact

@@ -14,6 +14,7 @@ from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAns
 from agentrail.core.protocol.request import ModelFacts, UsageUpdate
 from agentrail.core.protocol.signals import (
     AbortCycle,
+    AgentCommand,
     AnswerCall,
     Approve,
     ChildPublished,
@@ -234,6 +235,15 @@ MORE = st.one_of(
     st.builds(AnswerCall, **CALL, ref=st.just("s/a1"), text=TEXTS, is_error=st.booleans(), details=JSON),
     st.builds(Decline, **CALL, ref=st.just("s/a1"), reason=st.none() | TEXTS),
     st.builds(RevokeRule, **CALL, tool=st.just("shell"), command_family=st.none() | TEXTS),
+    st.builds(
+        AgentCommand,
+        **CALL,
+        action=st.sampled_from(["spawn", "send", "close"]),
+        name=st.sampled_from(["one", "two"]),
+        agent=st.sampled_from(["", "scout"]),
+        text=TEXTS,
+        now=st.booleans(),
+    ),
     st.builds(
         ToolWantsChild,
         **CALL,

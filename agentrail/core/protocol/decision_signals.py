@@ -1,4 +1,6 @@
-"""What people say to what they were asked, or have allowed: that they do not answer, and that a rule of theirs is no more. Part of the union of `signals`."""
+"""What people decide outside of a prompt: not to answer a question, to take a rule back, what an agent in the background does. Part of the union of `signals`."""
+
+from typing import Literal
 
 import msgspec
 
@@ -37,3 +39,21 @@ class RevokeRule(Asked, frozen=True, kw_only=True, omit_defaults=True):
     tool: str
     command_family: str | None = None
     exact: bool = False
+
+
+class AgentCommand(Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """The program starts an agent in the background, sends it more, or closes it; as the calls of the model do.
+
+    Attributes:
+        action: Which of the three.
+        name: Of the agent in the background; to start one, the name it gets, empty for a fresh one.
+        agent: Which agent is started.
+        text: Its task, what it is sent, or the reason for closing it.
+        now: Whether it is closed at once, and not after its cycle.
+    """
+
+    action: Literal["spawn", "send", "close"]
+    name: str = ""
+    agent: str = ""
+    text: str = ""
+    now: bool = False

@@ -19,7 +19,11 @@ from agentrail.core.protocol.agent_signals import (
     BudgetLent as BudgetLent,
 )
 from agentrail.core.protocol.changes import Change
-from agentrail.core.protocol.decision_signals import Decline as Decline, RevokeRule as RevokeRule
+from agentrail.core.protocol.decision_signals import (
+    AgentCommand as AgentCommand,
+    Decline as Decline,
+    RevokeRule as RevokeRule,
+)
 from agentrail.core.protocol.detached_signals import ToolAnsweredEarly as ToolAnsweredEarly
 from agentrail.core.protocol.hooks import RequestResult
 from agentrail.core.protocol.plugin_record import PluginRecord
@@ -695,6 +699,7 @@ Signal: TypeAlias = (
     | Respond
     | Decline
     | RevokeRule
+    | AgentCommand
     | AnswerCall
     | ToolAsked
     | ToolWantsChild

@@ -1,14 +1,16 @@
 """The calls that the session answers itself: start an agent, tell it more, wait for it, close it, hand the session over, sleep.
 
-Each function takes a call that has passed all gates, and gives it back answered, or `awaiting`.
+Each function takes a call that has passed all gates, and gives it back answered, or `awaiting`. The program asks for the same by `AgentCommand`.
 """
 
 import re
-from typing import Final
+from typing import Final, assert_never
 
+import msgspec
 from msgspec.structs import replace
 
 from agentrail.core.protocol.effects import CloseAgent, StartAgent
+from agentrail.core.protocol.signals import AgentCommand
 from agentrail.core.session import agent_state, agents, calls
 from agentrail.core.session.agent_state import AgentSpec, AgentState, AgentWait
 from agentrail.core.session.budget import lend_to_agent
@@ -16,7 +18,8 @@ from agentrail.core.session.handoff import take_handoff
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfAgent
 from agentrail.core.session.step_context import StepContext
-from agentrail.errors import ErrorInfo
+from agentrail.errors import ErrorInfo, OptionError
+from agentrail.messages import CallId
 
 MAX_INPUTS: Final = 100
 """How much may wait for one agent."""
@@ -27,6 +30,20 @@ MAX_SLEEP_SECONDS: Final = 300
 """How long a call of `sleep` may wait."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What becomes of a call or a command.
+
+    Attributes:
+        name: Of the agent.
+        text: What a model reads.
+        fault: Why nothing is done; None where it is.
+    """
+
+    name: str = ""
+    text: str = ""
+    fault: str | None = None
 
 
 def take_call(step: StepContext, state: CallState) -> CallState:
@@ -49,46 +66,72 @@ def take_call(step: StepContext, state: CallState) -> CallState:
             return _refused(step, state, f"No session answers a call of {name!r}.")
 
 
+def obey(step: StepContext, signal: AgentCommand) -> None:
+    """Do for the program what a call does for the model, and reply with the name of the agent."""
+    match signal.action:
+        case "spawn":
+            call_id = CallId(f"agents/{signal.signal_id}")
+            answer = _started_agent(
+                step, agent=signal.agent, task=signal.text, wanted=signal.name, call_id=call_id
+            )
+        case "send":
+            answer = _sent(step, signal.name, signal.text)
+        case "close":
+            answer = _closed(step, signal.name, signal.text, is_now=signal.now)
+        case _:
+            assert_never(signal.action)
+    if answer.fault is not None:
+        step.refuse(signal.signal_id, OptionError([answer.fault]))
+    else:
+        step.reply(signal.signal_id, answer.name)
+
+
 # --- start
 
 
 def _spawn(step: StepContext, state: CallState) -> CallState:
-    config, team = step.data.config, step.data.agents
-    agent, task, wanted = _text(state, "agent"), _text(state, "task"), _text(state, "name")
-    spec = next((one for one in config.agents if one.name == agent and one.background), None)
-    if spec is None:
-        names = ", ".join([one.name for one in config.agents if one.background]) or "none"
-        return _refused(step, state, f"There is no agent {agent!r} for the background. Agents: {names}.")
-    if not task.strip():
-        return _refused(step, state, "The task is empty: say what the agent is to do.")
-    known = team.find(wanted) if wanted else None
-    if known is not None and known.status != "ended" and (known.agent, known.task) == (agent, task):
-        return _done(step, state, f"{known.name} works on that already ({known.status}).")
-    fault = _name_fault(step, wanted, known) or _limit_fault(step)
-    if fault is not None:
-        return _refused(step, state, fault)
-    return _start(
+    return _told(
         step,
         state,
-        spec,
-        AgentState(
-            name=wanted or _fresh_name(step),
-            agent=agent,
-            task=task,
+        _started_agent(
+            step,
+            agent=_text(state, "agent"),
+            task=_text(state, "task"),
+            wanted=_text(state, "name"),
             call_id=state.call.call_id,
-            effect_id=step.mint("a"),
         ),
     )
 
 
-def _start(step: StepContext, state: CallState, spec: AgentSpec, new: AgentState) -> CallState:
+def _started_agent(step: StepContext, *, agent: str, task: str, wanted: str, call_id: CallId) -> _Answer:
+    config, team = step.data.config, step.data.agents
+    spec = next((one for one in config.agents if one.name == agent and one.background), None)
+    if spec is None:
+        names = ", ".join([one.name for one in config.agents if one.background]) or "none"
+        return _Answer(fault=f"There is no agent {agent!r} for the background. Agents: {names}.")
+    if not task.strip():
+        return _Answer(fault="The task is empty: say what the agent is to do.")
+    known = team.find(wanted) if wanted else None
+    if known is not None and known.status != "ended" and (known.agent, known.task) == (agent, task):
+        return _Answer(name=known.name, text=f"{known.name} works on that already ({known.status}).")
+    fault = _name_fault(step, wanted, known) or _limit_fault(step)
+    if fault is not None:
+        return _Answer(fault=fault)
+    name = wanted or _fresh_name(step)
+    new = AgentState(name=name, agent=agent, task=task, call_id=call_id, effect_id=step.mint("a"))
+    return _start(step, spec, new)
+
+
+def _start(step: StepContext, spec: AgentSpec, new: AgentState) -> _Answer:
     team = step.data.agents
     budget = lend_to_agent(step, new.effect_id, len(team.alive) + 2, spec.budget)
     if isinstance(budget, ErrorInfo):
         step.unmint()
-        return _refused(step, state, budget.message)
-    ref = step.cycle.ref
-    step.data.agents = replace(team, names=team.names.added(new.name), cycle=ref, started=_started(step) + 1)
+        return _Answer(fault=budget.message)
+    cycle = step.data.cycle
+    if cycle is not None:
+        team = replace(team, cycle=cycle.ref, started=_started(step) + 1)
+    step.data.agents = replace(team, names=team.names.added(new.name))
     agents.put_agent(step, replace(new, loan=new.effect_id))
     step.start(
         StartAgent(
@@ -101,9 +144,8 @@ def _start(step: StepContext, state: CallState, spec: AgentSpec, new: AgentState
         ),
         OfAgent(new.name),
     )
-    return _done(
-        step, state, f"{new.name} has begun. wait_agents gives its answer, send_input tells it more."
-    )
+    text = f"{new.name} has begun. wait_agents gives its answer, send_input tells it more."
+    return _Answer(name=new.name, text=text)
 
 
 def _name_fault(step: StepContext, wanted: str, known: AgentState | None) -> str | None:
@@ -137,8 +179,8 @@ def _limit_fault(step: StepContext) -> str | None:
 
 
 def _started(step: StepContext) -> int:
-    team = step.data.agents
-    return team.started if team.cycle == step.cycle.ref else 0
+    team, cycle = step.data.agents, step.data.cycle
+    return team.started if cycle is not None and team.cycle == cycle.ref else 0
 
 
 def _fresh_name(step: StepContext) -> str:
@@ -153,23 +195,24 @@ def _fresh_name(step: StepContext) -> str:
 
 
 def _send(step: StepContext, state: CallState) -> CallState:
-    name, text = _text(state, "name"), _text(state, "text")
+    return _told(step, state, _sent(step, _text(state, "name"), _text(state, "text")))
+
+
+def _sent(step: StepContext, name: str, text: str) -> _Answer:
     agent = step.data.agents.find(name)
     if agent is None or agent.status in {"closing", "stopping", "ended"}:
-        return _refused(step, state, _not_there(step, name, agent))
+        return _Answer(fault=_not_there(step, name, agent))
     if not text.strip():
-        return _refused(step, state, "The text is empty: say something.")
+        return _Answer(fault="The text is empty: say something.")
     if agent.status == "working":
         if len(agent.inputs) >= MAX_INPUTS:
-            return _refused(
-                step, state, f"{MAX_INPUTS} inputs wait for {name} already: wait until it is idle."
-            )
+            return _Answer(fault=f"{MAX_INPUTS} inputs wait for {name} already: wait until it is idle.")
         agents.put_agent(step, replace(agent, inputs=(*agent.inputs, text)))
-        return _done(step, state, f"{name} is at work, and reads this when it is idle.")
+        return _Answer(name=name, text=f"{name} is at work, and reads this when it is idle.")
     refused = agents.prompt_agent(step, agent, text)
     if refused is not None:
-        return _refused(step, state, refused.message)
-    return _done(step, state, f"{name} works on.")
+        return _Answer(fault=refused.message)
+    return _Answer(name=name, text=f"{name} works on.")
 
 
 def _wait(step: StepContext, state: CallState) -> CallState:
@@ -209,17 +252,23 @@ def _sleep(step: StepContext, state: CallState) -> CallState:
 
 
 def _close(step: StepContext, state: CallState) -> CallState:
-    name = _text(state, "name")
+    name, is_now = _text(state, "name"), state.arguments.get("now") is True
+    answer = _closed(step, name, _text(state, "reason"), is_now=is_now)
+    if answer.fault is not None:
+        return _told(step, state, answer)
+    return _await(step, state, AgentWait(call_id=state.call.call_id, names=(name,), until="closed"))
+
+
+def _closed(step: StepContext, name: str, reason: str, *, is_now: bool) -> _Answer:
     agent = step.data.agents.find(name)
     if agent is None or agent.status == "ended":
-        return _refused(step, state, _not_there(step, name, agent))
-    reason = _text(state, "reason") or "closed"
-    is_now = state.arguments.get("now") is True or agent.status == "idle"
+        return _Answer(fault=_not_there(step, name, agent))
+    is_now = is_now or agent.status == "idle"
     if agent.status in {"working", "idle"} or (agent.status == "closing" and is_now):
         agents.put_agent(step, replace(agent, status="stopping" if is_now else "closing", inputs=()))
         if is_now:
-            step.ask(CloseAgent(effect_id=agent.effect_id, reason=reason))
-    return _await(step, state, AgentWait(call_id=state.call.call_id, names=(name,), until="closed"))
+            step.ask(CloseAgent(effect_id=agent.effect_id, reason=reason or "closed"))
+    return _Answer(name=name)
 
 
 def _await(step: StepContext, state: CallState, wait: AgentWait) -> CallState:
@@ -240,6 +289,10 @@ def _not_there(step: StepContext, name: str, known: AgentState | None) -> str:
 def _text(state: CallState, key: str) -> str:
     value = state.arguments.get(key)
     return value if isinstance(value, str) else ""
+
+
+def _told(step: StepContext, state: CallState, answer: _Answer) -> CallState:
+    return _done(step, state, answer.text) if answer.fault is None else _refused(step, state, answer.fault)
 
 
 def _done(step: StepContext, state: CallState, text: str) -> CallState:

@@ -77,6 +77,7 @@ LEGALITY: Final[Mapping[type[signals.Signal], Mapping[Phase, Cell]]] = MappingPr
     signals.Respond:               _row("IR",   "R",    "S",      "ERI"),  # as Approve
     signals.Decline:               _row("IR",   "R",    "S",      "ERI"),  # as Approve
     signals.RevokeRule:            _row("I",    "R",    "S",      "E"),  # what was let run by the rule runs; the next call asks
+    signals.AgentCommand:          _row("I",    "R",    "S",      "E"),  # agents outlive a cycle, and are asked beside one
     signals.AnswerCall:            _row("IR",   "R",    "S",      "ERI"),  # as Approve
     signals.ToolAsked:             _row("I",    "R",    "S",      "E"),  # a tool that asks too late hears that no answer will come
     signals.ToolWantsChild:        _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase

@@ -29,6 +29,7 @@ from agentrail.core.protocol.effects import Effect, End, KillTools
 from agentrail.core.protocol.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session import (
+    agent_calls,
     agents,
     batch,
     children,
@@ -476,6 +477,7 @@ _GIVEN: Final = dict(
         _by(signals.Respond, decisions.answer_question),
         _by(signals.Decline, decisions.decline_question),
         _staying(signals.RevokeRule, rules.revoke),
+        _staying(signals.AgentCommand, agent_calls.obey),
         _by(signals.AnswerCall, client_calls.answer_call),
         _staying(signals.ToolAsked, batch.tool_asked),
         _staying(signals.ToolWantsChild, children.wanted),

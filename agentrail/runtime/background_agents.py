@@ -1,0 +1,249 @@
+"""`session.agents`: agents in the background, for the program that holds the session, as the tools are for its model."""
+
+import math
+from collections.abc import Iterable
+from typing import Final, Literal, cast
+
+import trio
+from attrs import frozen
+
+from agentrail.core.protocol.signals import AgentCommand, StatusQuery
+from agentrail.core.session.agent_state import AgentState, AgentStatus
+from agentrail.errors import OptionError, SessionDown
+from agentrail.events import TERMINAL, Event, EventsLost, SubagentEnd, SubagentEvent
+from agentrail.messages import SessionId, TokenUsage
+from agentrail.runtime.arguments import fault_of_flag, fault_of_reason, fault_of_text, fault_of_wait, refuse
+from agentrail.runtime.asking import AskingHandle
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.event_waits import bounded
+from agentrail.runtime.subscription import Terms
+
+DEFAULT_WAIT_SECONDS: Final = 600.0
+
+_BUFFER: Final = 1024
+
+
+@frozen(kw_only=True)
+class BackgroundAgent:
+    """An agent in the background, as it was when it was asked for.
+
+    Attributes:
+        name: Its name; no other agent of the session ever has it.
+        agent: Which of the session's agents it is.
+        task: What it was started with.
+        status: `working`, `idle` between two cycles, `closing` after this cycle, `stopping` now, or `ended`.
+        outcome: How its last cycle ended; None before the first has.
+        answer: What it said last: a text, or the JSON of a structured result.
+        turns: Of its last cycle.
+        usage: All tokens that it has used, and what they cost.
+        session_id: Its session; None before that has begun.
+        reason: Why it has ended; None before.
+    """
+
+    name: str
+    agent: str
+    task: str
+    status: AgentStatus
+    outcome: Literal["finished", "aborted", "failed"] | None
+    answer: str
+    turns: int
+    usage: TokenUsage
+    session_id: SessionId | None
+    reason: str | None
+
+
+class BackgroundAgents(AskingHandle):
+    """The agents in the background of one session; `Session.agents` gives it. Nobody else need be at work in the session."""
+
+    __slots__ = ()
+
+    async def spawn(self, agent: str, task: str, *, name: str | None = None) -> str:
+        """Start an agent; it works until it is closed, or the session ends.
+
+        Args:
+            agent: The name of an agent of the session that was given with `background=True`.
+            task: What to do; it knows nothing of the conversation.
+            name: What to call it, 1 to 64 of `A-Z a-z 0-9 _ -`; None for a fresh name. The same name with the same task gives the running one.
+
+        Returns:
+            Its name, at once.
+
+        Raises:
+            OptionError: Your move: there is no such agent for the background, the name was used before, or a limit is reached: how deep, how
+                many are alive, how much money is left. The message says which, and who is alive.
+            SessionDown, MailboxFull, StoreUnavailable: As of `Session.prompt`.
+
+        Cancellation: Once the message is on its way, the agent starts; only its name is lost.
+        """
+        refuse(
+            fault_of_text("agent", agent),
+            fault_of_text("task", task),
+            None if name is None else fault_of_text("name", name),
+        )
+        return await self._command("spawn", name=name or "", agent=agent, text=task)
+
+    async def send(self, name: str, text: str) -> None:
+        """Prompt an agent. One that is working reads it when it is idle, together with whatever else was sent meanwhile.
+
+        Raises:
+            OptionError: Your move: there is no such agent, it is closing or has ended, a hundred inputs wait already, or no money is left.
+            SessionDown, MailboxFull, StoreUnavailable: As of `Session.prompt`.
+
+        Cancellation: Once the message is on its way, it is sent.
+        """
+        refuse(fault_of_text("name", name), fault_of_text("text", text))
+        await self._command("send", name=name, text=text)
+
+    async def wait(
+        self,
+        names: Iterable[str] | None = None,
+        *,
+        match: Literal["all", "any"] = "all",
+        until: Literal["idle", "closed"] = "idle",
+        timeout_seconds: float | None = DEFAULT_WAIT_SECONDS,
+    ) -> tuple[BackgroundAgent, ...]:
+        """Wait for agents. Their notes reach the model all the same: only a call of its own counts as waiting for them.
+
+        Args:
+            names: Which; None for all that are alive. With nobody alive it returns at once.
+            match: Whether all of them or any one is waited for.
+            until: `idle`: it is between two cycles, or has ended; `closed`: it has ended.
+            timeout_seconds: How long; None for as long as it takes.
+
+        Returns:
+            Each of them as it is by now. Where the time was up, `status` says which are not there yet.
+
+        Raises:
+            OptionError: Your move: a name that no agent ever had, or an argument that cannot be.
+            SessionDown: The session has ended.
+            StoreUnavailable: The store takes no records for now.
+
+        Cancellation: At once; the agents work on.
+        """
+        wanted = None if names is None or isinstance(names, str) else tuple(names)
+        refuse(
+            "names is a text: expected names in a list" if isinstance(names, str) else None,
+            None if match in ("all", "any") else f"match is {match!r}: expected 'all' or 'any'",
+            None if until in ("idle", "closed") else f"until is {until!r}: expected 'idle' or 'closed'",
+            fault_of_wait(timeout_seconds),
+            *(fault_of_text("names", one) for one in wanted or ()),
+        )
+        there = await self._states()
+        wanted = (
+            wanted
+            if wanted is not None
+            else tuple(name for name, one in there.items() if one.status != "ended")
+        )
+        unknown = [name for name in wanted if name not in self._cell.visible.data.agents.names]
+        if unknown:
+            raise OptionError(
+                [f"no agent was ever called {unknown[0]!r:.80}: agents.list() has those there are"]
+            )
+
+        def is_met() -> bool:
+            met = [_is_there(there.get(name), until) for name in wanted]
+            return any(met) if match == "any" and met else all(met)
+
+        with trio.move_on_after(math.inf if timeout_seconds is None else timeout_seconds):
+            terms = Terms(kinds=None, deltas=False, buffer=_BUFFER)
+            async with self._cell.subscribe(terms, after=None) as events:
+                with bounded(self._cell, events) as call:
+                    there = await self._states()  # again: nothing is missed from here on
+                    while not is_met():
+                        try:
+                            event = await anext(events)
+                        except StopAsyncIteration:
+                            raise call.error or SessionDown(
+                                self._cell.ports.session_id, self._cell.ending or "ended"
+                            ) from None
+                        if _may_matter(event):
+                            there = await self._states()
+        return tuple(_shown(there[name]) for name in wanted if name in there)
+
+    async def close(self, name: str, reason: str = "", *, now: bool = False) -> BackgroundAgent:
+        """End an agent after its cycle, or at once; what was sent to it and waits is dropped.
+
+        Args:
+            name: Which.
+            reason: Why, for people.
+            now: Whether its cycle is aborted.
+
+        Returns:
+            The agent, which has ended.
+
+        Raises:
+            OptionError: Your move: there is no such agent, or it has ended already.
+            SessionDown, MailboxFull, StoreUnavailable: As of `Session.prompt`.
+
+        Cancellation: It is closed all the same.
+        """
+        refuse(
+            fault_of_text("name", name),
+            fault_of_reason(reason or None),
+            fault_of_flag("now", now),
+        )
+        await self._command("close", name=name, text=reason, now=now)
+        (agent,) = await self.wait([name], until="closed", timeout_seconds=None)
+        return agent
+
+    async def list(self) -> tuple[BackgroundAgent, ...]:
+        """Return all agents in the background, in the order in which they were started; of those that have ended the last 64.
+
+        Raises:
+            SessionDown: The session has ended.
+
+        Cancellation: At once.
+        """
+        return tuple(map(_shown, (await self._states()).values()))
+
+    async def _states(self) -> dict[str, AgentState]:
+        # Behind what was sent before, and with a session that slept awake.
+        await self._ask(StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint()))
+        return {one.name: one for one in self._cell.visible.data.agents.states}
+
+    async def _command(
+        self,
+        action: Literal["spawn", "send", "close"],
+        *,
+        name: str,
+        agent: str = "",
+        text: str = "",
+        now: bool = False,
+    ) -> str:
+        signal = AgentCommand(
+            at_ms=now_ms(),
+            signal_id=self._cell.pending_calls.mint(),
+            action=action,
+            name=name,
+            agent=agent,
+            text=text,
+            now=now,
+        )
+        return cast("str", await self._ask(signal))
+
+
+def _is_there(state: AgentState | None, until: str) -> bool:
+    # One that is forgotten has ended long ago.
+    return state is None or state.status == "ended" or (until == "idle" and state.status == "idle")
+
+
+def _may_matter(event: Event) -> bool:
+    """Whether an agent may be another one behind this: its cycle or its session has ended. What tells the session so came right after it."""
+    if isinstance(event, SubagentEvent):
+        return type(event.event) in TERMINAL
+    return isinstance(event, SubagentEnd | EventsLost)
+
+
+def _shown(state: AgentState) -> BackgroundAgent:
+    return BackgroundAgent(
+        name=state.name,
+        agent=state.agent,
+        task=state.task,
+        status=state.status,
+        outcome=state.outcome,
+        answer=state.answer,
+        turns=state.turns,
+        usage=state.spent.usage,
+        session_id=state.child_id,
+        reason=state.reason,
+    )

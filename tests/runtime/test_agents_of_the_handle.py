@@ -1,0 +1,148 @@
+"""`session.agents`: what the tools for agents in the background do for a model, for the program that holds the session (12.2.2)."""
+
+import pytest
+import trio
+import trio.testing
+
+from agentrail import blocking
+from agentrail.core.policy.budget import Budget
+from agentrail.errors import NotRemote, OptionError, SessionDown
+from agentrail.remote.session import RemoteSession
+from agentrail.runtime.agent import Agent
+from agentrail.runtime.background_agents import BackgroundAgents
+from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.tools import HangingTool
+
+SCOUT = Agent(name="scout", description="Finds files.", system_prompt="You look.", tools=(), background=True)
+
+
+def answered(request):
+    """Whatever was said last."""
+    return says(f"seen: {request.messages[-1].content[-1].text}")
+
+
+async def start(supervisor, **options):
+    """A session that answers, with an agent for the background."""
+    return await supervisor.start_session(model=FunctionModel(answered), **({"agents": [SCOUT]} | options))
+
+
+async def test_an_agent_is_started_waited_for_told_more_and_closed(supervisor):
+    """Without any cycle of the session."""
+    session = await start(supervisor)
+    assert await session.agents.list() == ()
+    assert await session.agents.wait() == ()
+    name = await session.agents.spawn("scout", "Look.")
+    assert name == "agent-1"
+    with trio.fail_after(10):
+        (idle,) = await session.agents.wait()
+    assert (idle.status, idle.outcome, idle.answer, idle.turns) == ("idle", "finished", "seen: Look.", 1)
+    assert idle.usage.total > 0
+    await session.agents.send(name, "And there?")
+    with trio.fail_after(10):
+        (again,) = await session.agents.wait([name])
+        assert again.answer == "seen: And there?"
+        closed = await session.agents.close(name, "enough")
+    assert (closed.status, closed.reason, closed.session_id) == ("ended", "enough", idle.session_id)
+    assert await session.agents.list() == (closed,)
+    assert (await session.agents.wait([name], until="closed")) == (closed,)
+
+
+async def test_one_that_hangs_is_waited_for_no_longer_than_was_said_and_closed_at_once(
+    supervisor, autojump_clock
+):
+    """`any` is content with the first; a time that is up is no error, `status` says who is still at work."""
+    hang = Agent(
+        name="scout",
+        description="x",
+        system_prompt="You look.",
+        background=True,
+        tools=[HangingTool(name="hang")],
+    )
+
+    def model(request):
+        return answered(request) if "quick" in str(request.messages) else hangs()
+
+    session = await supervisor.start_session(model=FunctionModel(model), agents=[hang])
+    slow = await session.agents.spawn("scout", "slowly", name="slow")
+    quick = await session.agents.spawn("scout", "quick", name="quick")
+    assert await session.agents.spawn("scout", "quick", name="quick") == quick
+    found = await session.agents.wait([slow, quick], match="any")
+    assert {one.name: one.status for one in found} == {"slow": "working", "quick": "idle"}
+    found = await session.agents.wait(timeout_seconds=5)
+    assert [one.status for one in found] == ["working", "idle"]
+    assert (await session.agents.close(slow, now=True)).status == "ended"
+
+
+def hangs():
+    """A call of the tool that hangs."""
+    return calls(("hang", {}))
+
+
+async def test_what_cannot_be_is_refused_with_its_reason(supervisor):
+    """The limits are those of the model's calls."""
+    session = await start(supervisor, agents=[SCOUT], budget=Budget(max_total_tokens=100_000))
+    agents = session.agents
+    for call, said in (
+        (lambda: agents.spawn("nobody", "x"), "There is no agent 'nobody' for the background. Agents: scout"),
+        (lambda: agents.spawn("scout", " "), "The task is empty"),
+        (lambda: agents.spawn("scout", "x", name="a b"), "take 1 to 64 of"),
+        (lambda: agents.send("agent-9", "x"), "There is no agent 'agent-9'"),
+        (lambda: agents.close("agent-9"), "There is no agent 'agent-9'"),
+        (lambda: agents.wait(["agent-9"]), "no agent was ever called 'agent-9'"),
+        (lambda: agents.wait("agent-1"), "names is a text"),
+        (lambda: agents.wait(match="one"), "match is 'one'"),
+        (lambda: agents.wait(until="now"), "until is 'now'"),
+        (lambda: agents.wait(timeout_seconds=-1), "timeout_seconds is -1"),
+        (lambda: agents.spawn(5, "x"), "agent is 5"),
+        (lambda: agents.close("a", 5), "reason is 5"),
+    ):
+        with pytest.raises(OptionError) as caught:
+            await call()
+        assert said in str(caught.value)
+    for number in range(8):
+        await agents.spawn("scout", f"task {number}")
+    with pytest.raises(OptionError, match="8 agents are alive, at most 8 may be"):
+        await agents.spawn("scout", "one more")
+    await session.stop()
+    with pytest.raises(SessionDown):
+        await agents.list()
+
+
+async def test_a_wait_ends_with_its_session(supervisor):
+    """And says so, as every call does."""
+    hang = Agent(
+        name="scout",
+        description="x",
+        system_prompt="You look.",
+        background=True,
+        tools=[HangingTool(name="hang")],
+    )
+    session = await supervisor.start_session(model=FunctionModel(lambda _: hangs()), agents=[hang])
+    await session.agents.spawn("scout", "slowly")
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            with pytest.raises(SessionDown):
+                await session.agents.wait()
+
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        await session.stop()
+
+
+def test_a_blocking_session_has_them_too():
+    """With the same names, and as futures."""
+    with blocking.Supervisor() as supervisor:
+        session = supervisor.start_session(model=FunctionModel(answered), agents=[SCOUT])
+        name = session.agents.spawn("scout", "Look.")
+        (found,) = session.agents.wait([name], timeout_seconds=20)
+        assert found.answer == "seen: Look."
+        assert session.agents.futures.close(name).result(20).status == "ended"
+        assert [one.name for one in session.agents.list()] == [name]
+
+
+def test_a_session_on_a_server_refuses():
+    """The protocol has no command for it."""
+    with pytest.raises(NotRemote, match="agents cannot be asked of a server"):
+        RemoteSession.agents.fget(None)  # type: ignore[attr-defined]
+    assert {"spawn", "send", "wait", "close", "list"} <= {*dir(BackgroundAgents)}
