@@ -90,7 +90,7 @@ async def decide(session: Session, command: str, rest: str, keep: KeepRules | No
         return (
             "it starts a cycle of its own" if receipt.status == "became_prompt" else "the model hears it next"
         )
-    words = read_words(rest)
+    words = split_place(rest)
     found = pick(
         waiting_of(await session.status()), words.place, questions=command in {"/answer", "/decline"}
     )
@@ -160,7 +160,7 @@ def _answer_to(question: Question, text: str) -> str | int | dict[str, Any]:
     return number - 1
 
 
-def read_words(rest: str) -> DecisionWords:
+def split_place(rest: str) -> DecisionWords:
     """Split a place from the rest; without one the first is meant."""
     head, _, tail = rest.strip().partition(" ")
     if head.startswith("#") and head[1:].isdecimal():

@@ -300,9 +300,10 @@ def recover(
 
     --on-drift go_on continues it with the state of the code that is here: no `once` tool that had begun runs again, and the model reads
     that its outcome is unknown. Exit codes: 0 done, 1 it did not come back, 2 there is no such session, or another process writes the
-    store."""
+    store.""",
+    name="resume",
 )
-def resume(
+def resume_parked(
     session: Annotated[str | None, Parameter(help="The id of a session.", show_default=False)] = None,
     *,
     on_drift: Annotated[

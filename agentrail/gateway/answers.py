@@ -32,7 +32,7 @@ from agentrail.errors import (
     UnknownTool,
 )
 from agentrail.frozen import EMPTY, frozen_json
-from agentrail.messages import JsonObject
+from agentrail.messages import JsonObject, JsonValue
 from agentrail.wire.plain import encode_plain
 
 MAX_MESSAGE_CHARACTERS: Final = 2_000
@@ -381,7 +381,7 @@ def _answer_of_plugin(error: RequestRefused) -> ErrorAnswer:
 def _more_of(error: AgentrailError) -> JsonObject:
     match error:
         case AlreadyResolved(status=status, by=by, at_ms=at_ms, user=user):
-            decided = {"how": status, "by": by, "at_ms": at_ms, "user": user}
+            decided: dict[str, JsonValue] = {"how": status, "by": by, "at_ms": at_ms, "user": user}
             return {"status": status, "by": by, "decided": decided}
         case ApprovalExpired(at_ms=at_ms):
             return {"decided": {"how": "timeout", "by": "timeout", "at_ms": at_ms, "user": None}}

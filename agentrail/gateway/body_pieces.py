@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit, PlainJson
 
-PIECE_BYTES: Final = 64 << 10
+JSON_PIECE_BYTES: Final = 64 << 10
 """Bytes that one call of C reads, in a millisecond or two. A multiple of four, for base64."""
 
 LongText: TypeAlias = tuple[int, int, int]
@@ -44,7 +44,7 @@ def parts_of(text: bytes) -> Iterator[tuple[int, int, bool]]:
 
 
 def _end_in(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    found = pattern.match(text, at, at + PIECE_BYTES)
+    found = pattern.match(text, at, at + JSON_PIECE_BYTES)
     assert found is not None  # noqa: S101 - the pattern takes nothing too
     return found.end()
 
@@ -95,7 +95,7 @@ def _read_long(text: bytes, at: int, end: int) -> str:
     pieces: list[str] = []
     while at < end:
         # No escape is cut, no pair of escapes that is one character, and no character.
-        found = _WHOLE_LETTERS.match(text, at, min(at + PIECE_BYTES, end))
+        found = _WHOLE_LETTERS.match(text, at, min(at + JSON_PIECE_BYTES, end))
         cut = at if found is None else found.end()
         while at < cut < end and text[cut] in _CONTINUES:
             cut -= 1

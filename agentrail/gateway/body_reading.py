@@ -26,7 +26,7 @@ from agentrail.gateway.bodies import (
     RewindBody,
     SteerBody,
 )
-from agentrail.gateway.body_pieces import PIECE_BYTES, LongText, parts_of, read_apart
+from agentrail.gateway.body_pieces import JSON_PIECE_BYTES, LongText, parts_of, read_apart
 from agentrail.gateway.queries import check_id, check_known, refuse_field
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
@@ -228,7 +228,7 @@ def _check_shape(text: bytes, limits: Limits) -> list[LongText]:
                 "too_large", f"the body has too many values: at most {MAX_JSON_TEXTS:,} texts are taken"
             )
     beside = len(text) - sum(end - start for _, start, end in long)
-    if beside > limits.max_body_bytes + limits.max_attachments * PIECE_BYTES:
+    if beside > limits.max_body_bytes + limits.max_attachments * JSON_PIECE_BYTES:
         _refuse_what_is_beside(limits)
     brackets = outside.translate(None, _NOT_BRACKETS)
     if brackets.count(b"[") + brackets.count(b"{") > MAX_CONTAINERS:
@@ -361,12 +361,12 @@ def decode_files(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
 def _decoded(place: int, file: AttachmentBody) -> bytes:
     text, pieces, at = file.base64, list[bytes](), 0
     try:
-        while len(text) - at > PIECE_BYTES + 4:
-            piece = text[at : at + PIECE_BYTES]
+        while len(text) - at > JSON_PIECE_BYTES + 4:
+            piece = text[at : at + JSON_PIECE_BYTES]
             if "=" in piece:
                 raise binascii.Error  # noqa: TRY301 - said below
             pieces.append(base64.b64decode(piece.encode("ascii"), validate=True))
-            at += PIECE_BYTES
+            at += JSON_PIECE_BYTES
         pieces.append(base64.b64decode(text[at:].encode("ascii"), validate=True))
         return b"".join(pieces)
     except (binascii.Error, ValueError):

@@ -111,7 +111,7 @@ class CallerCheck:
         found = ANYONE_HERE if self._auth is None else await self._ask(self._auth, head)
         return found if isinstance(found, ErrorAnswer) else name_user(found, head.headers)
 
-    async def judge_again(self, head: CallHead, principal: Principal) -> Principal | ErrorAnswer:
+    async def check_again(self, head: CallHead, principal: Principal) -> Principal | ErrorAnswer:
         """Judge the caller of an open socket or stream as a new call with its head would be judged.
 
         A token that is no longer valid is not counted among the failures of its address: it was valid when it came.

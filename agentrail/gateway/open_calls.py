@@ -18,16 +18,16 @@ from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.watched_stream import WatchedStream
 from agentrail.host.payloads import Principal
 
-TICK_SECONDS: Final = 1.0
+EXPIRY_SECONDS: Final = 1.0
 """How long an expired token may go unnoticed by what is only read."""
 
 JUDGED_EVERY_SECONDS: Final = 30.0
 """Seconds between two questions to `auth` about one open call."""
 
-MAX_ASKED: Final = 16
+MAX_JUDGED_AT_ONCE: Final = 16
 """Questions to `auth` about open calls at one time."""
 
-SLICE: Final = 64
+LOOKED_AT_IN_TURN: Final = 64
 """Open calls looked at before other tasks get a turn."""
 
 UNAUTHORIZED_STATUS: Final = 401
@@ -74,14 +74,14 @@ class _Judged:
     """In seconds since 1970."""
 
 
-class OpenCalls:
+class CallWatch:
     """The open calls of a server."""
 
     def __init__(self, check: CallerCheck) -> None:
         """Watch none yet; `open` begins."""
         self._check = check
         self._open: dict[OpenCall, _Judged] = {}
-        self._asked = trio.CapacityLimiter(MAX_ASKED)
+        self._asked = trio.CapacityLimiter(MAX_JUDGED_AT_ONCE)
 
     @contextmanager
     def watched(self, one: OpenCall) -> Iterator[None]:
@@ -105,19 +105,19 @@ class OpenCalls:
 
     async def _watch(self, nursery: trio.Nursery) -> None:
         while True:
-            await trio.sleep(TICK_SECONDS)
+            await trio.sleep(EXPIRY_SECONDS)
             for place, (one, judged) in enumerate(tuple(self._open.items()), 1):
                 principal = one.principal
                 is_due = trio.current_time() >= judged.due_at or outside.wall() >= judged.expires_at
                 if principal is not None and is_due and judged.due_at < math.inf:
                     judged.due_at, judged.expires_at = math.inf, math.inf
                     nursery.start_soon(self._judge, one, principal, judged)
-                if place % SLICE == 0:
+                if place % LOOKED_AT_IN_TURN == 0:
                     await trio.lowlevel.checkpoint()
 
     async def _judge(self, one: OpenCall, principal: Principal, judged: _Judged) -> None:
         async with self._asked:
-            found = await self._check.judge_again(one.head, principal)
+            found = await self._check.check_again(one.head, principal)
         if one not in self._open:
             return
         if isinstance(found, Principal) and principal.scopes <= found.scopes:

@@ -359,7 +359,7 @@ class OpenSocket:
         Raises:
             CallRefused: It is not let in any more, or `auth` failed.
         """
-        judged = await self.gateway.callers.judge_again(self.head, principal)
+        judged = await self.gateway.callers.check_again(self.head, principal)
         if isinstance(judged, ErrorAnswer):
             raise CallRefused(judged)
         return judged

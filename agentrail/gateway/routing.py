@@ -36,7 +36,7 @@ from agentrail.gateway.body_reading import READ_HERE_BYTES
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.hub import Hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend, BodyReader, CallerLeft, wait_left
-from agentrail.gateway.open_calls import OpenCalls
+from agentrail.gateway.open_calls import CallWatch
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.watches import Watches
 from agentrail.host.host import Host
@@ -147,7 +147,7 @@ class Gateway:
     limits: Limits
     chat_timeout: float = 300.0
     has_console: bool = False
-    open_calls: OpenCalls = field(init=False)
+    open_calls: CallWatch = field(init=False)
     allowances: Allowances[SessionOwner] = field(init=False)
     places: OpenCounts[SessionOwner] = field(init=False)
     bodies: BodyReader = field(factory=BodyReader)
@@ -163,7 +163,7 @@ class Gateway:
 
     def __attrs_post_init__(self) -> None:
         """Count nothing yet."""
-        self.open_calls = OpenCalls(self.callers)
+        self.open_calls = CallWatch(self.callers)
         self.allowances = Allowances(self.limits)
         self.places = OpenCounts(self.limits.max_streams_per_principal, self.limits.max_streams)
 

@@ -91,7 +91,7 @@ class StreamReader(WatchedStream):
         self._done: StreamEnd | None = None
         self._done_behind = 0
         self._task: trio.lowlevel.Task | None = None
-        self.is_followed = False
+        self.is_followed: bool = False
         self.seq: int = after
 
     @property

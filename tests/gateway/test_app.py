@@ -344,7 +344,8 @@ async def test_an_event_source_is_told_to_stay_away_where_nothing_more_comes():
         last = (await web.stream(of_request))[-1].data["seq"]
 
         async def again(path: str, seq: int) -> httpx.Response:
-            return await web.client.get(path, headers={"Last-Event-ID": f"{seq}"})
+            answer: httpx.Response = await web.client.get(path, headers={"Last-Event-ID": f"{seq}"})
+            return answer
 
         for path, seq, status in ((of_request, last, 204), (of_request, last - 1, 200)):
             assert (await again(path, seq)).status_code == status

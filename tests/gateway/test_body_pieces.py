@@ -34,7 +34,7 @@ VALUES = st.recursive(
 def small_pieces(monkeypatch):
     """Sixteen bytes stand for 64 KiB."""
     for module in (body_pieces, body_reading):
-        monkeypatch.setattr(module, "PIECE_BYTES", 16)
+        monkeypatch.setattr(module, "JSON_PIECE_BYTES", 16)
 
 
 def read_or_none(read, text):

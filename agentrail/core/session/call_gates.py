@@ -195,7 +195,7 @@ def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> t
             return state, None
         return _wait_for_approval(step, state, check.wanted, rounds=check.rounds)
     if hash_arguments(state.arguments) == state.bound_to:
-        return state, allow_always(step, state) if check.always else None
+        return state, allow_from_now_on(step, state) if check.always else None
     assert check.wanted is not None  # noqa: S101 - that of the approval in which a person wrote them
     rounds = check.rounds + 1
     if rounds == MAX_LATE_CHANGES:
@@ -204,7 +204,7 @@ def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> t
     return _show_again(step, state, check.wanted, check.changed_by), None
 
 
-def allow_always(step: StepContext, approved: CallState) -> str | None:
+def allow_from_now_on(step: StepContext, approved: CallState) -> str | None:
     """Make a rule of an approval, and let what waits already run by it, as far as the plugins let it.
 
     Returns:
@@ -226,7 +226,7 @@ def _judge_rest(
     """Let every plugin judge a decided call that has not judged it as it will run.
 
     Returns:
-        As of `check_call`, and who changed its arguments; empty where nobody did.
+        As of `check_call`, and who changed its arguments; empty where they are unchanged.
     """
     is_old = (
         step.data.semantics == 0

@@ -67,7 +67,7 @@ def approve(step: StepContext, phase: Phase, signal: Approve) -> Next:
     state, abort = call_gates.check_decided(step, state, asked, always=always, is_edited=is_edited)
     calls.put(step, state)
     if always and state.stage == "waiting" and abort is None:
-        abort = call_gates.allow_always(step, state)
+        abort = call_gates.allow_from_now_on(step, state)
     step.reply(signal.signal_id, None)
     return _go_on(step, abort, resume=signal.auto_resume)
 
@@ -90,7 +90,7 @@ def resolve(
     state, abort = call_gates.check_decided(step, state, asked, always=decision == "always")
     calls.put(step, state)
     if decision == "always" and state.stage == "waiting" and abort is None:
-        abort = call_gates.allow_always(step, state)
+        abort = call_gates.allow_from_now_on(step, state)
     return _go_on(step, abort, resume=True)
 
 

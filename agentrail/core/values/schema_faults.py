@@ -82,7 +82,7 @@ _ASKED: Final = frozenset(
 )
 """What is rare enough that the draft is asked about it. What it does not know it does not mind."""
 
-MAX_ASKED: Final = 200
+MAX_RARE_PARTS: Final = 200
 
 _KINDS: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 
@@ -169,10 +169,8 @@ def _look_through(schema: JsonObject, parts: int) -> None:
             continue
         seen.add(id(place.schema))
         asked += _check_keywords(place)
-        if asked > MAX_ASKED:
-            message = (
-                f"has more than {MAX_ASKED} parts with keywords that are seldom used: say some of it in words"
-            )
+        if asked > MAX_RARE_PARTS:
+            message = f"has more than {MAX_RARE_PARTS} parts with keywords that are seldom used: say some of it in words"
             raise _Fault(message)
         _check_patterns(place, patterns)
         new = {place.schema[name] for name in ("$ref", "$dynamicRef") if name in place.schema} - references
