@@ -35,7 +35,7 @@ class Terms:
         kinds: Only events of these classes; None for all.
         deltas: Whether ephemeral events come too.
         buffer: How many live events may wait for the reader.
-        is_own: Whether a call of the handle, such as `run`, reads it to its own end; nobody answers what it reads.
+        is_own: Whether a call of the handle, such as `run`, reads it to its own end; no user answers what it reads.
     """
 
     kinds: frozenset[type[Event]] | None
@@ -94,7 +94,7 @@ class Subscription:
         self._kinds = terms.kinds
         self._deltas = terms.deltas
         self._limit = terms.buffer
-        self.is_own = terms.is_own
+        self.is_own: bool = terms.is_own
         # Let go of when it has done its work: it holds eight objects that only the beginning needs.
         self._enter: Callable[[Subscription], None] | None = enter
         self._leave = leave

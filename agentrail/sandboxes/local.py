@@ -142,20 +142,8 @@ class LocalSandbox:
         self._virtual = virtual_mode
         if not virtual_mode:
             LOGGER.warning("sandbox_not_virtual", root=str(resolved))
-        own_code = find_own_code(resolved)
         self._programs = find_programs(resolved)
-        self._files = VersionedFiles(
-            self._root,
-            find_opener(self._root) if virtual_mode else open_anywhere,
-            is_confined=virtual_mode,
-            hard_links=hard_links,
-            protected=ProtectedNames(
-                protected,
-                own_code if virtual_mode else list_own_places(),
-                functools.partial(private_below, resolved if virtual_mode else Path("/")),
-            ),
-            own_code=own_code,
-        )
+        self._files = self._open_files(hard_links, protected)
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
         self._locks = KeyedLocks()
         rules = self._rules = CommandRules(
@@ -167,6 +155,21 @@ class LocalSandbox:
         )
         self._commands = Commands(self._root, resolved, self._files, rules, self._programs)
         self._file_rules = hard_links, protected, dict(env or {})
+
+    def _open_files(self, hard_links: HardLinks, protected: Iterable[str]) -> VersionedFiles:
+        own_code = find_own_code(self._path)
+        return VersionedFiles(
+            self._root,
+            find_opener(self._root) if self._virtual else open_anywhere,
+            is_confined=self._virtual,
+            hard_links=hard_links,
+            protected=ProtectedNames(
+                protected,
+                own_code if self._virtual else list_own_places(),
+                functools.partial(private_below, self._path if self._virtual else Path("/")),
+            ),
+            own_code=own_code,
+        )
 
     def __repr__(self) -> str:
         return f"LocalSandbox({str(self._path)!r})"

@@ -291,12 +291,12 @@ def _find_needed(root: Path, neighbours: tuple[Path, ...]) -> list[Path]:
 
 
 def _own_prefixes() -> tuple[Path, ...]:
-    return tuple({Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)})
+    return tuple(dict.fromkeys(Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)))
 
 
 def _program_directories() -> tuple[Path, ...]:
     places = map(Path, os.environ.get("PATH", os.defpath).split(os.pathsep))
-    return tuple({place.resolve() for place in places if place.is_absolute()})
+    return tuple(dict.fromkeys(place.resolve() for place in places if place.is_absolute()))
 
 
 def _find_temporary() -> list[Path]:

@@ -12,7 +12,9 @@ def printable(name: str) -> str:
     """Escape what would break the line or repaint a terminal: a file may be called anything but "/"."""
     if name.isprintable():
         return name
-    escapes = {ord(c): c.encode("unicode_escape").decode("ascii") for c in set(name) if not c.isprintable()}
+    escapes = {
+        ord(c): c.encode("unicode_escape").decode("ascii") for c in sorted(set(name)) if not c.isprintable()
+    }
     return name.translate(escapes)  # in C: a model may give a name of a megabyte
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, strategies as st
 from agentrail import Session, open_supervisor
 from agentrail.errors import EventMissed, StoreUnavailable
 from agentrail.events import AgentEnd, AgentStart
-from agentrail.messages import UserMessage
+from agentrail.messages import Text, UserMessage
 from agentrail.outside import installed
 from agentrail.testing.models import FunctionModel, says
 from tests.runtime.disks import Disk, StoreOnDisk
@@ -69,7 +69,7 @@ async def play(call: str, disk: Disk) -> None:
         lambda request: says(f"paid {len(asked(request.messages))}", pause_seconds=CYCLE_SECONDS / 2)
     )
     with installed(disk):
-        async with open_supervisor(store=StoreOnDisk(disk), store_patience=PATIENCE_SECONDS) as supervisor:  # type: ignore[arg-type]  # it is as much of a store as is asked for
+        async with open_supervisor(store=StoreOnDisk(disk), store_patience=PATIENCE_SECONDS) as supervisor:
             session = await supervisor.start_session(model=model, session_id="s")
             await trio.sleep_until(1.0)
             is_refused = False
@@ -92,4 +92,8 @@ async def play(call: str, disk: Disk) -> None:
 
 def asked(messages: Any) -> list[str]:
     """What the user said."""
-    return ["".join(block.text for block in one.content) for one in messages if isinstance(one, UserMessage)]
+    return [
+        "".join(block.text for block in one.content if isinstance(block, Text))
+        for one in messages
+        if isinstance(one, UserMessage)
+    ]

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import trio
 import trio.testing
@@ -10,6 +10,7 @@ from attrs import frozen
 from hypothesis import given, strategies as st
 
 from agentrail.abc import Ok, ToolContext, ToolOutcome
+from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import SessionNotFound, StoreUnavailable
 from agentrail.messages import JsonObject, Text, ToolMessage, UserMessage
 from agentrail.runtime.handle import Session
@@ -58,10 +59,13 @@ class KillableStore(MemoryStore):
         """Keep none."""
 
 
+EFFECT_CLASSES: Final[tuple[EffectClass, ...]] = ("once", "idempotent")
+
+
 class Ledger(RecordingTool):
     """Counts what acted on the world, by prompt."""
 
-    def __init__(self, name: str, ran: Counter[str]) -> None:
+    def __init__(self, name: EffectClass, ran: Counter[str]) -> None:
         """Count there."""
         super().__init__(name=name, effect_class=name)
         self._ran = ran
@@ -98,7 +102,7 @@ async def _live(lives: list[Life]) -> None:
         plugin = Changing(life.change, random.Random(number), is_slow=False)  # noqa: S311 - it is never asked
         given_now: dict[str, Any] = {
             "model": FunctionModel(_answer),
-            "tools": [Ledger(name, ran) for name in ("once", "idempotent")],
+            "tools": [Ledger(name, ran) for name in EFFECT_CLASSES],
             "plugins": [plugin],
         }
         async with open_nameless(store=store, store_patience=0.1) as supervisor:

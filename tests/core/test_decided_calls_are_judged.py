@@ -1,6 +1,6 @@
 """An approval switches no guard off: once a person has decided, every plugin that has not judged the call as it will run judges it."""
 
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import msgspec
@@ -83,7 +83,7 @@ def begun(*plugins: Judge, semantics: int = 1) -> Told:
 def ran(told: Told) -> list[int]:
     """The cents of all calls that ran."""
     effects = [effect for _, done in told.life.steps for effect in done]
-    return [effect.arguments["cents"] for effect in effects if isinstance(effect, RunTool)]
+    return [cast("int", effect.arguments["cents"]) for effect in effects if isinstance(effect, RunTool)]
 
 
 def blocked(told: Told) -> list[ToolBlocked]:
@@ -98,7 +98,7 @@ def decide(told: Told, how: str, cents: int | None) -> None:
         waiting = told.life.state.data.interactions
         if not waiting:
             return
-        arguments = {} if cents is None else {"arguments": {"cents": cents}}
+        arguments: dict[str, Any] = {} if cents is None else {"arguments": {"cents": cents}}
         told.say(s.Approve, approval_id=waiting[0].id, how=how, **arguments)
         cents = None
 

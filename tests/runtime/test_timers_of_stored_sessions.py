@@ -115,7 +115,7 @@ async def test_all_come_back_eight_at_a_time():
             return function(*args)
 
     class Slow(MemoryStore):
-        is_immediate = False
+        is_immediate = False  # type: ignore[misc]  # final for users
 
     def revive(opening):
         seen.append(opening.session_id)

@@ -110,7 +110,7 @@ async def test_what_agentrail_keeps_inside_of_a_workspace_is_hidden_too(tmp_path
         ("/data/workspaces/ann", "/data"),
         ("/var/lib/agentrail/ann", "/var/lib/agentrail"),
         ("/opt/app/work", "/opt/app"),
-        ("/usr/local/work/ann", "/usr/local/work"),
+        ("/usr/local/users/ann", "/usr/local/users"),
         ("/mnt/disk/ann", "/mnt"),
     ],
 )

@@ -232,7 +232,7 @@ def version_of(directory: Path) -> int:
     (path,) = directory.glob("*.db")
     connection = apsw.Connection(str(path))
     try:
-        return connection.pragma("user_version")
+        return int(connection.pragma("user_version"))
     finally:
         connection.close()
 

@@ -73,7 +73,7 @@ class RecordedCalls:
         self._does = does
         self._place = place
         self.guess: Guess = guess
-        self.was_asked = False
+        self.was_asked: bool = False
         self.set_aside: list[str] = []
 
     def judged(self, state: CallState, outcome: Outcome, ask_leniently: Callable[[], Outcome]) -> Outcome:

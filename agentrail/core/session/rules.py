@@ -114,7 +114,7 @@ def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool
     # Read once for all rules: arguments may have a megabyte.
     families = {
         is_exact: family_of(arguments) if is_exact else program_family_of(arguments)
-        for is_exact in {rule.exact for rule in own}
+        for is_exact in dict.fromkeys(rule.exact for rule in own)
     }
     return any(rule.family == families[rule.exact] for rule in own)
 

@@ -33,6 +33,7 @@ from agentrail.messages import (
     AssistantMessage,
     CallId,
     PromptRef,
+    QuestionRef,
     SessionId,
     TokenUsage,
     ToolResult,
@@ -95,7 +96,7 @@ NOTICES = {
     "ended": lambda picture: picture.feed(ended("b"), 0.0),
     "todos": lambda picture: picture.feed(TodoChange(todos=()), 0.0),
     "asked": lambda picture: picture.feed(
-        AskUser(ref="q", question="Which?", options=("a",), schema=None, url=None), 0.0
+        AskUser(ref=QuestionRef("q"), question="Which?", options=("a",), schema=None, url=None), 0.0
     ),
     "waits": lambda picture: picture.feed(ApprovalRequired(approval=asks(1)), 0.0),
     "plan": lambda picture: picture.feed(PlanGenerated(plan=Plan(steps=())), 0.0),
