@@ -45,7 +45,7 @@ from agentrail.tuning import many_sessions
 _MAX_WAITING_EVENTS: Final = 100_000
 """How far the reader of our output may be behind before the run is given up."""
 
-_NOBODY: Final = "nobody can be asked in this run"
+_NO_USER: Final = "no user can be asked in this run"
 
 _LAST_WORDS_SECONDS: Final = 1.0
 """After an interrupted cycle has settled: for a reader that takes what is left of the output."""
@@ -94,7 +94,7 @@ def run(  # noqa: PLR0913 - an option each
         str | None,
         Parameter(
             help="Tools whose calls are approved where they need it: names or patterns with commas between them, such as "
-            "shell, or *. Without it such a call is refused at once, because nobody can be asked.",
+            "shell, or *. Without it such a call is refused at once, because no user can be asked.",
             show_default=False,
         ),
     ] = None,
@@ -249,30 +249,30 @@ async def _show_cycle(order: Order, session: Session, events: Subscription, prin
 
 
 async def _decide(order: Order, session: Session, event: Event, printer: _Printer) -> None:
-    """Answer what waits for a user: nobody can be asked here, so it would wait indefinitely."""
+    """Answer what waits for a user: no user can be asked here, so it would wait indefinitely."""
     while isinstance(event, SubagentEvent):
         event = event.event
     with contextlib.suppress(
         InteractionError, SessionDown
     ):  # it was decided meanwhile, such as by a deadline
         match event:
-            case ApprovalRequired(approval=asked) if is_approved(asked.tool, order.approve):
+            case ApprovalRequired(approval=asked) if is_pre_approved(asked.tool, order.approve):
                 await session.approve(asked.id)
             case ApprovalRequired(approval=asked):
                 await printer.say(
-                    f"{asked.tool} was refused: it needs an approval, and `agentrail run` asks nobody. "
+                    f"{asked.tool} was refused: it needs an approval, and `agentrail run` cannot ask the user. "
                     f"--approve {asked.tool} approves it; `agentrail chat` asks you"
                 )
-                await session.reject(asked.id, _NOBODY, auto_resume=True)
+                await session.reject(asked.id, _NO_USER, auto_resume=True)
             case AskUser(ref=ref):
                 await printer.say(
-                    "a question was declined: `agentrail run` asks nobody; `agentrail chat` does"
+                    "a question was declined: `agentrail run` cannot ask the user; `agentrail chat` does"
                 )
-                await session.decline(ref, _NOBODY)
+                await session.decline(ref, _NO_USER)
             case _:
                 pass
 
 
-def is_approved(tool: str, approve: str | None) -> bool:
+def is_pre_approved(tool: str, approve: str | None) -> bool:
     """Return whether `--approve` names a tool."""
     return approve is not None and any(fnmatchcase(tool, name.strip()) for name in approve.split(","))

@@ -90,7 +90,7 @@
     ├── CycleEnded                  how a cycle ended that a caller waited for
     │   ├── CycleAborted · CycleFailed
     │   ├── EventMissed             it finished before the event that was waited for
-    │   ├── CycleWaiting            it waits for users, and nobody can answer; carries what waits
+    │   ├── CycleWaiting            it waits for users, and no user can answer; carries what waits
     │   └── ReplyTimeout            it has not ended yet; the session goes on
     ├── QuestionDeclined            no one's move: the user does not want to answer what a tool asked
     ├── SessionDown                 no one's move: the session has ended, `reason` says how

@@ -340,7 +340,7 @@ class CycleAborted(CycleEnded):
 
 
 class CycleWaiting(CycleEnded):
-    """The cycle waits for users, and nobody can answer them: the program did not subscribe, and no host has the session.
+    """The cycle waits for users, and no user can answer them: the program did not subscribe, and no host has the session.
 
     The cycle stays as it is, until someone answers.
 

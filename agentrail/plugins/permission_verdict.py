@@ -404,7 +404,7 @@ class _Judging:
                 return decision, self._stopped(), mode
 
     def _not_read(self) -> str:
-        """Return why nobody can say by its words what a line runs."""
+        """Return why the words of a line do not tell what it runs."""
         if self.told is not None:
             return self.told
         at, why = (self.reading.at, self.reading.why) if isinstance(self.reading, NotRead) else (0, "no text")

@@ -3,7 +3,7 @@
 The only reader of command lines: permissions, guards, approvals and their previews use it. What a reader overlooks would run, so this
 reads little and stops at the rest: words of plain characters and of quotes that hold no expansion, `&&`, `||`, `;`, `|` and newlines,
 `2>&1` and `/dev/null`. A line that it has read is one that bash splits into the same commands and words. A line that is not read is
-one that nobody judges by its words: it asks.
+not judged by its words: it asks.
 
 Nothing may enter that is not certain, and no knowledge of programs but of the four that are looked through.
 """

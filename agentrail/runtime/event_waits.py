@@ -125,7 +125,7 @@ class EventWait:
 
         Raises:
             CycleFailed, CycleAborted, EventMissed: There will be none.
-            CycleWaiting: The cycle waits for users, and nobody can answer.
+            CycleWaiting: The cycle waits for users, and no user can answer.
             SessionDown: The session has ended.
             StoreUnavailable: The store takes no records for now, so that nothing is published.
         """

@@ -32,7 +32,7 @@ from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SE
 T = TypeVar("T")
 
 OnDrift: TypeAlias = Literal["park", "go_on"]
-"""What becomes of a stored session that the code here folds to other operations than it began: it stays as it is until somebody decides,
+"""What becomes of a stored session that the code here folds to other operations than it began: it stays as it is until an operator decides,
 or continues with the state of the newer code."""
 
 STORE_PATIENCE_SECONDS: Final = 5.0

@@ -1,4 +1,4 @@
-"""Callers that must not wait silently for users: their wait ends with `CycleWaiting` when nobody can answer.
+"""Callers that must not wait silently for users: their wait ends with `CycleWaiting` when no user can answer.
 
 A cycle that waits for users waits without a deadline, so `ask` in a program that never answers would hang. Its events say when it begins to wait.
 """
@@ -29,7 +29,7 @@ async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *,
         is_begun: Whether it waits for a cycle that may wait for users already.
 
     Raises:
-        CycleWaiting: The cycle waits for users, and nobody can answer.
+        CycleWaiting: The cycle waits for users, and no user can answer.
         BaseException: What the call raises.
 
     Cancellation: Is passed on to the call.
@@ -44,9 +44,9 @@ async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *,
 
 
 def waiting_error(cell: SessionCell) -> CycleWaiting | None:
-    """Return the error for a cycle that waits for users while nobody can answer; None for any other.
+    """Return the error for a cycle that waits for users while no user can answer; None for any other.
 
-    Somebody can answer where the program subscribed, a host has the session, or everything that is pending has a deadline.
+    A user can answer where the program subscribed, a host has the session, or everything that is pending has a deadline.
     """
     if cell.bus.is_listened_to or cell.ports.host is not NO_HOST:
         return None
@@ -108,10 +108,10 @@ class _PeopleWait:
             self.look_now()
 
     def look_now(self) -> None:
-        """End the wait if nobody can answer."""
+        """End the wait if no user can answer."""
         self.error = self.error or waiting_error(self.cell)
         if self.error is not None:
-            self.scope.cancel(reason="the cycle waits for users, and nobody can answer")
+            self.scope.cancel(reason="the cycle waits for users, and no user can answer")
 
 
 def _line_of(pending: Pending) -> str:

@@ -212,7 +212,7 @@ class PromptingHandle(AskingHandle):
             client_id: Your own name of this message. Asked again with the same name and content, after `ReplyTimeout`,
                 `StoreUnavailable` or a restart, it sends nothing and waits for the same answer. Names are remembered as of `prompt`.
             timeout_seconds: How long to wait; None for as long as it takes.
-            wait_for_people: Whether to wait also while only users can let the cycle continue and nobody listens; another task of yours
+            wait_for_people: Whether to wait also while only users can let the cycle continue and no one listens; another task of yours
                 answers.
 
         Returns:
@@ -223,7 +223,7 @@ class PromptingHandle(AskingHandle):
             CycleAborted: The cycle was aborted.
             CycleFailed: The cycle failed; `error` says why. Its code is `response_format` where the second answer was wrong too;
                 `text` is that answer.
-            CycleWaiting: The cycle waits for users, without a deadline, and nobody can answer: neither did the program subscribe, nor has
+            CycleWaiting: The cycle waits for users, without a deadline, and no user can answer: neither did the program subscribe, nor has
                 a host the session. `pending` has what waits. The cycle stays as it is: answer, then call `collect_reply`.
             ReplyTimeout: The time was up. The cycle goes on; `collect_reply` waits for its answer, as does the same `client_id`.
             EventMissed: This `client_id` was answered, and its events are kept no longer.
@@ -477,7 +477,7 @@ class PromptingHandle(AskingHandle):
     async def _reply_within(
         self, signal: Prompt, timeout_seconds: float | None, *, wait_for_people: bool
     ) -> Any:
-        """Prompt, and wait for the reply; until it waits for users whom nobody asks, unless the caller waits for them."""
+        """Prompt, and wait for the reply; until it waits for users who are not asked, unless the caller waits for them."""
         if wait_for_people or timeout_seconds is not None:
             return await self._ask_within(signal, timeout_seconds)
         return await unless_waiting(self._cell, partial(self._ask_within, signal, None))

@@ -9,7 +9,7 @@ from tests.cli.rig import run_agentrail
 
 USAGE = 2
 AT_ONCE = ("--max-retries", "0")  # what fails here fails again, and nobody wants to wait for that
-REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
+REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which no one listens
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ async def test_an_untrusted_project_starts_nothing_of_its_own(place):
         "the MCP server canary",
     ):
         assert refused in first
-    assert "nobody can be asked in this run" in allowed.out
+    assert "no user can be asked in this run" in allowed.out
     assert not (place / "project" / "made").exists()
     assert "the rule shell(rm *)" in denied.out + denied.err
     assert (place / "project" / "agentrail.toml").exists()

@@ -1,9 +1,9 @@
-"""`agentrail run` asks nobody: a call that needs an approval is refused at once, unless `--approve` names its tool; a question is declined."""
+"""`agentrail run` cannot ask the user: a call that needs an approval is refused at once, unless `--approve` names its tool; a question is declined."""
 
 import pytest
 import trio
 
-from agentrail.cli.run import is_approved
+from agentrail.cli.run import is_pre_approved
 from tests.cli.test_config import run_in, write
 
 ASKS = 'version = 1\n[defaults]\nplugins = [{ use = "HumanApproval" }]\n'
@@ -30,7 +30,7 @@ async def test_a_call_that_needs_an_approval_is_refused_at_once_or_approved(plac
     assert ended.code == 0
     assert (place / "project" / "made").exists() == is_run
     assert ("--approve shell approves it; `agentrail chat` asks you" in ended.err) != is_run
-    assert ("Rejected by the user: nobody can be asked in this run" in ended.out) != is_run
+    assert ("Rejected by the user: no user can be asked in this run" in ended.out) != is_run
 
 
 async def test_a_list_without_names_is_refused(place):
@@ -43,7 +43,9 @@ async def test_a_list_without_names_is_refused(place):
 
 def test_names_are_patterns():
     """`*` stands for all; without the option there are none."""
-    assert [is_approved("shell", one) for one in (None, "shell", "sh*", "*", "edit_file, shell", "hell")] == [
+    assert [
+        is_pre_approved("shell", one) for one in (None, "shell", "sh*", "*", "edit_file, shell", "hell")
+    ] == [
         False,
         True,
         True,

@@ -1,4 +1,4 @@
-"""Nothing waits silently where nobody can answer: `CycleWaiting` says what waits and how to answer, and the cycle stays as it is."""
+"""Nothing waits silently where no user can answer: `CycleWaiting` says what waits and how to answer, and the cycle stays as it is."""
 
 import pytest
 import trio

@@ -69,6 +69,6 @@ def _owner_in(decoder: "msgspec.json.Decoder[Any]", text: bytes) -> str:
     try:
         found = decoder.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return NO_OWNER  # damaged, which whoever reads the record reports
+        return NO_OWNER  # damaged, which the reader of the record reports
     state = found.state if isinstance(found, _Opened) else found
     return session_owner_key(state.session_state.data.config.user_data)
