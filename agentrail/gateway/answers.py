@@ -21,6 +21,7 @@ from agentrail.errors import (
     DayBudgetSpent,
     ErrorInfo,
     HeldBy,
+    JournalDrifted,
     ProfileMismatch,
     ProviderError,
     RequestRefused,
@@ -403,6 +404,8 @@ def _more_of(error: AgentrailError) -> JsonObject:
             return {"names": list(names)}
         case Trimmed(first=first):
             return {"first": first}
+        case JournalDrifted(seq=seq, operation=operation, plugin=plugin):
+            return {"seq": seq, "operation": operation[:MAX_MESSAGE_CHARACTERS], "plugin": plugin}
         case ProviderError(code=code):
             return {"cause": code}
         case _:

@@ -606,7 +606,7 @@ def refuse_child(facts: SessionFacts) -> None:
 
 
 def _log_that_it_stays(error: Unrevivable | JournalDrifted, profile: str) -> None:
-    """Tell the operator why a session cannot go on, and what to do: who called is told nothing of it."""
+    """Tell the operator why a session cannot go on, and what to do. Callers are told of a drift only where it is."""
     if isinstance(error, JournalDrifted):
         LOGGER.warning("profile %s: %s", profile, error)
         return

@@ -6,6 +6,7 @@ Rows that have a test elsewhere are not here: a wrong token, an older server and
 
 import httpx
 import pytest
+from starlette.responses import JSONResponse
 
 from agentrail.gateway.console_files import ROOT
 from agentrail.host import Principal
@@ -110,6 +111,48 @@ def test_a_number_that_is_not_kept_is_told_with_where_it_begins(pages, story, bu
     until(page, "() => document.querySelector('dialog')?.innerText.includes('Kept from record 900 on.')")
     page.keyboard.press("Escape")
     shows(page, "Long ago")
+
+
+# --- a server with newer code
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_a_session_that_is_parked_because_its_code_changed_is_continued_by_a_button(pages, story, is_shown):
+    """What differs is shown before: record, operation, plugin. A refusal is told, and the button is there again."""
+    drift = {"seq": 41, "operation": "run_tool t7 pay args=1f", "plugin": "budget_guard"}
+    error = {"code": "journal_drifted", "message": "it is parked", "hint": None, "status": 503, **drift}
+    asked: list[dict] = []
+    parked = [not is_shown]
+    subscribed = story.server.replies["subscribe"]
+
+    def read(frame):
+        refusal = {"type": "reply", "id": frame["id"], "ok": False, "error": error}
+        return [refusal] if parked[0] else subscribed(frame)
+
+    async def resumed(request):
+        asked.append(await request.json())
+        parked[0] = len(asked) < 2
+        return (
+            JSONResponse({"error": {**error, "message": "not yet"}}, 503) if parked[0] else JSONResponse({})
+        )
+
+    story.server.replies["subscribe"] = read
+    story.server.answers["POST sessions/s-1/resume"] = resumed
+    story.begins("Pay it.")
+    page = pages.open(story.link())
+    pages.of(page).expects.append("503")
+    if is_shown:
+        shows(page, "Pay it.")
+        parked[0] = True
+        story.server.close()
+    for said in ("First record that differs: 41", "run_tool t7 pay args=1f", "budget_guard"):
+        shows(page, said)
+    page.get_by_role("button", name="Continue").click()
+    shows(page, "not yet")
+    page.get_by_role("button", name="Continue").click()
+    shows(page, "Pay it.")
+    until(page, "() => !document.body.innerText.includes('First record that differs')")
+    assert asked == [{"on_drift": "go_on"}, {"on_drift": "go_on"}]
 
 
 # --- what a server lacks

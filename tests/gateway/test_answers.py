@@ -105,6 +105,8 @@ def test_an_exception_that_is_none_of_ours_tells_nothing(error):
         (errors.CursorAhead(["m"], positions={"s": 9}), 409, "cursor_ahead", {"last_seq": 9}),
         (errors.HeldBy("s", node="n", address="a:1", seen_ago_ms=5), 421, "not_owner", {"node": "n", "address": "a:1"}),
         (errors.SubscriberTooSlow("m", resume_after=4, positions={}), 409, "subscriber_too_slow", {"resume_after": 4}),
+        (errors.JournalDrifted("s", 7, what="w", operation="run_tool t7 pay", plugin="guard"), 503, "journal_drifted",
+         {"seq": 7, "operation": "run_tool t7 pay", "plugin": "guard"}),
         (errors.UnknownTool("m", names=["a"]), 404, "unknown_tool", {"names": ["a"]}),
         (errors.ModelNotFound("m"), 422, "model_not_found", {"cause": "model_not_found"}),
         (errors.RateLimited("m", retry_after_seconds=1.2), 502, "provider_failed", {"cause": "rate_limited"}),

@@ -5,6 +5,7 @@ import { AbortQuestion, useAbort } from "../parts/abort_button.js";
 import { announce } from "../parts/announce.js";
 import { Composer } from "../parts/composer.js";
 import { Conversation, showSoon, showWaiting, usePlaceKept } from "../parts/conversation.js";
+import { Drift } from "../parts/drift.js";
 import { ForkDialog } from "../parts/fork_dialog.js";
 import { useKeys } from "../parts/keys.js";
 import { OutboxProvider, useNewOutbox } from "../parts/outbox_context.js";
@@ -28,6 +29,9 @@ import { OpenSession, OpenSessions } from "../wire/open_session.js";
 import { cancelQueued } from "./now.js";
 
 const words = text.session;
+
+/** What the server says of a session whose journal the code there folds to other operations. */
+const DRIFTED = "journal_drifted";
 
 /** @typedef {import("../pages.js").PageProps} PageProps */
 /** @typedef {import("../pure/view.js").View} View */
@@ -114,6 +118,8 @@ function OneSession(props) {
 
   if (known.name === "absent") return html`<${Missing} />`;
   if (known.name === "failed" && view.seq === 0) {
+    if (known.error.code === DRIFTED)
+      return html`<div class="session-missing"><${Drift} error=${known.error} session=${session} api=${api} /></div>`;
     return html`<div class="session-missing"><${Problem} error=${known.error} onRetry=${() => session.tryAgain()} /></div>`;
   }
   const hasJournal = info.journal && info.principal.scopes.includes("inspect");
@@ -127,7 +133,7 @@ function OneSession(props) {
       <${SessionHead} view=${view} abort=${abort} isPanelOpen=${isPanelOpen} onPanel=${() => setPanelOpen(!isPanelOpen)} onSearch=${() => setSearching(!isSearching)} tools=${tools} />
       <div class="session-middle">
         <div class="session-main">
-          <${Standing} session=${session} view=${view} />
+          <${Standing} session=${session} view=${view} api=${api} />
           ${isSearching ? html`<${SessionSearch} view=${view} older=${older} fetchOlder=${fetchOlder} handle=${handle} onClose=${() => setSearching(false)} />` : null}
           ${
             known.name === "loading" && view.seq === 0
@@ -156,14 +162,15 @@ function Missing() {
 
 /**
  * What is to be said about the whole session, above the conversation.
- * @param {{ session: OpenSession, view: View }} props
+ * @param {{ session: OpenSession, view: View, api: import("../wire/api.js").Api }} props
  */
-function Standing({ session, view }) {
+function Standing({ session, view, api }) {
   const { known } = session;
   if (known.name === "deleted") {
     return html`<p class="standing warn" role="alert">${words.deleted}. <span class="dim">${words.deletedHint}</span> <a href="#/">${text.shell.toSessions}</a></p>`;
   }
   if (known.name === "failed") {
+    if (known.error.code === DRIFTED) return html`<${Drift} error=${known.error} session=${session} api=${api} />`;
     return html`<p class="standing bad" role="alert">${known.error.message || text.shell.refused} <button type="button" class="button small" onClick=${() => session.tryAgain()}>${text.shell.retry}</button></p>`;
   }
   if (view.ended === null) return null;

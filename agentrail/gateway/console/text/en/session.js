@@ -446,6 +446,17 @@ export const empty = "Nothing has been said yet.";
 export const emptyHint = "Write a message below; Enter sends it.";
 export const ended = "This session has ended";
 export const parked = "This session is parked";
+export const drift = {
+  title: "This session is parked: the code of the server has changed since it last worked",
+  /** @param {number} seq */
+  record: (seq) => `First record that differs: ${seq}`,
+  operation: "First operation that differs",
+  plugin: "Plugin that probably caused it",
+  explained:
+    "If you continue, the state of the new code counts. A tool that had begun and must not run twice does not run again: its outcome is reported as unknown.",
+  goOn: "Continue",
+  done: "The session continues",
+};
 export const past = "You are looking at the past";
 export const backToNow = "Back to now";
 
