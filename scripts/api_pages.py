@@ -37,20 +37,19 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
 SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Start": "start_session call_tool",
-        "Keep and resume": "resume_session resume_all resume_due find",
+        "Keep and resume": "resume_session resume_all find",
         "Find": "session sessions",
         "Read": "subscribe_all subscribe_group",
         "End": "stop_session rest",
         "Keep": "export_session import_session trim_session delete_session forget_user",
         "Know": "monitor facts_of stored_journal stored_state find_records plain_state_at explain_record events_page check_store last_words reports tree parked_sessions plugin_use fault_of_model budget_use spendings statistics",
-        "Build a server on it": "ask_host is_closing stop_all start_behind begin_to_resume_due memories_of keeps_owed owed change_owed",
+        "Build a server on it": "ask_host is_closing stop_all start_behind memories_of keeps_owed owed change_owed",
     }
 )
 
 OF_THE_SHELL: Final = frozenset(
     {
         "start_behind",
-        "begin_to_resume_due",
         "ask_host",
         "is_closing",
         "stop_all",

@@ -53,7 +53,7 @@ class BackgroundAgent:
 
 
 class BackgroundAgents(AskingHandle):
-    """The agents in the background of one session; `Session.agents` gives it. Nobody else need be at work in the session."""
+    """The agents in the background of one session; `Session.agents` gives it. No cycle needs to run in the session."""
 
     __slots__ = ()
 
@@ -105,7 +105,7 @@ class BackgroundAgents(AskingHandle):
         """Wait for agents. Their notes reach the model all the same: only a call of its own counts as waiting for them.
 
         Args:
-            names: Which; None for all that are alive. With nobody alive it returns at once.
+            names: Which; None for all that are alive. Where none is alive it returns at once.
             match: Whether all of them or any one is waited for.
             until: `idle`: it is between two cycles, or has ended; `closed`: it has ended.
             timeout_seconds: How long; None for as long as it takes.
