@@ -58,8 +58,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a rewrite of the host passes the guards",
         breaks="no order of plugins lets a call past a guard",
         file="core/session/call_gates.py",
-        old="    if has_listeners(step, BeforeTool):\n        outcome = _ask_plugins(step, state, by=signal.by)\n",
-        new="    if not has_listeners(step, BeforeTool):\n        outcome = _ask_plugins(step, state, by=signal.by)\n",
+        old="    if _is_judged(step):\n        outcome = _ask_plugins(step, state, by=signal.by)\n",
+        new="    if not _is_judged(step):\n        outcome = _ask_plugins(step, state, by=signal.by)\n",
         killed_by=scenario("host_blocked_by_guard"),
     ),
     Mutant(

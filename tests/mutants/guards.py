@@ -72,8 +72,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a sub-agent does something else than was shown",
         breaks=_CHAT,
         file="core/session/batch.py",
-        old="    if state.bound_to not in (None, hash_arguments(state.arguments)):\n        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]\n    kind",
-        new="    kind",
+        old="    if state.bound_to not in (None, hash_arguments(state.arguments)):\n        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]\n    if calls.began_before_drift",
+        new="    if calls.began_before_drift",
         killed_by="tests/runtime/test_what_is_approved_runs.py::"
         "test_a_sub_agent_is_not_sent_to_do_something_else_than_was_shown",
     ),

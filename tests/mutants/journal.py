@@ -98,7 +98,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a name may be a line of its own",
         breaks="a tool that no record names never ran",
-        file="core/journal/outline.py",
+        file="core/session/recorded_calls.py",
         old='    return text if text.isprintable() and " " not in text and text else ',
         new="    return text if text else ",
         killed_by="tests/core/journal/test_outline.py::test_a_name_from_outside_is_one_word_of_one_line",

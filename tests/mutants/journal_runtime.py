@@ -110,12 +110,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by=f"{_BACK}::test_what_is_missing_is_named_and_nothing_is_touched",
     ),
     Mutant(
-        name="a snapshot is taken in the middle of work",
-        breaks="a snapshot has no open effects",
+        name="a snapshot in the middle of work forgets what had begun",
+        breaks="a snapshot of a session at work names what had begun",
         file="runtime/session_journal.py",
-        old="        if not is_whole or not is_at_rest(state):\n",
-        new="        if not is_whole:\n",
-        killed_by=f"{_BACK}::test_a_session_that_is_cut_leaves_no_snapshot",
+        old="            self._put(state, None if is_at_rest(state) else begun_effects(state))\n",
+        new="            self._put(state)\n",
+        killed_by=f"{_BACK}::test_a_session_that_is_cut_leaves_a_snapshot_that_names_what_had_begun",
     ),
     Mutant(
         name="what a provider gives is taken as it is",
