@@ -8,6 +8,7 @@ import trio
 from attrs import frozen
 
 from agentrail.core.protocol.signals import AgentCommand, StatusQuery
+from agentrail.core.session.agent_calls import DEFAULT_WAIT_SECONDS
 from agentrail.core.session.agent_state import AgentState, AgentStatus
 from agentrail.errors import OptionError, SessionDown
 from agentrail.events import TERMINAL, Event, EventsLost, SubagentEnd, SubagentEvent
@@ -17,8 +18,6 @@ from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.event_waits import bounded
 from agentrail.runtime.subscription import Terms
-
-DEFAULT_WAIT_SECONDS: Final = 600.0
 
 _BUFFER: Final = 1024
 

@@ -12,6 +12,7 @@ import pytest
 PACKAGE: Final = Path(__file__).parents[2] / "agentrail"
 
 ONE_MEANING: Final = {
+    "BackgroundAgents": "the agents of a session in the background, awaited or blocking",
     "CycleStream": "the events of one cycle, awaited or blocking",
     "LOGGER": "the logger of each module",
     "Limits": "how much may wait or be asked for: in a machine, and at a host",
