@@ -21,7 +21,8 @@ ApproveOption = Annotated[
     str | None,
     Parameter(
         help="Tools that wait for your /approve or /reject before they run: names or patterns with commas between "
-        "them, such as shell, or *."
+        "them, such as shell, or *; none lets all run unasked. Without it: each tool that does more than read, unless a plugin or "
+        "[permissions] of the configuration asks."
     ),
 ]
 Model = Annotated[

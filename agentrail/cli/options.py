@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from agentrail.abc import Tool, name_of
+from agentrail.abc import Tool, effect_class_of, name_of
 from agentrail.app import ChosenModel, choose_model
 from agentrail.cli.choices import DEFAULT_TOOLS, Choices
 from agentrail.cli.configuring import CommandSetup, model_of_files, options_of_files
@@ -48,12 +48,12 @@ def decide_tools(text: str) -> tuple[Tool, ...]:
 
 
 def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
-    """Make the plugin that asks before the tools that `--approve` names; none without it.
+    """Make the plugin that asks before the tools that `--approve` names; none without it, and for `none`.
 
     Raises:
         OptionError: Your move: it names nothing.
     """
-    if text is None:
+    if text is None or text.strip() == "none":
         return ()
     names: list[JsonValue] = [name.strip() for name in text.split(",")]
     if not all(names):
@@ -66,8 +66,19 @@ def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
     return (approval,)
 
 
-EDITING_TOOLS: Final = frozenset({"edit_file", "write_file"})
-"""The tools whose calls the user of a chat approves, with the difference before their eyes."""
+_UNASKED: Final = frozenset(
+    [
+        "ask_user",
+        "compact_conversation",
+        "exit_plan",
+        "forget",
+        "remember",
+        "shell_stop",
+        "task",
+        "write_todos",
+    ]
+)
+"""Tools with an effect whose calls no user approves: it is in the session and the user's own notes alone, or judged where it is done."""
 
 _ASKING: Final = (HumanApproval, Permissions)
 
@@ -77,7 +88,7 @@ def with_approvals(
 ) -> tuple[PluginEntry, ...]:
     """Give a stack of plugins with what `--approve` says in place of what it had of that kind.
 
-    Without it, edits of files wait for an approval, unless a plugin of the stack asks already.
+    Without it, each tool that does more than read waits for an approval, unless a plugin of the stack asks already.
 
     Args:
         plugins: The stack.
@@ -89,7 +100,8 @@ def with_approvals(
     """
     kinds = [one[0] if isinstance(one, tuple) else one for one in plugins]
     if text is None and not any(kind in _ASKING or isinstance(kind, _ASKING) for kind in kinds):
-        text = ",".join(sorted({name_of(one) for one in tools} & EDITING_TOOLS)) or None
+        changing = {name_of(one) for one in tools if effect_class_of(one) != "pure"}
+        text = ",".join(sorted(changing - _UNASKED)) or None
     approvals = decide_approvals(text)
     others = [
         one

@@ -28,6 +28,7 @@ from tests.cli.rig import SLEEPER, alive, open_terminal, run_agentrail, sleeping
 
 TALK = ("chat", "--model", "demo:fast", "--tools", "none")
 WORK = ("chat", "--model", "demo:fast", "--tools", "shell", "--shell-fallback", "unconfined")
+UNASKED = (*WORK, "--approve", "none")
 A, B = PromptRef("a"), PromptRef("b")
 QUESTION = AskUser(ref=QuestionRef("q"), question="Really?")
 END = AgentEnd(messages=(), usage=TokenUsage(), stop_reason="end")
@@ -96,7 +97,7 @@ async def test_a_question_that_comes_again_is_heard():
 @pytest.mark.parametrize("term", ["dumb", "xterm"])
 async def test_one_can_type_while_the_agent_works(term):
     """A line that is typed during a cycle is queued, with its position; /abort ends the cycle and the line is next."""
-    async with open_terminal(*WORK, term=term) as typist:
+    async with open_terminal(*UNASKED, term=term) as typist:
         await typist.wait_for(">")
         typist.type(f"{SLEEPER}\n" if term == "dumb" else f"{SLEEPER}\r")
         below = await sleeping_below(typist.process)
@@ -115,7 +116,7 @@ async def test_one_can_type_while_the_agent_works(term):
 @pytest.mark.parametrize("term", ["dumb", "xterm"])
 async def test_control_c_stops_the_cycle_and_then_leaves(term):
     """The first Ctrl-C stops what runs and the chat goes on; in idle it leaves (on a screen twice), with code 130 and no traceback."""
-    async with open_terminal(*WORK, term=term) as typist:
+    async with open_terminal(*UNASKED, term=term) as typist:
         await typist.wait_for(">")
         typist.type(f"{SLEEPER}\r")
         below = await sleeping_below(typist.process)
@@ -140,7 +141,7 @@ async def test_control_c_stops_the_cycle_and_then_leaves(term):
 @pytest.mark.parametrize("term", ["dumb", "xterm"])
 async def test_control_d_stops_the_cycle_and_leaves(term):
     """Ctrl-D while a command runs ends it first; code 0, no process left."""
-    async with open_terminal(*WORK, term=term) as typist:
+    async with open_terminal(*UNASKED, term=term) as typist:
         await typist.wait_for(">")
         typist.type(f"{SLEEPER}\r")
         below = await sleeping_below(typist.process)

@@ -4,6 +4,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 import trio
 
+from agentrail import tool
 from agentrail.app import ChosenModel
 from agentrail.blueprints.building import build_blueprint
 from agentrail.blueprints.configuration import read_configuration
@@ -363,11 +364,21 @@ def test_approvals_of_the_command_take_the_place_of_those_of_an_agent():
     )
 
 
-def test_edits_in_a_chat_wait_for_the_user_unless_something_asks_already():
-    """`chat --tools edit_file` has no other guard; `--approve`, and a plugin of the agent, are nearer words."""
-    tools = builtin("edit_file", "read_file", "write_file")
+@tool
+async def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def test_what_changes_something_in_a_chat_waits_for_the_user_unless_something_asks_already():
+    """`chat --tools edit_file,shell` has no other guard; `--approve`, and a plugin of the agent, are nearer words."""
+    tools = (*builtin("edit_file", "read_file", "shell", "python", "write_file", "task", "remember"), pay)
     ((kind, given),) = with_approvals((), None, tools)
-    assert (kind, given) == (HumanApproval, {"require_approval_for": ["edit_file", "write_file"]})
+    assert (kind, given) == (
+        HumanApproval,
+        {"require_approval_for": ["edit_file", "pay", "python", "shell", "write_file"]},
+    )
+    assert with_approvals((), "none", tools) == ()
     assert with_approvals((), None, builtin("read_file")) == ()
     assert with_approvals((SecurityGuard,), None, tools)[0] is SecurityGuard
     for guard in (Permissions, Permissions(), (Permissions, {"mode": "plan"}), HumanApproval):

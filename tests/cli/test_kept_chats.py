@@ -34,7 +34,7 @@ async def test_a_chat_killed_in_mid_tool_says_that_the_outcome_is_unknown_and_go
     """While a tool runs: never silence, and never a second run of a tool that may not run twice."""
     ran = tmp_path / "ran"
     prompt = 'shell "echo once >> ran; sleep 1000 & sleep 1000"'
-    arguments = ("--model", "demo:fast", *UNCONFINED, "--cwd", str(tmp_path))
+    arguments = ("--model", "demo:fast", *UNCONFINED, "--approve", "none", "--cwd", str(tmp_path))
     async with open_terminal("chat", *arguments, term="dumb", **kept(tmp_path)) as typist:
         await typist.wait_for("> ")
         typist.type(f"{prompt}\r")

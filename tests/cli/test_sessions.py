@@ -198,7 +198,7 @@ async def test_commands_read_beside_a_process_that_writes_and_those_that_write_s
 
     async with open_terminal(
         *("chat", "--model", "demo:fast", "--tools", "shell", "--cwd", str(tmp_path)),
-        *("--shell-fallback", "unconfined"),  # where bubblewrap is not installed, too
+        *("--approve", "none", "--shell-fallback", "unconfined"),  # where bubblewrap is not installed, too
         term="dumb",
         **kept(tmp_path),
     ) as typist:

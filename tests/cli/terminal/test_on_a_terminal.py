@@ -387,7 +387,7 @@ async def test_what_was_said_before_can_be_gone_back_to(tmp_path):
 async def test_a_closed_terminal_parks_the_session(tmp_path):
     """SIGHUP: the chat leaves, nothing of it runs on, and `--resume` goes on with what was cut off."""
     kept = {"AGENTRAIL_DATA_DIR": str(tmp_path)}
-    async with open_screen(*WORK, **kept) as seen:
+    async with open_screen(*WORK, "--approve", "none", **kept) as seen:
         await seen.wait_for(READY)
         seen.type(f"{SLEEPER}\r")
         below = await sleeping_below(seen.process)
@@ -404,7 +404,7 @@ async def test_a_closed_terminal_parks_the_session(tmp_path):
 
 async def test_a_terminal_that_is_gone_ends_the_chat(tmp_path):
     """The other end closes without a signal: the chat leaves by itself, and the session is there to be gone on with."""
-    async with open_screen(*WORK, AGENTRAIL_DATA_DIR=str(tmp_path)) as seen:
+    async with open_screen(*WORK, "--approve", "none", AGENTRAIL_DATA_DIR=str(tmp_path)) as seen:
         await seen.wait_for(READY)
         seen.type(f"{SLEEPER}\r")
         below = await sleeping_below(seen.process)
