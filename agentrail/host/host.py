@@ -6,7 +6,6 @@ HTTP: a gateway turns bodies into these calls, and what they raise into its answ
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
 
 import trio
 from attrs import evolve
@@ -15,7 +14,6 @@ from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AgentrailError,
-    HostDraining,
     RequestUnknown,
 )
 from agentrail.frozen import EMPTY, thawed
@@ -33,7 +31,8 @@ from agentrail.host.inspecting import Inspected
 from agentrail.host.intake import Intake, Sending, mint_session
 from agentrail.host.listed_session import ListedSession
 from agentrail.host.metadata import check_metadata
-from agentrail.host.options import HostOptions, ReadinessCheck
+from agentrail.host.options import HostOptions
+from agentrail.host.own_checks import OwnChecks
 from agentrail.host.payloads import (
     ChatRequest,
     HandledResponse,
@@ -65,8 +64,6 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.inspected_rows import PluginRow
 from agentrail.wire.rows import RowFilter
 
-_CLOSING: Final = "the host is being closed"
-
 
 class Host:
     """Sessions behind a product. Every call says who is calling, and touches no session of another."""
@@ -80,7 +77,8 @@ class Host:
         self._life = life
         self.commands: CommandsOfHost = CommandsOfHost(options.commands, parts)
         self._intake = Intake(parts, options.limits, nursery, self.commands)
-        self._readiness = Readiness(self._checks, options.check_timeout, nursery)
+        checks = OwnChecks(parts.sessions, life, options.readiness_checks, lambda: self._is_leaving)
+        self._readiness = Readiness(checks, options.check_timeout, nursery)
         self._feeds: list[SessionFeed] = []
         self.users: UsersOfHost = UsersOfHost(parts, self._intake, lambda: self._feeds)
         self._is_leaving = False
@@ -592,15 +590,6 @@ class Host:
         """
         return await self._readiness.look()
 
-    def _checks(self) -> Mapping[str, ReadinessCheck]:
-        own: dict[str, ReadinessCheck] = {
-            "supervisor": self._check_supervisor,
-            "plugins": self._check_plugins,
-        }
-        if self._parts.sessions.has_store:
-            own = {"store": self._check_store, **own}
-        return {**own, **self.options.readiness_checks}
-
     @property
     def plugins(self) -> PluginOrder:
         """Its plugins, in their order."""
@@ -709,20 +698,3 @@ class Host:
             message = f"session {session_id!r} has no request of this id, or not any more"
             raise RequestUnknown(message)
         return track
-
-    # --- checks
-
-    async def _check_store(self) -> None:
-        await self.supervisor.check_store()
-
-    async def _check_supervisor(self) -> None:
-        if self._is_leaving or self.supervisor.is_closing:
-            raise HostDraining(_CLOSING)
-        await trio.lowlevel.checkpoint()
-
-    async def _check_plugins(self) -> None:
-        await trio.lowlevel.checkpoint()
-        failed = self._life.failed_backgrounds
-        if failed:
-            message = f"these plugins do nothing in the background any more: {', '.join(failed)}"
-            raise AgentrailError(message)

@@ -19,8 +19,9 @@ from agentrail.runtime.branch import SupervisorLabel
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.own_stores import NO_STORES, SharedStores
+from agentrail.runtime.restart_rules import SESSIONS
 from agentrail.runtime.store_options import USUAL_OPTIONS, StoreOptions
-from agentrail.runtime.supervisor import SESSIONS, SessionSupervisor
+from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 
 STOP_WITHIN_SECONDS: Final = 10.0

@@ -36,11 +36,12 @@ from agentrail.otp.edges import call_guarded, travels
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.answers import NO_READERS, Readers, judged
+from agentrail.runtime.chunk_buffer import ChunkBuffer
 from agentrail.runtime.clean_signals import SignalCleaner
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, MailboxItem
+from agentrail.runtime.interpreter import Interpreter, MailboxItem
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import Ports

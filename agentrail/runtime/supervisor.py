@@ -30,11 +30,9 @@ from agentrail.messages import SessionId
 from agentrail.otp.child_specs import (
     NO_ARGUMENTS,
     Arguments,
-    Backoff,
     ChildSpec,
     Restart,
     Spec,
-    SupervisorFlags,
 )
 from agentrail.otp.exits import Killed, Stuck
 from agentrail.otp.leaving import describe_bug, describe_crash
@@ -73,6 +71,7 @@ from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
 from agentrail.runtime.reading_door import ReadingDoor
+from agentrail.runtime.restart_rules import BRANCH
 from agentrail.runtime.resting import Rested
 from agentrail.runtime.resuming_door import Revive
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
@@ -89,33 +88,10 @@ from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.workspace import MakeSandbox, Workspace
 
-MAX_RESTARTS: Final = 2
-"""How often a session comes back within `PERIOD_SECONDS`: the third crash parks it."""
-
-PERIOD_SECONDS: Final = 5.0
-
-BACKOFF: Final = Backoff(initial_seconds=0.05, maximum_seconds=5.0)
-"""Shorter than an actor's: a person sits before a session, and no more than two waits ever follow each other closely."""
-
 DISMISS_WITHIN_SECONDS: Final = 5.0
 """How long a session that ended or crashed waits for its tools; those that shield themselves for longer are left behind."""
 
 _CLOSE_WITHIN_SECONDS: Final = 2.0
-
-SESSIONS: Final = SupervisorFlags(
-    "dynamic",
-    intensity=MAX_RESTARTS,
-    period_seconds=PERIOD_SECONDS,
-    backoff=BACKOFF,
-    intensity_per="child",
-)
-BRANCH: Final = SupervisorFlags(
-    "rest_for_one",
-    intensity=MAX_RESTARTS,
-    period_seconds=PERIOD_SECONDS,
-    backoff=BACKOFF,
-    stop_within_seconds=4.0,
-)
 
 
 class SessionSupervisor(

@@ -23,9 +23,10 @@ from agentrail.core.protocol.signals import AbortCycle, ChunksArrived, SignalId,
 from agentrail.errors import CycleEnded, SessionDown
 from agentrail.events import Event
 from agentrail.messages import Message, SteerRef
+from agentrail.runtime.chunk_buffer import ChunkBuffer
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
-from agentrail.runtime.interpreter import ChunkBuffer, MailboxItem
+from agentrail.runtime.interpreter import MailboxItem
 from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox

@@ -23,7 +23,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a burst is read to its end first",
         breaks=_AT_ONCE,
-        file="runtime/interpreter.py",
+        file="runtime/chunk_buffer.py",
         old="        return len(self._chunks) >= self._run\n",
         new="        return False\n",
         killed_by="tests/runtime/test_streams.py::test_the_first_piece_of_a_burst_comes_before_the_last_one_is_read[0]",
@@ -31,7 +31,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a burst behind a pause is read to its end first",
         breaks=_AT_ONCE,
-        file="runtime/interpreter.py",
+        file="runtime/chunk_buffer.py",
         old="            self._run = _FIRST_RUN\n        self._chunks",
         new="            pass\n        self._chunks",
         killed_by="tests/runtime/test_streams.py::test_the_first_piece_of_a_burst_comes_before_the_last_one_is_read[500]",

@@ -144,5 +144,5 @@ def test_a_blocking_session_has_them_too():
 def test_a_session_on_a_server_refuses():
     """The protocol has no command for it."""
     with pytest.raises(NotRemote, match="agents cannot be asked of a server"):
-        RemoteSession.agents.fget(None)  # type: ignore[attr-defined]
+        RemoteSession.agents.fget(None)
     assert {"spawn", "send", "wait", "close", "list"} <= {*dir(BackgroundAgents)}

@@ -17,7 +17,8 @@ from agentrail.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
 )
-from agentrail.runtime.supervisor import BACKOFF, DISMISS_WITHIN_SECONDS, MAX_RESTARTS, PERIOD_SECONDS
+from agentrail.runtime.restart_rules import BACKOFF, MAX_RESTARTS, PERIOD_SECONDS
+from agentrail.runtime.supervisor import DISMISS_WITHIN_SECONDS
 from agentrail.testing.cancelling import crash
 from agentrail.testing.expectations import check_events, check_history
 from agentrail.testing.models import ScriptedModel, says

@@ -5,8 +5,8 @@ import trio
 
 from agentrail import SessionDown
 from agentrail.errors import OptionError, YourMove
+from agentrail.runtime.restart_rules import MAX_RESTARTS
 from agentrail.runtime.session_reports import SessionReport
-from agentrail.runtime.supervisor import MAX_RESTARTS
 from agentrail.testing.cancelling import crash
 from agentrail.testing.orphans import no_orphans
 from tests.runtime.rig import on_virtual_time, open_bare, saying

@@ -97,7 +97,7 @@ def _note_end(found: dict[CallId, CallBehind], effect: Effect) -> None:
         case _:
             return
     known = found.get(call_id)
-    is_late = isinstance(effect, Publish) and isinstance(effect.event, ToolTookEffect)
+    is_late = isinstance(effect.event, ToolTookEffect)
     # A stopped call is answered with an error, which says nothing of what it did; its own late value does.
     if known is not None and (known.outcome == "running" or (is_late and known.outcome == "unknown")):
         found[call_id] = msgspec.structs.replace(known, outcome=outcome)
