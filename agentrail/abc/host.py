@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from agentrail.errors import OptionError
 from agentrail.messages import CallId, JsonObject, SessionId
+from agentrail.otp.edges import is_async
 
 
 @frozen(kw_only=True)
@@ -114,7 +115,7 @@ class HostHooks:
     after_tool: AfterToolHook | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be called.
+        """Refuse hooks that cannot be awaited.
 
         Raises:
             OptionError: Your move; all faults at once.
@@ -124,9 +125,9 @@ class HostHooks:
             ("after_tool", self.after_tool),
         )
         faults = [
-            f"{name} is {hook!r:.200}: expected an async function, or None"
+            f"{name} is {hook!r:.200}: expected an async function (`async def`), or None"
             for name, hook in hooks
-            if hook is not None and not callable(hook)
+            if hook is not None and not is_async(hook)
         ]
         if faults:
             raise OptionError(faults)

@@ -15,8 +15,8 @@ from agentrail.actors.dead_letters import LOGGER
 from agentrail.actors.handle import ActorHandle, cell_of, current_cell
 from agentrail.actors.supervising import Core
 from agentrail.actors.traced import PASSIVATED
-from agentrail.errors import ActorDown, AlreadyRegistered, NotOwner, RegistryClosed
-from agentrail.otp.edges import call_guarded
+from agentrail.errors import ActorDown, AlreadyRegistered, InvalidSpec, NotOwner, RegistryClosed
+from agentrail.otp.edges import call_guarded, is_async, show
 from agentrail.otp.exits import ExitReason, Normal, check_reason
 from agentrail.otp.tracebacks import print_exception
 
@@ -362,10 +362,13 @@ class Registry:
             hold_limit: How many messages are held meanwhile.
 
         Raises:
-            InvalidSpec: Your move: a limit below 1.
+            InvalidSpec: Your move: a limit below 1, or an `activate` that is not async.
             RegistryClosed: Your move: use another registry.
         """
         self._check_open(key)
+        if activate is not None and not is_async(activate):
+            message = f"activate is {show(activate)}: expected an async function (`async def`), or None"
+            raise InvalidSpec(message, code="invalid_start", field="activate")
         address: list[Address] = []
 
         def find() -> Lookup:

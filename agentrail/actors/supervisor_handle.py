@@ -10,7 +10,7 @@ from agentrail.actors.address import Address, Lookup, is_open
 from agentrail.actors.handle import ActorHandle, cell_of, check_timeout, refuse_self
 from agentrail.actors.monitor import monitor_started
 from agentrail.actors.replies import down
-from agentrail.actors.start import Start
+from agentrail.actors.start import Start, worker
 from agentrail.actors.supervising import Core, SupervisorCell
 from agentrail.actors.tasks import Task, TaskHandle, run_task
 from agentrail.actors.tree import TreeNode, TreePart, take_tree
@@ -149,11 +149,13 @@ class Supervisor(ActorHandle):
             report_to: An actor that gets `Info(TaskResult(…))`, and then its `Down`.
 
         Raises:
+            InvalidSpec: Your move: it is no coroutine function.
             NoMailbox: Your move: `report_to` is a worker.
             Exception: As of `start_child`.
 
         Cancellation: Always a checkpoint; cancelled here no task stays.
         """
+        worker(function)  # refuses a plain function
         task = Task(linked_to, report_to)
         name = getattr(function, "__qualname__", repr(function))
         start = Start(run_task, Arguments((task, function, *args)))

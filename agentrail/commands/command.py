@@ -10,6 +10,7 @@ from agentrail.core.journal.branches import PastTurn
 from agentrail.core.session.projection import Snapshot, Status
 from agentrail.errors import OptionError
 from agentrail.messages import Message, SessionId
+from agentrail.otp.edges import is_async
 
 CommandScope: TypeAlias = Literal["anywhere", "terminal"]
 """Where a command is run: also by a host, or only where a person sits at a terminal."""
@@ -183,7 +184,7 @@ class SlashCommand:
         agent: As which agent a session has to work for it, or as one of which; None for any.
 
     Raises:
-        OptionError: Your move: a name that is none, or nothing that it does.
+        OptionError: Your move: an invalid name, no `run`, or one that is not async.
     """
 
     name: str
@@ -204,6 +205,10 @@ class SlashCommand:
         if not isinstance(given, str) or not COMMAND_NAME.fullmatch(given):
             faults.append(
                 f"the command {self.name!r:.80} has no name: expected a-z 0-9 _ -, parts joined by :"
+            )
+        if self.run is not None and not is_async(self.run):
+            faults.append(
+                f"run of the command {self.name!r:.80} is {self.run!r:.80}: expected an async function (`async def`)"
             )
         if self.run is None and self.scope == "anywhere":
             faults.append(f"the command {self.name!r:.80} does nothing: give it run")

@@ -19,10 +19,11 @@ from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.host.hook_runner import HOOK_SECONDS, OnPluginError
 from agentrail.host.limits import Limits
-from agentrail.host.plugin import HostPlugin, check_host_plugins
+from agentrail.host.plugin import HostPlugin, check_host_plugins, faults_of_context_providers
 from agentrail.host.profiles import AgentProfile, AgentProfiles, ResolveAgentProfile, check_agent_profiles
 from agentrail.host.requests import OnDisconnect
 from agentrail.host.webhooks import Webhooks
+from agentrail.otp.edges import is_async
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
@@ -153,6 +154,7 @@ def _faults_of(options: Any) -> Iterator[str]:
         yield "limits have a budget of a day, and there is no store of this host: what was spent is read from journals, give it one"
     if given.on_plugin_error is not None and not callable(given.on_plugin_error):
         yield f"on_plugin_error is {given.on_plugin_error!r:.80}: expected a function of plugin, hook and error"
+    yield from faults_of_context_providers(given.context_providers)
     if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):
         yield f"supervisor is {given.supervisor!r:.80}: expected one of open_supervisor, or None"
     yield from faults_of_memories(given.memories)
@@ -187,8 +189,8 @@ def _faults_of_checks(checks: Any) -> Iterator[str]:
     for name, check in checks.items():
         if not isinstance(name, str) or not name or name in _OWN_CHECKS:
             yield f"readiness_checks have {name!r:.80}: expected a name that is none of {', '.join(_OWN_CHECKS)}"
-        elif not callable(check):
-            yield f"readiness_checks[{name!r}] is {check!r:.80}: expected an async function"
+        elif not is_async(check):
+            yield f"readiness_checks[{name!r}] is {check!r:.80}: expected an async function (`async def`)"
 
 
 def is_seconds(value: object, *, zero: bool) -> bool:

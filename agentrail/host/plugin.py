@@ -25,6 +25,7 @@ from agentrail.host.payloads import (
     HandledResponse,
     RequestContext,
 )
+from agentrail.otp.edges import is_async
 
 HOST_HOOKS: Final[tuple[str, ...]] = (
     "start",
@@ -150,9 +151,13 @@ def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
         yield "critical is True, and there is no intercept_chat_request that could fail: write one, or leave `critical` out"
     if given.fail_closed is True and not overrides(plugin, "on_before_tool_call"):
         yield "fail_closed is True, and there is no on_before_tool_call that could fail: write one, or leave `fail_closed` out"
-    providers = given.context_providers
-    if isinstance(providers, str) or not isinstance(providers, Sequence) or not all(map(callable, providers)):
-        yield f"context_providers are {providers!r:.200}: expected a sequence of async functions"
+    yield from faults_of_context_providers(given.context_providers)
+
+
+def faults_of_context_providers(given: Any) -> Iterator[str]:
+    """List the faults of context providers of a host or of one of its plugins."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(is_async, given)):
+        yield f"context_providers are {given!r:.200}: expected a sequence of async functions (`async def`)"
 
 
 def _faults_of_hooks(plugin: HostPlugin) -> Iterator[str]:

@@ -18,7 +18,7 @@ from agentrail.errors import OptionError, PluginError, ProfileFailed
 from agentrail.frozen import EMPTY
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
 from agentrail.messages import JsonObject, SessionId
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.edges import call_guarded, is_async
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.models import string_of
 from agentrail.runtime.options import SessionOptions, make_options
@@ -179,9 +179,11 @@ def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its prof
             faults += [f"profile {one.id!r}: {fault}" for fault in shared]
     if not by_id and resolve is None and not faults:
         faults.append("there is no profile: give `profiles`, or `resolve_profile`")
-    is_open = callable(resolve)
+    is_open = is_async(resolve)
     if not is_open and resolve is not None:
-        faults.append(f"resolve_profile is {resolve!r:.80}: expected an async function of ProfileContext")
+        faults.append(
+            f"resolve_profile is {resolve!r:.80}: expected an async function (`async def`) of ProfileContext"
+        )
     faults += _faults_of_default(default, by_id, is_open=is_open)
     names, found = _read_plugins(session_plugins)
     faults += found
@@ -392,10 +394,10 @@ def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
         yield f"approvers is {given.approvers!r:.80}: expected a list of user ids, such as ['ann', 'bob']"
     if _is_fixed(given.options) and not isinstance(given.options, type):
         yield from _faults_of_options(_read(given.options))
-    elif not callable(given.options) or isinstance(given.options, type):
+    elif not is_async(given.options):
         yield (
             f"options are of type {type(given.options).__name__}: expected SessionOptions(…), an object with .options(), or an "
-            f"async function of ProfileContext"
+            f"async function (`async def`) of ProfileContext"
         )
 
 

@@ -13,6 +13,7 @@ from attrs import field, frozen
 from agentrail.abc.secret import Secret
 from agentrail.errors import OptionError
 from agentrail.host.webhook_address import read_address
+from agentrail.otp.edges import is_async
 from agentrail.web.places import AddressRefused, AllowedPlaces, read_allowed
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what stands in front of one
@@ -109,8 +110,11 @@ class Webhooks:
         """
         if not callable(self.secret):
             read_secrets(self.secret)
-        if self.send is not None and not callable(self.send):
-            raise OptionError([f"send of webhooks is {self.send!r:.80}: expected an async function, or None"])
+        if self.send is not None and not is_async(self.send):
+            fault = (
+                f"send of webhooks is {self.send!r:.80}: expected an async function (`async def`), or None"
+            )
+            raise OptionError([fault])
         try:
             allowed = read_allowed(self.allow)
         except ValueError as error:

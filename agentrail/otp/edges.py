@@ -8,9 +8,11 @@ What may cross an edge all the same is said here once: by `what_leaves` what is 
 and a cancellation. What is said of the rest stands in `leaving`.
 """
 
+import inspect
 from collections.abc import Callable
+from functools import partial
 from reprlib import Repr
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -26,6 +28,24 @@ _MODULE: Final = type.__dict__["__module__"].__get__
 
 _short: Final = Repr()  # bounded, and it survives a `__repr__` that raises
 _short.maxother = _short.maxstring = 200
+
+
+def is_async(function: Any) -> bool:
+    """Whether the result of this callable can be awaited.
+
+    False for a function, a method, a lambda or a `__call__` written with a plain `def`, and for a value that cannot be called. True for a
+    callable whose code cannot be inspected, such as one that was compiled.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    if not callable(function):
+        return False
+    if isinstance(function, type):
+        return hasattr(function, "__await__")
+    called = function if inspect.isroutine(function) else type(function).__call__
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called):
+        return True
+    return not inspect.isfunction(getattr(called, "__func__", called))
 
 
 def call_guarded(

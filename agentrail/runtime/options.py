@@ -21,7 +21,7 @@ from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.edges import call_guarded, is_async
 from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
@@ -429,10 +429,10 @@ def _agents(name: str, value: object) -> list[str]:
 
 
 def _context_providers(name: str, value: object) -> list[str]:
-    if _is_sequence(value) and all(callable(one) and not isinstance(one, type) for one in value):
+    if _is_sequence(value) and all(map(is_async, value)):
         return []
     return [
-        f"{name} is {value!r:.200}: expected a sequence of async functions of (ProviderContext, messages)"
+        f"{name} is {value!r:.200}: expected a sequence of async functions (`async def`) of (ProviderContext, messages)"
     ]
 
 

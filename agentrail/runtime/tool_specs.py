@@ -15,7 +15,7 @@ from agentrail.core.values.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
 from agentrail.messages import JsonObject
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.edges import call_guarded, is_async
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.options import TOOL_MEMBERS
 
@@ -238,8 +238,8 @@ _TRAITS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ),
     ("threaded", lambda threaded: threaded is None or isinstance(threaded, bool), "True or False"),
     ("label", lambda label: label is None or callable(label), "a method that takes the arguments"),
-    ("execute", callable, "an async method that takes arguments and a ToolContext"),
-    ("reconcile", lambda reconcile: reconcile is None or callable(reconcile), "an async method, or None"),
+    ("execute", is_async, "an async method (`async def`) that takes arguments and a ToolContext"),
+    ("reconcile", lambda one: one is None or is_async(one), "an async method (`async def`), or None"),
 )
 _ITS_OWN: Final = object()
 

@@ -22,6 +22,7 @@ from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolDefinitionError
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject
+from agentrail.otp.edges import is_async
 from agentrail.tools.outcome import to_outcome
 from agentrail.tools.returns import check_returned
 from agentrail.tools.signature import Signature, read_signature
@@ -295,6 +296,10 @@ def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
         message = f"{where} has no description: write a docstring, or give one with description="
     elif made.effect_class == "reconcilable" and made.reconcile is None:
         message = f"{where} is 'reconcilable', which needs a way to find out: give a function with reconcile="
+    elif made.reconcile is not None and not is_async(made.reconcile):
+        message = (
+            f"{where} has reconcile={made.reconcile!r:.200}, expected an async function: write `async def`"
+        )
     elif made.effect_class not in typing.get_args(EffectClass):
         known = ", ".join(map(repr, typing.get_args(EffectClass)))
         message = f"{where} has effect_class={made.effect_class!r}, expected one of {known}"

@@ -10,7 +10,7 @@ from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import Down
 from agentrail.actors.registry import Registry
 from agentrail.actors.supervisor import open_supervisor
-from agentrail.errors import ActorDown, CallingSelf, CallTimeout, MailboxFull, NoMailbox
+from agentrail.errors import ActorDown, CallingSelf, CallTimeout, InvalidSpec, MailboxFull, NoMailbox
 from agentrail.otp.child_specs import Backoff, ChildSpec, SupervisorFlags
 from agentrail.otp.exits import NoProcess
 from agentrail.otp.statem import Call, Keep, Perform, Reply
@@ -333,3 +333,9 @@ async def test_an_activation_that_raises_anything_ends_no_run(error):
         with pytest.raises(ActorDown):
             await address.call("hello?")
         await settled()
+
+
+async def test_an_activation_that_is_not_async_is_refused_where_it_is_given():
+    """Not only when a message waits for its actor."""
+    with pytest.raises(InvalidSpec, match=r"activate is <function .*: expected an async function"):
+        Registry().address("key", activate=lambda: None)

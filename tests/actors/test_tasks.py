@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from agentrail.actors.actor import cleanup_scope
-from agentrail.errors import ActorDown, CallTimeout, NoMailbox
+from agentrail.errors import ActorDown, CallTimeout, InvalidSpec, NoMailbox
 from agentrail.otp.exits import Killed, Normal, Shutdown
 from tests.actors.rig import Tabled, boom, is_boom, on_virtual_time, settled
 from tests.otp.rig import obey
@@ -163,3 +163,12 @@ async def test_link_to_an_actor_that_has_ended(stage):
         task = await tasks.start_task(trio.sleep_forever, linked_to=handle)
         reason = await task.handle.wait()
         assert "NoProcess" in reason.type
+
+
+@on_virtual_time
+async def test_a_plain_function_is_refused_where_it_is_given(stage):
+    """Nothing is started: no task that would end with a TypeError about `await`."""
+    async with pool(stage) as tasks:
+        with pytest.raises(InvalidSpec, match="write `async def`"):
+            await tasks.start_task(lambda: None)
+        assert (await tasks.count_children()).active == 0

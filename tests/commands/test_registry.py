@@ -85,6 +85,8 @@ def test_a_registry_is_a_value():
     for wrong in ({"name": "A"}, {"name": "a/b"}, {"name": 3}, {"name": "a", "run": None}):
         with pytest.raises(OptionError, match="the command"):
             SlashCommand(**{"description": "x", "run": greet, **wrong})
+    with pytest.raises(OptionError, match=r"run of the command 'a' is <function .* \(`async def`\)"):
+        SlashCommand(name="a", description="x", run=lambda call: CommandAnswer())
 
 
 @pytest.mark.parametrize(

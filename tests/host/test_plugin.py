@@ -79,6 +79,7 @@ def plain(_self, _ctx):
         ({"context_providers": 5}, "context_providers are 5: expected a sequence of async functions"),
         ({"context_providers": "abc"}, "context_providers are 'abc'"),
         ({"context_providers": (5,)}, "context_providers are (5,)"),
+        ({"context_providers": (lambda context, messages: [],)}, "expected a sequence of async functions"),
     ],
     ids=lambda one: one if isinstance(one, str) else "-".join(one),
 )

@@ -278,6 +278,8 @@ async def test_a_host_without_webhooks_says_so():
 
 async def test_what_is_no_webhooks_is_refused_when_the_host_is_opened():
     """As each option is."""
+    with pytest.raises(OptionError, match=r"send of webhooks is <function .*: expected an async function"):
+        Webhooks(secret=SECRET, send=lambda message: 200)
     with pytest.raises(OptionError, match="expected Webhooks"):
         async with hosting(answering(), webhooks=SECRET):
             raise AssertionError

@@ -1,13 +1,16 @@
 """The edge of code that is not ours."""
 
 import asyncio
+import functools
 import gc
+import time
 import weakref
+from unittest.mock import AsyncMock
 
 import pytest
 import trio
 
-from agentrail.otp.edges import call_guarded, leaves, show, travels
+from agentrail.otp.edges import call_guarded, is_async, leaves, show, travels
 
 
 def name_of(error):
@@ -148,3 +151,55 @@ def test_nothing_keeps_the_error():
         assert seen[0]() is None
     finally:
         gc.enable()
+
+
+class Plain:
+    """A callable with plain methods."""
+
+    def __call__(self):
+        """Return nothing."""
+
+    async def wait(self):
+        """Return nothing, later."""
+
+
+class Waiting(Plain):
+    """The same, called with `await`."""
+
+    async def __call__(self):
+        """Return nothing, later."""
+
+    @classmethod
+    async def of_class(cls):
+        """Return nothing, later."""
+
+
+async def waiting():
+    """Return nothing, later."""
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        waiting,
+        Plain().wait,
+        Waiting(),
+        Waiting.of_class,
+        functools.partial(functools.partial(waiting)),
+        functools.partial(Waiting()),
+        AsyncMock(),
+        trio.to_thread.run_sync,
+        time.sleep,  # no Python code to inspect
+    ],
+)
+def test_an_async_callable_is_told_by_its_code(function):
+    """Also below partials, as a method, and where its class has an async `__call__`."""
+    assert is_async(function)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda: None, Plain(), Plain, Plain().__call__, functools.partial(Plain()), 5, None, "wait"]
+)
+def test_a_plain_callable_is_told_from_an_async_one(function):
+    """A class is one too: an instance cannot be awaited."""
+    assert not is_async(function)

@@ -520,9 +520,11 @@ async def test_hooks_that_cannot_be_called_are_refused():
     with pytest.raises(OptionError) as caught:
         HostHooks(before_tool=7, after_tool="later")
     assert list(caught.value.faults) == [
-        "before_tool is 7: expected an async function, or None",
-        "after_tool is 'later': expected an async function, or None",
+        "before_tool is 7: expected an async function (`async def`), or None",
+        "after_tool is 'later': expected an async function (`async def`), or None",
     ]
+    with pytest.raises(OptionError, match=r"after_tool is <function .*: expected an async function"):
+        HostHooks(after_tool=lambda end: None)
     with pytest.raises(OptionError) as caught:
         HostVerdict(deny=1, input="{}", by=None)
     assert list(caught.value.faults) == [

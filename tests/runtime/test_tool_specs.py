@@ -150,7 +150,9 @@ def test_four_members_make_a_tool():
         ("threaded", "no", "tool 'search' has threaded 'no': expected True or False"),
         ("label", "Search", "tool 'search' has label 'Search': expected a method that takes the arguments"),
         ("execute", None, "tool 'search' has execute None: expected an async method"),
-        ("reconcile", 3, "tool 'search' has reconcile 3: expected an async method, or None"),
+        ("execute", lambda self, arguments, ctx: None, "expected an async method (`async def`) that takes"),
+        ("reconcile", 3, "tool 'search' has reconcile 3: expected an async method (`async def`), or None"),
+        ("reconcile", lambda self, op, ctx: None, "expected an async method (`async def`), or None"),
         (
             "effect_class",
             "reconcilable",

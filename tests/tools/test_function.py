@@ -249,6 +249,10 @@ def _undocumented() -> None:
             "needs a way to find out: give a function with reconcile=",
         ),
         (
+            lambda: tool(effect_class="reconcilable", reconcile=_nothing)(_nothing),
+            "expected an async function: write `async def`",
+        ),
+        (
             lambda: tool(effect_class=cast("EffectClass", "safe"))(_nothing),
             "has effect_class='safe', expected one of 'pure', 'idempotent'",
         ),
