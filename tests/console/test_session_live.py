@@ -190,6 +190,26 @@ def test_an_abort_asks_only_when_something_runs_that_runs_once(pages, console_se
         until(page, "() => !document.querySelector('.abort')")
 
 
+def test_long_words_are_shown_whole_after_a_reload(pages, console_server):
+    """A page of events cuts a text of more than 16 KiB; the console fetches it, and never shows the mark of a cut."""
+    model = HeldModel()
+    console_server.start(model.model, store=MemoryStore())
+    post(console_server, "sessions", {"session_id": "main"})
+    paragraph = f"{'It is long. ' * 100}\n\n"
+    model.give(console_server, says(f"{paragraph * 15}My last words."))
+    post(console_server, "sessions/main/prompt", {"message": f"{'Read this. ' * 1_700}Your last words."})
+    page = pages.open(console_server.link("#/s/main"))
+    shows(page, "Done")
+    page.reload()
+    shows(page, "My last words.")
+    assert "$cut" not in page.inner_text(".conversation")
+    until(
+        page,
+        "() => { const feed = document.querySelector('.feed'); feed.scrollTop = 0; return feed.innerText.includes('Your last words.'); }",
+    )
+    assert "$cut" not in page.inner_text(".conversation")
+
+
 @pytest.mark.c(12)
 def test_while_it_works_enter_steers_and_alt_enter_queues(pages, console_server):
     """The button named it before; a queued prompt is removed; each receipt is shown."""

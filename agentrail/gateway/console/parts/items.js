@@ -1,6 +1,7 @@
 // What stands in a conversation beside calls and decisions: words of people, answers, notices, gaps, ends of cycles, and what was sent and is not confirmed.
 // Each draws one value that it is given.
 
+import { cutBytes } from "../pure/call_summary.js";
 import { duration, money, tokens } from "../pure/numbers.js";
 import { text } from "../text/en.js";
 import { html } from "../ui.js";
@@ -67,6 +68,7 @@ function Block({ block, isPlain }) {
       ? html`<p class="words" dir="auto"><${SafeText} text=${block["text"]} /></p>`
       : html`<${Markdown} text=${block["text"]} isFinal />`;
   }
+  if (cutBytes(block) > 0) return html`<p class="dim">${words.notLoaded}</p>`;
   if (block.kind === "image") return html`<${ImageView} image=${block} />`;
   if (block.kind === "file_ref")
     return html`<p class="chip"><${SafeText} text=${words.file(block["path"] ?? "")} /></p>`;

@@ -410,7 +410,7 @@ export function addUsage(one, other) {
 export function textOf(blocks, kind) {
   let text = "";
   for (const block of blocks) {
-    if (block.kind === kind) text += block.text;
+    if (block.kind === kind && typeof block.text === "string") text += block.text;
   }
   return text;
 }

@@ -4,6 +4,7 @@
 import { viewOfSnapshot } from "../pure/fold.js";
 import { foldPast, lastOf, MARKED, rangesAt } from "../pure/past.js";
 import { ApiError } from "./api.js";
+import { getEventPage } from "./event_pages.js";
 
 /** @typedef {import("../pure/past.js").JournalRecord} JournalRecord */
 /** @typedef {import("../pure/past.js").Mark} Mark */
@@ -318,8 +319,7 @@ export class JournalReader {
     const events = [];
     let after = chunk * EVENTS_OF_A_PAGE;
     while (after < end) {
-      const params = { format: "json", after, limit: end - after };
-      const page = await this._api.get(`sessions/${encodeURIComponent(this.sessionId)}/events`, params);
+      const page = await getEventPage(this._api, this.sessionId, { after, limit: end - after });
       events.push(...page.events.filter((/** @type {WireEvent} */ event) => event.seq <= end));
       const last = page.events.at(-1)?.seq ?? end;
       if (!page.more || last <= after) break;

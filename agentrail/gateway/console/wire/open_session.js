@@ -6,6 +6,7 @@
 
 import { emptyView, foldAll, prepend, trimmed, viewOfSnapshot, withSnapshot } from "../pure/fold.js";
 import { ApiError } from "./api.js";
+import { getEventPage } from "./event_pages.js";
 
 /** @typedef {import("../pure/view.js").View} View */
 /** @typedef {import("../pure/view.js").WireEvent} WireEvent */
@@ -189,8 +190,7 @@ export class OpenSession {
     this.older = { name: "loading" };
     this._tell();
     try {
-      const path = `sessions/${encodeURIComponent(this.sessionId)}/events`;
-      const page = await this._api.get(path, { format: "json", before, limit: PAGE }, { signal: asking.signal });
+      const page = await getEventPage(this._api, this.sessionId, { before, limit: PAGE }, { signal: asking.signal });
       if (this._asking !== asking) return;
       // A fork goes on with the numbers of its parent, and has no event in front of its own: what it began with the snapshot has.
       const keptFrom = page.more || page.events.length === 0 ? page.kept_from : page.events[0].seq;
