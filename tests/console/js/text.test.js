@@ -27,7 +27,7 @@ const CORPUS = Object.entries(hostileTexts());
 /** How much of a processor one call may take, in ms: how busy the machine is with others does not count. */
 const SLOW = 500;
 const FIELDS = ["tag", "kind", "href", "align", "first", "children"].join();
-const KINDS = new Set([null, "hidden", "address", "picture", "table"]);
+const KINDS = new Set([null, "hidden", "address", "picture", "table", "task", "checked", "unchecked"]);
 
 /**
  * @template T
@@ -106,6 +106,37 @@ test("markup is words: what stands between two tags is Markdown as ever, and so 
     typeof block === "object" && block.children.some((node) => typeof node === "object" && node.tag === "strong"),
   );
 });
+
+/** @type {[string, string][]} */
+const TASKS = [
+  ["- [ ] find\n- [x] refund\n- [X] tell", "li:task unchecked 'find' li:task checked 'refund' li:task checked 'tell'"],
+  ["1. [x] **first**\n\n2. [ ] second", "li:task checked 'first' li:task unchecked 'second'"],
+  ["- outer\n  - [ ] inner", "li:null li:task unchecked 'inner'"],
+  ["- [] no\n- [y] no\n- [x]no\n- words [x] no\n- `[x] no`", "li:null li:null li:null li:null li:null"],
+];
+
+for (const [text, drawn] of TASKS) {
+  test(`${JSON.stringify(text)} has boxes where there are tasks`, () => {
+    /** @type {string[]} */
+    const found = [];
+    const look = (/** @type {any} */ node) => {
+      if (typeof node === "string") return;
+      if (node.tag === "li") found.push(`li:${node.kind}`);
+      if (node.tag === "li" && node.kind === "task") {
+        const line = node.children[0].tag === "p" ? node.children[0] : node;
+        found.push(line.children[0].kind, `'${line.children.slice(1).map(wordsOf).join("").trim()}'`);
+      }
+      node.children.forEach(look);
+    };
+    parseMarkdown(text).forEach(look);
+    assert.equal(found.join(" "), drawn);
+    assert.equal(
+      wordsOf(/** @type {any} */ (parseMarkdown("[x] no list")[0])),
+      "[x] no list",
+      "only items of lists are tasks",
+    );
+  });
+}
 
 test("nothing stands deeper than forty in one another", () => {
   for (const text of [

@@ -205,6 +205,9 @@ function attributesOf(node) {
   }
   if (node.tag === "ol" && node.first !== null && node.first !== 1) return { start: node.first };
   if (node.kind === "table") return { class: "markdown-table", tabindex: 0, role: "group" };
+  if (node.kind === "checked" || node.kind === "unchecked") {
+    return { class: `markdown-${node.kind}`, role: "img", "aria-label": words.parts.tasks[node.kind] };
+  }
   if (node.kind !== null) return { class: `markdown-${node.kind}` };
   if (node.align !== null) return { class: `align-${node.align}` };
   return null;

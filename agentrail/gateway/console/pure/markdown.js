@@ -46,7 +46,7 @@ export const MAX_NESTING = 40;
 /**
  * @typedef {object} Element
  * @property {string} tag one of `TAGS`
- * @property {"hidden" | "address" | "picture" | "table" | null} kind what it is besides its tag
+ * @property {"hidden" | "address" | "picture" | "table" | "task" | "checked" | "unchecked" | null} kind what it is besides its tag
  * @property {string | null} href only of `a`
  * @property {"start" | "center" | "end" | null} align only of `th` and `td`
  * @property {number | null} first only of `ol`
@@ -222,9 +222,26 @@ function alignOf(token) {
  * @param {any} token
  */
 function close(element_, token) {
+  if (element_.tag === "li") markTask(element_);
   if (token.type !== "link_close" || element_.href === null) return;
   const host = otherHost(wordsOf(element_), element_.href);
   if (host !== null) element_.children.push({ ...element("span", [` (${host})`]), kind: "address" });
+}
+
+/**
+ * Makes a task of an item that begins with `[ ] ` or `[x] `: a box in place of these signs.
+ * @param {Element} item
+ */
+function markTask(item) {
+  const [first] = item.children;
+  const line = typeof first === "object" && first.tag === "p" ? first : item;
+  const [words] = line.children;
+  const found = typeof words === "string" ? /^\[([ xX])\]\s+/.exec(words) : null;
+  if (typeof words !== "string" || found === null) return;
+  const box = element("span", [found[1] === " " ? "☐" : "☑"]);
+  box.kind = found[1] === " " ? "unchecked" : "checked";
+  item.kind = "task";
+  line.children.splice(0, 1, box, ` ${words.slice(found[0].length)}`);
 }
 
 /**

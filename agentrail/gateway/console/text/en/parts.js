@@ -34,3 +34,4 @@ export const notWhole = "The texts have little in common: all of it is shown as 
 export const moreLines = (count) => (count === 1 ? "Show one line more" : `Show ${count} lines more`);
 /** @param {string} address */
 export const leadsTo = (address) => `Leads to ${address}`;
+export const tasks = { checked: "Done", unchecked: "Not done" };
