@@ -7,6 +7,7 @@ import pytest
 import trio
 from attrs import define, field
 
+from agentrail.abc import Ok
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, Turn, calls, says
@@ -208,6 +209,30 @@ def test_long_words_are_shown_whole_after_a_reload(pages, console_server):
         "() => { const feed = document.querySelector('.feed'); feed.scrollTop = 0; return feed.innerText.includes('Your last words.'); }",
     )
     assert "$cut" not in page.inner_text(".conversation")
+
+
+def test_the_question_of_an_abort_closes_when_its_calls_have_ended(pages, console_server):
+    """Nothing is left that it could stop: it closes by itself, and nothing is aborted."""
+    model, held = HeldModel(), trio.Event()
+
+    class HeldTool(HangingTool):
+        async def execute(self, _arguments, _ctx):
+            await held.wait()
+            return Ok(text="deployed")
+
+    console_server.start(model.model, session_tools=[HeldTool(name="deploy")])
+    post(console_server, "sessions", {"session_id": "main"})
+    page = pages.open(console_server.link("#/s/main"))
+    shows(page, "Nothing has been said yet.")
+    post(console_server, "sessions/main/prompt", {"message": "Go."})
+    model.give(console_server, calls(("deploy", {"path": "site"})), says("It is deployed."))
+    until(page, "() => document.querySelector('.call-running .call-name')?.innerText === 'deploy'")
+    page.keyboard.press("Control+.")
+    page.get_by_role("dialog", name="Abort?").wait_for()
+    console_server.thread.call(held.set)
+    shows(page, "It is deployed.")
+    until(page, "() => !document.querySelector('dialog')")
+    assert page.locator(".item-receipt").count() == 0
 
 
 @pytest.mark.c(12)

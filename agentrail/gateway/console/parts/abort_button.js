@@ -3,7 +3,7 @@
 import { summaryOf } from "../pure/call_summary.js";
 import { isBusy } from "../pure/outbox.js";
 import { text } from "../text/en.js";
-import { html, useRef, useState } from "../ui.js";
+import { html, useEffect, useRef, useState } from "../ui.js";
 import { ApiError } from "../wire/api.js";
 import { announce } from "./announce.js";
 import { Dialog } from "./dialog.js";
@@ -37,6 +37,12 @@ export function useAbort(view, connection, effects) {
   const now = useRef(state);
   now.current = state;
   const calls = onceAtWork(view, effects);
+  const isAnswered = state === "asks" && calls.length === 0;
+  useEffect(() => {
+    if (!isAnswered) return;
+    setState("none");
+    announce(words.abortOver);
+  }, [isAnswered]);
   const surely = async () => {
     setState("sent");
     setRefused(null);
@@ -69,7 +75,7 @@ export function AbortButton({ abort, view }) {
 
 /** @param {{ abort: ReturnType<typeof useAbort> }} props */
 export function AbortQuestion({ abort }) {
-  if (abort.state !== "asks") return null;
+  if (abort.state !== "asks" || abort.calls.length === 0) return null;
   const footer = html`<button type="button" class="button" onClick=${abort.never}>${words.abortNot}</button>
     <button type="button" class="button danger" onClick=${abort.surely}>${words.abortSurely}</button>`;
   return html`<${Dialog} title=${words.abortAsksTitle} onClose=${abort.never} footer=${footer}>

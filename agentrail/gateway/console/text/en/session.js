@@ -64,6 +64,7 @@ export const abortAsks = (count) =>
     ? "This call is at work, and must not be assumed undone when it is stopped:"
     : `These ${count} calls are at work, and must not be assumed undone when they are stopped:`;
 export const abortAsksHint = "What it did outside stays done. The receipt will name it.";
+export const abortOver = "The calls have ended. Nothing was aborted.";
 export const aborting = "Aborting…";
 /** @param {string} words */
 export const abortNotSent = (words) => `The abort was not taken: ${words}`;
