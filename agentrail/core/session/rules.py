@@ -7,6 +7,7 @@ itself. No rule is made here without a person.
 
 import re
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -110,7 +111,7 @@ def _unquoted(word: str) -> str:
 
 def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool:
     """Say whether a person has always allowed this."""
-    own = [rule for rule in rules if rule.tool == tool]
+    own = sorted((rule for rule in rules if rule.tool == tool), key=attrgetter("exact"))
     # Read once for all rules: arguments may have a megabyte.
     families = {
         is_exact: family_of(arguments) if is_exact else program_family_of(arguments)
