@@ -212,10 +212,14 @@ async def _apply(call: RouteCall, session: Session, answers: tuple[UiAnswer, ...
 
 
 async def _answer_running(call: RouteCall) -> Result:
-    """Stream the response that runs, from its beginning."""
-    session = await _own(call)
+    """Stream the response that runs or waits for the user, from its beginning; 204 without one, also for a new chat."""
+    try:
+        session = await _own(call)
+    except SessionUnknown:
+        return WholeAnswer(status=204)
     status = await session.status()
-    began = None if status.phase == "idle" else await _find_cycle(session, status.last_seq)
+    has_ended = status.phase == "idle" and not status.suspended
+    began = None if has_ended else await _find_cycle(session, status.last_seq)
     if began is None:
         return WholeAnswer(status=204)
     response = UiResponse(read_text=_reads(session))

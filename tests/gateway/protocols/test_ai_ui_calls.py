@@ -106,11 +106,11 @@ async def test_a_chat_that_says_it_wrongly_is_told_where():
 
 @on_bounded_time
 async def test_a_session_that_there_is_not_is_unknown_and_a_profile_too():
-    """404 on each route; a message alone begins a session."""
+    """404, and 204 where a page resumes: `resume: true` of a new chat is no error; a message alone begins a session."""
     async with serving(answering("a")) as web:
         answer = said(of("assistant", {**TOOL, "state": "output-available", "output": 1}))
         error_of(await web.post("/ai-ui/desk", answer), 404, "session_unknown")
-        error_of(await web.client.get("/ai-ui/desk/c1/stream"), 404, "session_unknown")
+        assert (await web.client.get("/ai-ui/desk/c1/stream")).status_code == 204
         error_of(await web.post("/ai-ui/desk/c1/cancel"), 404, "session_unknown")
         error_of(await web.post("/ai-ui/nope", said()), 404, "profile_unknown")
         assert web.host.supervisor.sessions(scope="local") == ()
@@ -151,7 +151,10 @@ async def test_other_peoples_chats_are_unknown_on_every_route():
             ("POST", "/ai-ui/desk/c1/cancel", {}),
         ):
             taken = await web.client.request(method, path, json=body)
-            error_of(taken, 404, "session_unknown")
+            if method == "GET":
+                assert (taken.status_code, taken.content) == (204, b"")
+            else:
+                error_of(taken, 404, "session_unknown")
             if method == "GET" or path.endswith("cancel"):
                 none = await web.client.request(method, path.replace("c1", "c9"), json=body)
                 assert taken.content.replace(b"c1", b"c9") == none.content
@@ -312,15 +315,19 @@ async def test_a_tool_of_ours_takes_no_result_of_a_page():
 
 @on_bounded_time
 async def test_where_nothing_runs_there_is_no_response():
-    """204 in idle and while people are asked; a stop in idle is 409, and ends what waits."""
+    """204 in idle; one that waits for an approval comes again; a stop ends what waits, and is 409 in idle."""
     async with asking(calls(("shell", {"command": "a"})), says("Done.")) as (web, _):
         asked = await post(web, user("Hi"))
         response = await web.client.get("/ai-ui/desk/c1/stream")
-        assert (response.status_code, response.content) == (204, b"")
+        assert response.status_code == 200
+        assert parts_of(response.text)[0]["messageId"] == parts_of(asked)[0]["messageId"]
+        assert decided(response.text, approved=True) == decided(asked, approved=True)
         assert (await web.post("/ai-ui/desk/c1/cancel")).status_code == 202
         session = web.host.supervisor.session("c1", scope="local")
         while (await session.status()).suspended:  # noqa: ASYNC110 - a page asks for it too
             await trio.sleep(0.01)
+        response = await web.client.get("/ai-ui/desk/c1/stream")
+        assert (response.status_code, response.content) == (204, b"")
         error_of(await web.post("/ai-ui/desk/c1/cancel"), 409, "request_over")
         late = said(user("Hi"), assistant(asked, decided(asked, approved=True)))
         error_of(await web.post("/ai-ui/desk", late), 409, "already_resolved")
