@@ -41,7 +41,7 @@ def test_a_token_that_expires_is_asked_for_and_what_was_typed_stays(pages, story
     page.locator(FIELD).fill("half of a sen")
     story.server.token = "agt_evening"  # noqa: S105 - of a test
     story.server.close(4401)
-    shows(page, "This link's token is not accepted")
+    shows(page, "Your token expired or was revoked: log in again")
     assert "agt_" not in page.url
     page.keyboard.press("Escape")
     shows(page, "Still readable")
