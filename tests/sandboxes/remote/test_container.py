@@ -134,8 +134,7 @@ async def test_a_container_lives_as_long_as_its_sandbox(docker, tmp_path):
             await sandbox.aclose()
         assert not directory.exists()
         assert (await sandbox.read("a")).error.code == "io_error"
-    run, *others = noted(notes)  # it ends by itself; on a slow machine it is removed before it has
-    assert [one["arguments"][0] for one in others] in ([], ["rm"])
+    (run,) = noted(notes)  # it ended by itself, so nothing had to be removed
     assert run["has_token"]
     token = sandbox.secrets[0]
     assert token not in json.dumps(run)
