@@ -9,6 +9,7 @@ import pytest
 import trio
 from attrs import define, field
 
+import agentrail
 from agentrail.cli.demo_stage import MAX_WIDTH, TourStage, decide_demo_look
 from agentrail.cli.demo_tour import TOUR, give_tour
 from agentrail.testing.orphans import no_orphans
@@ -91,6 +92,8 @@ async def test_it_can_be_left_at_any_moment():
 @on_virtual_time
 async def test_every_scene_runs_on_the_base_install(monkeypatch):
     """Without hypothesis, which comes with no install that is not for tests: the last one finds the bug all the same, with a scenario."""
+    # The import puts its second copy there, and later tests would meet it.
+    monkeypatch.setattr(agentrail, "testing", agentrail.testing)
     for name in [name for name in sys.modules if name.startswith(("hypothesis", "agentrail.testing"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
