@@ -30,6 +30,10 @@ how many of those before all are. CPython 3.11 has 700, 10 and 10."""
 SHORT_LOOK: Final = 5_000
 """How many objects are made before the youngest are looked through, where no look may be felt: so many take a millisecond."""
 
+_FROZEN_AT_START: Final = 1_000
+"""More than what CPython has frozen of its own when it starts: 375 objects in 3.12.1, none in 3.11 and 3.13. `gc.freeze()` in a program
+that has imported nothing freezes five thousand."""
+
 
 @frozen(kw_only=True)
 class CollectorState:
@@ -71,7 +75,7 @@ class CollectorChange:
         self._is_undone = True
         if gc.get_threshold() == self.after.thresholds:
             gc.set_threshold(*self.before.thresholds)
-        if self.after.frozen and not self.before.frozen:
+        if not _is_frozen(self.before) and _is_frozen(self.after):
             gc.unfreeze()
 
     def __enter__(self) -> Self:
@@ -112,7 +116,7 @@ def many_sessions(*, collect: bool = True) -> CollectorChange:
     Returns:
         What was changed, with `undo()`; a context manager too. A second call finds nothing to change, and its `undo` changes
         nothing: the first one's does. Thresholds are raised and never lowered; a collector that is off, by `gc.disable()` or a
-        threshold of 0, stays off; where something is frozen already, nothing is added.
+        threshold of 0, stays off; where the program has frozen something already, nothing is added.
 
     Threads: The collector belongs to the process, so this is for all threads and all of its Trio runs, and may be called from
         any thread. Two that call at once set the same; let one of them keep the result.
@@ -124,11 +128,15 @@ def many_sessions(*, collect: bool = True) -> CollectorChange:
     raised = _raised(before.thresholds)
     if raised != before.thresholds:
         gc.set_threshold(*raised)
-    if not before.frozen:
+    if not _is_frozen(before):
         if collect:
             gc.collect()
         gc.freeze()
     return CollectorChange(before, collector_state())
+
+
+def _is_frozen(state: CollectorState) -> bool:
+    return state.frozen > _FROZEN_AT_START
 
 
 def _raised(thresholds: Thresholds) -> Thresholds:
