@@ -19,6 +19,7 @@ from attrs import frozen
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
+from agentrail.core.values.offered import offers
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
 from agentrail.errors.advice import Advice, advise
 from agentrail.providers.anthropic import AnthropicMessages
@@ -312,7 +313,7 @@ def _faults_of_scripts(scripts: Mapping[str, Provider]) -> list[str]:
 
 
 def _is_model(value: object) -> bool:
-    return isinstance(value, Provider)
+    return offers(value, Provider)
 
 
 def make_sandbox(

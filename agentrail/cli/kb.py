@@ -37,6 +37,7 @@ from agentrail.cli.named_places import PLACES, decide_place
 from agentrail.cli.options import choose_for
 from agentrail.cli.output import write_error
 from agentrail.cli.stored import run_over_store, say
+from agentrail.core.values.offered import offers
 from agentrail.errors import OptionError, ProviderError
 from agentrail.providers.embeddings import OpenAIEmbedder
 from agentrail.runtime.knowledge import search_passages
@@ -191,7 +192,7 @@ def _tagged(tags: Sequence[str]) -> str:
 
 def _add_vectors(embedder: OpenAIEmbedder, store: KnowledgeStore, tenant: str) -> bool:
     """Let what was added be found by meaning, and say whether that went well; words find it all the same."""
-    if not isinstance(store, VectorKnowledge):
+    if not offers(store, VectorKnowledge):
         return True
     try:
         made = make_vectors(embedder, store, tenant)

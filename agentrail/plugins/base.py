@@ -11,6 +11,7 @@ from agentrail.core.protocol.hooks import Hook, HookEvent, RequestDone
 from agentrail.core.stack import plugin_changes
 from agentrail.core.stack.plugin import Context, Emission, OnError, Plugin as Port
 from agentrail.core.stack.plugin_state import StateType
+from agentrail.core.values.offered import offers
 from agentrail.errors import PluginError
 from agentrail.messages import JsonObject
 
@@ -191,7 +192,7 @@ def on(*hooks: Hook) -> Callable[[M], M]:
 
 def is_plugin(thing: object) -> bool:
     """Say whether something can stand in a stack: a class with the members of a plugin, or an instance of one."""
-    return issubclass(thing, Plugin) if isinstance(thing, type) else isinstance(thing, Port)
+    return issubclass(thing, Plugin) if isinstance(thing, type) else offers(thing, Port)
 
 
 def action_type(action: object) -> ActionType:

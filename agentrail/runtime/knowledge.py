@@ -18,6 +18,7 @@ from agentrail.abc.knowledge import (
     Passage,
 )
 from agentrail.abc.recall import MemoryOwner, check_limit
+from agentrail.core.values.offered import offers
 from agentrail.core.values.ranking import FUSED_FROM_EACH, fuse
 from agentrail.outside import Outside
 from agentrail.runtime.meanings import Meanings
@@ -105,7 +106,7 @@ class OwnKnowledge(Knowledge):
         check_limit(limit, MAX_FOUND_PASSAGES)
         within = DocumentFilter(folder=folder, tags=tags)
         store, meanings = self._shelf.store, self._shelf.meanings
-        if meanings is not None and isinstance(store, VectorKnowledge) and query.strip():
+        if meanings is not None and offers(store, VectorKnowledge) and query.strip():
             meanings.look_after(store, self._reader.tenant, self._shelf.write, is_new=False)
             vector = await meanings.vector_or_words(query, self._tell)
             if vector is not None:
@@ -136,7 +137,7 @@ def search_passages(  # noqa: PLR0913 - as the port, and what the query means
     vector, kind = meaning
     meant = (
         store.nearest(reader, vector, kind, base, within, limit=count)
-        if isinstance(store, VectorKnowledge)
+        if offers(store, VectorKnowledge)
         else ()
     )
     found = {one.id: one for one in (*said, *meant)}

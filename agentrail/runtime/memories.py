@@ -20,6 +20,7 @@ from agentrail.abc.recall import (
     TagFilter,
     check_limit,
 )
+from agentrail.core.values.offered import offers
 from agentrail.core.values.ranking import FUSED_FROM_EACH, fuse
 from agentrail.errors import ErrorInfo, OptionError
 from agentrail.messages import JsonValue
@@ -98,7 +99,7 @@ class MemoryDesk:
 
     def look_after(self, tenant: str, *, is_new: bool) -> None:
         """See to it that what a tenant has gets vectors."""
-        if self.meanings is not None and isinstance(self.store, VectorRecall):
+        if self.meanings is not None and offers(self.store, VectorRecall):
             self.meanings.look_after(self.store, tenant, self.write, is_new=is_new)
 
     def of(self, owner: MemoryOwner, session: str = "") -> "OwnMemories":
@@ -159,7 +160,7 @@ class OwnMemories(Memories):
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
         check_limit(limit, MAX_FOUND)
         store, meanings = self._desk.store, self._desk.meanings
-        if meanings is not None and isinstance(store, VectorRecall) and query.strip():
+        if meanings is not None and offers(store, VectorRecall) and query.strip():
             self._desk.look_after(self._owner.tenant, is_new=False)
             vector = await meanings.vector_or_words(query, self._tell)
             if vector is not None:
@@ -205,7 +206,7 @@ def search_both(  # noqa: PLR0913 - as the port, and what the query means
     count = max(limit, FUSED_FROM_EACH)
     said = store.search(owner, query, tags, limit=count)
     vector, kind = meaning
-    meant = store.nearest(owner, vector, kind, tags, limit=count) if isinstance(store, VectorRecall) else ()
+    meant = store.nearest(owner, vector, kind, tags, limit=count) if offers(store, VectorRecall) else ()
     found = {one.id: one for one in (*said, *meant)}
     order = fuse([one.id for one in said], [one.id for one in meant], limit=limit)
     return tuple([found[one] for one in order])

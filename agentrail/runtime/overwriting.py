@@ -13,6 +13,7 @@ from typing import Final, NoReturn, Protocol, TypeVar
 import trio
 
 from agentrail.abc.store import OwedRow, OwedStore, Store
+from agentrail.core.values.offered import offers
 from agentrail.errors import AgentrailError
 from agentrail.logs import Logger
 from agentrail.otp.edges import call_guarded
@@ -173,7 +174,7 @@ class Overwriter:
 
     async def _was_owed(self) -> bool:
         store = self._store
-        if not isinstance(store, OwedStore):
+        if not offers(store, OwedStore):
             return False
         look = partial(store.owed, _OWED.kind, limit=1)
         try:
@@ -200,7 +201,7 @@ class Overwriter:
         return is_done
 
     def _note(self, *, is_owed: bool) -> None:
-        if isinstance(self._store, OwedStore):
+        if offers(self._store, OwedStore):
             put, drop = ((_OWED,), ()) if is_owed else ((), ((_OWED.kind, _OWED.id),))
             self._store.change_owed(put, drop)
         self._is_owed = is_owed

@@ -13,6 +13,7 @@ import trio
 from attrs import define, field
 
 from agentrail.abc import ProcessOptions, ProcessSandbox, Sandbox, ToolProcess
+from agentrail.core.values.offered import offers
 from agentrail.errors import ProcessRefused
 from agentrail.otp.exits import keep
 from agentrail.processes import ProcessAccount
@@ -77,7 +78,7 @@ class Processes:
         Cancellation: The process is stopped.
         """
         sandbox = open_sandbox()
-        if not isinstance(sandbox, ProcessSandbox):
+        if not offers(sandbox, ProcessSandbox):
             message = f"{type(sandbox).__name__} opens no processes: use a LocalSandbox, or do without"
             raise ProcessRefused(message, code="unsupported")
         if self._task_group.is_dismissed or call.cancel_called:

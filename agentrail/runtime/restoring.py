@@ -14,6 +14,7 @@ from agentrail.abc import Refusal, Sandbox
 from agentrail.abc.versions import GetContent, PutBack, VersionedSandbox
 from agentrail.core.journal.files import FilesBehind, FileWrite, UntoldCall
 from agentrail.core.protocol.request import EffectId
+from agentrail.core.values.offered import offers
 from agentrail.errors import OptionError
 from agentrail.logs import Logger
 from agentrail.messages import CallId
@@ -83,7 +84,7 @@ def versioned_of(cell: SessionCell, call: str) -> VersionedSandbox:
         SandboxError: The working directory cannot be opened any more.
     """
     sandbox: object = cell.ports.workspace.open()
-    if not isinstance(sandbox, VersionedSandbox):
+    if not offers(sandbox, VersionedSandbox):
         fault = f"{call}: files=True needs a sandbox that keeps what its tools write, such as LocalSandbox; got {type(sandbox).__name__}"
         raise OptionError([fault])
     return sandbox
@@ -227,7 +228,7 @@ async def copy_files(
     files = FilesOfFork(directory, copied)
     is_done = False
     try:
-        if behind.wanted and isinstance(copied, VersionedSandbox):
+        if behind.wanted and offers(copied, VersionedSandbox):
             every = await copied.put_back(behind.wanted, content, _NoNotes(), force=True)
             left = restored_of(every, behind.untold)
             for one in (*left.conflicts, *left.failed):

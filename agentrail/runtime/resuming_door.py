@@ -10,6 +10,7 @@ from attrs import frozen
 
 from agentrail.abc import Provider
 from agentrail.abc.store import Cause, Filters, OwedRow, OwedStore, StoredSession
+from agentrail.core.values.offered import offers
 from agentrail.errors import AgentrailError, JournalDrifted, OptionError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -183,7 +184,7 @@ class ResumingDoor(ABC):
     @property
     def _owed_store(self) -> OwedStore | None:
         store: object = None if self._keeping is None else self._keeping.store
-        return store if isinstance(store, OwedStore) else None
+        return store if offers(store, OwedStore) else None
 
     def _owing(self, call: str) -> OwedStore:
         store = self._owed_store

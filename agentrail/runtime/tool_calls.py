@@ -37,6 +37,7 @@ from agentrail.core.protocol.signals import (
     ToolWantsChild,
 )
 from agentrail.core.session.state import SessionData
+from agentrail.core.values.offered import offers
 from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, ErrorInfo, ToolContractError
 from agentrail.frozen import frozen_json, frozen_value, thawed
 from agentrail.messages import JsonObject, JsonValue
@@ -226,7 +227,7 @@ class RunningCall:
             sandbox, effect = self.ports.workspace.open(), self.effect
             deliver = self._calls.task_group.deliver
             keeper = NotingKeeper(files, deliver, effect.effect_id, effect.call_id, effect.name)
-            self._sandbox = sandbox.kept_by(keeper) if isinstance(sandbox, VersionedSandbox) else sandbox
+            self._sandbox = sandbox.kept_by(keeper) if offers(sandbox, VersionedSandbox) else sandbox
         return self._sandbox
 
     async def open_process(self, argv: tuple[str, ...], options: ProcessOptions) -> ToolProcess:

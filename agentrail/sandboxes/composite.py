@@ -29,6 +29,7 @@ from agentrail.abc import (
     Transfer,
     WriteResult,
 )
+from agentrail.core.values.offered import offers
 from agentrail.errors import OptionError, ProcessRefused
 from agentrail.sandboxes.globbing import PatternFault, compile_pattern
 from agentrail.sandboxes.paths import decide_names
@@ -246,7 +247,7 @@ class CompositeSandbox:
         found = self._place_of(options.workdir, only_default=True)
         if isinstance(found, Refusal):
             raise ProcessRefused(found.message, code=found.code)
-        if not isinstance(found.sandbox, ProcessSandbox):
+        if not offers(found.sandbox, ProcessSandbox):
             message = f"{type(found.sandbox).__name__} opens no processes"
             raise ProcessRefused(message, code="unsupported")
         async with found.sandbox.open_process(argv, evolve(options, workdir=found.path)) as process:

@@ -18,6 +18,7 @@ from agentrail.abc.store import (
     Taken,
 )
 from agentrail.core.journal.record import Record
+from agentrail.core.values.offered import offers
 from agentrail.errors import Fenced, StoreUnavailable
 from agentrail.messages import SessionId
 
@@ -158,7 +159,7 @@ class CutStore:
         return self._cut("owed", lambda: store.owed(kind, after, limit))
 
     def _owing(self) -> OwedStore:
-        assert isinstance(self._store, OwedStore), "this store keeps nothing that is owed"
+        assert offers(self._store, OwedStore), "this store keeps nothing that is owed"
         return self._store
 
     def close(self) -> None:

@@ -3,12 +3,13 @@
 import trio
 
 from agentrail.abc import ProcessOptions, ProcessSandbox, Sandbox, ToolProcess
+from agentrail.core.values.offered import offers
 from agentrail.errors import ProcessRefused
 
 
 async def opens_processes(sandbox: Sandbox) -> None:
     """A process is talked to while it runs, ends with its code, and is gone with its block; where none may run, that is refused."""
-    if not isinstance(sandbox, ProcessSandbox):
+    if not offers(sandbox, ProcessSandbox):
         return
     await sandbox.write("d/a", "words")
     if "execute" not in sandbox.capabilities or not await _opens_any(sandbox):

@@ -8,6 +8,7 @@ from typing import Any, Final
 import trio
 
 from agentrail.abc import ProcessOptions, ProcessSandbox, ToolProcess
+from agentrail.core.values.offered import offers
 from agentrail.errors import ProcessRefused
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend
@@ -118,7 +119,7 @@ async def _run(lease: Lease, operation: OpenOperation, request: OpenRequest, tal
     try:
         with operation.scope:
             sandbox: object = lease.sandbox
-            if not isinstance(sandbox, ProcessSandbox):
+            if not offers(sandbox, ProcessSandbox):
                 refusal = ProcessRefusal(code="unsupported", message="This sandbox opens no processes.")
             else:
                 async with sandbox.open_process(request.argv, options) as process:

@@ -1,6 +1,7 @@
 """Rules of what is owed to others, for stores that keep it: `OwedStore`. Any other store passes them all."""
 
 from agentrail.abc.store import OwedRow, OwedStore
+from agentrail.core.values.offered import offers
 from agentrail.messages import SessionId
 from agentrail.testing.store_rules.trial import StoreTrial, expect_same
 
@@ -12,7 +13,7 @@ def _row(name: str, body: bytes = b"{}", kind: str = "letter") -> OwedRow:
 def what_is_owed_is_kept_by_kind_and_id(trial: StoreTrial) -> None:
     """What is owed comes back byte for byte, in the order of its ids and in pages, of its own kind alone; the last of an id counts."""
     store = trial.store
-    if not isinstance(store, OwedStore):
+    if not offers(store, OwedStore):
         return
     expect_same(store.owed("letter"), (), "what an empty store owes")
     store.change_owed([], [("letter", "a")])
@@ -31,7 +32,7 @@ def what_is_owed_is_kept_by_kind_and_id(trial: StoreTrial) -> None:
 def what_is_owed_changes_as_a_whole(trial: StoreTrial) -> None:
     """One call puts and drops, the latter last; and to drop what is not there, or to do it again, is fine."""
     store = trial.store
-    if not isinstance(store, OwedStore):
+    if not offers(store, OwedStore):
         return
     store.change_owed([_row("a"), _row("b")])
     for _ in range(2):
@@ -42,7 +43,7 @@ def what_is_owed_changes_as_a_whole(trial: StoreTrial) -> None:
 def what_is_owed_outlives_its_session(trial: StoreTrial) -> None:
     """What is owed belongs to no session: it stays when one is deleted."""
     store = trial.store
-    if not isinstance(store, OwedStore):
+    if not offers(store, OwedStore):
         return
     author = trial.begin("s", node="")
     store.change_owed([_row("s")])
@@ -52,12 +53,12 @@ def what_is_owed_outlives_its_session(trial: StoreTrial) -> None:
 
 def what_is_owed_is_there_again(trial: StoreTrial) -> None:
     """Closed and opened again, the store owes what it owed."""
-    if trial.reopen is None or not isinstance(trial.store, OwedStore):
+    if trial.reopen is None or not offers(trial.store, OwedStore):
         return
     trial.store.change_owed([_row("a"), _row("b", b"b")], [("letter", "a")])
     again = trial.reopen(trial.store)
     try:
-        assert isinstance(again, OwedStore), "opened again, it keeps nothing that is owed"
+        assert offers(again, OwedStore), "opened again, it keeps nothing that is owed"
         expect_same(again.owed("letter"), (_row("b", b"b"),), "what is owed")
     finally:
         again.close()
