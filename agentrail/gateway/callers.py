@@ -23,6 +23,7 @@ from agentrail.gateway.access import (
     too_many_failures,
 )
 from agentrail.gateway.answers import ErrorAnswer, error_answer
+from agentrail.gateway.token_file import follow_token_file
 from agentrail.gateway.tokens import Tokens
 from agentrail.host.identity import faults_of_principal
 from agentrail.host.payloads import Principal
@@ -143,6 +144,17 @@ class CallerCheck:
     def expires_at(self, head: CallHead) -> float | None:
         """Say when the token of a call that was admitted ends, in seconds since 1970; None where it does not, or only `auth` knows."""
         return self._auth.expires_at(head.headers) if isinstance(self._auth, Tokens) else None
+
+    async def follow_tokens(self, changed: Callable[[], object]) -> None:
+        """Let in whom the token file names, as long as the server runs.
+
+        Args:
+            changed: Called when other tokens hold.
+
+        Cancellation: As of `follow_token_file`.
+        """
+        if isinstance(self._auth, Tokens):
+            await follow_token_file(self._auth, changed)
 
     async def _ask(self, auth: Authenticate, head: CallHead) -> Principal | ErrorAnswer:
         # Its tokens cannot be guessed: the right one is let in whatever was tried before.

@@ -94,14 +94,20 @@ class CallWatch:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Judge open calls as long as the block lasts.
+        """Judge open calls, and follow the token file, as long as the block lasts.
 
         Cancellation: Nothing is judged any more.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery, name="judge open calls")
+            nursery.start_soon(self._check.follow_tokens, self._judge_all, name="follow the token file")
             yield
             nursery.cancel_scope.cancel(reason="no calls are open any more")
+
+    def _judge_all(self) -> None:
+        for judged in self._open.values():
+            if judged.due_at < math.inf:  # one that is being judged is judged by the tokens of now
+                judged.due_at = 0.0
 
     async def _watch(self, nursery: trio.Nursery) -> None:
         while True:

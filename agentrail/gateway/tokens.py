@@ -82,9 +82,16 @@ class Tokens:
 
     tokens = read_token_file("/etc/agentrail/tokens.toml")
     app = create_app(profiles=[…], auth=tokens)
+
+    A server follows the file: a token that is added to it or taken out of it while the server runs is let in or refused within seconds, and the
+    open sockets and streams of one that was taken out end.
+
+    Attributes:
+        entries: The tokens that are let in now. They may be replaced by others, or by none, which lets no caller in.
+        path: The file that `read_token_file` read them from; None for tokens that follow no file.
     """
 
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "path")
 
     def __init__(self, entries: Iterable[TokenEntry]) -> None:
         """Take what is known of each token.
@@ -93,10 +100,10 @@ class Tokens:
             OptionError: The operator's move: there is none, or two have one digest.
         """
         self.entries: tuple[TokenEntry, ...] = tuple(entries)
+        self.path: Path | None = None
         if not self.entries:
             raise OptionError(["there is no token: make one with `agentrail token new`"])
-        if len({entry.digest for entry in self.entries}) < len(self.entries):
-            raise OptionError(["two entries have one digest: a token speaks for one user, so make another"])
+        _refuse_doubles(self.entries)
 
     def __repr__(self) -> str:
         """Say how many there are."""
@@ -153,7 +160,7 @@ def bearer_token(headers: Mapping[str, str]) -> str | None:
 
 
 def read_token_file(path: str | os.PathLike[str]) -> Tokens:
-    """Read a token file: TOML, which its owner alone may read or write.
+    """Read a token file: TOML, which its owner alone may read or write. A server with these tokens reads it again when it changes.
 
     Raises:
         OptionError: The operator's move: the file cannot be read, others may read it, or it is no token file. All faults
@@ -161,11 +168,30 @@ def read_token_file(path: str | os.PathLike[str]) -> Tokens:
 
     Cancellation: It blocks, and does not notice; it is for the start of a program.
     """
-    return decode_tokens(_read_private(Path(path)), f"{path}")
+    tokens = decode_tokens(read_private_file(Path(path)), f"{path}")
+    tokens.path = Path(path).absolute()
+    return tokens
 
 
 def decode_tokens(text: bytes, name: str) -> Tokens:
     """Read the text of a token file.
+
+    Args:
+        text: What stands in it.
+        name: What messages call it.
+
+    Raises:
+        OptionError: The operator's move.
+    """
+    entries = decode_entries(text, name)
+    try:
+        return Tokens(entries)
+    except OptionError as error:
+        raise OptionError([f"{name}: {fault}" for fault in error.faults]) from None
+
+
+def decode_entries(text: bytes, name: str) -> tuple[TokenEntry, ...]:
+    """Read the entries in the text of a token file; there may be none.
 
     Args:
         text: What stands in it.
@@ -196,30 +222,39 @@ def decode_tokens(text: bytes, name: str) -> Tokens:
             faults += [f"{name}, entry {place_of}: {fault}" for fault in error.faults]
     if faults:
         raise OptionError(faults)
-    try:
-        return Tokens(entries)
-    except OptionError as error:
-        raise OptionError([f"{name}: {fault}" for fault in error.faults]) from None
+    _refuse_doubles(entries, f"{name}: ")
+    return tuple(entries)
 
 
-def _read_private(path: Path) -> bytes:
+def _refuse_doubles(entries: Sequence[TokenEntry], before: str = "") -> None:
+    if len({entry.digest for entry in entries}) < len(entries):
+        message = f"{before}two entries have one digest: a token speaks for one user, so make another"
+        raise OptionError([message])
+
+
+def read_private_file(path: Path) -> bytes:
+    """Read a file that its owner alone may read or write, and keep it from all sessions.
+
+    Raises:
+        OptionError: The operator's move: it cannot be read, others may read it, or it is too large.
+    """
     keep_private(path)
     try:
         # Looked at when it is open: what a path leads to may change between two looks. A pipe is not waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            fault = fault_of_mode(os.fstat(descriptor), os.geteuid())
+            if fault is not None:
+                raise OptionError([f"the token file {f'{path}'!r} {fault}"])
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                text = file.read(_MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "no path can be like this"
         if isinstance(error, FileNotFoundError):
             why += "; `agentrail token new --token-file` makes it, with its first token"
         raise OptionError([f"the token file {f'{path}'!r} cannot be read: {why}"]) from None
-    try:
-        fault = fault_of_mode(os.fstat(descriptor), os.geteuid())
-        if fault is not None:
-            raise OptionError([f"the token file {f'{path}'!r} {fault}"])
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            text = file.read(_MAX_FILE_BYTES + 1)
-    finally:
-        os.close(descriptor)
     if len(text) > _MAX_FILE_BYTES:
         raise OptionError([f"the token file {f'{path}'!r} has more than {_MAX_FILE_BYTES:,} bytes"])
     return text

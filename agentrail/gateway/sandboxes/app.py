@@ -33,6 +33,7 @@ from agentrail.gateway.sandboxes.operations import (
 )
 from agentrail.gateway.sandboxes.processes import serve_process
 from agentrail.gateway.sandboxes.workspaces import OpenWorkspace
+from agentrail.gateway.token_file import follow_token_file
 from agentrail.gateway.tokens import Tokens
 from agentrail.host.payloads import Principal
 from agentrail.otp.exits import keep
@@ -128,6 +129,7 @@ class SandboxApp:
         await receive()
         self._leases = Leases()
         async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(follow_token_file, self._tokens, name="follow the token file")
             if self._idle_seconds is not None:
                 self._nursery.start_soon(self._watch_idle, self._leases, self._idle_seconds)
             await send({"type": "lifespan.startup.complete"})

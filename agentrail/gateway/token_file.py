@@ -1,0 +1,89 @@
+"""The token file of a running server: it is read again while callers are let in, so that a token can be added or revoked without a restart.
+
+Reading happens in a worker thread, and no call waits for it. What a token file may hold stands in `tokens`.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from agentrail import outside
+from agentrail.errors import OptionError
+from agentrail.gateway.tokens import TokenEntry, Tokens, decode_entries, read_private_file
+from agentrail.logs import Logger
+
+LOGGER: Final = Logger("agentrail.gateway")
+
+FILE_LOOK_SECONDS: Final = 1.0
+"""Seconds between two looks at a token file. A change holds when two looks in a row found it: an editor may be in the middle of writing."""
+
+
+class TokenFile:
+    """A token file and the tokens that were last read from it. A file that cannot be used changes nothing."""
+
+    def __init__(self, tokens: Tokens, path: Path) -> None:
+        """Know the tokens; the file is not read yet.
+
+        Args:
+            tokens: Their entries are replaced when the file has others.
+            path: The file.
+        """
+        self._tokens = tokens
+        self._path = path
+        self._seen: bytes | str | None = None  # its text, or why it cannot be read
+        self._taken: bytes | str | None = None
+
+    def look(self) -> bool:
+        """Read the file and take its entries, once they settled. It blocks.
+
+        Returns:
+            Whether other entries hold now. A file without entries lets no caller in.
+        """
+        found: bytes | str
+        try:
+            found = read_private_file(self._path)
+        except OptionError as error:
+            found = f"{error}"
+        is_settled, self._seen = found == self._seen, found
+        if not is_settled or found == self._taken:
+            return False
+        is_first, self._taken = self._taken is None, found
+        entries = self._decode(found)
+        if entries is None:
+            return False
+        is_changed = entries != self._tokens.entries
+        if is_changed or not is_first:
+            LOGGER.info("the token file %s was read again: %d tokens hold", self._path, len(entries))
+        self._tokens.entries = entries
+        return is_changed
+
+    def _decode(self, found: bytes | str) -> tuple[TokenEntry, ...] | None:
+        why = found
+        if isinstance(found, bytes):
+            try:
+                return decode_entries(found, f"{self._path}")
+            except OptionError as error:
+                why = f"{error}"
+        message = "the token file cannot be used, so the tokens that were read before still hold: %s"
+        LOGGER.error(message, why)
+        return None
+
+
+async def follow_token_file(tokens: Tokens, changed: Callable[[], object] = lambda: None) -> None:
+    """Keep tokens as their file has them, until cancelled; return at once for tokens that came from no file.
+
+    Args:
+        tokens: They were read by `read_token_file`, or made by the application.
+        changed: Called when other entries hold.
+
+    Cancellation: The file is not followed any more; the tokens stay.
+    """
+    if tokens.path is None:
+        return
+    file, limiter = TokenFile(tokens, tokens.path), trio.CapacityLimiter(1)
+    while True:
+        await trio.sleep(FILE_LOOK_SECONDS)
+        if await outside.offload(file.look, abandon_on_cancel=True, limiter=limiter):
+            changed()
