@@ -428,7 +428,7 @@ def test_what_is_shown_is_never_allowed_where_its_hash_is_not_that_of_the_call(p
 def test_always_says_what_it_allows_before_the_click_and_can_be_revoked(pages, desk):
     """Tool, family and reach; the rule is listed, it lets the next call run, it is revoked, and the one behind asks."""
     schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
-    lines = ("git status", "git status -s", "git status -b", "git status")
+    lines = ("git status -s",) * 4
     one, two, three, four = (calls(("shell", {"command": line})) for line in lines)
     kit = desk(
         one, two, says("first"), three, says("second"), four, says("third"), schema=schema, name="shell"
@@ -440,25 +440,23 @@ def test_always_says_what_it_allows_before_the_click_and_can_be_revoked(pages, d
     review(page)
     press(page, "Always…")
     told = page.inner_text(f"{OPEN} .approval-always")
-    assert "shell: every simple command that begins with “git status”" in told
+    assert "shell: this very command and no other: “git status -s”" in told
     assert "In this session only. Agents that work for it ask for themselves." in told
-    assert page.locator(f"{OPEN} .approval-allowed li").all_inner_texts() == ["git status"]
+    assert page.locator(f"{OPEN} .approval-allowed li").all_inner_texts() == ["git status -s"]
     assert kit.http.get("/sessions/main/rules").json()["rules"] == []
     assert not axe_faults(page)
     press(page, "Allow, now and from now on")
     kit.until(lambda: len(kit.tool.calls) == 2)
     until(page, "() => document.querySelector('.rule-row')")
-    assert "every simple command that begins with “git status”" in page.inner_text(".rules")
+    assert "this very command and no other: “git status -s”" in page.inner_text(".rules")
     kit.until(lambda: kit.status()["phase"] == "idle")
     kit.chat()
     assert [call["command"] for call in kit.tool.calls] == [*lines[:3]]
-    page.get_by_role(
-        "button", name="Revoke: shell: every simple command that begins with “git status”"
-    ).click()
+    page.get_by_role("button", name="Revoke: shell: this very command and no other: “git status -s”").click()
     shows(page, "Revoked. The next such call asks.")
     shows(page, "Nothing is always allowed here")
     kit.chat()
-    assert [one["arguments"]["command"] for one in kit.asked()] == ["git status"]
+    assert [one["arguments"]["command"] for one in kit.asked()] == ["git status -s"]
     assert len(kit.tool.calls) == 3
 
 
@@ -549,7 +547,7 @@ def test_what_is_decided_is_one_line_that_opens(pages, desk):
     press(page, ALLOW)
     head = page.locator(".feed .decided-head")
     head.wait_for()
-    assert " ".join(head.inner_text().split()) == "▸ Approval of record Faro Allowed by a person"
+    assert " ".join(head.inner_text().split()) == "▸ Approval of record Faro Allowed by local"
     assert page.locator(".feed .item-decided time").count() == 1
     until(page, "() => document.activeElement.classList.contains('decided-head')")
     assert head.get_attribute("aria-expanded") == "false"

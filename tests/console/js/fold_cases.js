@@ -284,7 +284,7 @@ export function shownOf(view, name = "") {
   // What streams below is in no committed event: who comes later sees it from there on.
   const children = Object.values(view.children).map((child) => ({ ...child, view: child.view?.items ?? [] }));
   return {
-    items: items.filter((item) => item.seq > 0 || !isCompacted).map(asBothKnowIt),
+    items: items.filter((item) => item.seq > 0 || !(isCompacted || isNote(item))).map(asBothKnowIt),
     cycles: HOST_HOLDS.has(name) ? cycles.length : cycles,
     live: live === null ? null : { ...live, stalled_seconds: null },
     progress,
@@ -304,6 +304,12 @@ export function shownOf(view, name = "") {
     running: Object.keys(view.running).sort(),
   };
 }
+
+/**
+ * No event tells of the notes that a session puts in itself, so only who comes later sees one in front of all events.
+ * @param {Item} item
+ */
+const isNote = (item) => item.type === "prompt" && item.origin === "note";
 
 /**
  * A question as both readers know it.
