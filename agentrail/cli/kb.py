@@ -2,14 +2,16 @@
 
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 from cyclopts import App, Parameter
 
 from agentrail.abc.embeddings import VectorKnowledge
@@ -29,6 +31,7 @@ from agentrail.blueprints.web import read_web_rules
 from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import ConfigFiles, options_of_files, read_setup
 from agentrail.cli.exits import Exit
+from agentrail.cli.kb_folders import Walked, documents_below, kept_line, missing_documents, walk
 from agentrail.cli.kb_summaries import summarize_documents, wanted_documents
 from agentrail.cli.kept_in import DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
@@ -42,19 +45,15 @@ from agentrail.errors import OptionError, ProviderError
 from agentrail.providers.embeddings import OpenAIEmbedder
 from agentrail.runtime.knowledge import search_passages
 from agentrail.runtime.meanings import NoMeaning
-from agentrail.stores.documents import HTML, MARKDOWN, PDF
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge
 from agentrail.tools.printing import counted, printable
 from agentrail.web.client import WebClient
-from agentrail.web.exchange import FetchFailed
+from agentrail.web.exchange import FetchFailed, PageGone
 from agentrail.web.page_helper import decoded
 from agentrail.web.reading import UnreadableDocument, document_kind_of
 
 app: Final = App(name="kb", result_action="return_value")
-
-_WALKED: Final = MARKDOWN | HTML | PDF | {".txt"}
-"""What is taken of a directory; a file that is named is taken whatever it is called."""
 
 
 @Parameter(name="*")
@@ -114,9 +113,10 @@ Tagged = Annotated[
 
     PATH is a file, a directory whose .md, .txt, .html and .pdf files are meant, or an address, https://…, which is fetched: by what [web] in
     agentrail.toml lets be fetched. What has not changed is left alone, what has changed takes the
-    place of what was there, and has its tags unless others are given. A base is read by no user until one is named with --reader. Where [embedder] in agentrail.toml names one, all
+    place of what was there, and has its tags unless others are given. Documents of a directory whose files no longer exist are removed. They
+    are kept if the directory is empty or cannot be read, as when a disk is not mounted. A base is read by no user until one is named with --reader. Where [embedder] in agentrail.toml names one, all
     passages of the tenant that have no vector get theirs. Exit codes: 0 all is added, 1 some could
-    not be read, not be summarized, or get no vector, 2 wrong usage.""",
+    not be read, not be found, not be summarized, or get no vector, 2 wrong usage.""",
 )
 def add_documents(  # noqa: PLR0913 - one for each flag
     name: Annotated[str, Parameter(help="Of the knowledge base.")],
@@ -150,14 +150,12 @@ def add_documents(  # noqa: PLR0913 - one for each flag
 
     def work(store: KnowledgeStore) -> Exit:
         urls = [one for one in dict.fromkeys(paths) if _is_url(one)]
-        files = (
-            files_below([Path(one) for one in paths if not _is_url(one)])
-            if len(urls) < len(paths) or not paths
-            else []
-        )
+        before = store.documents(place.tenant, name)
+        walked = _walked(name, [Path(one) for one in paths if not _is_url(one)], urls, before)
+        files = walked.files
         if model is not None and not summarize:
             raise OptionError(["--model is for --summarize: give both, or none"])
-        adding = _Adding(store, place.tenant, name, check_document_tags(tag))
+        adding = _Adding(store, place.tenant, name, check_document_tags(tag), before)
         embedder = embedder_of_files(os.environ)
         fetch = fetcher_of_files(os.environ) if urls else None
         asked = chosen_model(model, os.environ) if summarize else None
@@ -169,9 +167,12 @@ def add_documents(  # noqa: PLR0913 - one for each flag
             say(_line_of(one))
         failed = sum(one.state == "failed" for one in added)
         unchanged = len(files) + len(urls) - len(added)
+        removed, doubtful = _remove_missing(adding, walked)
+        said_removed = f", {removed:,} removed" if removed else ""
         say(
-            f"{counted(len(added) - failed, 'document')} added, {unchanged:,} unchanged, {failed:,} failed.{_tagged(tag)}"
+            f"{counted(len(added) - failed, 'document')} added, {unchanged:,} unchanged, {failed:,} failed{said_removed}.{_tagged(tag)}"
         )
+        failed += doubtful
         if asked is not None:
             named = [*(file.as_posix() for file in files), *urls]
             wanted = wanted_documents(store, place.tenant, name, named)
@@ -220,35 +221,69 @@ def chosen_model(model: str | None, environ: Mapping[str, str]) -> tuple[str, Ma
     return chosen.model, options
 
 
-def files_below(paths: Sequence[Path]) -> list[Path]:
-    """Give the files that are meant, each once, in order.
+def _walked(
+    base: str, paths: Sequence[Path], urls: Sequence[str], before: Sequence[KnowledgeDocument]
+) -> Walked:
+    """List the files that are meant.
 
     Raises:
-        OptionError: There is none, or one of the paths does not exist; all of those at once.
+        OptionError: No path is given, or one of them does not exist; all of those at once.
     """
-    missing = [f"there is no {printable(str(path))!r}" for path in paths if not path.exists()]
-    if missing or not paths:
-        raise OptionError(missing or ["name the files or directories to add"])
-    found: dict[Path, None] = {}
-    for path in paths:
-        if path.is_dir():
-            inside = [
-                one for one in sorted(path.rglob("*")) if one.suffix.lower() in _WALKED and one.is_file()
-            ]
-            found.update(dict.fromkeys(inside))
-        else:
-            found[path] = None
-    return [*found]
+    faults = [_fault_of_missing(base, path, before) for path in paths if not path.exists()]
+    if not paths and not urls:
+        faults = ["name the files or directories to add"]
+    if faults:
+        raise OptionError(faults)
+    return walk(paths)
+
+
+def _fault_of_missing(base: str, path: Path, before: Sequence[KnowledgeDocument]) -> str:
+    there = documents_below(path, before)
+    if not there:
+        return f"there is no {printable(str(path))!r}"
+    return (
+        f"there is no {printable(str(path))!r} now, and its {counted(len(there), 'document')} in {base!r} can still be found: "
+        f"mount the disk that it is on, or run: {_removal(base, path)}"
+    )
+
+
+def _removal(base: str, path: Path) -> str:
+    return f"agentrail kb remove {base} {shlex.quote(printable(os.path.relpath(path)))}"
+
+
+def _remove_missing(adding: "_Adding", walked: Walked) -> tuple[int, int]:
+    """Remove the documents of folders whose files no longer exist. Say how many, and how many folders leave doubt."""
+    now = {one.path: one.digest for one in adding.store.documents(adding.tenant, adding.base)}
+    digests = {now[one.as_posix()] for one in walked.files if now.get(one.as_posix())}
+    removed = 0
+    doubtful = len(walked.unread)
+    for folder, reason in walked.unread:
+        say(f"failed  {printable(str(folder))}  {reason}")
+    for folder in walked.folders:
+        for missing in missing_documents(folder, adding.before, walked.files, digests):
+            if missing.doubt:
+                doubtful += 1
+                say(kept_line(missing, _removal(adding.base, missing.place)))
+                continue
+            for one in missing.documents:
+                removed += adding.store.remove(adding.tenant, adding.base, one.path)
+                say(f"removed  {printable(one.path)}  its file no longer exists")
+    return removed, doubtful
 
 
 @frozen
 class _Adding:
-    """Where documents are added, and with which tags; without any they keep theirs."""
+    """Where documents are added, and with which tags; without any they keep theirs.
+
+    Attributes:
+        before: The documents that were there.
+    """
 
     store: KnowledgeStore
     tenant: str
     base: str
     tags: tuple[str, ...]
+    before: tuple[KnowledgeDocument, ...]
 
     def announce(self, listed: Sequence[tuple[str, str]]) -> tuple[str, ...]:
         """Let them wait, with their tags: none can be found without."""
@@ -263,6 +298,14 @@ class _Adding:
     def fail(self, path: str, reason: str) -> KnowledgeDocument:
         return self.store.fail(self.tenant, self.base, path, reason)
 
+    def miss(self, path: str, reason: str) -> KnowledgeDocument:
+        """Tell of a document that could not be had this time: its passages can be found until it is had again, or is gone."""
+        for one in self.before:
+            if one.path == path and one.passages:
+                kept = f"{reason}; {counted(one.passages, 'passage')} of before can still be found"
+                return evolve(one, state="failed", reason=kept)
+        return self.fail(path, reason)
+
 
 def _add_all(adding: _Adding, files: Sequence[Path]) -> Iterator[KnowledgeDocument]:
     digests: dict[str, str] = {}
@@ -270,15 +313,20 @@ def _add_all(adding: _Adding, files: Sequence[Path]) -> Iterator[KnowledgeDocume
         try:
             digests[file.as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
         except OSError as error:
-            yield adding.fail(file.as_posix(), f"it cannot be read: {error.strerror}")
+            yield _unread(adding, file.as_posix(), error)
     # Those that a process was killed at the last time wait still, and are among them.
     for path in adding.announce([*digests.items()]):
         try:
             content = Path(path).read_bytes()
         except OSError as error:
-            yield adding.fail(path, f"it cannot be read: {error.strerror}")
+            yield _unread(adding, path, error)
             continue
         yield adding.add(path, content)
+
+
+def _unread(adding: _Adding, path: str, error: OSError) -> KnowledgeDocument:
+    tell = adding.fail if isinstance(error, FileNotFoundError) else adding.miss
+    return tell(path, f"it cannot be read: {error.strerror}")
 
 
 def _is_url(path: str) -> bool:
@@ -291,8 +339,11 @@ def _add_fetched(
     for url in urls:
         try:
             content = fetch(url)
-        except (FetchFailed, UnreadableDocument) as error:
+        except (PageGone, UnreadableDocument) as error:
             yield adding.fail(url, str(error).rstrip("."))
+            continue
+        except FetchFailed as error:
+            yield adding.miss(url, str(error).rstrip("."))
             continue
         if adding.announce([(url, hashlib.sha256(content).hexdigest())]):
             yield adding.add(url, content)
@@ -423,27 +474,35 @@ def search_documents(  # noqa: PLR0913 - one for each flag
     return _over(place, work)
 
 
-@app.command(name="remove", help="Remove documents of a knowledge base for good.")
+@app.command(
+    name="remove",
+    help="Remove documents of a knowledge base for good. PATH is a document, or a folder, of which all documents are meant.",
+)
 def remove_documents(
     name: Annotated[str, Parameter(help="Of the knowledge base.")],
-    *paths: Annotated[str, Parameter(help="Of the documents, as kb list shows them.")],
+    *paths: Annotated[str, Parameter(help="Documents and folders, as kb list shows them.")],
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
     """Remove; see the help above."""
 
     def work(store: KnowledgeStore) -> Exit:
-        there = {one.path for one in store.documents(place.tenant, name)}
-        missing = [
-            f"there is no document {printable(one)!r} in {name!r}" for one in paths if one not in there
-        ]
+        there = store.documents(place.tenant, name)
+        meant = {one: _documents_meant(one, there) for one in paths}
+        missing = [f"there is no document {printable(one)!r} in {name!r}" for one in paths if not meant[one]]
         if missing or not paths:
             raise OptionError(missing or ["name the documents to remove"])
-        for one in paths:
+        removed = dict.fromkeys(chain.from_iterable(meant.values()))
+        for one in removed:
             store.remove(place.tenant, name, one)
-        say(f"{counted(len(paths), 'document')} removed.")
+        say(f"{counted(len(removed), 'document')} removed.")
         return Exit.DONE
 
     return _over(place, work)
+
+
+def _documents_meant(path: str, there: Sequence[KnowledgeDocument]) -> list[str]:
+    named = [one.path for one in there if one.path == path]
+    return named or [one.path for one in documents_below(Path(path), there)]
 
 
 def _over(place: KnowledgePlace, work: Callable[[KnowledgeStore], Exit]) -> Exit:

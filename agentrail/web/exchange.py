@@ -9,6 +9,10 @@ class FetchFailed(Exception):
     """Nothing was fetched. The text is a sentence that says why and what to do, for a model or a person."""
 
 
+class PageGone(FetchFailed):
+    """The server answered that there is no such page: 404 or 410."""
+
+
 @frozen(kw_only=True)
 class Fetched:
     """What came.

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.web.backend import NO_ROOTS, WEB_CONNECT_SECONDS, GuardedBackend, context_of_system
-from agentrail.web.exchange import Fetched, FetchFailed, WebRequest
+from agentrail.web.exchange import Fetched, FetchFailed, PageGone, WebRequest
 from agentrail.web.inflating import BodyRefused, BoundedBody
 from agentrail.web.names import LookUp
 from agentrail.web.one_piece import OnePiece
@@ -103,6 +103,8 @@ class Fetching:
         else:
             message = f"Not fetched: it was redirected over {MAX_REDIRECTS} times."
             raise FetchFailed(message)
+        if answer.status in (httpx.codes.NOT_FOUND, httpx.codes.GONE):
+            raise PageGone(_of_status(answer.status))
         if not httpx.codes.is_success(answer.status):
             raise FetchFailed(_of_status(answer.status))
         return _fetched(address, answer)

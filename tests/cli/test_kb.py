@@ -1,10 +1,15 @@
 """`agentrail kb`: documents are added, listed, searched and removed; wrong input first."""
 
+import errno
+import os
+import tempfile
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
 from agentrail.abc.recall import MemoryOwner
 from agentrail.cli.exits import Exit
@@ -226,7 +231,7 @@ def site(tmp_path, monkeypatch):
         def do_GET(self):
             """Give a page."""
             kind, content = PAGES.get(self.path, ("", b""))
-            self.send_response(200 if kind else 404)
+            self.send_response(503 if kind == "down" else 200 if kind else 404)
             self.send_header("Content-Type", kind)
             self.end_headers()
             self.wfile.write(content)
@@ -381,3 +386,216 @@ def test_documents_are_summarized_by_the_command(place, docs, capfd, monkeypatch
     assert all("  1 passage  " in line for line in capfd.readouterr().out.splitlines())
     wrong = add_documents("handbook", relative, summarize=True, model="opanai:x", place=place)
     assert (wrong, "openai" in capfd.readouterr().err) == (Exit.USAGE, True)
+
+
+# --- documents that no longer exist
+
+
+@pytest.fixture
+def added(place, docs, capfd):
+    """The documents of the directory, and one more, in a base that all may read."""
+    (docs / "d.md").write_text("# Boats\n\nFerries.\n")
+    assert add_documents("handbook", "docs", reader=("*",), place=place) is Exit.DONE
+    capfd.readouterr()
+    return docs
+
+
+def found_for(place, query):
+    """The paths of the documents that a search finds."""
+    store = SqliteKnowledge(place.knowledge.removeprefix("sqlite:"))
+    found = {one.path for one in store.search(MemoryOwner(tenant="acme"), query)}
+    store.close()
+    return found
+
+
+ALL_WORDS = "trains planes ferries"
+
+
+def test_a_document_whose_file_no_longer_exists_is_not_found_after_its_folder_is_added_again(
+    place, added, capfd
+):
+    """It is removed and named, also if it was added by another spelling of its path; the others stay."""
+    assert add_documents("handbook", str(added / "d.md"), place=place) is Exit.DONE
+    (added / "d.md").unlink()
+    capfd.readouterr()
+    assert add_documents("handbook", "docs", place=place) is Exit.DONE
+    assert capfd.readouterr().out.splitlines() == [
+        f"removed  {added / 'd.md'}  its file no longer exists",
+        "removed  docs/d.md  its file no longer exists",
+        "0 documents added, 2 unchanged, 0 failed, 2 removed.",
+    ]
+    assert found_for(place, ALL_WORDS) == {"docs/a.md", "docs/more/b.txt"}
+    assert add_documents("handbook", "docs", place=place) is Exit.DONE
+    assert capfd.readouterr().out == "0 documents added, 2 unchanged, 0 failed.\n"
+
+
+@pytest.mark.parametrize(
+    ("move", "left"),
+    [
+        (lambda docs: (docs / "d.md").rename(docs / "e.md"), {"docs/a.md", "docs/e.md", "docs/more/b.txt"}),
+        (lambda docs: (docs / "more").rename(docs / "new"), {"docs/a.md", "docs/d.md", "docs/new/b.txt"}),
+        (
+            lambda docs: (docs / "more").rename(docs.parent / "elsewhere"),
+            {"docs/a.md", "docs/d.md"},
+        ),
+        (
+            lambda docs: (
+                [one.rename(one.with_stem(f"new-{one.stem}")) for one in docs.rglob("[ad].md")]
+                + [(docs / "more" / "b.txt").unlink(), (docs / "more").rmdir()]
+            ),
+            {"docs/new-a.md", "docs/new-d.md"},
+        ),
+    ],
+    ids=["a file", "a folder", "a folder to elsewhere", "all files"],
+)
+def test_what_was_moved_is_found_where_it_is_alone(place, added, move, left):
+    """Under its new path if that is in the folder, else not at all."""
+    move(added)
+    assert add_documents("handbook", "docs", place=place) is Exit.DONE
+    assert found_for(place, ALL_WORDS) == left
+
+
+def emptied(folder):
+    """What a mount point is without its disk."""
+    for one in sorted(folder.rglob("*"), reverse=True):
+        one.unlink() if one.is_file() else one.rmdir()
+
+
+def replaced(folder):
+    """Another folder of the same name."""
+    emptied(folder)
+    (folder / "other.md").write_text("Nothing of before.")
+
+
+def looped(folder):
+    """A path that exists and cannot be read, also for root."""
+    emptied(folder)
+    folder.rmdir()
+    folder.symlink_to(folder.name)
+
+
+def dangling(folder):
+    """Links to a disk that is not mounted."""
+    (folder / "b.txt").unlink()
+    (folder / "b.txt").symlink_to("/no/such/disk/b.txt")
+
+
+@pytest.mark.parametrize(
+    ("change", "folder", "why"),
+    [
+        (emptied, "docs", "the folder is empty"),
+        (replaced, "docs", "nothing in the folder was added from there"),
+        (emptied, "docs/more", "the folder is empty"),
+        (looped, "docs/more", "Too many levels of symbolic links"),
+        (dangling, "docs/more", "a link that leads nowhere"),
+    ],
+)
+def test_documents_of_a_folder_that_may_not_be_mounted_are_kept(  # noqa: PLR0913 - a table and what it is about
+    place, added, capfd, *, change, folder, why
+):
+    """It is said, with exit code 1 and how to remove them; everything is found as before."""
+    change(added.parent / folder)
+    assert add_documents("handbook", "docs", place=place) is Exit.FAILED
+    (line,) = [one for one in capfd.readouterr().out.splitlines() if one.startswith("kept")]
+    count = "3 documents" if folder == "docs" else "1 document"
+    assert line == (
+        f"kept  {folder}  {count} not found there ({why}). If a disk is not mounted, mount it; "
+        f"if they no longer exist, run: agentrail kb remove handbook {folder}. Then add again."
+    )
+    assert found_for(place, ALL_WORDS) == {"docs/a.md", "docs/d.md", "docs/more/b.txt"}
+
+
+def test_documents_of_a_folder_are_removed_together(place, added, capfd):
+    """Also of one that no longer exists; what only begins like it stays."""
+    (added / "more2.md").write_text("planes")
+    add_documents("handbook", "docs", place=place)
+    emptied(added)
+    capfd.readouterr()
+    assert remove_documents("handbook", "docs/more", "docs/more/b.txt", place=place) is Exit.DONE
+    assert capfd.readouterr().out == "1 document removed.\n"
+    assert remove_documents("handbook", "docs/", place=place) is Exit.DONE
+    assert capfd.readouterr().out == "3 documents removed.\n"
+
+
+def test_a_folder_that_no_longer_exists_is_wrong_input_and_its_documents_are_kept(place, added, capfd):
+    """The words say how many, and both ways out."""
+    added.rename(added.parent / "elsewhere")
+    assert add_documents("handbook", "docs", place=place) is Exit.USAGE
+    assert capfd.readouterr().err == (
+        "agentrail: there is no 'docs' now, and its 3 documents in 'handbook' can still be found: mount the disk that it is on, "
+        "or run: agentrail kb remove handbook docs.\n"
+    )
+    assert len(found_for(place, ALL_WORDS)) == 3
+
+
+def test_what_cannot_be_listed_is_told_and_its_documents_are_kept(place, added, capfd, monkeypatch):
+    """A folder whose rights have changed: exit code 1."""
+    scandir = os.scandir
+
+    def refuse(path):
+        if os.fspath(path).endswith("more"):
+            raise PermissionError(errno.EACCES, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert add_documents("handbook", "docs", place=place) is Exit.FAILED
+    assert capfd.readouterr().out.splitlines() == [
+        "failed  docs/more  it cannot be read: Permission denied",
+        "0 documents added, 2 unchanged, 0 failed.",
+    ]
+    assert found_for(place, "planes") == {"docs/more/b.txt"}
+
+
+def test_a_document_that_cannot_be_read_this_time_is_found_as_before(place, added, capfd):
+    """A disk that fails takes nothing out of the base; the next time that it can be read it is added."""
+    (added / "a.md").unlink()
+    (added / "a.md").symlink_to("a.md")
+    assert add_documents("handbook", "docs", place=place) is Exit.FAILED
+    assert (
+        "failed  docs/a.md  it cannot be read: Too many levels of symbolic links; 1 passage of before can "
+        in (capfd.readouterr().out)
+    )
+    assert found_for(place, "trains") == {"docs/a.md"}
+    (added / "a.md").unlink()
+    (added / "a.md").write_text("# Travel\n\nBoats.\n")
+    assert add_documents("handbook", "docs", place=place) is Exit.DONE
+    assert found_for(place, "trains") == set()
+
+
+def test_a_page_is_found_as_before_while_its_server_fails_and_not_after_it_is_gone(
+    place, site, capfd, monkeypatch
+):
+    """Only 404 and 410 say that there is no such page."""
+    url = f"{site}/notes"
+    assert add_documents("handbook", url, reader=("*",), place=place) is Exit.DONE
+    monkeypatch.setitem(PAGES, "/notes", ("down", b""))
+    assert add_documents("handbook", url, place=place) is Exit.FAILED
+    assert "1 passage of before can still be found" in capfd.readouterr().out
+    assert found_for(place, "Züge") == {url}
+    monkeypatch.delitem(PAGES, "/notes")
+    assert add_documents("handbook", url, place=place) is Exit.FAILED
+    assert capfd.readouterr().out.startswith(
+        f"failed  {url}  Not fetched: the server answered 404 Not Found\n"
+    )
+    assert found_for(place, "Züge") == set()
+
+
+NAMES = st.sampled_from(["a.md", "b.txt", "c.html", "one/a.md", "one/b.md", "one/two/c.md", "three/d.txt"])
+TREES = st.sets(NAMES)
+
+
+@given(before=TREES, after=TREES)
+def test_after_a_folder_is_added_again_exactly_its_files_are_in_the_base(before, after):
+    """Whatever was added, deleted or moved in between, as long as something of before is there and no folder was emptied."""
+    with tempfile.TemporaryDirectory() as home:
+        place = KnowledgePlace(tenant="acme", knowledge=f"sqlite:{home}/kb")
+        docs = Path(home, "docs")
+        for names in (before, after):
+            for one in docs.rglob("*.*"):
+                one.unlink()
+            for name in {*names, "kept.md"}:
+                (docs / name).parent.mkdir(parents=True, exist_ok=True)
+                (docs / name).write_text(name)
+                (docs / name).with_name("not_empty").touch()
+            assert add_documents("handbook", str(docs), reader=("*",), place=place) is Exit.DONE
+        assert found_for(place, "md txt html") == {str(docs / name) for name in {*after, "kept.md"}}

@@ -1,0 +1,145 @@
+"""Folders of documents on this machine: the documents in them, and documents of a base whose files no longer exist.
+
+Only the folders that a person adds again are compared with the disk. A search never is: a base is also read where none of its files are.
+"""
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from agentrail.abc.knowledge import KnowledgeDocument
+from agentrail.stores.documents import HTML, MARKDOWN, PDF
+from agentrail.tools.printing import counted, printable
+
+_WALKED: Final = MARKDOWN | HTML | PDF | {".txt"}
+"""What is taken of a directory; a file that is named is taken whatever it is called."""
+
+
+@frozen
+class Walked:
+    """The files below some paths.
+
+    Attributes:
+        files: Each once, in order.
+        folders: The paths that are directories.
+        unread: Directories that cannot be listed, with the reason.
+    """
+
+    files: tuple[Path, ...]
+    folders: tuple[Path, ...]
+    unread: tuple[tuple[Path, str], ...]
+
+
+def walk(paths: Sequence[Path]) -> Walked:
+    """List the documents that are meant by paths which exist."""
+    found: dict[Path, None] = {}
+    unread: list[OSError] = []
+    folders = tuple([path for path in paths if path.is_dir()])
+    for path in paths:
+        if path not in folders:
+            found[path] = None
+            continue
+        inside = [
+            Path(folder) / name
+            for folder, _, names in os.walk(path, onerror=unread.append)
+            for name in names
+            if Path(name).suffix.lower() in _WALKED
+        ]
+        found.update(dict.fromkeys(filter(_is_file, sorted(inside))))
+    return Walked(
+        tuple(found),
+        folders,
+        tuple([(Path(one.filename), f"it cannot be read: {one.strerror}") for one in unread]),
+    )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False  # a link that leads nowhere
+    except OSError:
+        return True  # the reading of it tells the reason
+
+
+def documents_below(path: Path, documents: Sequence[KnowledgeDocument]) -> list[KnowledgeDocument]:
+    """Give the document of this path, or those of this folder and the folders below it. Addresses of pages have no folder here."""
+    whole = _absolute(path)
+    return [one for one in documents if "://" not in one.path and _absolute(one.path).is_relative_to(whole)]
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100 - `Path.absolute` keeps `..`, and `resolve` follows links
+
+
+@frozen
+class Missing:
+    """Documents of a base that were not found in the folder that they were added from.
+
+    Attributes:
+        place: The folder that this is about.
+        documents: In the order of their paths.
+        doubt: Why they may exist all the same; empty if their files no longer exist.
+    """
+
+    place: Path
+    documents: tuple[KnowledgeDocument, ...]
+    doubt: str
+
+
+def missing_documents(
+    folder: Path, before: Sequence[KnowledgeDocument], found: Sequence[Path], digests: Collection[str]
+) -> Iterator[Missing]:
+    """Compare a folder with the documents that a base had of it.
+
+    A file that does not exist in a folder that can be listed is gone. There is doubt if the folder is empty, or if nothing in it is what was
+    added from there: then it may be the mount point of a disk that is not mounted, or another folder of the same name.
+
+    Args:
+        folder: It was walked.
+        before: The documents of the base before anything of it was added again.
+        found: The files in the folder.
+        digests: Of their contents. A document that was moved has the same.
+    """
+    present = set(map(_absolute, found))
+    known = [(_absolute(one.path), one) for one in documents_below(folder, before)]
+    absent = [(path, one) for path, one in known if path not in present and not path.exists()]
+    doubts: dict[tuple[Path, str], list[KnowledgeDocument]] = {}
+    gone: list[KnowledgeDocument] = []
+    for path, document in absent:
+        doubt = _doubt(path)
+        (gone if doubt is None else doubts.setdefault(doubt, [])).append(document)
+    if len(absent) < len(known) or any(one.digest in digests for one in gone):
+        yield Missing(folder, tuple(gone), "")
+    elif gone:
+        doubts.setdefault((_absolute(folder), "nothing in the folder was added from there"), []).extend(gone)
+    for (place, why), documents in doubts.items():
+        yield Missing(place, tuple(documents), why)
+
+
+def _doubt(path: Path) -> tuple[Path, str] | None:
+    """Give the folder that leaves open whether a file is gone, and why; None if the file does not exist."""
+    if path.is_symlink():
+        return path.parent, "a link that leads nowhere"
+    for place in (path, *path.parents):
+        try:
+            with os.scandir(place) as entries:
+                return (place, "the folder is empty") if next(entries, None) is None else None
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            return place.parent if place == path else place, str(error.strerror)
+    return None
+
+
+def kept_line(missing: Missing, removal: str) -> str:
+    """Say that documents are kept, why, and what to do."""
+    place = printable(os.path.relpath(missing.place))
+    return (
+        f"kept  {place}  {counted(len(missing.documents), 'document')} not found there ({missing.doubt}). If a disk is not "
+        f"mounted, mount it; if they no longer exist, run: {removal}. Then add again."
+    )
