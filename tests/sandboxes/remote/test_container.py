@@ -5,6 +5,7 @@ and runs what was to run inside, outside; so what the container itself keeps out
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from agentrail.abc import ExecuteOptions
 from agentrail.app import make_sandbox
 from agentrail.errors import OptionError, SandboxError
 from agentrail.sandboxes.programs import safe_search_path
+from agentrail.sandboxes.remote import container
 from agentrail.sandboxes.remote.container import (
     ContainerLimits,
     ContainerSandbox,
@@ -25,7 +27,7 @@ from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.orphans import no_orphans
 
 DOCKER = """#!{python}
-import json, os, subprocess, sys
+import json, os, signal, subprocess, sys
 arguments = sys.argv[1:]
 with open({notes!r}, "a") as notes:
     notes.write(json.dumps({{"arguments": arguments, "has_token": bool(os.environ.get({variable!r}))}}) + chr(10))
@@ -33,6 +35,9 @@ if arguments[0] != "run":
     sys.exit(0)
 if {fails!r}:
     sys.exit("docker: no such image: nothing/here:1.\\nSee 'docker run --help'.")
+if {hangs!r}:
+    open({hangs!r}, "w").close()  # a pipe: the test reads from it
+    signal.pause()
 (mounted,) = [one for one in arguments if one.startswith("type=bind") and one.endswith("target=/run/agentrail")]
 source = mounted.split("source=")[1].split(",")[0]
 inside = arguments[arguments.index("--entrypoint") + 3:]
@@ -46,11 +51,15 @@ def docker(tmp_path, monkeypatch):
     """Puts the script on the path; gives where it notes, and what makes it fail."""
     notes = tmp_path / "notes"
 
-    def put(*, fails=False):
+    def put(*, fails=False, hangs=None):
         script = tmp_path / "docker"
         script.write_text(
             DOCKER.format(
-                python=sys.executable, notes=str(notes), variable=SANDBOX_TOKEN_VARIABLE, fails=fails
+                python=sys.executable,
+                notes=str(notes),
+                variable=SANDBOX_TOKEN_VARIABLE,
+                fails=fails,
+                hangs=hangs and str(hangs),
             )
         )
         script.chmod(0o755)
@@ -116,8 +125,9 @@ def test_without_a_program_there_is_no_container(tmp_path, monkeypatch):
 
 
 @pytest.mark.check
-async def test_a_container_lives_as_long_as_its_sandbox(docker, tmp_path):
+async def test_a_container_lives_as_long_as_its_sandbox(docker, tmp_path, monkeypatch):
     """It starts with the first call, keeps files and runs commands, and is gone with it; its token is in its environment alone."""
+    monkeypatch.setattr(container, "END_SECONDS", 60.0)  # it has all the time that a busy machine takes
     notes = docker()
     project = tmp_path / "project"  # beside the program, which would not be taken from below it
     (project / ".agentrail" / "skills").mkdir(parents=True)
@@ -125,7 +135,7 @@ async def test_a_container_lives_as_long_as_its_sandbox(docker, tmp_path):
         sandbox = make_sandbox("container:acme/tools:1", project)
         assert repr(sandbox) == "ContainerSandbox('container:acme/tools:1')"
         assert not notes.exists()
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             assert (await sandbox.write("a", "words")).error is None
             assert (await sandbox.execute("cat a", ExecuteOptions())).output == "words"
             directory = sandbox._directory  # noqa: SLF001 - to see that it goes
@@ -158,13 +168,18 @@ async def test_a_container_that_does_not_start_is_a_refusal_with_its_words(docke
 
 
 @pytest.mark.check
-async def test_a_container_whose_start_is_cancelled_is_removed(docker):
+async def test_a_container_whose_start_is_cancelled_is_removed(docker, tmp_path):
     """Also where it hangs: what was started is gone before the cancellation travels on."""
-    notes = docker()
+    has_begun = tmp_path / "has_begun"
+    os.mkfifo(has_begun)
+    notes = docker(hangs=has_begun)
     async with no_orphans():
         sandbox = ContainerSandbox("acme/tools")
-        with trio.move_on_after(0.05):
-            await sandbox.read("a")
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(sandbox.read, "a")
+                await trio.to_thread.run_sync(has_begun.read_bytes)  # as long as it takes to begin
+                nursery.cancel_scope.cancel(reason="it has begun")
         await sandbox.aclose()
     assert [one["arguments"][0] for one in noted(notes)][-1] == "rm"
 
