@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -97,6 +97,26 @@ def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], T
         if agent.spec.handoff and agent.tools is not None
         for name, tool in agent.tools.items()
     }
+
+
+def warning_of_unused(agents: Mapping[str, ReadyAgent], tools: Toolbox) -> str | None:
+    """Name the agents that the model has no tool for; None if there are none.
+
+    They are not refused: `TaskTool` may be attached later, and the code of any tool may start them with `ctx.run_session`.
+    """
+    unused = [name for name, agent in agents.items() if not (agent.spec.background or agent.spec.handoff)]
+    boxes = [tools, *(agent.spec.tools for agent in agents.values() if agent.spec.handoff)]
+    specs = [spec for box in boxes if box is not None for spec in box.specs]
+    if not unused or any(spec.answered_by == "child" or spec.name == _SKILL for spec in specs):
+        return None
+    return (
+        f"the model cannot start {', '.join(map(repr, unused))} of agents=: no tool of the session gives work to agents. Add TaskTool() to tools=, or "
+        "give the agent background=True or handoff=True. Ignore this if a tool of yours starts it with ctx.run_session(agent=…)"
+    )
+
+
+_SKILL: Final = "skill"
+"""The tool that opens skills. A skill may name the agent that works by it."""
 
 
 def keep_plugins(agents: Mapping[str, ReadyAgent], watch: PluginWatch) -> None:

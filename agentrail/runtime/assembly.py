@@ -1,7 +1,7 @@
 """From options to a session that has not begun: tools, plugins, models and a place for its files are looked up here."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -25,7 +25,13 @@ from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
-from agentrail.runtime.agents import check_deps, keep_plugins, make_ready, tools_of_agents
+from agentrail.runtime.agents import (
+    check_deps,
+    keep_plugins,
+    make_ready,
+    tools_of_agents,
+    warning_of_unused,
+)
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.hook_times import PluginTallies
@@ -149,7 +155,7 @@ def assemble(
         host=dependencies.host,
         withheld=withheld,
     )
-    _tell_warnings(session_id, stack)
+    _tell_warnings(session_id, (*stack.warnings, warning_of_unused(agents, toolbox)))
     known = [withheld.in_value(one) for one in (config, plugin_states, options.messages)]
     state = new_session(known[0], withheld.in_tools(toolbox), stack, known[1], messages=known[2])
     cell = SessionCell(state, ports)
@@ -241,8 +247,8 @@ def _workspace_of(options: SessionOptions, working_dir: str, dependencies: Depen
     return Workspace(dependencies.make_sandbox, "local", working_dir, given=wanted)
 
 
-def _tell_warnings(session_id: SessionId, stack: Stack) -> None:
-    for warning in stack.warnings:
+def _tell_warnings(session_id: SessionId, warnings: Iterable[str | None]) -> None:
+    for warning in filter(None, warnings):
         LOGGER.warning("session %s: %s", session_id, warning)
 
 

@@ -135,3 +135,39 @@ async def test_an_agent_changes_its_digest_with_what_it_is_made_of(supervisor):
         await digest_of(**one) for one in ({}, {"tools": ()}, {"system_prompt": "x"}, {"max_turns": 3})
     ]
     assert len(set(changed)) == len(changed)
+
+
+BACKGROUND = Agent(name="runner", description="Runs.", background=True)
+HANDOFF = Agent(name="clerk", description="Takes over.", handoff=True)
+LEADING = Agent(name="head", description="Takes over.", handoff=True, tools=(TaskTool(),))
+
+
+@pytest.mark.parametrize(
+    ("agents", "tools", "unused"),
+    [
+        ([SCOUT], [], "'scout'"),
+        (
+            [SCOUT, HANDOFF, Agent(name="other", description="x")],
+            [RecordingTool(name="read")],
+            "'scout', 'other'",
+        ),
+        ([SCOUT, BACKGROUND], [], "'scout'"),
+        ([SCOUT], [TaskTool()], None),
+        ([SCOUT], [RecordingTool(name="skill")], None),
+        ([SCOUT, LEADING], [], None),
+        ([BACKGROUND, HANDOFF], [], None),
+        ([], [], None),
+    ],
+)
+async def test_agents_that_no_tool_starts_are_told_to_the_log(supervisor, caplog, agents, tools, unused):
+    """Once, at the start, with both cures; the session works, as tools can be attached later."""
+    session = await supervisor.start_session(
+        model=FunctionModel(lambda _: says("hi")), agents=agents, tools=tools, session_id="s"
+    )
+    assert await session.ask("go") == "hi"
+    told = [one.getMessage() for one in caplog.records if "agents=" in one.getMessage()]
+    message = (
+        f"session s: the model cannot start {unused} of agents=: no tool of the session gives work to agents. Add TaskTool() to tools=, or "
+        "give the agent background=True or handoff=True. Ignore this if a tool of yours starts it with ctx.run_session(agent=…)"
+    )
+    assert told == ([] if unused is None else [message])
