@@ -110,15 +110,16 @@ def _asked(stack: Stack, twin: Member, event: h.Lifecycle, state: Any, moment: i
     """Ask once through the pipeline, after the handler alone has given the same answer twice."""
     (member,) = stack.members
     what = f"{member.name}, on {type(event).__name__}"
-    shown = repr((event, state))
+    context = _context(moment)
+    given = repr((event, state, context))
     with _watched() as touched:
-        first = attempt(member.plugin.handle, event, state, _context(moment))
+        first = attempt(member.plugin.handle, event, state, context)
         second = attempt(twin.plugin.handle, event, state, _context(moment))
     assert not touched, f"{what}: a plugin is pure, and this one called {', '.join(touched)}"
+    assert repr((event, state, context)) == given, f"{what}: it changed what it was given"
     assert first == second, (
         f"{what}: the same question has another answer the second time: {first!r}, then {second!r}"
     )
-    assert repr((event, state)) == shown, f"{what}: it changed what it was given"
     states = MappingProxyType({member.name: state})
     outcome = run_hook(stack, event, states, _context(moment))
     while outcome.waiting is not None:

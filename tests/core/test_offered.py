@@ -9,8 +9,9 @@ from agentrail.abc import Provider, VectorRecall
 from agentrail.abc.process import ProcessSandbox
 from agentrail.abc.store import OwedStore
 from agentrail.abc.versions import VersionedSandbox
+from agentrail.core.stack.plugin import Plugin as Port
 from agentrail.core.values.offered import offers
-from agentrail.plugins.base import Plugin, Port, is_plugin
+from agentrail.plugins.base import Plugin, is_plugin
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall

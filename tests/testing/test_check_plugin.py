@@ -4,6 +4,7 @@ import threading
 import time
 
 import attrs
+import msgspec
 import pytest
 
 from agentrail import plugins as p
@@ -62,6 +63,16 @@ class Bad(p.Plugin[int]):
         return self.way(self, event, state)
 
 
+class Rewrites(Bad):
+    """Writes to what its context shows of the session, in place."""
+
+    @p.on(p.BeforeTool)
+    def judge(self, event, state, ctx):
+        """Change it for every plugin that is asked after this one."""
+        rewritten(ctx, "tools", (*ctx.tools, "rm"))
+        return p.Continue(state)
+
+
 class Remembers(Bad):
     """Says something else at the end each time."""
 
@@ -84,6 +95,12 @@ def fine(plugin, event, state):
     return p.Continue(state)
 
 
+def rewritten(value, field, new):
+    """Write to a frozen value, which Python cannot prevent."""
+    msgspec.structs.force_setattr(value, field, new)
+    return value
+
+
 WAYS = {
     "its answer depends on how often it was asked": (
         lambda plugin, event, state: p.Continue(plugin.asked),
@@ -101,6 +118,10 @@ WAYS = {
     "it changes what it was given": (
         lambda plugin, event, state: event.arguments.update(x=1),
         "TypeError: FrozenDict cannot be changed",
+    ),
+    "it forces a new value on a field of its event": (
+        lambda plugin, event, state: p.Continue(len(rewritten(event, "name", event.name + "!").name)),
+        "bad, on BeforeTool: it changed what it was given",
     ),
     "it answers nothing": (lambda plugin, event, state: None, "returned None, expected an action"),
     "its state cannot be stored": (
@@ -132,6 +153,12 @@ def test_a_broken_rule_is_named(way):
     with pytest.raises(AssertionError) as caught:
         check_plugin(Bad(breaks))
     assert words in str(caught.value)
+
+
+def test_a_context_that_was_written_to_is_noticed():
+    """All plugins of a hook share one context, so a change would reach the plugins asked later."""
+    with pytest.raises(AssertionError, match="rewrites, on BeforeTool: it changed what it was given"):
+        check_plugin(Rewrites(fine, name="rewrites"))
 
 
 def test_the_other_members_are_checked_too():
