@@ -6,12 +6,12 @@ with. Times are the store's own, never a node's. `agentrail.testing.check_store`
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import msgspec
 
 from agentrail.core.journal.record import Record, Tail
-from agentrail.errors import Fenced
+from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.messages import SessionId
 
 Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain"]
@@ -168,6 +168,24 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sessions: tuple[StoredSession, ...]
 
 
+class TakeOver(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A tree that is to have a new owner; as of `Store.take`.
+
+    Attributes:
+        scope: Of the tree.
+        root: Its root.
+        node: Who takes it.
+        cause: Why.
+        force: Whether a living owner is fenced too.
+    """
+
+    scope: str
+    root: SessionId
+    node: str
+    cause: Cause
+    force: bool = False
+
+
 class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which sessions are looked for; None means any.
 
@@ -249,6 +267,27 @@ class OwedStore(Protocol):
 
     def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
         """Give rows of a kind in the order of their ids, from behind one."""
+        ...
+
+
+class ManyTaker(Protocol):
+    """What a store may do besides: take many trees in one transaction. One without it is a `Store` all the same, and takes them one by one.
+
+    It is looked for in the class of the store (`take_all`): what a wrapper passes on by `__getattr__` goes past what it does in its own
+    `take`, so it does not count.
+    """
+
+    def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
+        """Make nodes the owners of trees, each as `Store.take` does, and each by itself: one that is refused keeps no other from it.
+
+        It writes, and is called as what writes there.
+
+        Returns:
+            For each tree what `take` returns, or what it raises: `SessionNotFound`, `OptionError`, `HeldBy`.
+
+        Raises:
+            StoreUnavailable: Nothing is known of any of them. Where one of them may be the reason, each is tried by itself.
+        """
         ...
 
 
@@ -355,8 +394,11 @@ class Store(Protocol):
         """Give the nodes that were heard of and own something, or were heard of within the lease."""
         ...
 
-    def orphans(self, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give roots of trees in which something is working and whose owner is gone: none, or one not heard of within the lease."""
+    def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
+        """Give roots of trees in which something is working and whose owner is gone: none, or one not heard of within the lease.
+
+        They come in the order of their scopes and ids, from behind a place in it, as of `find`.
+        """
         ...
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
@@ -443,3 +485,22 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of the store; again if you like."""
         ...
+
+
+def take_all(store: Store, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
+    """Take many trees: at once where the store can, else one by one.
+
+    Returns, Raises: As of `ManyTaker.take_many`.
+    """
+    if hasattr(type(store), "take_many"):
+        return cast("ManyTaker", store).take_many(wanted)
+    return tuple([_take_one(store, one) for one in wanted])
+
+
+def _take_one(store: Store, one: TakeOver) -> Taken | AgentrailError:
+    try:
+        return store.take(one.scope, one.root, one.node, one.cause, force=one.force)
+    except StoreUnavailable:
+        raise
+    except AgentrailError as error:
+        return error

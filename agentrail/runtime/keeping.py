@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import trio
 
-from agentrail.abc.store import Filters, Node, Opening, Standing, Store
+from agentrail.abc.store import Cause, Filters, Node, Opening, Standing, Store, Taken, TakeOver
 from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
@@ -232,6 +232,23 @@ class Keeping:
         """Let the store do something that writes, and wait for it; as of `Writer.call`."""
         return function() if self.store.is_immediate else await self.writer.call(function)
 
+    async def take(self, scope: str, root: SessionId, cause: Cause, *, force: bool = False) -> Taken:
+        """Make this node the owner of a tree; trees that are wanted side by side are taken in one call of the store.
+
+        Raises:
+            SessionNotFound, OptionError, HeldBy, StoreUnavailable: As of `Store.take`.
+
+        Cancellation: It may be taken all the same; `give_back` is for that.
+        """
+        if self.store.is_immediate:
+            return self.store.take(scope, root, self.node.id, cause, force=force)
+        wanted = TakeOver(scope=scope, root=root, node=self.node.id, cause=cause, force=force)
+        return await self.writer.take(wanted)
+
+    def give_back(self, scope: str, root: SessionId) -> None:
+        """Let a tree have no owner, behind all that the store was asked for before; nothing is done where this node is not it."""
+        self.writer.post(partial(self.store.release, self.node.id, scope, root))
+
     async def read(self, function: Callable[[], T]) -> T:
         """Let the store do something that reads, beside the writer.
 
@@ -257,7 +274,7 @@ class Keeping:
             journal.put_snapshot(cell.state)
         config = cell.state.data.config
         if len(config.path) == 1:
-            self.writer.post(partial(self.store.release, self.node.id, config.scope, config.session_id))
+            self.give_back(config.scope, config.session_id)
 
     def _opening_of(
         self, cell: SessionCell, forked_from: tuple[SessionId, int] | None

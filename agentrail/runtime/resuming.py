@@ -26,7 +26,7 @@ from agentrail.core.session.children import kind_of_child
 from agentrail.core.session.state import SEMANTICS, SessionState
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import ToolSpec
-from agentrail.errors import AgentrailError, JournalDrifted, OptionError, SessionDown, Unrevivable
+from agentrail.errors import AgentrailError, HeldBy, JournalDrifted, OptionError, SessionDown, Unrevivable
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -146,7 +146,7 @@ class Resumption:
             JournalDrifted: The code here folds it to other operations, and it is not to go on with that. Nothing was touched.
             JournalCorrupt, CodecError, PluginError: It cannot be read.
 
-        Cancellation: Until it is taken nothing was done; then it has this node for its owner, and can be resumed here.
+        Cancellation: Until it is taken nothing was done; then it is given back, and has no owner.
         """
         keeping, wanted = self._keeping, self._wanted
         top = await keeping.read(partial(self._look, wanted))
@@ -189,20 +189,17 @@ class Resumption:
             is_root = one.stored.session == wanted.session_id
             _check_code(one, ports, is_root=is_root, gathers_context=is_root and gathers_context)
             self._check_drift(one)
-        taken = await keeping.write(
-            partial(
-                keeping.store.take,
-                wanted.scope,
-                wanted.session_id,
-                keeping.node.id,
-                wanted.cause,
-                force=wanted.force,
-            )
-        )
-        found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
-        for one in found.values():  # it may have recorded more before it was taken
-            self._check_drift(one)
-        return tuple(self._make_ready(found, ports, workspace, options))
+        try:
+            taken = await keeping.take(wanted.scope, wanted.session_id, wanted.cause, force=wanted.force)
+            found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
+            for one in found.values():  # it may have recorded more before it was taken
+                self._check_drift(one)
+            return tuple(self._make_ready(found, ports, workspace, options))
+        except HeldBy:
+            raise
+        except BaseException:  # this node lives on, and nobody else could take what it does not use
+            keeping.give_back(wanted.scope, wanted.session_id)
+            raise
 
     # --- in a worker thread
 

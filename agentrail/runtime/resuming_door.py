@@ -1,7 +1,7 @@
 """The calls of a supervisor about sessions in its store: find them, and bring them back."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, Unpack
 
@@ -106,7 +106,7 @@ class ResumingDoor(ABC):
             JournalCorrupt: A record is damaged.
             StoreUnavailable: The store takes nothing for now.
 
-        Cancellation: Until it is taken over nothing was done; then it is owned by this node, and can be resumed here.
+        Cancellation: Until it is taken over nothing was done; then it is given back, and has no owner.
         """
         chosen: dict[str, Any] = dict(given)
         scope = chosen.pop("scope", NO_SCOPE if options is None else options.scope)
@@ -211,39 +211,37 @@ class ResumingDoor(ABC):
         if which not in ("none", "working", "all"):
             raise OptionError([f"resume is {which!r:.80}: expected 'none', 'working' or 'all'"])
         keeping = self._store_of("resume")
+        look = keeping.store.orphans if which == "working" else partial(keeping.store.find, _ROOTS)
         failed: list[NotResumed] = []
-        seen: set[tuple[str, str]] = set()
         after: tuple[str, str] | None = None
         while which != "none":
-            if which == "working":
-                page = await keeping.read(partial(keeping.store.orphans, len(seen) + _AT_ONCE))
-                page = tuple(one for one in page if (one.scope, one.session) not in seen)
-                seen.update((one.scope, one.session) for one in page)
-            else:
-                page = await keeping.read(partial(keeping.store.find, _ROOTS, after=after, limit=_AT_ONCE))
-                after = (page[-1].scope, page[-1].session) if page else None
+            page = await keeping.read(partial(look, after=after, limit=_AT_ONCE))
             if not page:
                 break
-            failed += await self._resume_page(page)
+            after = (page[-1].scope, page[-1].session)
+            failed += await self._resume_each(
+                [(one.scope, one.session, "gone" if one.node else "start") for one in page]
+            )
         _log_drifts(failed)
         return tuple(failed)
 
-    async def _resume_page(self, page: Sequence[StoredSession]) -> list[NotResumed]:
+    async def _resume_each(
+        self, wanted: Iterable[tuple[str, SessionId, Cause]], *, is_asked: bool = False
+    ) -> list[NotResumed]:
         """Bring some sessions back, a few at a time."""
         failed: list[NotResumed] = []
         limiter = trio.CapacityLimiter(RESUMED_AT_ONCE)
 
-        async def resume(one: StoredSession) -> None:
+        async def resume(scope: str, session_id: SessionId, cause: Cause) -> None:
             async with limiter:
-                cause: Cause = "gone" if one.node else "start"
-                error = await self._resume_unasked(one.scope, one.session, cause)
+                error = await self._resume_unasked(scope, session_id, cause, is_asked=is_asked)
             if error is not None:
-                failed.append(NotResumed(session_id=one.session, scope=one.scope, error=error))
+                failed.append(NotResumed(session_id=session_id, scope=scope, error=error))
 
         try:
             async with trio.open_nursery() as nursery:
-                for one in page:
-                    nursery.start_soon(resume, one, name="resume")
+                for one in wanted:
+                    nursery.start_soon(resume, *one, name="resume")
         except BaseExceptionGroup as group:  # a bug of `revive`, say: as it was raised, and not in a group
             raise _first_of(group) from None
         return failed
@@ -280,11 +278,12 @@ class ResumingDoor(ABC):
                 for one in found
                 if (key := (one.scope, one.root)) not in self._stuck and self._is_away(*key)
             ]
-            for scope, root in dict.fromkeys(fresh):
-                # The timer asks for it. It counts as no attempt at a cycle that takes its process along.
-                error = await self._resume_unasked(scope, root, "start", is_asked=True)
-                if error is not None and not isinstance(error, StoreUnavailable):
-                    self._stuck.add((scope, root))
+            # The timer asks for it. It counts as no attempt at a cycle that takes its process along.
+            roots: list[tuple[str, SessionId, Cause]] = [(*key, "start") for key in dict.fromkeys(fresh)]
+            failed = await self._resume_each(roots, is_asked=True)
+            self._stuck.update(
+                (one.scope, one.session_id) for one in failed if not isinstance(one.error, StoreUnavailable)
+            )
             if not fresh or len(found) < limit:
                 return
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import trio
 from attrs import define, field, frozen
 
-from agentrail.abc.store import Append, Standing, Store
+from agentrail.abc.store import Append, Standing, Store, Taken, TakeOver, take_all
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.otp.edges import call_guarded
@@ -101,9 +101,15 @@ class BatchOutcome:
 @define(eq=False)
 class _Call:
     function: Callable[[], Any]
+    tree: TakeOver | None = None
+    is_wanted: bool = True
     done: trio.Event = field(factory=trio.Event)
     value: Any = None
     error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Keep what the function raised."""
+        self.error = error
 
 
 class Writer:
@@ -164,16 +170,30 @@ class Writer:
 
         Cancellation: What has not begun is not done; what has is, and its result is thrown away.
         """
+        return cast("T", await self._value_of(_Call(function)))
+
+    async def take(self, wanted: TakeOver) -> Taken:
+        """Let the store take a tree; those that directly follow it in the queue are taken with it, in one call of the store.
+
+        Raises:
+            SessionNotFound, OptionError, HeldBy: As of `Store.take`.
+            StoreUnavailable: The store does not take anything for now.
+
+        Cancellation: What has not begun is not done; what has is, and its result is thrown away.
+        """
+        return cast("Taken", await self._value_of(_Call(partial(_take_alone, self.store, wanted), wanted)))
+
+    async def _value_of(self, call: _Call) -> Any:
         if self._unavailable is not None:
             await trio.lowlevel.checkpoint()
             raise self.unavailable_error()
-        call = _Call(function)
         self._calls.append(call)
         self._wake()
         try:
             with trio.move_on_after(self.patience_seconds):
                 await call.done.wait()
         finally:
+            call.is_wanted = False
             if call in self._calls:
                 self._calls.remove(call)
         if not call.done.is_set():
@@ -181,7 +201,7 @@ class Writer:
             raise StoreUnavailable(message)
         if call.error is not None:
             raise call.error
-        return cast("T", call.value)
+        return call.value
 
     def post(self, function: Callable[[], object]) -> None:
         """Let the store do something between two batches that is not waited for, and may as well fail."""
@@ -304,7 +324,7 @@ class Writer:
                     self._has_work = trio.Event()
                     await self._has_work.wait()
                 while self._calls:
-                    await self._carry_out(self._calls.popleft())
+                    await self._carry_out(self._next_calls())
                 batch = self.take_batch()
                 if batch:
                     await self._write(batch)
@@ -329,21 +349,24 @@ class Writer:
             return function()
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._limiter)
 
-    async def _carry_out(self, call: _Call) -> None:
-        def keep(error: BaseException) -> None:
-            call.error = error
+    def _next_calls(self) -> list[_Call]:
+        """Take the next call, and where it takes a tree all that directly follow it and do so too: what is between two is done between."""
+        calls = [self._calls.popleft()]
+        while calls[0].tree is not None and self._calls and self._calls[0].tree is not None:
+            calls.append(self._calls.popleft())
+        return calls
 
-        def run() -> None:
-            call.value = call_guarded(keep, call.function)
-
+    async def _carry_out(self, calls: Sequence[_Call]) -> None:
         self._begin()
-        await self._offload(run)
+        await self._offload(partial(_make_calls, self.store, calls))
         self._since = None
         # A call that failed is not tried again. Where no record is either, nothing would find out that the store is back: what comes next does.
-        is_away = isinstance(call.error, StoreUnavailable) and bool(self._jobs or self._again)
+        failed = any(isinstance(call.error, StoreUnavailable) for call in calls)
+        is_away = failed and bool(self._jobs or self._again)
         if self._unavailable is not None and not is_away:
             self._done()
-        call.done.set()
+        for call in calls:
+            call.done.set()
 
     async def _watch_patience(self) -> None:
         """Say that the store is unavailable when what it was given last takes too long, tried however often."""
@@ -362,6 +385,26 @@ class Writer:
         self._is_back = trio.Event()
         for job in (*self._under_way, *self._again, *self._jobs.values()):
             job.of.kept_waiting(error)
+
+
+def _make_calls(store: Store, calls: Sequence[_Call]) -> None:
+    """Make one call, or take the trees of many at once; this blocks.
+
+    Where that fails each is tried alone: one of them may be what the store cannot bear.
+    """
+    trees = [call.tree for call in calls if call.tree is not None]
+    answers = call_guarded(lambda _: None, take_all, store, trees) if len(calls) > 1 else None
+    if answers is not None and len(answers) == len(calls):
+        for call, answer in zip(calls, answers, strict=True):
+            call.value, call.error = answer, answer if isinstance(answer, AgentrailError) else None
+        return
+    for call in calls:
+        if call.is_wanted:  # else its caller waited for the one before, and gave up
+            call.value = call_guarded(call.fail, call.function)
+
+
+def _take_alone(store: Store, one: TakeOver) -> Taken:
+    return store.take(one.scope, one.root, one.node, one.cause, force=one.force)
 
 
 def _raise_bug(error: BaseException) -> tuple[Fenced | None, ...]:

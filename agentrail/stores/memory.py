@@ -370,13 +370,14 @@ class MemoryStore:
         with self._lock:
             return tuple(self._known_nodes(self.now_ms()))
 
-    def orphans(self, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give roots of trees in which something is working and whose owner is gone."""
+    def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
+        """Give roots of trees in which something is working and whose owner is gone, in order, from behind a place."""
         with self._lock:
             now = self.now_ms()
             working = ((key, self._journals[key]) for key in self._working)
             roots = sorted({(key[0], one.root) for key, one in working if not one.standing.has_ended})
-            tops = (self._journals[root] for root in roots if root in self._journals)
+            behind = roots[bisect_right(roots, after or ("", "")) :]
+            tops = (self._journals[root] for root in behind if root in self._journals)
             gone = [top for top in tops if not self._is_alive(top.node, now)]
             return tuple(top.stored() for top in gone[: max(0, limit)])
 

@@ -27,6 +27,7 @@ from agentrail.abc.store import (
     StoredSession,
     StoredSnapshot,
     Taken,
+    TakeOver,
 )
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, Fenced, OptionError, StoreInUse, StoreUnavailable
@@ -70,6 +71,7 @@ from agentrail.stores.sqlite_writing import (
     keep_snapshot,
     release_tree,
     take_over_tree,
+    take_over_trees,
 )
 
 MAX_LOG_BYTES: Final = 16 * 1024 * 1024
@@ -361,6 +363,11 @@ class SqliteStore:
                 connection, scope, root, node, cause, force=force, now=self.now_ms(), lease=self._lease_ms
             )
 
+    def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
+        """Make nodes the owners of many trees in one transaction; see `ManyTaker.take_many`."""
+        with self._transaction() as connection:
+            return take_over_trees(connection, wanted, now=self.now_ms(), lease=self._lease_ms)
+
     def release(self, node: str, scope: str, root: SessionId) -> None:
         """Let a tree have no owner, if this node is it."""
         with self._transaction() as connection:
@@ -533,10 +540,10 @@ class SqliteStore:
         with self._reading() as connection:
             return known_nodes(connection, now=self.now_ms(), lease=self._lease_ms)
 
-    def orphans(self, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give roots of trees in which something is working and whose owner is gone."""
+    def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
+        """Give roots of trees in which something is working and whose owner is gone, in order, from behind a place."""
         with self._reading() as connection:
-            return orphans_of(connection, now=self.now_ms(), lease=self._lease_ms, limit=limit)
+            return orphans_of(connection, after, now=self.now_ms(), lease=self._lease_ms, limit=limit)
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
         """Give sessions without a living owner whose timer is due; see `Store.due`."""

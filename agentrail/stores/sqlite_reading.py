@@ -30,7 +30,7 @@ IS_ALIVE: Final = "(SELECT 1 FROM node WHERE id = {owner} AND is_gone = 0 AND se
 _ORPHANS: Final = f"""
 SELECT {SESSION_COLUMNS} FROM session AS top
 WHERE (scope, session) IN (SELECT scope, root FROM session WHERE is_working = 1 AND has_ended = 0)
-AND NOT EXISTS {IS_ALIVE.format(owner="top.node")}
+AND (scope, session) > (:scope, :session) AND NOT EXISTS {IS_ALIVE.format(owner="top.node")}
 ORDER BY scope, session LIMIT :limit
 """  # noqa: S608 - a constant
 
@@ -141,9 +141,12 @@ def find_sessions(
     return tuple(map(session_of, connection.execute(statement, (*values, max(0, limit)))))
 
 
-def orphans_of(connection: apsw.Connection, *, now: int, lease: int, limit: int) -> tuple[StoredSession, ...]:
-    """Give roots of trees in which something is working and whose owner is gone."""
-    asked = {"now": now, "lease": lease, "limit": max(0, limit)}
+def orphans_of(
+    connection: apsw.Connection, after: tuple[str, str] | None, *, now: int, lease: int, limit: int
+) -> tuple[StoredSession, ...]:
+    """Give roots of trees in which something is working and whose owner is gone, in order, from behind a place."""
+    scope, session = after or ("", "")
+    asked = {"scope": scope, "session": session, "now": now, "lease": lease, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_ORPHANS, asked)))
 
 

@@ -19,9 +19,10 @@ from agentrail.abc.store import (
     StoredSession,
     StoredSnapshot,
     Taken,
+    TakeOver,
 )
 from agentrail.core.journal.record import ERASED, Record, sealed, tail_of, taken_draft
-from agentrail.errors import AlreadyExists, Fenced, HeldBy
+from agentrail.errors import AgentrailError, AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_reading import known, known_root
 from agentrail.stores.sqlite_rows import (
@@ -294,6 +295,35 @@ def take_over_tree(  # noqa: PLR0913 - what the port says, and the clock
         elif one.session == root:
             taken.append(one)
     return Taken(sessions=tuple(taken))
+
+
+def take_over_trees(
+    connection: apsw.Connection, wanted: Sequence[TakeOver], *, now: int, lease: int
+) -> tuple[Taken | AgentrailError, ...]:
+    """Take many trees, each of them whole or not at all; see `ManyTaker.take_many`.
+
+    Raises:
+        DamagedStoreError: Of one session in them the end is not what its row says.
+    """
+    answers: list[Taken | AgentrailError] = []
+    for one in wanted:
+        try:
+            with connection:  # a savepoint: what is refused leaves nothing in the transaction of the others
+                taken = take_over_tree(
+                    connection,
+                    one.scope,
+                    one.root,
+                    one.node,
+                    one.cause,
+                    force=one.force,
+                    now=now,
+                    lease=lease,
+                )
+        except (SessionNotFound, OptionError, HeldBy) as error:
+            answers.append(error)
+        else:
+            answers.append(taken)
+    return tuple(answers)
 
 
 def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[StoredSession]:

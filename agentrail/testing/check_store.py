@@ -64,6 +64,7 @@ STORE_RULES: Final[tuple[StoreRule, ...]] = (
     of_owners.force_takes_from_the_living,
     of_owners.a_tree_is_released_by_its_owner,
     of_owners.only_roots_are_taken,
+    of_owners.many_trees_are_taken_each_by_itself,
     of_owners.an_old_owner_begins_no_child,
     of_owners.one_of_many_takes,
     of_finding.it_is_said_how_a_session_stands,

@@ -16,10 +16,12 @@ from agentrail.abc.store import (
     StoredSession,
     StoredSnapshot,
     Taken,
+    TakeOver,
+    take_all,
 )
 from agentrail.core.journal.record import Record
 from agentrail.core.values.offered import offers
-from agentrail.errors import Fenced, StoreUnavailable
+from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.messages import SessionId
 
 A = TypeVar("A")
@@ -70,6 +72,10 @@ class CutStore:
         """As `Store.take`."""
         return self._cut("take", lambda: self._store.take(scope, root, node, cause, force=force))
 
+    def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
+        """As `ManyTaker.take_many`, also in front of a store that takes trees one by one."""
+        return self._cut("take_many", lambda: take_all(self._store, wanted))
+
     def release(self, node: str, scope: str, root: SessionId) -> None:
         """As `Store.release`."""
         self._cut("release", lambda: self._store.release(node, scope, root))
@@ -118,9 +124,9 @@ class CutStore:
         """As `Store.nodes`."""
         return self._cut("nodes", self._store.nodes)
 
-    def orphans(self, limit: int = 100) -> tuple[StoredSession, ...]:
+    def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
         """As `Store.orphans`."""
-        return self._cut("orphans", lambda: self._store.orphans(limit))
+        return self._cut("orphans", lambda: self._store.orphans(limit, after=after))
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
         """As `Store.due`."""

@@ -3,10 +3,11 @@
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from agentrail.abc.store import Append, Store
-from agentrail.errors import Fenced, StoreUnavailable
+from agentrail.abc.store import Append, Store, Taken, TakeOver, take_all
+from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 
 Fault: TypeAlias = Literal["none", "hang", "away", "answer_lost", "bug"]
 
@@ -66,6 +67,11 @@ class FaultyStore:
         answers: tuple[Fenced | None, ...] = self._write("append", batch)
         return answers
 
+    def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
+        """Take many trees, also of a store that takes them one by one; see `ManyTaker.take_many`."""
+        answers: tuple[Taken | AgentrailError, ...] = self._write("take_many", wanted)
+        return answers
+
     def __getattr__(self, name: str) -> Any:
         """Give all other calls of a store: those that write with the fault, those that read as they are."""
         if name not in _WRITING:
@@ -90,7 +96,8 @@ class FaultyStore:
         if self._fault == "bug":
             message = "a bug in the store"
             raise ZeroDivisionError(message)
-        value = getattr(self.inner, name)(*args, **options)
+        call = partial(take_all, self.inner) if name == "take_many" else getattr(self.inner, name)
+        value = call(*args, **options)
         if self._fault == "answer_lost":
             message = "the connection was cut"
             raise StoreUnavailable(message)

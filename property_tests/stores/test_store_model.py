@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agentrail.abc.store import Filters, Node, Standing
+from agentrail.abc.store import Filters, Node, Standing, TakeOver, take_all
 from agentrail.core.journal.record import TAKEN, TakenBody, first_broken
 from agentrail.errors import AgentrailError
 from agentrail.stores.memory import MemoryStore
@@ -174,6 +174,24 @@ class StoreBesidePlain(RuleBasedStateMachine):
         scope, session = self.key(data)
         decided = answer_of(self.plain.decide_take, scope, session, node, force)
         taken = answer_of(self.store.take, scope, session, node, cause, force=force)
+        self.check_taken((scope, session), node, cause, decided, taken)
+
+    @rule(data=st.data(), node=NODES, force=st.booleans())
+    def take_many(self, data, node, force):
+        """Make a node the owner of some trees at once: each is taken or refused as by itself."""
+        keys = dict.fromkeys(self.key(data) for _ in range(data.draw(st.integers(0, 3))))
+        decided = [answer_of(self.plain.decide_take, *key, node, force) for key in keys]
+        wanted = [
+            TakeOver(scope=scope, root=name, node=node, cause="gone", force=force) for scope, name in keys
+        ]
+        answers = take_all(self.store, wanted)
+        for key, one, answer in zip(keys, decided, answers, strict=True):
+            given = type(answer) if isinstance(answer, AgentrailError) else answer
+            self.check_taken(key, node, "gone", one, given)
+
+    def check_taken(self, top, node, cause, decided, taken):
+        """A tree was taken by the store as the plain one decided."""
+        scope, session = top
         if isinstance(decided, type):
             assert taken == decided
             return
@@ -278,7 +296,11 @@ class StoreBesidePlain(RuleBasedStateMachine):
     @rule(now=st.integers(0, 6), limit=st.integers(0, 5))
     def what_is_to_be_done(self, now, limit):
         """Orphans and timers that are due, up to a limit."""
-        assert len(self.store.orphans(limit)) == min(limit, len(self.plain.orphans()))
+        orphans = sorted(self.plain.orphans())
+        for after in (None, *orphans):
+            behind = [key for key in orphans if after is None or key > after]
+            found = self.store.orphans(limit, after=after)
+            assert [(one.scope, one.session) for one in found] == behind[:limit]
         times = [one.standing.due_at_ms for one in self.store.due(now - self.store.now_ms(), limit)]
         assert times == [at for at, _ in self.plain.due(now)][:limit]
 

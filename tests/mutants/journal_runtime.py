@@ -10,6 +10,7 @@ _PATIENCE: Final = "no caller waits for a store longer than its patience"
 _KEPT: Final = "tests/runtime/test_kept_sessions.py"
 _OUTBOX: Final = "tests/runtime/test_outbox.py"
 _WRITER: Final = "tests/runtime/test_store_writer.py"
+_MANY: Final = "tests/runtime/test_resuming_many.py"
 _BACK: Final = "tests/runtime/test_resumed_sessions.py"
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -89,8 +90,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a call that failed late is waited for",
         breaks="a store that is back is given what comes next",
         file="runtime/store_writer.py",
-        old="isinstance(call.error, StoreUnavailable) and bool(self._jobs or self._again)",
-        new="isinstance(call.error, StoreUnavailable)",
+        old="        is_away = failed and bool(self._jobs or self._again)\n",
+        new="        is_away = failed\n",
         killed_by=f"{_WRITER}::test_a_call_that_fails_when_patience_is_over_is_not_waited_for[False]",
     ),
     Mutant(
@@ -100,6 +101,23 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        found = await keeping.read(partial(self._read_taken, tree, taken.sessions))\n",
         new="        del taken\n        found = tree\n",
         killed_by=f"{_BACK}::test_an_idle_session_comes_back_as_it_was",
+    ),
+    Mutant(
+        name="what was taken and does not begin is kept",
+        breaks="a cancellation leaves no lease that nobody renews",
+        file="runtime/resuming.py",
+        old="            keeping.give_back(wanted.scope, wanted.session_id)\n            raise\n",
+        new="            raise\n",
+        killed_by=f"{_MANY}::test_wherever_it_is_cancelled_no_tree_has_an_owner_that_does_not_run_it[False]",
+    ),
+    Mutant(
+        name="a tree is taken past what stands in the queue before it",
+        breaks="what is given back is given back before it is taken again",
+        file="runtime/store_writer.py",
+        old="and self._calls and self._calls[0].tree is not None:\n            calls.append(self._calls.popleft())\n",
+        new="and any(one.tree for one in self._calls):\n"
+        "            calls.append(next(one for one in self._calls if one.tree))\n            self._calls.remove(calls[-1])\n",
+        killed_by=f"{_WRITER}::test_trees_that_wait_side_by_side_are_taken_in_one_call",
     ),
     Mutant(
         name="what is missing is not looked for",

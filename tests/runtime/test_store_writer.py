@@ -5,10 +5,11 @@ import threading
 
 import pytest
 import trio
+import trio.testing
 
-from agentrail.abc.store import Standing
+from agentrail.abc.store import Standing, Taken, TakeOver
 from agentrail.core.journal.record import Record
-from agentrail.errors import Fenced, StoreUnavailable
+from agentrail.errors import AgentrailError, Fenced, HeldBy, StoreUnavailable
 from agentrail.outside import RealMachine
 from agentrail.runtime.store_writer import MAX_BATCH, Writer
 from agentrail.stores.memory import MemoryStore
@@ -291,6 +292,113 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(running):
     with pytest.raises(StoreUnavailable, match=r"did not answer within 5 s|has not taken"):
         await writer.call(lambda: made.append(1))
     assert not made
+
+
+def tree(name):
+    """A tree that is to be taken."""
+    return TakeOver(scope="", root=name, node="n1", cause="start")
+
+
+class TakingStore(FakeStore):
+    """Remembers what is taken together, and cannot bear some trees."""
+
+    def __init__(self, *, bad=()):
+        super().__init__()
+        self.asked, self.bad = [], bad
+
+    def take(self, scope, root, node, cause, *, force=False):
+        """Take one."""
+        (answer,) = self.take_many([tree(root)])
+        if isinstance(answer, AgentrailError):
+            raise answer
+        return answer
+
+    def take_many(self, wanted):
+        """Take many."""
+        names = [one.root for one in wanted]
+        self.asked.append("+".join(names))
+        if found := [name for name in names if name in self.bad]:
+            message = f"{found} cannot be read"
+            raise StoreUnavailable(message)
+        return tuple(
+            HeldBy(name, node="n2", address="", seen_ago_ms=0)
+            if name.startswith("held")
+            else Taken(sessions=())
+            for name in names
+        )
+
+
+class Slow(Inline):
+    """A machine on which each call takes a second."""
+
+    async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
+        """Call it later."""
+        await trio.sleep(1)
+        return function(*args)
+
+
+async def taken_by(store, *steps, patience=60):
+    """Ask for trees, and for what stands between them, behind a call that takes a second; give what came of each tree."""
+    found = {}
+
+    async def take(name):
+        try:
+            found[name] = await writer.take(tree(name))
+        except AgentrailError as error:
+            found[name] = error
+
+    async with trio.open_nursery() as nursery:
+        writer = Writer(store, patience_seconds=patience, outside=Slow())
+        nursery.start_soon(writer.run)
+        writer.post(lambda: None)
+        async with trio.open_nursery() as callers:
+            for step in steps:
+                if callable(step):
+                    writer.post(step)
+                else:
+                    callers.start_soon(take, step)
+                await trio.testing.wait_all_tasks_blocked()
+        await writer.wait_empty()
+        nursery.cancel_scope.cancel()
+    return found
+
+
+@on_virtual_time
+async def test_trees_that_wait_side_by_side_are_taken_in_one_call():
+    """Each is taken or refused by itself; and what is asked for between two of them is done between them."""
+    store = TakingStore()
+    found = await taken_by(store, "a", "held", "b", lambda: store.asked.append("(release)"), "c", "d")
+    assert store.asked == ["a+held+b", "(release)", "c+d"]
+    assert sorted(name for name, one in found.items() if isinstance(one, Taken)) == ["a", "b", "c", "d"]
+    assert isinstance(found["held"], HeldBy)
+
+
+@on_virtual_time
+async def test_a_tree_that_the_store_cannot_bear_keeps_no_other_from_being_taken():
+    """They are tried one by one, and who asked for it hears why."""
+    store = TakingStore(bad=["b"])
+    found = await taken_by(store, "a", "b", "c")
+    assert store.asked == ["a+b+c", "a", "b", "c"]
+    assert str(found.pop("b")) == "['b'] cannot be read"
+    assert list(map(type, found.values())) == [Taken, Taken]
+
+
+@on_virtual_time
+async def test_a_tree_that_nobody_waits_for_any_more_is_not_tried_again():
+    """Who was cancelled while many were taken gives back what was taken for it; behind that nothing is."""
+    store = TakingStore(bad=["b"])
+    async with trio.open_nursery() as nursery:
+        writer = Writer(store, patience_seconds=60, outside=Slow())
+        nursery.start_soon(writer.run)
+        writer.post(lambda: None)
+        async with trio.open_nursery() as callers:
+            callers.start_soon(writer.take, tree("a"))
+            callers.start_soon(writer.take, tree("b"))
+            await trio.sleep(1.5)  # both are under way
+            callers.cancel_scope.cancel()
+        await writer.wait_empty()
+        nursery.cancel_scope.cancel()
+    assert [sorted(one.split("+")) for one in store.asked] == [["a", "b"]]
 
 
 @on_virtual_time

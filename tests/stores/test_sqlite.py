@@ -8,9 +8,9 @@ import apsw
 import pytest
 
 from agentrail import outside
-from agentrail.abc.store import Filters, Node, Standing
+from agentrail.abc.store import Filters, Node, Standing, Taken, TakeOver
 from agentrail.core.journal.record import first_broken
-from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, StoreUnavailable
+from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StoreUnavailable
 from agentrail.stores import sqlite, sqlite_removing, sqlite_writing
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_writing import append_batch
@@ -252,6 +252,20 @@ def test_what_is_known_of_rows_is_bounded(store, monkeypatch):
         assert store.append(batch) == (None, None, None)
         assert {store.get("", session).standing.title for session in ("a", "b", "c")} == {title}
         assert len(store._standings) <= 2  # noqa: SLF001 - it cannot be seen from outside
+
+
+def test_many_trees_are_taken_in_one_transaction(store):
+    """One commit for all; what one of them is refused for leaves nothing in it."""
+    for name in ("a", "b", "held"):
+        store.create(opening(name, node="n3" if name == "held" else ""))
+    store.beat(Node(id="n3"))
+    commits = []
+    store._writer.set_commit_hook(lambda: bool(commits.append(1)))  # noqa: SLF001 - what a disk pays for
+    names = ("a", "held", "unknown", "b")
+    answers = store.take_many([TakeOver(scope="", root=name, node="n2", cause="gone") for name in names])
+    assert [type(one) for one in answers] == [Taken, HeldBy, SessionNotFound, Taken]
+    assert commits == [1]
+    assert [store.get("", name).node for name in ("a", "b", "held")] == ["n2", "n2", "n3"]
 
 
 @pytest.mark.at(141)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from agentrail.abc.store import Filters
+from agentrail.abc.store import Filters, take_all
 from agentrail.core.journal.record import Tail, sealed
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StillNeeded, Trimmed
 from agentrail.stores.memory import MemoryStore
@@ -450,6 +450,47 @@ class TakesChildren(MemoryStore):
         return super().take(scope, found.root if found else root, *arguments, force=force)
 
 
+class TakesAllOrNothing(MemoryStore):
+    """Raises what one of many trees is refused for."""
+
+    def take_many(self, wanted):
+        return tuple(self.take(one.scope, one.root, one.node, one.cause, force=one.force) for one in wanted)
+
+
+class TakesManyByName(MemoryStore):
+    def take_many(self, wanted):
+        return take_all(MemoryStoreView(self), sorted(wanted, key=lambda one: one.root))
+
+
+class TakesWhatItRefuses(MemoryStore):
+    """Looks whether it is held when it has written."""
+
+    def take_many(self, wanted):
+        answers = take_all(MemoryStoreView(self), wanted)
+        for one, answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, HeldBy):
+                self.take(one.scope, one.root, one.node, one.cause, force=True)
+        return answers
+
+
+class ForcesNone(MemoryStore):
+    def take_many(self, wanted):
+        return take_all(MemoryStoreView(self), [replace(one, force=False) for one in wanted])
+
+
+class MemoryStoreView:
+    """A store that takes one by one."""
+
+    def __init__(self, store):
+        self.take = store.take
+
+
+class OrphansWithoutPages(MemoryStore):
+    def orphans(self, limit=100, *, after=None):
+        found = super().orphans(999)
+        return tuple(one for one in found if after is None or (one.scope, one.session) >= after)[:limit]
+
+
 class BeginsAnyChild(MemoryStore):
     def _check_tree(self, opening):
         return
@@ -515,22 +556,22 @@ class BeginsAtThePlace(MemoryStore):
 class OrphansThemselves(MemoryStore):
     """Looks at roots alone, and not at what works below them."""
 
-    def orphans(self, limit=100):
-        return tuple(one for one in super().orphans(999) if one.standing.is_working)[:limit]
+    def orphans(self, limit=100, *, after=None):
+        return tuple(one for one in super().orphans(999, after=after) if one.standing.is_working)[:limit]
 
 
 class OrphansHadAnOwner(MemoryStore):
-    def orphans(self, limit=100):
-        return tuple(one for one in super().orphans(999) if one.node)[:limit]
+    def orphans(self, limit=100, *, after=None):
+        return tuple(one for one in super().orphans(999, after=after) if one.node)[:limit]
 
 
 class OrphansWithoutLimit(MemoryStore):
-    def orphans(self, limit=100):
-        return super().orphans(999)
+    def orphans(self, limit=100, *, after=None):
+        return super().orphans(999, after=after)
 
 
 class EveryoneIsAnOrphan(MemoryStore):
-    def orphans(self, limit=100):
+    def orphans(self, limit=100, *, after=None):
         works = self.find(Filters(is_working=True, has_ended=False))
         return tuple(self.get(one.scope, one.root) for one in works)[:limit]
 
@@ -1044,6 +1085,12 @@ BROKEN = {
     of_owners.force_takes_from_the_living: (IgnoresForce,),
     of_owners.a_tree_is_released_by_its_owner: (ReleasesForAnyNode, ReleasesChildren, KnowsRootsOnly),
     of_owners.only_roots_are_taken: (TakesChildren,),
+    of_owners.many_trees_are_taken_each_by_itself: (
+        TakesAllOrNothing,
+        TakesManyByName,
+        TakesWhatItRefuses,
+        ForcesNone,
+    ),
     of_owners.an_old_owner_begins_no_child: (BeginsAnyChild,),
     of_owners.one_of_many_takes: (ForgetsEarlyOwners,),
     of_finding.it_is_said_how_a_session_stands: (KnowsNoTitles, KnowsNoForks, WrittenWhenOpened),
@@ -1053,6 +1100,7 @@ BROKEN = {
         OrphansThemselves,
         OrphansHadAnOwner,
         OrphansWithoutLimit,
+        OrphansWithoutPages,
         EveryoneIsAnOrphan,
     ),
     of_finding.due_timers_are_found: (DueByName, DueWithoutOwner, DueOnlyNow, EndedAreDue, HoldsNothing),

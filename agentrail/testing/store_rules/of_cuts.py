@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 from attrs import frozen
 
-from agentrail.abc.store import Node, Standing, Store
+from agentrail.abc.store import Node, Standing, Store, Taken, TakeOver, take_all
 from agentrail.core.journal.record import TAKEN, first_broken
 from agentrail.errors import AgentrailError, Fenced, SessionNotFound, StoreUnavailable
 from agentrail.messages import SessionId
@@ -114,7 +114,10 @@ def _live(store: Store) -> None:
     _again(lambda: store.trim("", _ROOT, 3))
     taken = _again(lambda: store.take("", _ROOT, "n2", "gone", force=True))
     assert taken is not None
-    ends = {one.session: one.tail for one in taken.sessions}
+    wanted = [TakeOver(scope="", root=_ROOT, node="n2", cause="gone")]
+    (again,) = _again(lambda: take_all(store, wanted)) or ()
+    assert isinstance(again, Taken), f"taken again by its owner, and there came {again!r}"
+    ends = {one.session: one.tail for one in again.sessions}
     for answer in _again(lambda: store.append(both)) or ():
         assert isinstance(answer, Fenced), f"an old owner's append was answered with {answer!r}"
     for name in ("root", "child"):

@@ -116,6 +116,8 @@ def orphans_are_found(trial: StoreTrial) -> None:
     expected = ["a-dead", "d-none", "f-tree", "h-released"]
     expect_same(sorted(session_ids(trial.store.orphans())), expected, "orphans")
     expect_same((len(trial.store.orphans(2)), trial.store.orphans(0)), (2, ()), "orphans up to a limit")
+    pages = [session_ids(trial.store.orphans(3, after=("", after))) for after in ("a", *expected[2:])]
+    expect_same(pages, [expected[:3], expected[3:], []], "orphans, in pages")
     (orphan,) = (one for one in trial.store.orphans() if one.session == "f-tree")
     expect_same(orphan, trial.stored("f-tree"), "what is said of an orphan")
     trial.store.take("", SessionId("a-dead"), "alive", "lease_over")

@@ -4,7 +4,7 @@ from functools import partial
 
 import msgspec
 
-from agentrail.abc.store import Append, Cause, Node, Standing, Taken
+from agentrail.abc.store import Append, Cause, Node, Standing, Taken, TakeOver, take_all
 from agentrail.core.journal.bodies import decode_taken
 from agentrail.core.journal.record import TAKEN
 from agentrail.errors import Fenced, HeldBy, OptionError, SessionNotFound
@@ -202,6 +202,44 @@ def only_roots_are_taken(trial: StoreTrial) -> None:
         missing = expect_error(SessionNotFound, call, f"taking {name!r} of scope {scope!r}")
         assert name in str(missing), f"the message does not name the session: {missing}"
     expect_same([len(trial.records(name)) for name in ("the-root", "child")], [1, 1], "records")
+
+
+def many_trees_are_taken_each_by_itself(trial: StoreTrial) -> None:
+    """Taken at once, each tree is taken or refused as by itself, in the order of what was asked; what is refused stays as it is."""
+    old = [trial.begin(name) for name in ("a", "held", "b")]
+    trial.begin("child", root="a", parent="a", node="n1")
+    trial.begin("b", scope="elsewhere", node="")
+    trial.store.beat(Node(id="n2", version="2"))
+    take(trial, "held", "n3")
+    trial.store.beat(Node(id="n3", address="http://10.0.0.7:8700"))
+    wanted = [("", "b"), ("", "held"), ("", "unknown"), ("", "child"), ("elsewhere", "b"), ("", "a")]
+    answers = take_all(
+        trial.store,
+        [TakeOver(scope=scope, root=SessionId(name), node="n2", cause="gone") for scope, name in wanted],
+    )
+    expect_same(
+        [type(one) for one in answers],
+        [Taken, HeldBy, SessionNotFound, OptionError, Taken, Taken],
+        "the answer to each",
+    )
+    held = answers[1]
+    assert isinstance(held, HeldBy), "the answer to what is held"
+    expect_same((held.node, held.address), ("n3", "http://10.0.0.7:8700"), "who holds it, and where")
+    sessions = [one for answer in answers if isinstance(answer, Taken) for one in answer.sessions]
+    expect_same(session_ids(tuple(sessions)), ["b", "b", "a", "child"], "what was taken")
+    for one in sessions:
+        expect_same(trial.stored(one.session, one.scope), one, f"what the store says of {one.session!r}")
+        expect_same(
+            (one.node, one.tail.epoch, one.tail.seq), ("n2", 2, 2), f"owner and end of {one.session!r}"
+        )
+        body = decode_taken(trial.records(one.session, one.scope)[-1].body)
+        expect_same((body.node, body.cause), ("n2", "gone"), "node and cause")
+    expect_same((trial.stored("held").node, trial.stored("held").tail.seq), ("n3", 2), "what is held")
+    trial.refuse(*(author.write("late") for author in old))
+    forced = TakeOver(scope="", root=SessionId("held"), node="n2", cause="start", force=True)
+    (answer,) = take_all(trial.store, [forced])
+    assert isinstance(answer, Taken), f"with force, and there came {answer!r}"
+    expect_same(take_all(trial.store, []), (), "the answer to nothing")
 
 
 def an_old_owner_begins_no_child(trial: StoreTrial) -> None:
