@@ -14,11 +14,16 @@ BlockKind: TypeAlias = Literal["words", "item", "code"]
 MAX_BLOCK: Final = 4_000
 """Characters of a block after which its lines so far are finished: what is unfinished is drawn anew many times a second."""
 
+MAX_TABLE: Final = 20_000
+"""The same of a table, whose columns are as wide as all of its rows need: it is drawn once, when it is whole."""
+
 _FENCE: Final = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)")
 _ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _INTERRUPTS: Final = re.compile(r"(?:[-*+]|1[.)])[ \t]+\S")
 """Items that end a paragraph without an empty line between; another number is a word of it (CommonMark 5.3)."""
 _HEADING: Final = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
+_DELIMITERS: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+_BAR: Final = re.compile(r"(?<!\\)\|")
 
 
 @frozen(kw_only=True)
@@ -64,9 +69,19 @@ class MarkdownBlocks:
         self._kind: BlockKind = "words"
         self._goes_on = False
         self._fence: _Fence | None = None
+        self._table: tuple[
+            str, ...
+        ] = ()  # its head and the row below that, with which a cut one begins again
         self._is_after_blank = False
         self._was_item = False
         self._finished: list[Block] = []
+
+    @property
+    def is_between(self) -> bool:
+        """Whether something else can be shown here without cutting a block in two."""
+        if self._fence is not None or self._partial:
+            return False
+        return self._is_after_blank or not self._lines
 
     @property
     def tail(self) -> Block | None:
@@ -78,6 +93,9 @@ class MarkdownBlocks:
         if not self._lines and _ITEM.match(partial):
             kind, goes_on = "item", self._was_item
         text = "".join(self._lines) + partial
+        if self._table and len(text) > MAX_BLOCK:  # its latest rows
+            latest = text[-MAX_BLOCK:].partition("\n")[2] or partial[-MAX_BLOCK:]
+            text = "\n".join((*self._table, latest))
         if self._fence is not None:
             text = f"{text.rstrip()}\n{self._fence.marks}\n"
         return Block(kind=kind, text=text, goes_on=goes_on)
@@ -101,9 +119,9 @@ class MarkdownBlocks:
             self._cut()  # whatever this line becomes, it is another block: no need to wait for its end
         self._partial.append(part)
         self._partial_length += len(part)
-        while self._partial_length > MAX_BLOCK and self._fence is None:
+        while self._fence is None and self._partial_length > (most := self._most):
             whole = "".join(self._partial)
-            at = whole.rfind(" ", 1, MAX_BLOCK) + 1 or MAX_BLOCK
+            at = whole.rfind(" ", 1, most) + 1 or most
             self._lines.append(whole[:at])
             self._cut(goes_on=True)
             self._partial, self._partial_length = [whole[at:]], len(whole) - at
@@ -163,11 +181,18 @@ class MarkdownBlocks:
             self._begin("item")
         elif self._lines and not is_indented and (self._is_after_blank or self._interrupts(line)):
             self._begin("item" if is_item else "words")
+        if self._length > self._most:
+            table = () if self._is_after_blank or self._kind != "words" else self._table
+            self._cut(goes_on=True)
+            for row in table:
+                self._add(row)
         self._add(line)
         if _HEADING.match(line) and self._kind == "words":
             self._cut()
-        elif self._length > MAX_BLOCK:
-            self._cut(goes_on=True)
+
+    @property
+    def _most(self) -> int:
+        return MAX_TABLE if self._table else MAX_BLOCK
 
     def _interrupts(self, line: str) -> bool:
         return self._kind == "words" and bool(_INTERRUPTS.match(line) or _HEADING.match(line))
@@ -178,6 +203,8 @@ class MarkdownBlocks:
         self._kind = kind
 
     def _add(self, line: str) -> None:
+        if not self._table and self._lines and self._fence is None and _is_below_head(line, self._lines[-1]):
+            self._table = (self._lines[-1].removesuffix("\n"), line)
         self._lines.append(f"{line}\n")
         self._length += len(line) + 1
 
@@ -187,7 +214,7 @@ class MarkdownBlocks:
         if text.strip():
             self._finished.append(Block(kind=self._kind, text=text, goes_on=self._goes_on))
             self._was_item = self._kind == "item"
-        self._lines, self._length = [], 0
+        self._lines, self._length, self._table = [], 0, ()
         self._goes_on = goes_on
         if not goes_on:
             self._kind = "words"
@@ -195,3 +222,12 @@ class MarkdownBlocks:
 
 def _may_open(fence: re.Match[str]) -> bool:
     return fence["marks"][0] == "~" or "`" not in fence["info"]
+
+
+def _is_below_head(line: str, before: str) -> bool:
+    """Say whether a line makes the one before it the head of a table (GitHub Flavored Markdown 4.10)."""
+    return "|" in line and _DELIMITERS.fullmatch(line) is not None and _columns(line) == _columns(before)
+
+
+def _columns(row: str) -> int:
+    return len(_BAR.findall(row.strip().removeprefix("|").removesuffix("|"))) + 1

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.cli.terminal.blocks import MAX_BLOCK, MarkdownBlocks
+from agentrail.cli.terminal.blocks import MAX_BLOCK, MAX_TABLE, MarkdownBlocks
 
 LINES = st.sampled_from(
     [
@@ -107,3 +107,40 @@ def test_an_unfinished_fence_is_drawn_as_code():
     blocks = MarkdownBlocks()
     blocks.feed("```py\nx = ")
     assert blocks.tail.text == "```py\nx =\n```\n"
+
+
+HEAD = "| name | value |\n|:---|---:|\n"
+ROW = "| one of many | 12345 |\n"
+
+
+@pytest.mark.parametrize("before", ["", "Look:\n", "- item\n  "])
+@pytest.mark.parametrize("rows", [300, 800])
+def test_a_table_is_finished_when_it_is_whole(before, rows):
+    """Its columns need all of its rows; what is still written is drawn by its head and its latest rows."""
+    source = before + HEAD.replace("\n|:", "\n  |:" if before.startswith("-") else "\n|:")
+    blocks = MarkdownBlocks()
+    assert blocks.feed(source) == ()
+    for _ in range(rows):
+        assert blocks.feed(ROW) == ()
+        assert len(blocks.tail.text) <= MAX_BLOCK + 200
+    assert "|---:|" in blocks.tail.text
+    (block,) = blocks.finish()
+    assert block.text.count("one of many") == rows
+
+
+def test_a_table_that_never_ends_is_cut_between_rows_and_each_piece_has_its_head():
+    """Nothing is printed twice but the head, and none of the pieces is a head alone."""
+    source = HEAD + ROW * 4_000
+    pieces = blocks_of(source)
+    assert len(pieces) > 1
+    assert all(piece.text.startswith(HEAD) and ROW in piece.text for piece in pieces)
+    assert all(piece.goes_on for piece in pieces[1:])
+    assert max(len(piece.text) for piece in pieces) <= MAX_TABLE + 100
+    assert sum(piece.text.count(ROW) for piece in pieces) == 4_000
+    assert blocks_of(*[source[at : at + 997] for at in range(0, len(source), 997)]) == pieces
+
+
+def test_what_ends_where_it_would_be_cut_is_apart_from_what_follows():
+    """Only what goes on with a block is drawn right below it."""
+    blocks = blocks_of("word word\n" * (MAX_BLOCK // 10 + 1) + "\nThe end.")
+    assert [block.goes_on for block in blocks] == [False, False]

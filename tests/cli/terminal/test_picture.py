@@ -84,7 +84,8 @@ def test_what_streams_is_printed_as_if_it_had_come_at_once(words):
 
 LINES = st.sampled_from(
     ["", "", "words", "words __dunder__", "- item", "1. one", "# head", "```python", "    # a *comment* with __dunder__", "x = 1", "```",
-     "| name | value |", "|---|---|", "| one | 1 |", "> said", "word " * 900]
+     "| name | value |", "|---|---|", "| one | 1 |", "> said", "word " * 900,
+     "| name | value |\n|---|---|\n" + "| one of many | `12345` |\n" * 250]
 )  # fmt: skip
 NOTICES = {
     "typed": lambda picture: picture.typed("/cost"),
