@@ -130,7 +130,7 @@ class TourStage:
 
     async def _draw(self, text: str, style: str) -> None:
         rows = draw_text(text, self.look.ink, style) or ("",)
-        await self._write([*self._transcript.end_line(), *(Piece("out", f"{row}\n") for row in rows)])
+        await self._write([*self._transcript.end_words(), *(Piece("out", f"{row}\n") for row in rows)])
 
     async def _write(self, pieces: Iterable[Piece]) -> None:
         ascii_only = not self.look.ink.is_unicode

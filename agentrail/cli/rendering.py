@@ -5,6 +5,7 @@ calls, thinking, errors) goes to stderr.
 """
 
 import json
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
@@ -12,16 +13,21 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from agentrail.cli.notices import notice_of, show_milliseconds
+from agentrail.cli.terminal.blocks import MarkdownBlocks
 from agentrail.events import (
     STEP_MARKS,
-    AgentEnd,
+    TERMINAL,
     Event,
+    EventsLost,
     MessageDelta,
     PlanCompleted,
     PlanGenerated,
     PlanStep,
     PlanStepCompleted,
+    RequestStart,
     ResponseComplete,
+    SessionParked,
+    SessionRestarted,
     StreamError,
     ThinkingDelta,
     TodoChange,
@@ -30,6 +36,17 @@ from agentrail.events import (
     ToolExecutionStart,
 )
 from agentrail.messages import CallId, JsonObject
+
+ENDS_OF_WORDS: Final = (
+    RequestStart,
+    ResponseComplete,
+    StreamError,
+    EventsLost,
+    SessionRestarted,
+    SessionParked,
+    *TERMINAL,
+)
+"""Events after which nothing more comes of an answer. All others leave it whole, whenever they come."""
 
 OutputStream: TypeAlias = Literal["out", "err"]
 
@@ -42,6 +59,7 @@ _TODO_MARKS: Final[Mapping[TodoStatus, str]] = {
     "completed": "x",
     "cancelled": "-",
 }
+_LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _DIM: Final = "\x1b[2m"
 _NORMAL: Final = "\x1b[22m"
 
@@ -90,17 +108,26 @@ def _told_of(step: PlanStep) -> str:
 
 
 class Transcript:
-    """Turns events into pieces; remembers which calls run, and whether a line is open on a stream."""
+    """Turns events into pieces; remembers which calls run, and whether a line is open on a stream.
+
+    What is told while an answer streams is held until a paragraph, fence, list or table of it has ended, so that nothing is cut in two.
+    """
 
     def __init__(self, look: ChatStyle) -> None:
         """Begin at the start of a line."""
         self._look = look
         self._open: OutputStream | None = None
+        self._answer = MarkdownBlocks()
+        self._held: list[Piece] = []
         self._calls: dict[CallId, _RunningCall] = {}
         self._latest_call: CallId | None = None
 
     def feed(self, event: Event) -> Pieces:
         """Say what an event looks like; most look like nothing."""
+        before = self.end_words() if isinstance(event, ENDS_OF_WORDS) else ()
+        return (*before, *self._show(event))
+
+    def _show(self, event: Event) -> Pieces:
         match event:
             case MessageDelta(delta=delta):
                 return self._words(delta)
@@ -114,67 +141,87 @@ class Transcript:
                 return self._list("plan", [(STEP_MARKS[step.status], _told_of(step)) for step in plan.steps])
             case PlanStepCompleted(step=step):
                 came = "" if step.result is None else f" ({step.result})"
-                return self.note(f"{step.id} is done: {_shortened(step.content + came, MAX_OUTCOME)}")
+                return self.remark(f"{step.id} is done: {_shortened(step.content + came, MAX_OUTCOME)}")
             case PlanCompleted(plan=plan):
-                return self.note(f"the plan is done, {len(plan.steps)} steps")
+                return self.remark(f"the plan is done, {len(plan.steps)} steps")
             case TodoChange(todos=todos):
                 return self._list("todos", [(_TODO_MARKS[todo.status], todo.content) for todo in todos])
             case _:
                 notice = notice_of(event)
-                if notice is not None:
-                    return self.note(notice)
-                ends = isinstance(event, ResponseComplete | StreamError | AgentEnd)
-                return self.end_line() if ends else ()
+                return () if notice is None else self.remark(notice)
+
+    def remark(self, text: str) -> Pieces:
+        """Say something on a line of its own, where it cuts no answer in two."""
+        return self._tell(on_one_line(text))
 
     def note(self, text: str) -> Pieces:
-        """Say something about the words, on a line of its own."""
-        self._latest_call = None
-        return (*self.end_line(), Piece("err", self._dimmed(on_one_line(text)) + "\n"))
+        """Say something at once, on a line of its own; an answer that streams is over for it."""
+        return (*self.end_words(), *self._tell(on_one_line(text)))
 
     def invite(self) -> Pieces:
         """Ask for a line of input."""
-        before, self._open = self.end_line(), "out"
+        before, self._open = self.end_words(), "out"
         return (*before, Piece("out", "> "))
 
     def line_typed(self) -> None:
         """Note that the user ended the line that was open; the terminal has shown it already."""
         self._open = None
 
-    def end_line(self) -> Pieces:
-        """End the line that is open, if there is one."""
+    def end_words(self) -> Pieces:
+        """End the line that is open, if there is one, and say what was held."""
+        self._answer.finish()
+        return (*self._end_line(), *self._release())
+
+    def _end_line(self) -> Pieces:
         stream, self._open = self._open, None
         return () if stream is None else (Piece(stream, "\n"),)
 
+    def _release(self) -> Pieces:
+        held, self._held = self._held, []
+        return tuple(held)
+
+    def _tell(self, *lines: str) -> Pieces:
+        self._latest_call = None
+        told = [Piece("err", f"{self._dimmed(line)}\n") for line in lines]
+        if self._answer.is_between:
+            return (*self._end_line(), *told)
+        self._held += told
+        return ()
+
     def _list(self, title: str, rows: Sequence[tuple[str, str]]) -> Pieces:
         """Draw a list with marks, its beginning alone where it is long."""
-        self._latest_call = None
         told = [f"{title}:" if rows else f"{title}: none"]
         told += [
             f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_DRAWN_ROWS]
         ]
         if len(rows) > MAX_DRAWN_ROWS:
             told.append(f"  … and {len(rows) - MAX_DRAWN_ROWS} more")
-        return (*self.end_line(), *(Piece("err", f"{self._dimmed(line)}\n") for line in told))
+        return self._tell(*told)
 
     def _words(self, text: str) -> Pieces:
         shown = without_controls(text) if self._look.out_is_terminal else text
         if not shown:
             return ()
-        before = self.end_line() if self._open == "err" else ()
+        pieces = [*(self._end_line() if self._open == "err" else ())]
+        for part in _LINES.findall(shown) if self._held else (shown,):
+            self._answer.feed(part)
+            pieces.append(Piece("out", part))
+            if self._answer.is_between:
+                pieces += self._release()
         self._open = None if shown.endswith("\n") else "out"
         self._latest_call = None
-        return (*before, Piece("out", shown))
+        return tuple(pieces)
 
     def _thoughts(self, text: str) -> Pieces:
         shown = without_controls(text)
         if not self._look.err_is_terminal or not shown:
             return ()
-        before = self.end_line() if self._open == "out" else ()
+        before = self._end_line() if self._open == "out" else ()
         self._open = None if shown.endswith("\n") else "err"
         return (*before, Piece("err", self._dimmed(shown)))
 
     def _call(self, call_id: CallId, shown: str, at_ms: int | None) -> Pieces:
-        pieces = self.note(f"→ {shown}")
+        pieces = self.remark(f"→ {shown}")
         self._calls[call_id] = _RunningCall(shown, at_ms)
         self._latest_call = call_id
         return pieces
@@ -184,14 +231,13 @@ class Transcript:
         mark = "✗" if event.result.is_error else "✓"
         # Behind its own call a result needs no name; between those of other calls it does.
         whose = "" if self._latest_call == event.call_id else f" {started.shown}:"
-        self._latest_call = None
         first, more_lines = first_line(event.result.words)
         facts = [f"+{more_lines} lines"] if more_lines else []
         ended_at_ms = _at_ms(event)
         if started.at_ms is not None and ended_at_ms is not None:
             facts.append(show_milliseconds(ended_at_ms - started.at_ms))
         behind = f" ({', '.join(facts)})" if facts else ""
-        return (*self.end_line(), Piece("err", self._dimmed(f"  {mark}{whose} {first}{behind}") + "\n"))
+        return self._tell(f"  {mark}{whose} {first}{behind}")
 
     def _dimmed(self, text: str) -> str:
         return f"{_DIM}{text}{_NORMAL}" if self._look.dims else text

@@ -63,7 +63,7 @@ class LineView:
     async def say(self, *lines: str) -> None:
         """Write notes; see `ChatView.say`."""
         for line in lines:
-            await self.screen.write(self.transcript.note(line))
+            await self.screen.write(self.transcript.remark(line))
 
     async def invite(self) -> None:
         """Write `> `; see `ChatView.invite`."""

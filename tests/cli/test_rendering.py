@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from agentrail.cli.notices import show_milliseconds, show_receipt
 from agentrail.cli.rendering import (
@@ -17,6 +17,7 @@ from agentrail.cli.rendering import (
     show_arguments,
     without_controls,
 )
+from agentrail.cli.terminal.blocks import MarkdownBlocks
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     AbortReceipt,
@@ -24,18 +25,25 @@ from agentrail.events import (
     AgentAbort,
     AgentEnd,
     AgentError,
+    AskUser,
     Envelope,
     Event,
+    EventsLost,
     LeftBehind,
     MaxTurnsReached,
     MessageDelta,
+    Plan,
+    PlanGenerated,
     PromptDropped,
+    PromptQueued,
+    RequestStart,
     ResponseComplete,
     SessionParked,
     SessionRestarted,
     SignalQuarantined,
     StreamError,
     ThinkingDelta,
+    TodoChange,
     ToolExecutionEnd,
     ToolExecutionStart,
 )
@@ -43,6 +51,7 @@ from agentrail.messages import (
     AssistantMessage,
     CallId,
     PromptRef,
+    QuestionRef,
     SessionId,
     StopReason,
     TokenUsage,
@@ -125,8 +134,8 @@ def test_a_result_without_a_start_is_shown_by_its_name():
 
 
 def test_a_note_begins_a_line_of_its_own():
-    """A call in the middle of a line of words ends that line first, on the stream where it is open."""
-    out, err = written(MessageDelta(delta="I will look"), started("c"))
+    """A call behind words that have not ended their line begins a new one, on the stream where it is open."""
+    out, err = written(MessageDelta(delta="I will look"), complete(), started("c"))
     assert (out, err) == ("I will look\n", "→ look()\n")
 
 
@@ -179,6 +188,80 @@ def test_nothing_but_line_breaks_and_tabs_controls_a_terminal(text):
 def test_what_a_person_must_know_is_a_line_on_stderr(event, line):
     """Ends, crashes and bounds are said in a sentence each."""
     assert written(event) == ("", f"{line}\n")
+
+
+LINES = st.sampled_from(
+    ["", "", "words", "words __dunder__", "- item", "  more", "# head", "```py", "x = 1", "```", "| a | b |", "|---|---|", "| 1 | 2 |", "> said"]
+)  # fmt: skip
+NOTICES = {
+    "noted": lambda transcript: transcript.remark("said in between"),
+    "queued": lambda transcript: transcript.feed(PromptQueued(ref=PromptRef("q"), content=(), position=0)),
+    "dropped": lambda transcript: transcript.feed(PromptDropped(ref=PromptRef("r"), content=())),
+    "started": lambda transcript: transcript.feed(started("b")),
+    "ended": lambda transcript: transcript.feed(ended("b", "done")),
+    "todos": lambda transcript: transcript.feed(TodoChange(todos=())),
+    "plan": lambda transcript: transcript.feed(PlanGenerated(plan=Plan(steps=()))),
+    "asked": lambda transcript: transcript.feed(
+        AskUser(ref=QuestionRef("q"), question="Which?", options=("a",), schema=None, url=None)
+    ),
+}
+"""What may come while an answer streams."""
+
+
+@given(lines=st.lists(LINES, max_size=20), data=st.data())
+@example(lines=["an answer"], data=None)
+def test_nothing_that_comes_in_between_changes_an_answer(lines, data):
+    """Stdout has its very words; what came stands between two blocks of it, all of it and in order."""
+    answer = "\n".join(lines)
+    cuts = [3] if data is None else sorted(data.draw(st.lists(st.integers(0, len(answer)), max_size=8)))
+    transcript, alone, pieces, told = Transcript(PIPES), Transcript(PIPES), [], []
+    for begin, end_of in zip([0, *cuts], [*cuts, len(answer)], strict=True):
+        pieces += transcript.feed(MessageDelta(delta=answer[begin:end_of]))
+        drawn = st.lists(st.sampled_from(sorted(NOTICES)), max_size=2)
+        for name in ["noted"] if data is None else data.draw(drawn):
+            pieces += NOTICES[name](transcript)
+            told += NOTICES[name](alone)
+    pieces += transcript.feed(complete())
+    out = "".join(piece.text for piece in pieces if piece.stream == "out")
+    assert out == (answer if answer.endswith("\n") or not answer else f"{answer}\n")
+    wanted = "".join(piece.text for piece in told)
+    assert "".join(piece.text for piece in pieces if piece.stream == "err").replace(
+        " look():", ""
+    ) == wanted.replace(" look():", "")
+    so_far = MarkdownBlocks()
+    for number, piece in enumerate(pieces):
+        if piece.stream == "out":
+            so_far.feed(piece.text)
+        else:
+            assert so_far.is_between or not any(one.stream == "out" for one in pieces[number:])
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        complete(), end(), StreamError(error=INFO), AgentError(error=INFO), AgentAbort(reason=None), SessionParked(reason="boom"),
+        SessionRestarted(reason="boom", incarnation=2), EventsLost(from_seq=1, to_seq=2), RequestStart(model="m", messages=1),
+    ],
+)  # fmt: skip
+def test_what_was_held_is_said_when_the_answer_ends(ends):
+    """However it ends, and before what the end says of itself."""
+    transcript = Transcript(PIPES)
+    transcript.feed(MessageDelta(delta="```\nhalf"))
+    assert transcript.remark("the cost is 0") == ()
+    assert transcript.feed(ends)[:2] == (Piece("out", "\n"), Piece("err", "the cost is 0\n"))
+    assert transcript.remark("at once") == (Piece("err", "at once\n"),)
+
+
+def test_what_cannot_wait_ends_the_answer_for_it():
+    """A run that is stopped says so at once."""
+    transcript = Transcript(PIPES)
+    transcript.feed(MessageDelta(delta="half"))
+    assert transcript.remark("held") == ()
+    assert transcript.note("stopping") == (
+        Piece("out", "\n"),
+        Piece("err", "held\n"),
+        Piece("err", "stopping\n"),
+    )
 
 
 def test_a_stream_that_broke_ends_its_line():

@@ -11,7 +11,7 @@ from attrs import define, field
 
 from agentrail import events
 from agentrail.cli.notices import notice_of, show_form
-from agentrail.cli.rendering import MAX_DRAWN_ROWS, first_line, on_one_line, show_arguments
+from agentrail.cli.rendering import ENDS_OF_WORDS, MAX_DRAWN_ROWS, first_line, on_one_line, show_arguments
 from agentrail.cli.terminal.asking import Dialogue, draw_dialogue
 from agentrail.cli.terminal.blocks import Block, MarkdownBlocks
 from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
@@ -25,13 +25,6 @@ _MAX_TODOS: Final = 8
 _MAX_CALLS: Final = 6
 _MAX_TAIL: Final = 16
 """Rows of what is being written that are drawn anew in each frame: a screenful of them is what a key's echo would wait for."""
-# Nothing else ends them: whatever is typed, queued or noticed in between must not cut a fence or a table in two.
-_ENDS_OF_WORDS: Final = (
-    events.RequestStart,
-    events.ResponseComplete,
-    events.StreamError,
-    events.EventsLost,
-)
 
 
 @define
@@ -108,7 +101,7 @@ class Picture:
 
     def _other(self, event: Event) -> Rows:
         rows: list[str] = []
-        if isinstance(event, _ENDS_OF_WORDS) or type(event) in TERMINAL:
+        if isinstance(event, ENDS_OF_WORDS):
             rows += self.end_words()
         if isinstance(event, events.ApprovalRequired):
             self.ask(event.approval)
