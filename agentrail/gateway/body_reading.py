@@ -189,7 +189,8 @@ def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int
     return body
 
 
-_TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+# Of a text no more than a piece: longer ones come by themselves, and no call of C may read all of a large body.
+_TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.){0,%d}+"' % JSON_PIECE_BYTES, re.DOTALL)
 _TEXTS_AND_BRACKETS: Final = re.compile(_TEXTS.pattern + rb"|[\[\]{}]", re.DOTALL)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 

@@ -155,8 +155,16 @@ class Longest:
     ids=["base64", "escapes", "digits", "texts", "brackets"],
 )
 def test_no_call_keeps_the_interpreter(text):
-    """36 MB of attachments in a worker thread: the loop has the interpreter again within 50 ms. One call took 0.4 s."""
+    """36 MB of attachments in a worker thread: the loop has the interpreter again within 50 ms. One call took 0.4 s.
+
+    It is the call that is measured, and not a neighbour who took its memory away meanwhile: it is fast in one of three tries.
+    """
     body = HEAD + text + b'"}]}'
+    assert any(longest_of(body) < 0.05 * slowness() for _ in range(3))
+
+
+def longest_of(body):
+    """The longest processor time of a line of Python while the body is read, in seconds."""
     longest = Longest()
     sys.settrace(longest)
     try:
@@ -169,4 +177,14 @@ def test_no_call_keeps_the_interpreter(text):
     finally:
         sys.settrace(None)
     assert files is None or len(files) == 1
-    assert longest.seconds < 0.05 * slowness()
+    return longest.seconds
+
+
+def test_a_search_for_texts_reads_none_that_is_longer_than_a_piece():
+    """Whoever searches a whole body by one call: what is long is passed over, and all others are found."""
+    piece = body_pieces.JSON_PIECE_BYTES
+    for long in (b"\\u0041" * piece, b"\\\\" * (piece + 1)):
+        assert body_reading._TEXTS.findall(HEAD + long + b'"}]}')[-1] == b'"base64"'  # noqa: SLF001 - see above
+    text = b'"' + b"\\n" * (piece // 2 - 1) + b'"'
+    assert len(text) == piece
+    assert body_reading._TEXTS.findall(b"[%b]" % text) == [text]  # noqa: SLF001 - see above
