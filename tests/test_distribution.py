@@ -90,6 +90,8 @@ def installed(tmp_path, monkeypatch):
             (info / "direct_url.json").write_text(json.dumps(recorded))
         if own:
             (site / "agentrail").mkdir()
+            # From 3.12 on a distribution names no file that is missing.
+            (site / "agentrail/distribution.py").touch()
             monkeypatch.setattr(distribution, "_FOLDER", site / "agentrail")
         monkeypatch.setattr(sys, "path", [str(site), *sys.path])
         return site

@@ -484,7 +484,7 @@ def test_what_is_nested_too_deeply_is_refused(kind):
     deep = f'{{"kind":"{kind}","name":"x","payload":{payload}}}'
     with pytest.raises(CodecError, match="no event: at \\$: maximum recursion depth"):
         decode_event(deep)
-    children = '{"kind":"subagent_event","call_id":"c","child_id":"k","depth":1,"event":' * 5_000
+    children = '{"kind":"subagent_event","call_id":"c","child_id":"k","depth":1,"event":' * 100_000
     with pytest.raises(CodecError, match="no event: at \\$: maximum recursion depth"):
         decode_event(children)
 
