@@ -38,7 +38,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check docs-site docs-serve coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check docs-site docs-serve coverage coverage-of-spec mutants compiled-test compiled-build test-minimum test-pythons examples longest install litellm peers clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -58,8 +58,12 @@ property: $(DEV)  ## the Hypothesis suites; HYPOTHESIS_PROFILE=dev, ci or nightl
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(ALL) -m hypothesis tests
 
 # What is allowed of the mutants runs under bash, some thirty thousand lines.
-nightly: $(TEST)  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; SEED=20261120
+nightly: $(TEST)  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; then the tests on each Python found; SEED=20261120
 	PERMISSION_MUTANTS=1000000 PERMISSION_SEED=$(SEED) $(BIN)/python -m pytest -rs -m check tests/plugins/test_permissions_oracle.py
+	@$(MAKE) --no-print-directory test-pythons
+
+test-pythons:  ## the tests of `make test` on each supported Python of this machine; PYTHONS='3.12 3.13'
+	@bash scripts/test_pythons.sh
 
 check: $(DEV)  ## everything that must hold before a commit
 	@$(MAKE) $(TWO_AT_A_TIME) $(LINTS) docs-site docs-check longest
@@ -201,7 +205,7 @@ clients:  ## what judges the interface over HTTP from outside: Schemathesis, and
 
 # Keeps .hypothesis: the examples that once failed are tried first for ever after.
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-compiled .bench-peers .peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
+	rm -rf $(VENV) .venv-* .bench-peers .peers .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
 	find agentrail tests property_tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,7 +1,7 @@
 """Whether a value offers the calls of a port: asked of the value itself, on each Python alike.
 
 `isinstance` with a port looks at the value on Python 3.11, and from 3.12 at its class. A wrapper that hands calls on by
-`__getattr__` then offers nothing, and nobody is told.
+`__getattr__` then offers nothing, without an error.
 """
 
 from collections.abc import Callable
