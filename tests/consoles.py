@@ -38,7 +38,7 @@ PLAIN: Final = re.compile(r"agentrail [^$`|&;<>~*?(){}\\]*")
 """A command to which a shell does no more than to read its quotes: it runs in a fork of an interpreter that has imported it."""
 SETS: Final = re.compile(r"(?:export )?[A-Za-z_]\w*=")
 END: Final = "__end_of_a_command__"
-WAIT_SECONDS: Final = 20.0
+WAIT_SECONDS: Final = 60.0
 
 
 @frozen
