@@ -267,6 +267,7 @@ SNAPSHOT: Final[Mapping[str, str]] = {
     "before": "how many stand in front of them: `GET /sessions/{id}/messages` gives those",
     "title": "what the model called the conversation, or null",
     "agent_id": "the profile that it was started with, or null",
+    "first_words": "what was said to it first, up to 80 characters; left out where that is not known",
     "first_seq": "the number of the first event that can still be read, as far as that is known",
     "children": "the sessions that work for it",
     "live": "what was said in passing and not yet for good, with the attempt that it belongs to; null where that is nothing",

@@ -578,6 +578,7 @@ class ShownApproval(CallReply, frozen=True, kw_only=True):
         always: The rule that an approval with `always` would make; None where that is not taken.
         preview: What the call would do; None where that is not known.
         path: From the root session to the one whose call it is.
+        first_words: What was said to the root first, up to 80 characters; None where that is not known.
         requested_at_ms: Since when it waits, in milliseconds since 1970.
         expires_at_ms: When the clock answers it; None: never.
         permission_options: The answers that are taken.
@@ -596,6 +597,7 @@ class ShownApproval(CallReply, frozen=True, kw_only=True):
     always: AlwaysOffer | None
     preview: ApprovalPreview | None
     path: tuple[RowStep, ...]
+    first_words: str | None
     requested_at_ms: int
     expires_at_ms: int | None
     permission_options: tuple[PermissionOption, ...]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import trio
+from msgspec import UNSET
 
 from agentrail import outside
 from agentrail.abc import Refusal
@@ -73,11 +74,13 @@ class ApprovalPage(Value, frozen=True, kw_only=True):
     Attributes:
         form: What the session knows of the call.
         path: From the root to the session whose call it is.
+        first_words: What was said to the root first; None where that is not known.
         preview: What the call would do; None where that is not known.
     """
 
     form: ApprovalForm
     path: tuple[RowStep, ...]
+    first_words: str | None
     preview: ApprovalPreview | None
 
 
@@ -98,8 +101,14 @@ async def read_approval(session: Session, approval_id: str) -> ApprovalPage:
     else:
         cwd = f"{arguments.get('workdir', '.')}" if waiting.tool is shell else None
         preview = preview_of_command(arguments, cwd)
-    path = tuple([RowStep(session_id=one, title=title) for one, title in waiting.path])
-    return ApprovalPage(form=waiting.form, path=path, preview=preview)
+    path = tuple(
+        [
+            RowStep(session_id=one, title=title, first_words=words if place and words else UNSET)
+            for place, (one, title, words) in enumerate(waiting.path)
+        ]
+    )
+    words = waiting.path[0][2] if waiting.path else None
+    return ApprovalPage(form=waiting.form, path=path, first_words=words, preview=preview)
 
 
 def preview_of_command(arguments: JsonObject, cwd: str | None) -> CommandPreview | None:

@@ -13,7 +13,6 @@ from agentrail.actors.tree import TreeNode
 from agentrail.host.chains import PluginOrder
 from agentrail.host.hook_runner import HookRunner
 from agentrail.host.row_sources import TakenRows
-from agentrail.host.session_rows import MAX_FIRST_WORDS
 from agentrail.runtime.clock import ms_of
 from agentrail.runtime.glancing import first_words_of, title_of
 from agentrail.runtime.hook_times import HookCount, LastFailure, PluginTally
@@ -76,7 +75,7 @@ def abouts_of(
             # In front: where the id lives again, it is the living one that is told of.
             sessions.insert(0, words.session)
     return {
-        str(one.session_id): About(title_of(one), first_words_of(one, at_most=MAX_FIRST_WORDS))
+        str(one.session_id): About(title_of(one), first_words_of(one))
         for one in sessions
         if wanted is None or one.session_id in wanted
     }

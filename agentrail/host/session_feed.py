@@ -248,7 +248,7 @@ class SessionFeed(RowFeed):
         self.sessions.put(row)
         status = glance_at(session)
         if status is not None:
-            self.waiting.put_of(root, waiting_rows(row, status))
+            self.waiting.put_of(root, waiting_rows(row, status, session))
 
     def _find(self, root: str) -> Session | None:
         try:

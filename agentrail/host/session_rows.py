@@ -4,12 +4,13 @@ Plain functions: nothing is awaited, no session is woken or asked. What an event
 ended, is kept as `RowNotes`. Rows of many, and when they change, are a matter of `session_feed`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from attrs import evolve, frozen
+from msgspec import UNSET
 from msgspec.structs import replace as evolve_row
 
 from agentrail.core.session.projection import Status
@@ -32,12 +33,12 @@ from agentrail.runtime.glancing import (
     first_words_of,
     glance_at,
     newest_events,
+    step_to,
     title_of,
 )
 from agentrail.runtime.handle import Session
 from agentrail.wire.rows import RowStep, SessionRow, ToolAtWork, WaitingCounts, WaitingRow
 
-MAX_FIRST_WORDS: Final = 80
 MAX_SUMMARY: Final = 200
 
 LOOKED_BACK: Final = 64
@@ -81,7 +82,7 @@ def note(notes: RowNotes, event: Event) -> RowNotes:
 
 def first_notes(session: Session) -> RowNotes:
     """Look back at a session that is noticed for the first time."""
-    words = first_words_of(session, at_most=MAX_FIRST_WORDS)
+    words = first_words_of(session)
     for event in islice(newest_events(session), LOOKED_BACK):
         told = note(RowNotes(), event)
         if told.outcome is not None or isinstance(event, AgentStart):
@@ -125,7 +126,7 @@ def make_row(listed: ListedSession, notes: RowNotes = NO_NOTES) -> SessionRow:
     status = None if session is None else glance_at(session)
     if session is None or status is None:
         return base
-    words = notes.first_words or first_words_of(session, at_most=MAX_FIRST_WORDS)
+    words = notes.first_words or first_words_of(session)
     return _awake(base, status, words, max(changed_at_ms(session), base.changed_at_ms))
 
 
@@ -182,24 +183,26 @@ def out_of_memory(row: SessionRow, phase: str) -> SessionRow:
 # --- what waits
 
 
-def waiting_rows(row: SessionRow, status: Status) -> list[WaitingRow]:
+def waiting_rows(row: SessionRow, status: Status, session: Session | None = None) -> list[WaitingRow]:
     """Make the rows of what waits for people in a session and all below it. Calls of the client wait for a program, and are none.
 
     Args:
         row: Of the session.
         status: How it stands.
+        session: The session, for what those that work for it are about; None if it is only stored.
     """
     asked: tuple[Approval | Question, ...] = (*status.all_approvals, *status.all_questions)
-    return [_waiting_row(row, one) for one in asked]
+    return [_waiting_row(row, one, session) for one in asked]
 
 
-def _waiting_row(row: SessionRow, one: Approval | Question) -> WaitingRow:
+def _waiting_row(row: SessionRow, one: Approval | Question, session: Session | None) -> WaitingRow:
     made = partial(
         WaitingRow,
         session_id=row.session_id,
         title=row.title,
+        first_words=row.first_words,
         agent_id=row.agent_id,
-        path=_path(one.path, row),
+        path=tuple([_step(one_id, row, session) for one_id in one.path]),
         at_ms=one.requested_at_ms,
         expires_at_ms=one.expires_at_ms,
     )
@@ -226,11 +229,11 @@ def _waiting_row(row: SessionRow, one: Approval | Question) -> WaitingRow:
             )
 
 
-def _path(path: Iterable[str], row: SessionRow) -> tuple[RowStep, ...]:
-    # Sessions that work for others have no title: they are told apart by their ids.
-    return tuple(
-        [RowStep(session_id=one, title=row.title if one == row.session_id else None) for one in path]
-    )
+def _step(session_id: str, row: SessionRow, session: Session | None) -> RowStep:
+    if session_id == row.session_id:
+        return RowStep(session_id=session_id, title=row.title)
+    title, words = (None, None) if session is None else step_to(session, session_id)
+    return RowStep(session_id=session_id, title=title, first_words=words or UNSET)
 
 
 def summary_line(arguments: Mapping[str, object]) -> str:

@@ -7,12 +7,13 @@ from typing import Final
 from agentrail.core.policy.estimates import fixed_tokens_of
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session.next_request import NextRequest, next_request_of
-from agentrail.core.session.projection import Status, model_of, system_sections_of
+from agentrail.core.session.projection import Status, first_words_in, model_of, system_sections_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import Event
-from agentrail.messages import Text, UserMessage
+from agentrail.messages import SessionId
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
+from agentrail.runtime.ruling import step_of
 
 ASLEEP: Final = "asleep"
 ENDED: Final = "ended"
@@ -88,22 +89,15 @@ def title_of(session: Session) -> str | None:
     return None if cell.is_asleep else cell.visible.data.title
 
 
-def first_words_of(session: Session, *, at_most: int) -> str | None:
+def first_words_of(session: Session) -> str | None:
     """Give the first words that a person said to a session, on one line; None where there are none, or it sleeps."""
     cell = session._cell  # noqa: SLF001 - as above
-    if cell.is_asleep:
-        return None
-    for message in cell.visible.data.history.messages[:_BEGINNING]:
-        if isinstance(message, UserMessage) and message.origin == "prompt":
-            said = "".join(
-                [block.text[: 2 * at_most] for block in message.content if isinstance(block, Text)]
-            )
-            return " ".join(said.split())[:at_most] or None
-    return None
+    return None if cell.is_asleep else first_words_in(cell.visible.data.history.messages)
 
 
-_BEGINNING: Final = 5
-"""Messages that may stand in front of the first prompt, such as a summary."""
+def step_to(session: Session, session_id: str) -> tuple[str | None, str | None]:
+    """Give the title and the first words of a session or of one that works for it; None for what is not known of it."""
+    return step_of(session._cell, SessionId(session_id))  # noqa: SLF001 - as above
 
 
 def names_for_commands(

@@ -16,6 +16,7 @@ from agentrail.core.session.asked_forms import (
     rule_of_id,
     rules_of,
 )
+from agentrail.core.session.projection import first_words_in
 from agentrail.core.session.state import Rule
 from agentrail.core.stack.loading import attempt_as
 from agentrail.errors import SessionDown, UnknownApproval, UnknownRule
@@ -87,13 +88,13 @@ class WaitingCall(Generic[RulingT]):
         form: What its session knows of it.
         tool: The object that will run it; None where that is not there any more.
         session: Whose call it is.
-        path: The sessions from the root to that one, each with its title; None where it has none.
+        path: The sessions from the root to that one, each with its title and its first words; None where it has none.
     """
 
     form: ApprovalForm
     tool: Tool | None
     session: RulingT
-    path: tuple[tuple[SessionId, str | None], ...]
+    path: tuple[tuple[SessionId, str | None, str | None], ...]
 
 
 async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[RulingT]:
@@ -117,7 +118,7 @@ async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[R
         form=form,
         tool=_tool_of(owner, form),
         session=type(session)(owner),
-        path=tuple([(one, _title_of(owner, one)) for one in form.approval.path]),
+        path=tuple([(one, *step_of(owner, one)) for one in form.approval.path]),
     )
 
 
@@ -145,10 +146,13 @@ async def read_always_rules(session: RulingHandle, approval_id: str) -> tuple[st
     return ()
 
 
-def _title_of(owner: SessionCell, session_id: SessionId) -> str | None:
-    is_own = session_id == owner.ports.session_id
-    cell = owner if is_own else owner.find(owner.ports.scope, session_id)
-    return None if cell is None else cell.visible.data.title
+def step_of(above: SessionCell, session_id: SessionId) -> tuple[str | None, str | None]:
+    """Give the title and the first words of a session or of one of its tree; None for what is not known of it."""
+    is_own = session_id == above.ports.session_id
+    cell = above if is_own else above.find(above.ports.scope, session_id)
+    if cell is None or cell.is_asleep:
+        return None, None
+    return cell.visible.data.title, first_words_in(cell.visible.data.history.messages)
 
 
 def _tool_of(owner: SessionCell, form: ApprovalForm) -> Tool | None:

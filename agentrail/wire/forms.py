@@ -81,6 +81,7 @@ class SnapshotForm(Struct, frozen=True, kw_only=True):
         children: The sessions that work for it.
         live: What was said in passing and not yet for good; None where that is nothing.
         context: How full the model's window is.
+        first_words: What was said to it first, up to 80 characters; left out where that is not known.
         metadata: What its caller said of it when it was created; left out where that is nothing.
         effects: By tool, what it promises about being run twice; a tool that is not named here is `once`.
     """
@@ -99,6 +100,7 @@ class SnapshotForm(Struct, frozen=True, kw_only=True):
     children: tuple[ChildForm, ...] = ()
     live: LiveForm | None = None
     context: ContextLength = ContextLength()
+    first_words: str | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
     effects: dict[str, EffectClass] = msgspec.field(default_factory=dict)
 
@@ -246,6 +248,7 @@ def encode_snapshot(
         messages=shown,
         before=snapshot.status.messages - len(shown),
         title=snapshot.title,
+        first_words=snapshot.first_words or UNSET,
         agent_id=agent_id,
         first_seq=snapshot.first_seq,
         children=tuple([_child_form(one) for one in snapshot.status.children]),
@@ -296,6 +299,7 @@ def _snapshot_in(form: SnapshotForm) -> Snapshot:
         last_seq=form.seq,
         last_messages=form.messages,
         title=form.title,
+        first_words=form.first_words or None,
         first_seq=form.first_seq,
         live=None if form.live is None else _live_in(form.live),
         context=form.context,

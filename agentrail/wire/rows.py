@@ -7,6 +7,7 @@ is said in `agentrail.host`; a field may be added at any time, none is taken awa
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from agentrail.structs import Value, converter_of
 
@@ -95,10 +96,13 @@ class RowStep(Value, frozen=True, kw_only=True):
     Attributes:
         session_id: Which one.
         title: What it is about; None of one that works for another, and while it has none.
+        first_words: What one that works for another has to do, up to 80 characters. Left out where that is not known, and of the root,
+            whose first words stand beside the path.
     """
 
     session_id: str
     title: str | None
+    first_words: str | UnsetType = UNSET
 
 
 class WaitingRow(Value, frozen=True, kw_only=True):
@@ -109,6 +113,7 @@ class WaitingRow(Value, frozen=True, kw_only=True):
         kind: An approval, or a question.
         session_id: The root, which decides it too.
         title: What that is about; None while it has none.
+        first_words: What was said to that first, up to 80 characters; None where that is not known.
         agent_id: The profile of that.
         path: From the root to the session that asks, both among them.
         at_ms: Since when it waits, in milliseconds since 1970.
@@ -124,6 +129,7 @@ class WaitingRow(Value, frozen=True, kw_only=True):
     kind: Literal["approval", "question"]
     session_id: str
     title: str | None
+    first_words: str | None = None
     agent_id: str | None
     path: tuple[RowStep, ...]
     at_ms: int
@@ -186,7 +192,9 @@ def has_words(q: str, row: "SessionRow | WaitingRow") -> bool:
     if isinstance(row, SessionRow):
         looked_at = (row.title, row.first_words, row.session_id, row.agent_id, row.user)
     else:
-        looked_at = (row.title, row.summary, row.session_id, row.agent_id, row.tool)
+        below = row.path[1:]
+        names = [name for step in below for name in (step.title, step.first_words or None, step.session_id)]
+        looked_at = (row.title, row.first_words, row.summary, row.session_id, row.agent_id, row.tool, *names)
     wanted = q.casefold()
     return any(wanted in one.casefold() for one in looked_at if one)
 

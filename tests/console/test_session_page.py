@@ -60,6 +60,20 @@ def test_a_retry_in_mid_stream_leaves_nothing_of_the_discarded_text(pages, story
     assert "Half of a sentence" not in feed
 
 
+def test_a_session_without_a_title_is_called_by_what_was_said_to_it_first(pages, story):
+    """In its head and in the title of the tab, from the first prompt on; a title takes its place."""
+    page = opened(pages, story)
+    assert page.locator("h1.session-title").inner_text() == "Untitled session"
+    story.begins("Refund order \u202e4411,\nplease.")
+    until(
+        page,
+        "() => document.querySelector('h1.session-title').innerText === 'Refund order ⟦U+202E⟧4411, please.'",
+    )
+    until(page, "() => document.title.includes('Refund order ⟦U+202E⟧4411, please.')")
+    story.tell("title_generated", title="Refund 4411")
+    until(page, "() => document.querySelector('h1.session-title').innerText === 'Refund 4411'")
+
+
 @pytest.mark.c(14)
 def test_a_receipt_names_what_may_have_happened_and_what_runs_on(pages, story):
     """Both calls are named, with their arguments, in words that a person can act on; what runs on can be stopped alone."""

@@ -187,7 +187,11 @@ def test_keys_lead_to_pages_and_can_be_switched_off(pages, scripted_server):
 def test_letters_in_a_field_are_letters(pages, scripted_server):
     """Keys are dead in fields; the palette finds sessions by what the server says."""
     scripted_server.answers["GET sessions"] = {
-        "sessions": [{"session_id": "s-1", "title": "Refund <b>4411</b>"}],
+        "sessions": [
+            {"session_id": "s-1", "title": "Refund <b>4411</b>"},
+            {"session_id": "s-2", "title": "", "first_words": "Book \u202ea trip"},
+            {"session_id": "s-3", "title": "", "first_words": None},
+        ],
         "next_cursor": None,
     }
     page = pages.open(scripted_server.link("#/nowhere"))
@@ -198,6 +202,8 @@ def test_letters_in_a_field_are_letters(pages, scripted_server):
     assert page.get_by_role("combobox").input_value() == "g t?"
     assert page.locator("dialog").count() == 1
     shows(page, "Refund <b>4411</b>")
+    shows(page, "Book ⟦U+202E⟧a trip")
+    shows(page, "s-3")
     page.get_by_role("option", name="Refund").click()
     until(page, "() => location.hash === '#/s/s-1'")
     pages.of(page).expects.append("404")

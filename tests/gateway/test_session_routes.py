@@ -295,6 +295,7 @@ async def test_all_of_a_call_that_waits_is_shown_and_its_rule_is_listed_and_revo
             "kind": "command", "argv": ["git", "status", "-s"], "line": "git status -s", "cwd": None
         }  # fmt: skip
         assert shown["path"] == [{"session_id": "main", "title": None}]
+        assert shown["first_words"] == (await web.client.get("/sessions/main")).json()["first_words"]
         said = {"approval_id": asked["id"], "kind": "always"}
         (await web.post("/sessions/main/approve", said)).raise_for_status()
         error_of(await web.client.get(f"/sessions/main/approvals/{asked['id']}"), 404, "approval_unknown")

@@ -157,6 +157,7 @@ async def test_what_waits_is_told_with_what_a_person_has_to_know_and_goes_when_i
         (row,) = (await waiting.until(bool)).values()
         assert (row["kind"], row["tool"], row["summary"]) == ("approval", "shell", "rm -r build")
         assert row["path"] == [{"session_id": "s-1", "title": None}]
+        assert row["first_words"] == "Clean up"
         assert len(row["arguments_hash"]) == 64
         counted = await sessions.until(bool)
         assert counted["s-1"]["waiting"] == {"approvals": 1, "questions": 0}

@@ -132,6 +132,9 @@ def test_a_snapshot_has_the_documented_fields_and_is_read_as_it_was_written():
     ]
     assert (document["seq"], document["before"]) == (9, 69)
     assert decode_snapshot(encode_snapshot(SNAPSHOT)) == SNAPSHOT
+    named = attrs.evolve(SNAPSHOT, first_words="Hi there")
+    assert json.loads(encode_snapshot(named))["first_words"] == "Hi there"
+    assert decode_snapshot(encode_snapshot(named)) == named
     older = {
         name: document[name] for name in ("seq", "status", "queued", "todos", "text", "messages", "before")
     }

@@ -232,6 +232,7 @@ class Snapshot:
         last_seq: The number of the last committed event; `subscribe(after=last_seq)` goes on from here.
         last_messages: The end of the conversation, at most 50 messages; `status.messages` is how many there are.
         title: What the model called the conversation; None before it has.
+        first_words: What was said to the session first, up to 80 characters on one line; None if nothing was, or it is no longer known.
         first_seq: The number of the first event that can still be read; one behind `last_seq` where none can.
         live: What was said in passing up to here and not yet for good; None where that is nothing. `text` is in there too.
         context: How full the model's window is.
@@ -245,6 +246,7 @@ class Snapshot:
     last_seq: int
     last_messages: tuple[Message, ...] = field(default=(), repr=False)
     title: str | None = None
+    first_words: str | None = None
     first_seq: int = 1
     live: LiveText | None = None
     context: ContextLength = ContextLength()
@@ -323,10 +325,27 @@ def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
         last_seq=data.seq,
         last_messages=data.history.messages[-MAX_SNAPSHOT_MESSAGES:],
         title=data.title,
+        first_words=first_words_in(data.history.messages),
         context=ContextLength(tokens=data.context_tokens, window=window),
         # `once` is what a reader has to take a tool for of which it knows nothing, so it need not be said.
         effects=tuple([(one.name, one.effect_class) for one in data.tools if one.effect_class != "once"]),
     )
+
+
+def first_words_in(messages: Sequence[Message]) -> str | None:
+    """Return the first words of the first prompt, on one line; None if there are none."""
+    for message in messages[:_BEGINNING]:
+        if isinstance(message, UserMessage) and message.origin == "prompt":
+            texts = [
+                block.text[: 2 * MAX_FIRST_WORDS] for block in message.content if isinstance(block, Text)
+            ]
+            return " ".join("".join(texts).split())[:MAX_FIRST_WORDS] or None
+    return None
+
+
+MAX_FIRST_WORDS: Final = 80
+_BEGINNING: Final = 5
+"""Messages that may come before the first prompt, such as a summary."""
 
 
 def _running_tools(data: Known) -> tuple[RunningTool, ...]:

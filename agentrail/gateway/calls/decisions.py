@@ -97,6 +97,7 @@ async def read_shown_approval(
             always=form.always,
             preview=page.preview,
             path=page.path,
+            first_words=page.first_words,
             requested_at_ms=asked.requested_at_ms,
             expires_at_ms=asked.expires_at_ms,
             permission_options=asked.permission_options,

@@ -2,6 +2,7 @@
 // what the session was then. Nothing of it is sent anywhere but forks and rewinds, which are asked about in their own dialogues.
 
 import { announce } from "../parts/announce.js";
+import { Brief } from "../parts/brief.js";
 import { Conversation } from "../parts/conversation.js";
 import { ExplainView } from "../parts/explain_view.js";
 import { Icon } from "../parts/icon.js";
@@ -15,6 +16,7 @@ import { Empty, Loading, Problem, Trimmed } from "../parts/states.js";
 import { StillAt } from "../parts/ticking.js";
 import { nextCycle, withStream } from "../pure/past.js";
 import { hrefOf } from "../pure/route.js";
+import { nameOf } from "../pure/session_name.js";
 import { text } from "../text/en.js";
 import { html, useEffect, useMemo, useReducer, useRef, useState } from "../ui.js";
 import { JournalReader } from "../wire/journal.js";
@@ -113,7 +115,7 @@ function Past({ api, connection, info, params, navigate, reader, number, onNumbe
   };
   return html`<div class="journal">
     <header class="journal-head">
-      <h1 class="cut"><span class="sr-only">${words.title}: </span>${title ?? sessionId}</h1>
+      <h1 class="cut"><span class="sr-only">${words.title}: </span><${Brief} text=${title ?? sessionId} /></h1>
       <span class="number dim">${words.place(number, reader.last)}</span>
       <span class="journal-acts">
         <button type="button" class="button small" onClick=${() => setDialog("fork")}><${Icon} name="fork" /> ${words.forkHere}</button>
@@ -366,7 +368,7 @@ function useTitle(api, sessionId) {
   const [title, setTitle] = useState(/** @type {string | null} */ (null));
   useEffect(() => {
     api.get(`sessions/${encodeURIComponent(sessionId)}`).then(
-      (snapshot) => setTitle(snapshot.title ?? null),
+      (snapshot) => setTitle(nameOf(snapshot)),
       () => {}, // of another user's session the page shows the id
     );
   }, [sessionId]);

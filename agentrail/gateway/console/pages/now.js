@@ -10,6 +10,7 @@ import { useGoTo } from "../parts/waiting_context.js";
 import { oneLine, summaryOf } from "../pure/call_summary.js";
 import { money, tokens } from "../pure/numbers.js";
 import { hrefOf } from "../pure/route.js";
+import { nameBelow, nameOfChild } from "../pure/session_name.js";
 import { waitingIn } from "../pure/waiting.js";
 import { text } from "../text/en.js";
 import { html, useId, useState } from "../ui.js";
@@ -45,7 +46,7 @@ function AlwaysAllowed({ view }) {
   const { api, sessionId, features } = useEnv();
   if (!features.has("rules")) return null;
   const made = view.items.filter((item) => item.type === "decision" && item.of === "rule").length;
-  return html`<${Section} title=${text.approval.rules.title}><${Rules} session=${sessionId} api=${api} stamp=${made} /><//>`;
+  return html`<${Section} title=${text.approval.rules.title}><${Rules} session=${sessionId} api=${api} stamp=${made} called=${(/** @type {string} */ id) => nameBelow(view, id)} /><//>`;
 }
 
 /** @param {{ title: string, count?: number | null, children?: any }} props */
@@ -216,7 +217,7 @@ function Agents({ view }) {
     <ul class="plain-list">
       ${children.map(
         (child) => html`<li key=${child.session_id} class="now-row">
-        <a class="now-main" href=${hrefOf("/s/:id", { id: child.session_id })}><${SafeText} text=${child.agent_id ?? child.session_id} /></a>
+        <a class="now-main" href=${hrefOf("/s/:id", { id: child.session_id })}><${SafeText} text=${nameOfChild(child)} /></a>
         <${PhaseWord} phase=${child.ended ? "ended" : (child.phase ?? "loading")} suspended=${child.view?.suspended ?? false} />
       </li>`,
       )}

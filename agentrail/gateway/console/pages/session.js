@@ -21,6 +21,8 @@ import { WaitingProvider } from "../parts/waiting_context.js";
 import { cycleRow, waitingRow, wordsOf } from "../pure/feed_rows.js";
 import { lastSeqOf } from "../pure/item_end.js";
 import { hrefOf } from "../pure/route.js";
+import { safeText } from "../pure/safe_text.js";
+import { nameOfView } from "../pure/session_name.js";
 import { itemOfWaiting, waitingIn } from "../pure/waiting.js";
 import { text } from "../text/en.js";
 import { html, useEffect, useMemo, useReducer, useRef, useState } from "../ui.js";
@@ -233,7 +235,7 @@ async function copy(told) {
  */
 function useTitle(view) {
   const count = waitingIn(view).length;
-  const named = view.title ?? words.title;
+  const named = safeText(nameOfView(view) ?? words.title);
   useEffect(() => {
     setTitle(named);
     setWaitingInTitle("session", count);

@@ -2,6 +2,7 @@
 // How its arguments and its preview are drawn stands in parts of their own.
 
 import { prettyText } from "../pure/json_text.js";
+import { namesOfPath } from "../pure/session_name.js";
 import { lookAt } from "../pure/shown_arguments.js";
 import { text } from "../text/en.js";
 import { html, useEffect, useMemo, useState } from "../ui.js";
@@ -139,16 +140,17 @@ function Who({ form }) {
   return html`<div class="approval-who">
     <p><strong>${form["by"] ? html`<${SafeText} text=${words.asks(form["by"])} strict />` : words.asksUnknown}</strong>
       ${form["reason"] ? html`<span class="approval-reason"><${SafeText} text=${form["reason"]} strict /></span>` : null}</p>
-    <p class="small dim"><span>${words.pathLabel} </span><${Path} path=${form["path"] ?? []} />
+    <p class="small dim"><span>${words.pathLabel} </span><${Path} path=${form["path"] ?? []} words=${form["first_words"] ?? null} />
       ${effect ? html`<span class="badge" title=${effect.hint}>${effect.name}</span>` : null}</p>
   </div>`;
 }
 
-/** @param {{ path: any[] }} props */
-function Path({ path }) {
+/** @param {{ path: any[], words: string | null }} props `words`: what was said to the root first */
+function Path({ path, words: first }) {
+  const names = namesOfPath(path, path[0]?.title || first);
   return html`<span class="approval-path">${path.map((step, at) => {
-    const { session_id: id, title } = typeof step === "string" ? { session_id: step, title: null } : step;
-    return html`${at > 0 ? " › " : ""}<bdi title=${id} key=${id}><${SafeText} text=${title ?? id} strict /></bdi>`;
+    const id = typeof step === "string" ? step : step.session_id;
+    return html`${at > 0 ? " › " : ""}<bdi title=${id} key=${id}><${SafeText} text=${names[at]} strict /></bdi>`;
   })}</span>`;
 }
 

@@ -3,6 +3,7 @@
 
 import { rowsOf } from "../pure/feed_rows.js";
 import { hrefOf } from "../pure/route.js";
+import { nameOfChild } from "../pure/session_name.js";
 import { text } from "../text/en.js";
 import { html, useMemo, useState } from "../ui.js";
 import { Brief } from "./brief.js";
@@ -24,7 +25,7 @@ const NO_GROUPS = new Map();
 export function ChildCard({ child, depth }) {
   const waits = child.view !== null && (child.view.approvals.length > 0 || child.view.questions.length > 0);
   const [isOpen, toggle] = useFold(`child/${child.session_id}`, !child.ended || waits);
-  const name = child.agent_id ?? child.session_id;
+  const name = nameOfChild(child);
   return html`<section class="child" aria-label=${words.child(name)}>
     <div class="call-line">
       <button type="button" class="call-head" aria-expanded=${isOpen} onClick=${toggle}>

@@ -1,8 +1,10 @@
 // The palette of Ctrl K: pages, commands, and sessions by their titles. What a command does is its owner's.
 
 import { hrefOf } from "../pure/route.js";
+import { nameOf } from "../pure/session_name.js";
 import { text } from "../text/en.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "../ui.js";
+import { Brief } from "./brief.js";
 import { Dialog } from "./dialog.js";
 
 const MOST = 50;
@@ -67,7 +69,7 @@ export function CommandPalette({ entries, api, navigate, onClose }) {
           index,
         ) => html`<li key=${entry.key} id=${`${id}-${index}`} role="option" aria-selected=${index === chosen}
           onClick=${() => go(entry)} onMouseMove=${() => setAt(index)}>
-          <span dir="auto" class="cut">${entry.label}</span><span class="dim">${text.shell.palette[entry.kind]}</span>
+          <span dir="auto" class="cut"><${Brief} text=${entry.label} /></span><span class="dim">${text.shell.palette[entry.kind]}</span>
         </li>`,
       )}
     </ul>
@@ -89,7 +91,7 @@ async function findSessions(api, query, signal, navigate) {
   return sessions.map((/** @type {any} */ row) => ({
     key: `session ${row.session_id}`,
     kind: "session",
-    label: row.title || row.session_id,
+    label: nameOf(row) ?? row.session_id,
     run: () => navigate(hrefOf("/s/:id", { id: row.session_id })),
   }));
 }

@@ -10,10 +10,10 @@ import { Empty, Loading, Problem } from "./states.js";
 const words = text.approval.rules;
 
 /**
- * @param {{ session: string, api: import("../wire/api.js").Api, stamp?: unknown }} props `stamp`: another one asks again, such as the number of rules that
- *   events told of
+ * @param {{ session: string, api: import("../wire/api.js").Api, stamp?: unknown, called?: (id: string) => string }} props `stamp`: another one asks again,
+ *   such as the number of rules that events told of; `called`: what a session below is called
  */
-export function Rules({ session, api, stamp }) {
+export function Rules({ session, api, stamp, called = (id) => id }) {
   const [rules, setRules] = useState(/** @type {Record<string, any>[] | null} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
   const [said, setSaid] = useState("");
@@ -45,18 +45,18 @@ export function Rules({ session, api, stamp }) {
     ${error === null ? null : html`<${Problem} error=${error} onRetry=${again} />`}
     ${rules === null && error === null ? html`<${Loading} rows=${2} />` : null}
     ${rules?.length === 0 ? html`<${Empty} words=${words.empty} />` : null}
-    ${rules !== null && rules.length > 0 ? html`<ul class="rule-list">${rules.map((rule) => html`<${RuleRow} key=${`${rule["session_id"]} ${rule["rule_id"]}`} rule=${rule} session=${session} onRevoke=${revoke} />`)}</ul>` : null}
+    ${rules !== null && rules.length > 0 ? html`<ul class="rule-list">${rules.map((rule) => html`<${RuleRow} key=${`${rule["session_id"]} ${rule["rule_id"]}`} rule=${rule} session=${session} called=${called} onRevoke=${revoke} />`)}</ul>` : null}
     ${said ? html`<p class="dim small" role="status">${said}</p>` : null}
   </div>`;
 }
 
-/** @param {{ rule: Record<string, any>, session: string, onRevoke: (id: string) => void }} props */
-function RuleRow({ rule, session, onRevoke }) {
+/** @param {{ rule: Record<string, any>, session: string, called: (id: string) => string, onRevoke: (id: string) => void }} props */
+function RuleRow({ rule, session, called, onRevoke }) {
   const allows = ruleWords(rule["tool"] ?? "", rule["command_family"] ?? null, rule["exact"] === true);
   const since = typeof rule["at_ms"] === "number" ? new Date(rule["at_ms"]) : null;
   return html`<li class="rule-row">
     <div class="rule-main"><span><${SafeText} text=${allows} strict /></span>
-      <span class="dim small">${rule["session_id"] === session ? words.here : words.inSession(rule["session_id"] ?? "")} · ${words.since}
+      <span class="dim small">${rule["session_id"] === session ? words.here : html`<${SafeText} text=${words.inSession(called(rule["session_id"] ?? ""))} strict />`} · ${words.since}
         ${since === null ? ` ${words.unknownTime}` : html` <time datetime=${since.toISOString()} title=${since.toISOString()}>${since.toLocaleTimeString()}</time>`}</span></div>
     <button type="button" class="button small" aria-label=${words.revokeOf(allows)} onClick=${() => onRevoke(rule["rule_id"])}>${words.revoke}</button>
   </li>`;

@@ -2,6 +2,7 @@
 
 import { money } from "../pure/numbers.js";
 import { hrefOf } from "../pure/route.js";
+import { nameOfView } from "../pure/session_name.js";
 import { text } from "../text/en.js";
 import { html } from "../ui.js";
 import { AbortButton } from "./abort_button.js";
@@ -29,7 +30,7 @@ export function SessionHead({ view, abort, isPanelOpen, onPanel, onSearch, tools
   return html`<header class="session-head">
     <a class="icon-button back" href="#/" aria-label=${words.back} title=${words.back}><${Icon} name="left" /></a>
     <div class="session-name">
-      <h1 class="session-title" dir="auto"><${Brief} text=${view.title ?? words.untitled} /></h1>
+      <h1 class="session-title" dir="auto"><${Brief} text=${nameOfView(view) ?? words.untitled} /></h1>
       <p class="session-facts">
         ${view.agent_id === null ? null : html`<span class="dim wide-only"><${Brief} text=${view.agent ?? view.agent_id} /></span>`}
         <${PhaseWord} phase=${phase} />

@@ -1,5 +1,9 @@
 // The list of sessions: which group a row stands in, which rows are wanted, and in which order. Pure; rows come from `watch`, words stand elsewhere.
 
+import { nameOf, namesOfPath } from "./session_name.js";
+
+export { nameOf };
+
 /** @typedef {import("./rows.js").Row} Row */
 /** @typedef {"waiting" | "working" | "idle" | "ended"} Group */
 
@@ -58,15 +62,6 @@ export function groupOf(row) {
   return AT_WORK.has(row["phase"]) || row["suspended"] || row["tearing_down"] || row["running"] > 0
     ? "working"
     : "idle";
-}
-
-/**
- * What a session is called: its title, else what was said to it first; null where it has neither.
- * @param {Row} row
- * @returns {string | null}
- */
-export function nameOf(row) {
-  return row["title"] || row["first_words"] || null;
 }
 
 /**
@@ -138,12 +133,14 @@ export function fitsSession(row, filter) {
 /**
  * @param {Row} row Of what waits.
  * @param {ListFilter} filter
+ * @param {Row | undefined} session Whose it is, where that is in the list too: it is shown by that one's name.
  */
-export function fitsWaiting(row, filter) {
-  return (
-    (!filter.profile || row["agent_id"] === filter.profile) &&
-    (!filter.q || has(filter.q, [row["title"], row["summary"], row["session_id"], row["agent_id"], row["tool"]]))
-  );
+export function fitsWaiting(row, filter, session = undefined) {
+  if (filter.profile && row["agent_id"] !== filter.profile) return false;
+  if (!filter.q) return true;
+  const path = Array.isArray(row["path"]) ? row["path"] : [];
+  const names = namesOfPath(path, nameOf(session ?? row));
+  return has(filter.q, [...names, nameOf(row), row["summary"], row["session_id"], row["agent_id"], row["tool"]]);
 }
 
 /**
@@ -164,7 +161,9 @@ function has(words, where) {
  * @returns {{ items: ListItem[], counts: Record<Group, number> }}
  */
 export function listOf(sessions, waiting, filter, folded) {
-  const waits = [...waiting.values()].filter((row) => fitsWaiting(row, filter)).sort(oldestFirst);
+  const waits = [...waiting.values()]
+    .filter((row) => fitsWaiting(row, filter, sessions.get(row["session_id"])))
+    .sort(oldestFirst);
   /** @type {Record<Exclude<Group, "waiting">, Row[]>} */
   const found = { working: [], idle: [], ended: [] };
   for (const row of sessions.values()) if (fitsSession(row, filter)) found[groupOf(row)].push(row);

@@ -24,6 +24,7 @@ export function stateOfSnapshot(snapshot) {
     seq: snapshot.seq ?? status.last_seq ?? 0,
     kept_first: snapshot.first_seq ?? null,
     title: snapshot.title ?? null,
+    first_words: snapshot.first_words ?? null,
     agent_id: snapshot.agent_id ?? null,
     live: liveOf(snapshot, view.phase),
     progress: { ...(snapshot.live?.progress ?? {}) },

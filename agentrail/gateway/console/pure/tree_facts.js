@@ -1,6 +1,8 @@
 // What is to be said of nodes of the supervision tree: which want to be looked at, what a restart was, in which order they stand. Pure: no DOM, no words,
 // and no clock; the time is given.
 
+import { nameOf } from "./session_name.js";
+
 /**
  * A row of the watch `tree`.
  * @typedef {object} Node
@@ -39,7 +41,7 @@ const WHYS = ["stuck", "parked", "restarted", "letters"];
  * @returns {string | null}
  */
 export function aboutOf(node) {
-  return node.title || node.first_words || null;
+  return nameOf(node);
 }
 
 /**

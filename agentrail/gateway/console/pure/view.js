@@ -220,6 +220,7 @@
  * @property {number | null} first_seq of the first event whose items are here; null: none are
  * @property {number | null} kept_first of the first event that the server keeps; null: not known
  * @property {string | null} title
+ * @property {string | null} first_words as the snapshot said them
  * @property {string | null} agent_id
  * @property {string | null} agent as which of its agents it works since it was handed over
  * @property {"idle" | "running" | "streaming" | "executing_tools"} phase
@@ -296,6 +297,7 @@ export function emptyView(sessionId) {
     first_seq: null,
     kept_first: null,
     title: null,
+    first_words: null,
     agent_id: null,
     agent: null,
     phase: "idle",
