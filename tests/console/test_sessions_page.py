@@ -289,6 +289,49 @@ def test_hostile_words_are_shown_and_are_nothing_else(pages, scripted_server):
     assert page.evaluate(wide)
 
 
+def test_hidden_characters_are_marked_in_what_waits_and_in_what_is_listed(pages, scripted_server):
+    """A user decides there: tools, summaries, sessions and agents show what turns or hides text, also in hints and labels."""
+    turned = "rm \u202etxt.exe"
+    path = [{"session_id": "s-1", "title": turned}, {"session_id": "s-2", "title": turned}]
+    tool = {"name": turned, "since_ms": NOW}
+    scripted_server.rows = {
+        "sessions": [
+            row("s-1", title=turned, suspended=True),
+            row("s-2", title=None, first_words=turned, agent_id=turned, user=turned, tool=tool, running=1),
+        ],
+        "waiting": [waits("w", "s-1", title=turned, tool=turned, summary=turned, path=path)],
+    }
+    page = pages.open(scripted_server.link("#/"))
+    until(page, "() => document.querySelectorAll('.session-line').length === 2")
+    assert page.locator(".waiting-line .hidden-mark").count() == 4
+    assert page.locator(".session-line .hidden-mark").count() == 5
+    assert "\u202e" not in page.locator(".sessions-list").evaluate("(list) => list.outerHTML")
+
+
+def test_what_waits_is_named_by_words_and_found_by_them(pages, scripted_server):
+    """Of a session that is not in the list too, and of the agent below it that asks; the id stands only where there are no words."""
+    path = [
+        {"session_id": "s-1", "title": None},
+        {"session_id": "s-2", "title": None, "first_words": "Look for it"},
+    ]
+    plain = [{"session_id": "s-3", "title": None}]
+    scripted_server.rows = {
+        "sessions": [],
+        "waiting": [
+            waits("w", "s-1", title=None, first_words="Refund 4411", path=path),
+            waits("v", "s-3", title=None, first_words=None, path=plain),
+        ],
+    }
+    page = pages.open(scripted_server.link("#/"))
+    until(page, "() => document.querySelectorAll('.waiting-line').length === 2")
+    where = page.locator(".waiting-line .where").all_inner_texts()
+    assert sorted(where) == ["Refund 4411 \u203a Look for it", "s-3"]
+    for sought in ("refund", "LOOK for"):
+        page.fill("input[type=search]", sought)
+        until(page, "() => document.querySelectorAll('.waiting-line').length === 1")
+        shows(page, "Look for it")
+
+
 @pytest.mark.c(36)
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (360, False), (360, True)])
 def test_the_list_has_no_fault_that_axe_finds(pages, scripted_server, width, dark):

@@ -2,9 +2,12 @@
 
 import { age, exact, money, tokens } from "../pure/numbers.js";
 import { hrefOf } from "../pure/route.js";
-import { nameOf, phaseOfRow } from "../pure/session_rows.js";
+import { safeText } from "../pure/safe_text.js";
+import { nameOf, namesOfPath } from "../pure/session_name.js";
+import { phaseOfRow } from "../pure/session_rows.js";
 import { text } from "../text/en.js";
 import { Component, html, useEffect, useState } from "../ui.js";
+import { briefly } from "./brief.js";
 import { Icon } from "./icon.js";
 import { Loading, Problem } from "./states.js";
 import { Countdown, Elapsed } from "./ticking.js";
@@ -50,7 +53,7 @@ export function GroupHead({ item, toggle }) {
  */
 export function WaitingLine({ row, session, isCurrent, isOpen, toggle, api, connection }) {
   const isApproval = row["kind"] === "approval";
-  const path = Array.isArray(row["path"]) ? row["path"] : [];
+  const steps = namesOfPath(Array.isArray(row["path"]) ? row["path"] : [], session);
   const href = hrefOf("/s/:id", { id: row["session_id"], waits: isApproval ? row["approval_id"] : row["ref"] });
   const shownIn = isApproval
     ? words.decideOn(row["tool"] ?? "", session)
@@ -59,8 +62,8 @@ export function WaitingLine({ row, session, isCurrent, isOpen, toggle, api, conn
     <div class="waiting-head">
       <a class="line waiting-line" href=${href} aria-current=${isCurrent ? "true" : undefined}>
         <span class="sign warn" aria-hidden="true">${isApproval ? "!" : "?"}</span>
-        <span class="what"><span class="sr-only">${isApproval ? words.approvalOf : words.question}: </span>${row["tool"] ? html`<code class="tool">${row["tool"]}</code>` : null}<span class="cut" dir="auto" title=${row["summary"]}>${row["summary"]}</span></span>
-        <span class="where cut dim" dir="auto" title=${[session, ...path.slice(1).map((/** @type {any} */ one) => one.title ?? one.session_id)].join(" › ")}>${session}${path.length > 1 ? html` <bdi>› ${path.at(-1).title ?? path.at(-1).session_id}</bdi>` : null}</span>
+        <span class="what"><span class="sr-only">${isApproval ? words.approvalOf : words.question}: </span>${row["tool"] ? html`<code class="tool">${briefly(row["tool"], true)}</code>` : null}<span class="cut" dir="auto" title=${hintOf(row["summary"])}>${briefly(row["summary"], true)}</span></span>
+        <span class="where cut dim" dir="auto" title=${hintOf((steps.length > 1 ? steps : [session]).join(" › "))}>${briefly(session, true)}${steps.length > 1 ? html` <bdi>› ${briefly(steps.at(-1), true)}</bdi>` : null}</span>
         <span class="time number">${
           row["expires_at_ms"] === null || row["expires_at_ms"] === undefined
             ? html`<${Elapsed} from=${row["at_ms"]} words=${words.since} />`
@@ -70,7 +73,7 @@ export function WaitingLine({ row, session, isCurrent, isOpen, toggle, api, conn
       ${
         toggle === null
           ? null
-          : html`<button type="button" class="button small decide" aria-expanded=${isOpen} aria-label=${shownIn} onClick=${() => toggle(row["key"])}>${isOpen ? words.decideLater : isApproval ? words.decide : words.answer}</button>`
+          : html`<button type="button" class="button small decide" aria-expanded=${isOpen} aria-label=${hintOf(shownIn)} onClick=${() => toggle(row["key"])}>${isOpen ? words.decideLater : isApproval ? words.decide : words.answer}</button>`
       }
     </div>
     ${isOpen && toggle !== null ? html`<${Decision} row=${row} api=${api} connection=${connection} />` : null}
@@ -120,19 +123,27 @@ export function SessionLine({ row, isOpen, withUser }) {
   const waiting = words.waits(row["waiting"]?.approvals ?? 0, row["waiting"]?.questions ?? 0);
   return html`<a class=${`line session-line ${phase === "ended" ? "is-ended" : ""}`} href=${hrefOf("/s/:id", { id: row["session_id"] })} aria-current=${isOpen ? "true" : undefined}>
     <span class=${`told ${look}`}><span aria-hidden="true">${sign}</span> ${word}</span>
-    <span class="name cut" dir="auto" title=${name ? `${name} · ${row["session_id"]}` : row["session_id"]}>${name ?? html`<span class="dim mono">${row["session_id"]}</span>`}</span>
+    <span class="name cut" dir="auto" title=${hintOf(name ? `${name} · ${row["session_id"]}` : row["session_id"])}>${name === null ? html`<span class="dim mono">${row["session_id"]}</span>` : briefly(name)}</span>
     <span class="doing cut">
-      ${row["tool"] ? html`<code class="tool">${words.doing(row["tool"].name, row["running"] - 1)}</code> <${Elapsed} from=${row["tool"].since_ms} />` : null}
+      ${row["tool"] ? html`<code class="tool">${briefly(words.doing(row["tool"].name, row["running"] - 1))}</code> <${Elapsed} from=${row["tool"].since_ms} />` : null}
       ${waiting && !row["tool"] ? html`<span class="warn">${waiting}</span>` : null}
       ${row["outcome"] === "failed" || row["outcome"] === "aborted" ? html`<span class=${row["outcome"] === "failed" ? "bad" : "dim"}>${/** @type {any} */ (words.outcomes)[row["outcome"]]}</span>` : null}
       ${row["queued"] > 0 ? html`<span class="dim">${words.queued(row["queued"])}</span>` : null}
       ${row["restarts"] > 0 ? html`<span class="warn">${words.restarts(row["restarts"])}</span>` : null}
     </span>
-    <span class="profile cut dim" title=${row["model"] ?? ""}>${row["agent_id"] ?? words.noProfile}${withUser && row["user"] ? html` <bdi class="user">${words.ofUser(row["user"])}</bdi>` : null}</span>
+    <span class="profile cut dim" title=${hintOf(row["model"])}>${briefly(row["agent_id"] ?? words.noProfile)}${withUser && row["user"] ? html` <bdi class="user">${briefly(words.ofUser(row["user"]))}</bdi>` : null}</span>
     <span class="tokens number dim">${typeof row["tokens"] === "number" ? tokens(row["tokens"]) : ""}</span>
     <span class="cost number">${costOf(row)}</span>
     <${Age} at=${row["changed_at_ms"]} />
   </a>`;
+}
+
+/**
+ * Words for a hint or a label, with what is not seen made visible there too.
+ * @param {unknown} told
+ */
+function hintOf(told) {
+  return safeText(String(told ?? ""), true);
 }
 
 /** @param {Row} row */
