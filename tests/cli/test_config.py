@@ -173,9 +173,6 @@ async def test_an_untrusted_project_starts_nothing_of_its_own(place):
         f'[agents.wild]\ntools = ["read_file", "evil:tool"]\nmcp = ["canary"]\n[mcp.canary]\ncommand = {serving}\nstart = "eager"\n'
         '[mcp]\nimport = [".mcp.json"]\n',
     )
-    # What no rule allows asks, and nobody is there to answer.
-    waits = '[defaults]\nplugins = [{ use = "Permissions", options = { timeout_seconds = 0.05 } }]\n'
-    write(place, waits, "home/.agentrail/agentrail.toml")
     given = ("--model", "demo:fast", "--tools", "shell", "--shell-fallback", "unconfined")
     bypassing = (
         "--dangerously-bypass-permissions"  # what a user says for themselves is no word for the project

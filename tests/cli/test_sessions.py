@@ -3,6 +3,7 @@
 import json
 import signal
 import sqlite3
+from contextlib import closing
 
 import pytest
 import trio
@@ -150,11 +151,10 @@ async def test_check_finds_one_changed_byte(ask, session, tmp_path):
     good = await ask("check")
     assert good.code == 0
     assert good.out == "1 sessions are as they were written\n"
-    with sqlite3.connect(tmp_path / "data" / "sessions.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "data" / "sessions.db")) as connection, connection:
         connection.execute(
             "UPDATE record SET body = CAST(replace(CAST(body AS TEXT), 'look', 'took') AS BLOB) WHERE seq = 3"
         )
-    connection.close()
     bad = await ask("check", session)
     assert bad.code == 1
     assert "record 3 is damaged" in bad.out
@@ -257,9 +257,8 @@ async def test_an_unknown_id_is_said_with_those_that_are_like_it(ask, session):
 async def test_a_store_of_a_newer_version_is_not_touched(ask, session, tmp_path):
     """Both versions are named."""
     path = tmp_path / "data" / "sessions.db"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA user_version = 99")
-    connection.close()
     ran = await ask("list")
     assert ran.code == 2
     assert "version 99" in ran.err

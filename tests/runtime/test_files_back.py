@@ -1,6 +1,7 @@
 """Files of a session that goes back: what its tools wrote becomes what it was, and nothing else is touched."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 import trio
@@ -613,7 +614,7 @@ async def test_what_files_contained_goes_with_the_last_session_that_has_it(tmp_p
         removed = await supervisor.delete_session("s-1")
         assert removed > 0
     kept.close()
-    with sqlite3.connect(place) as database:
+    with closing(sqlite3.connect(place)) as database:
         contents = [row[0] for row in database.execute("SELECT content FROM blob")]
     assert b"both " * 9 in contents
     assert b"only the second" in contents

@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+from contextlib import closing
 
 import pytest
 import trio
@@ -274,7 +275,7 @@ def test_a_file_of_the_first_version_gets_vectors(tmp_path):
     store.put(ADA, entry("m1", "tea"))
     path = store.path_of("acme")
     store.close()
-    with sqlite3.connect(path) as older:
+    with closing(sqlite3.connect(path)) as older:
         older.executescript(
             "DROP TRIGGER memory_removed; DROP TABLE vector; DROP TABLE vector_change; PRAGMA user_version = 1"
         )
@@ -286,7 +287,7 @@ def test_a_file_of_the_first_version_gets_vectors(tmp_path):
     store.put_vectors("acme", "toy 2", [(number, vector), (number + 1, vector)])
     assert [one.id for one in store.nearest(ADA, vector, "toy 2", limit=5)] == ["m1"]
     store.delete(ADA, "m1")
-    with sqlite3.connect(path) as newer:
+    with closing(sqlite3.connect(path)) as newer:
         assert newer.execute("SELECT count(*) FROM vector").fetchone() == (0,)
         assert newer.execute("PRAGMA user_version").fetchone() == (3,)
     store.close()
