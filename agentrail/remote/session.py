@@ -4,11 +4,9 @@ What can be said wrongly is found here, before anything is sent, as the session'
 request, so that it is known after any number of lost connections.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Self, TypeVar, overload
-
-from attrs import evolve
+from typing import Any, Final, Self
 
 from agentrail import outside
 from agentrail.core.journal.branches import PastTurn
@@ -41,7 +39,7 @@ from agentrail.remote.reading import RemoteReading
 from agentrail.remote.replies import read_prompt_receipt, read_reply
 from agentrail.remote.requests import ENDED_STATUSES, answer_in
 from agentrail.remote.subscription import RemoteSubscription
-from agentrail.runtime.answers import CycleReply, read_answer
+from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.arguments import (
     decide_settings,
     fault_of_choice,
@@ -58,12 +56,11 @@ from agentrail.runtime.arguments import (
 )
 from agentrail.runtime.asking import CALL_AGAIN, cure_of, wait_within
 from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text, require_client_id
+from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
 from agentrail.runtime.cycle_stream import OnLeave
 from agentrail.runtime.looking_back import Rewound, fault_of_place
 from agentrail.runtime.past import JournalEntry, PastState, fault_of_after, fault_of_limit, fault_of_number
-from agentrail.runtime.prompting import settings_for
 from agentrail.runtime.subscription import decide_terms, fault_of_cursor
-from agentrail.typed import typed
 from agentrail.wire.forms import (
     decode_messages,
     decode_past_state,
@@ -72,9 +69,6 @@ from agentrail.wire.forms import (
     decode_snapshot,
     decode_status,
 )
-
-E = TypeVar("E", bound=Event)
-T = TypeVar("T")
 
 PAGE: Final = 1_000
 """How many messages are asked for at once."""
@@ -86,7 +80,7 @@ WAIT_SECONDS: Final = 60
 """How long one question about a request may wait at the server for its end."""
 
 
-class RemoteSession(RemoteCommands, RemoteDecisions, RemoteListing, NotRemoteCalls):
+class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, NotRemoteCalls):
     """A session on a server, from outside. It stays good when connections are lost and come back."""
 
     __slots__ = ("_links", "_session_id")
@@ -191,69 +185,27 @@ class RemoteSession(RemoteCommands, RemoteDecisions, RemoteListing, NotRemoteCal
         refuse_arguments("receipt_of", digest=digest)
         return read_reply(decode_receipt_found, await self._call("receipt_of", told))
 
-    @overload
-    async def ask(
-        self,
-        content: Content,
-        *,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> str: ...
-    @overload
-    async def ask(
-        self,
-        content: Content,
-        *,
-        output: type[T],
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> T: ...
-    @overload  # of a union, which no type checker knows as a type of values yet
-    async def ask(
-        self,
-        content: Content,
-        *,
-        output: Any,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> Any: ...
-    async def ask(
-        self,
-        content: Content,
-        *,
-        output: Any = None,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> Any:
-        """Prompt, wait for the cycle of this very prompt, and return its last answer; as `Session.ask`.
+    async def _answer(self, asked: CycleQuestion) -> str:
+        return await wait_within(asked.timeout_seconds, partial(self._ask, asked), cure_of(asked.client_id))
 
-        Args:
-            content: As of `prompt`.
-            output: As of `Session.ask`. Its JSON Schema travels, its code does not: the model gets a turn to put right what the schema
-                refuses; what the code of the type alone refuses is `CycleFailed` at once.
-            client_id: As of `Session.ask`; one is made where none is given.
-            timeout_seconds: How long to wait; None for as long as it takes.
-            wait_for_people: Whatever it is, users are waited for: a session of a server has a host.
-
-        Raises:
-            CycleAborted, CycleFailed, ReplyTimeout, OptionError, TypeFault: As of `Session.ask`.
-            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
-
-        Cancellation: Only the reply is lost; the cycle goes on.
-        """
-        refuse(fault_of_wait(timeout_seconds))
-        reader = None if output is None else typed(output)
-        name, settings = decide_client_id(client_id), settings_for(reader)
-        text = await wait_within(timeout_seconds, partial(self._ask, content, name, settings), cure_of(name))
-        return text if reader is None else read_answer(text, reader)
-
-    async def _ask(self, content: Content, client_id: str | None, settings: PromptSettings | None) -> str:
-        receipt = await self.prompt(content, client_id=client_id, settings=settings)
+    async def _ask(self, asked: CycleQuestion) -> str:
+        receipt = await self.prompt(asked.content, client_id=asked.client_id, settings=asked.settings)
         return answer_in(await self.wait_for_request(str(receipt.request_id)), self._session_id)
+
+    async def _reply(self, asked: CycleQuestion) -> CycleReply[Any]:
+        decide_blocks(asked.content)
+        cycle = RemoteCycle(
+            self,
+            asked.content,
+            kinds=frozenset(),
+            deltas=False,
+            raise_on_failure=True,
+            on_leave="go_on",
+            buffer=_RUN_BUFFER,
+            client_id=asked.client_id,
+            settings=asked.settings,
+        )
+        return await wait_within(asked.timeout_seconds, partial(read_to_end, cycle), cure_of(asked.client_id))
 
     async def wait_for_request(self, request_id: str) -> dict[str, Any]:
         """Wait for the end of a request, however long that takes.
@@ -288,62 +240,6 @@ class RemoteSession(RemoteCommands, RemoteDecisions, RemoteListing, NotRemoteCal
         """
         await self._call("cancel", {"request_id": request_id, "reason": reason})
 
-    @overload
-    async def run(
-        self,
-        content: Content,
-        *,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[str]: ...
-    @overload
-    async def run(
-        self,
-        content: Content,
-        *,
-        output: type[T],
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[T]: ...
-    @overload
-    async def run(
-        self,
-        content: Content,
-        *,
-        output: Any,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[Any]: ...
-    async def run(
-        self,
-        content: Content,
-        *,
-        output: Any = None,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[Any]:
-        """Prompt, wait for the cycle of this very prompt, and return all that came of it; as `Session.run`, arguments as of `ask`."""
-        refuse(fault_of_wait(timeout_seconds))
-        name, reader = decide_client_id(client_id), None if output is None else typed(output)
-        decide_blocks(content)
-        cycle = RemoteCycle(
-            self,
-            content,
-            kinds=frozenset(),
-            deltas=False,
-            raise_on_failure=True,
-            on_leave="go_on",
-            buffer=_RUN_BUFFER,
-            client_id=name,
-            settings=settings_for(reader),
-        )
-        reply = await wait_within(timeout_seconds, partial(read_to_end, cycle), cure_of(name))
-        return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
-
     def stream(  # noqa: PLR0913 - as of `Session.stream`
         self,
         content: Content,
@@ -372,23 +268,7 @@ class RemoteSession(RemoteCommands, RemoteDecisions, RemoteListing, NotRemoteCal
             buffer=buffer,
         )
 
-    @overload
-    async def wait_for(
-        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> E: ...
-    @overload
-    async def wait_for(
-        self,
-        what: Callable[[Event], bool],
-        *,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> Event: ...
-    async def wait_for(
-        self, what: Any, *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> Any:
-        """Wait for the first event of the running cycle that is meant, also if it was published before; as `Session.wait_for`."""
-        refuse(fault_of_wait(timeout_seconds))
+    async def _event(self, what: Any, timeout_seconds: float | None, *, wait_for_people: bool) -> Any:
         return await wait_within(timeout_seconds, partial(find_event, self, what), CALL_AGAIN)
 
     async def collect_reply(

@@ -1,9 +1,9 @@
 """How a handle prompts: a receipt at once, the answer when it is there, all that came of it, or its events one by one."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeVar, cast
 
 import trio
 from attrs import evolve
@@ -14,7 +14,7 @@ from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import ReplyTimeout
 from agentrail.events import Event
 from agentrail.messages import Content, PromptRef
-from agentrail.runtime.answers import CycleReply, read_answer
+from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.arguments import (
     decide_settings,
     fault_of_choice,
@@ -28,18 +28,19 @@ from agentrail.runtime.arguments import (
 from agentrail.runtime.asking import CALL_AGAIN, AskingHandle, cure_of, wait_within
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, require_client_id
+from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
 from agentrail.runtime.cycle_stream import CycleStream, OnLeave
 from agentrail.runtime.event_waits import EventWait, decide_wait
 from agentrail.runtime.known_replies import reply_to
 from agentrail.runtime.people_waits import unless_waiting
 from agentrail.runtime.subscription import decide_terms
-from agentrail.typed import TypedValue, typed
+from agentrail.typed import TypedValue
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
 
-class PromptingHandle(AskingHandle):
+class PromptingHandle(CycleCalls, AskingHandle):
     """A handle that prompts its session."""
 
     __slots__ = ()
@@ -164,191 +165,42 @@ class PromptingHandle(AskingHandle):
         query = ReceiptQuery(at_ms=now_ms(), signal_id=signal_id, client_id=name, digest=digest)
         return cast("PromptReceipt | SteerReceipt | None", await self._ask(query))
 
-    @overload
-    async def ask(
-        self,
-        content: Content,
-        *,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> str: ...
-    @overload
-    async def ask(
-        self,
-        content: Content,
-        *,
-        output: type[T],
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> T: ...
-    @overload  # of a union, which no type checker knows as a type of values yet
-    async def ask(
-        self,
-        content: Content,
-        *,
-        output: Any,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> Any: ...
-    async def ask(
-        self,
-        content: Content,
-        *,
-        output: Any = None,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> Any:
-        """Prompt, wait for the cycle of this very prompt, and return its last answer.
-
-        Args:
-            content: As of `prompt`.
-            output: The type of the answer: a msgspec Struct, a class of attrs, a dataclass, a `TypedDict`, a pydantic model, a
-                builtin or container, a union of them; None for text. The model is told its JSON Schema, and gets one turn to
-                put a wrong answer right.
-            client_id: Your own name of this message. Asked again with the same name and content, after `ReplyTimeout`,
-                `StoreUnavailable` or a restart, it sends nothing and waits for the same answer. Names are remembered as of `prompt`.
-            timeout_seconds: How long to wait; None for as long as it takes.
-            wait_for_people: Whether to wait also while only users can let the cycle continue and no one listens; another task of yours
-                answers.
-
-        Returns:
-            What the model said aloud in its last response; of a session with `response_format` the JSON document. With `output`
-            the value.
-
-        Raises:
-            CycleAborted: The cycle was aborted.
-            CycleFailed: The cycle failed; `error` says why. Its code is `response_format` where the second answer was wrong too;
-                `text` is that answer.
-            CycleWaiting: The cycle waits for users, without a deadline, and no user can answer: neither did the program subscribe, nor has
-                a host the session. `pending` has what waits. The cycle stays as it is: answer, then call `collect_reply`.
-            ReplyTimeout: The time was up. The cycle goes on; `collect_reply` waits for its answer, as does the same `client_id`.
-            EventMissed: This `client_id` was answered, and its events are kept no longer.
-            StoreUnavailable: The store takes no records for longer than its patience. What was taken continues when it is back.
-            OptionError: Your move: a time that cannot be.
-            TypeFault: Your move: no JSON Schema describes `output`; the message names the field, and what to write instead.
-            CallingSelf: Your move: a tool of this session asked it.
-            ClientIdReused: Your move: the name was used for another message.
-            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
-
-        Cancellation: Only the reply is lost; the cycle goes on.
-        """
-        refuse(fault_of_wait(timeout_seconds))
-        name, reader = decide_client_id(client_id), None if output is None else typed(output)
+    async def _answer(self, asked: CycleQuestion) -> str:
         self._cell.pending_calls.refuse_self("ask")
-        blocks, settings = decide_blocks(content), settings_for(reader)
-        if name is not None:
-            reply = await self._named_reply(
-                blocks, name, reader, timeout_seconds, wait_for_people=wait_for_people
-            )
-            return reply.text if reader is None else read_answer(reply.text, reader)
-        signal = self._prompt(blocks, reply="text", settings=settings)
-        if reader is None:
-            return await self._reply_within(signal, timeout_seconds, wait_for_people=wait_for_people)
-        with self._reading(signal.ref, reader):
-            said = await self._reply_within(signal, timeout_seconds, wait_for_people=wait_for_people)
-        return read_answer(cast("str", said), reader)
+        blocks = decide_blocks(asked.content)
+        if asked.client_id is not None:
+            return (await self._named_reply(blocks, asked.client_id, asked)).text
+        signal = self._prompt(blocks, reply="text", settings=asked.settings)
+        ask = partial(self._ask_within, signal, asked.timeout_seconds)
+        with self._reading(signal.ref, asked.reader):
+            return cast("str", await (ask() if asked.waits_for_people else unless_waiting(self._cell, ask)))
 
-    async def _named_reply(
-        self,
-        blocks: Blocks,
-        name: str,
-        reader: TypedValue[Any] | None,
-        timeout_seconds: float | None,
-        *,
-        wait_for_people: bool,
-    ) -> CycleReply[str]:
+    async def _reply(self, asked: CycleQuestion) -> CycleReply[Any]:
+        self._cell.pending_calls.refuse_self("run")
+        blocks = decide_blocks(asked.content)
+        if asked.client_id is not None:
+            return await self._named_reply(blocks, asked.client_id, asked)
+        signal = self._prompt(blocks, reply="text", settings=asked.settings)
+        terms = evolve(decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER), is_own=True)
+        read = partial(_read_to_end, CycleStream(self._cell, signal, terms, raise_on_failure=True))
+        with self._reading(signal.ref, asked.reader):
+            if asked.waits_for_people:
+                return await wait_within(asked.timeout_seconds, read)
+            return await unless_waiting(self._cell, read)
+
+    async def _named_reply(self, blocks: Blocks, name: str, asked: CycleQuestion) -> CycleReply[str]:
         """Prompt, or find the prompt that came before under this name, and wait for its reply."""
-        signal = self._prompt(blocks, client_id=name, settings=settings_for(reader))
+        signal = self._prompt(blocks, client_id=name, settings=asked.settings)
 
         async def send_and_wait() -> CycleReply[str]:
             receipt = await self._cell.pending_calls.ask(signal, self._send)
             wait = partial(reply_to, self._cell, cast("PromptReceipt", receipt))
-            if wait_for_people or timeout_seconds is not None:
+            if asked.waits_for_people:
                 return await wait()
             return await unless_waiting(self._cell, wait, is_begun=True)
 
-        with self._reading(signal.ref, reader):
-            return await wait_within(timeout_seconds, send_and_wait, cure_of(name))
-
-    @overload
-    async def run(
-        self,
-        content: Content,
-        *,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[str]: ...
-    @overload
-    async def run(
-        self,
-        content: Content,
-        *,
-        output: type[T],
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[T]: ...
-    @overload
-    async def run(
-        self,
-        content: Content,
-        *,
-        output: Any,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[Any]: ...
-    async def run(
-        self,
-        content: Content,
-        *,
-        output: Any = None,
-        client_id: str | None = None,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> CycleReply[Any]:
-        """Prompt, wait for the cycle of this very prompt, and return all that came of it.
-
-        Args:
-            content: As of `prompt`.
-            output: As of `ask`.
-            client_id: As of `ask`.
-            timeout_seconds: As of `ask`.
-            wait_for_people: As of `ask`.
-
-        Returns:
-            The answer as text and as a value, all that was said, the messages, what was used, and the numbers of the events.
-
-        Raises:
-            CycleAborted, CycleFailed, CycleWaiting, ReplyTimeout, EventMissed, StoreUnavailable, OptionError, TypeFault, CallingSelf: As of `ask`.
-            ClientIdReused, PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
-
-        Cancellation: Only the reply is lost; the cycle goes on.
-        """
-        refuse(fault_of_wait(timeout_seconds))
-        name, reader = decide_client_id(client_id), None if output is None else typed(output)
-        self._cell.pending_calls.refuse_self("run")
-        blocks, settings = decide_blocks(content), settings_for(reader)
-        if name is not None:
-            reply = await self._named_reply(
-                blocks, name, reader, timeout_seconds, wait_for_people=wait_for_people
-            )
-            return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
-        signal = self._prompt(blocks, reply="text", settings=settings)
-        terms = evolve(decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER), is_own=True)
-        stream = CycleStream(self._cell, signal, terms, raise_on_failure=True)
-        with self._reading(signal.ref, reader):
-            read = partial(_read_to_end, stream)
-            if wait_for_people or timeout_seconds is not None:
-                reply = await wait_within(timeout_seconds, read)
-            else:
-                reply = await unless_waiting(self._cell, read)
-        return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
+        with self._reading(signal.ref, asked.reader):
+            return await wait_within(asked.timeout_seconds, send_and_wait, cure_of(name))
 
     def stream(  # noqa: PLR0913 - what a reader may want
         self,
@@ -393,45 +245,7 @@ class PromptingHandle(AskingHandle):
         signal = self._prompt(decide_blocks(content), reply="text")
         return CycleStream(self._cell, signal, terms, raise_on_failure=raise_on_failure, on_leave=on_leave)
 
-    @overload
-    async def wait_for(
-        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> E: ...
-    @overload
-    async def wait_for(
-        self,
-        what: Callable[[Event], bool],
-        *,
-        timeout_seconds: float | None = None,
-        wait_for_people: bool = False,
-    ) -> Event: ...
-    async def wait_for(
-        self, what: Any, *, timeout_seconds: float | None = None, wait_for_people: bool = False
-    ) -> Any:
-        """Wait for the first event of the running cycle that is meant, also if it was published before this call.
-
-        In idle the cycle that ended last is looked at, and nothing is waited for. For what belongs to no cycle, `subscribe`.
-
-        Args:
-            what: The class of an event, or a function that is told each and says which.
-            timeout_seconds: How long to wait; None for as long as the cycle lasts.
-            wait_for_people: As of `ask`.
-
-        Returns:
-            The event.
-
-        Raises:
-            CycleFailed, CycleAborted: The cycle ended so, before any such event.
-            EventMissed: It finished before any; or there was no cycle: prompt first.
-            CycleWaiting: As of `ask`.
-            ReplyTimeout: The time was up. The cycle goes on.
-            StoreUnavailable: The store takes no records for now, so that nothing is published.
-            OptionError: Your move: an argument that cannot be.
-            SessionDown: The session has ended.
-
-        Cancellation: Always a checkpoint; nothing is lost by it.
-        """
-        refuse(fault_of_wait(timeout_seconds))
+    async def _event(self, what: Any, timeout_seconds: float | None, *, wait_for_people: bool) -> Any:
         meant = decide_wait(what)
         may_wait = wait_for_people or timeout_seconds is not None
         wait = EventWait(self._cell, meant, wait_for_people=may_wait)
@@ -473,14 +287,6 @@ class PromptingHandle(AskingHandle):
             return cast("str", await self._ask_within(signal, timeout_seconds, CALL_AGAIN))
         ask = partial(self._ask_within, signal, None, CALL_AGAIN)
         return cast("str", await unless_waiting(self._cell, ask, is_begun=True))
-
-    async def _reply_within(
-        self, signal: Prompt, timeout_seconds: float | None, *, wait_for_people: bool
-    ) -> Any:
-        """Prompt, and wait for the reply; until it waits for users who are not asked, unless the caller waits for them."""
-        if wait_for_people or timeout_seconds is not None:
-            return await self._ask_within(signal, timeout_seconds)
-        return await unless_waiting(self._cell, partial(self._ask_within, signal, None))
 
     def _prompt(  # noqa: PLR0913 - what a prompt comes with
         self,
@@ -525,11 +331,6 @@ class PromptingHandle(AskingHandle):
 
 _RUN_BUFFER: Final = 4096
 """Events of beginnings and ends alone: the task that reads them is never so far behind."""
-
-
-def settings_for(reader: TypedValue[Any] | None) -> PromptSettings | None:
-    """Give what a model is told of the type of an answer; None for text."""
-    return None if reader is None else PromptSettings(response_format=reader.wire_schema)
 
 
 async def _read_to_end(stream: CycleStream) -> CycleReply[str]:
