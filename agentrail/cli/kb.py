@@ -31,7 +31,13 @@ from agentrail.blueprints.web import read_web_rules
 from agentrail.cli.choices import Choices
 from agentrail.cli.configuring import ConfigFiles, options_of_files, read_setup
 from agentrail.cli.exits import Exit
-from agentrail.cli.kb_folders import Walked, documents_below, kept_line, missing_documents, walk
+from agentrail.cli.kb_folders import (
+    WalkedFolders,
+    documents_below,
+    kept_line,
+    missing_documents,
+    walk_folders,
+)
 from agentrail.cli.kb_summaries import summarize_documents, wanted_documents
 from agentrail.cli.kept_in import DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
@@ -223,7 +229,7 @@ def chosen_model(model: str | None, environ: Mapping[str, str]) -> tuple[str, Ma
 
 def _walked(
     base: str, paths: Sequence[Path], urls: Sequence[str], before: Sequence[KnowledgeDocument]
-) -> Walked:
+) -> WalkedFolders:
     """List the files that are meant.
 
     Raises:
@@ -234,7 +240,7 @@ def _walked(
         faults = ["name the files or directories to add"]
     if faults:
         raise OptionError(faults)
-    return walk(paths)
+    return walk_folders(paths)
 
 
 def _fault_of_missing(base: str, path: Path, before: Sequence[KnowledgeDocument]) -> str:
@@ -251,7 +257,7 @@ def _removal(base: str, path: Path) -> str:
     return f"agentrail kb remove {base} {shlex.quote(printable(os.path.relpath(path)))}"
 
 
-def _remove_missing(adding: "_Adding", walked: Walked) -> tuple[int, int]:
+def _remove_missing(adding: "_Adding", walked: WalkedFolders) -> tuple[int, int]:
     """Remove the documents of folders whose files no longer exist. Say how many, and how many folders leave doubt."""
     now = {one.path: one.digest for one in adding.store.documents(adding.tenant, adding.base)}
     digests = {now[one.as_posix()] for one in walked.files if now.get(one.as_posix())}

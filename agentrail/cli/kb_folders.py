@@ -20,7 +20,7 @@ _WALKED: Final = MARKDOWN | HTML | PDF | {".txt"}
 
 
 @frozen
-class Walked:
+class WalkedFolders:
     """The files below some paths.
 
     Attributes:
@@ -34,7 +34,7 @@ class Walked:
     unread: tuple[tuple[Path, str], ...]
 
 
-def walk(paths: Sequence[Path]) -> Walked:
+def walk_folders(paths: Sequence[Path]) -> WalkedFolders:
     """List the documents that are meant by paths which exist."""
     found: dict[Path, None] = {}
     unread: list[OSError] = []
@@ -50,7 +50,7 @@ def walk(paths: Sequence[Path]) -> Walked:
             if Path(name).suffix.lower() in _WALKED
         ]
         found.update(dict.fromkeys(filter(_is_file, sorted(inside))))
-    return Walked(
+    return WalkedFolders(
         tuple(found),
         folders,
         tuple([(Path(one.filename), f"it cannot be read: {one.strerror}") for one in unread]),
