@@ -157,6 +157,41 @@ def test_agents_two_levels_deep_stream_in_their_cards(pages, story):
     until(page, "() => document.title.startsWith('(1) ')")
 
 
+def test_the_search_finds_what_is_on_the_screen(pages, story):
+    """Whatever draws it: Markdown, text that streams, arguments, progress, notices, decisions, and agents in their cards."""
+    page = opened(pages, story, width=1050)
+    story.begins("Tell me\nof it.")
+    story.asks()
+    story.answers("See **the** `bold`\nword.", ("c-1", "task", {"description": 'say "outer"'}))
+    story.starts("c-1", "task", {"description": 'say "outer"'})
+    story.tell("skill_opened", name="plans")
+    story.tell("subagent_start", child_id="s-1.a", call_id="c-1", description="outer work")
+    call = {"kind": "tool_call", "call_id": "c-9", "name": "look", "arguments": {}}
+    Inside(story, "s-1.a", "c-1").complete("the child says so", call)
+    shows(page, "the child says so")
+    story.ends("c-1", "task", "found")
+    story.asks()
+    story.says("And it ", "**streams**")
+    shows(page, "streams")
+    page.locator(".feed").focus()
+    page.keyboard.press("/")
+    field = page.locator(".session-search input")
+    seen = [
+        "tell me of it",
+        "See the bold word.",
+        'say "outer"',
+        "skill plans opened",
+        "the child says so",
+        "outer work",
+        "And it streams",
+    ]
+    for one in seen:
+        field.fill(one)
+        until(page, "() => document.querySelector('.search-place').innerText.startsWith('0 of ')")
+    field.fill("what nobody said")
+    until(page, "() => document.querySelector('.search-place').innerText === 'Nothing found'")
+
+
 class Inside:
     """A session below another, whose events come within those of the one above."""
 

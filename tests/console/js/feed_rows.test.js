@@ -99,6 +99,42 @@ test("a search looks at all items, in their words, arguments and results", () =>
   assert.deepEqual(find(items, "   ", wordsOf), []);
 });
 
+test("words are found as they are drawn: without signs of Markdown, over line ends, and in values without escapes", () => {
+  const answer = {
+    key: "answer:1",
+    type: "answer",
+    text: "See **the _bold_ word**\nin `code` of [a page](https://e.x/y).",
+    thinking: "",
+  };
+  const asks = {
+    ...call(2),
+    call: {
+      ...call(2).call,
+      arguments: { text: 'He said "no"\nand left', deep: [{ more: "C:\\temp" }] },
+      result: { text: "" },
+    },
+  };
+  const items = /** @type {any} */ ([answer, asks]);
+  for (const sought of ["the bold word in code", "of a page.", "**the _bold", "word**", "https://e.x/y"])
+    assert.deepEqual(find(items, sought, wordsOf), [0], sought);
+  for (const sought of ['said "no"', 'no" and left', "c:\\temp"])
+    assert.deepEqual(find(items, sought, wordsOf), [1], sought);
+  assert.deepEqual(find(items, "**", wordsOf), [0]);
+  assert.deepEqual(find(items, "bolder", wordsOf), []);
+});
+
+test("a value of many thousands is searched as far as a page can bear", () => {
+  const wide = {
+    ...call(2),
+    call: { ...call(2).call, arguments: { list: Array.from({ length: 200_000 }, () => ["x"]) } },
+  };
+  /** @type {any} */
+  let deep = "needle";
+  for (let level = 0; level < 5_000; level += 1) deep = [deep];
+  const low = { ...call(3), call: { ...call(3).call, arguments: { deep } } };
+  assert.deepEqual(find(/** @type {any} */ ([wide, low]), "needle", wordsOf), [1]);
+});
+
 test("fifty thousand items are rows in no time that grows with their square", () => {
   const items = Array.from({ length: 50_000 }, (_, index) => (index % 3 === 0 ? prompt(index) : call(index)));
   rowsOf(items, [], NONE);

@@ -129,6 +129,14 @@ function NextOne({ decided }) {
   return html`<p class="buttons"><button type="button" class="button small" onClick=${next.open}>${words.nextWaiting(next.left)} <${Icon} name="right" /></button></p>`;
 }
 
+/**
+ * What the line of a decision says, for the search.
+ * @param {Decided} item
+ */
+export function lineOf(item) {
+  return `${howOf(item) ?? ""} ${whatOf(item)} ${whoOf(item)}`;
+}
+
 /** @param {Decided} item */
 function howOf(item) {
   return /** @type {Record<string, string>} */ (words.decisions)[item.state];

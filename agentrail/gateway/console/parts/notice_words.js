@@ -53,12 +53,17 @@ const SENTENCES = {
 /** Of these the payload is worth a look as well. */
 const WITH_JSON = new Set(["plugin_event", "unknown", "session_recovered", "memory_flushed"]);
 
+/** @param {NoticeItem} item */
+export function sentenceOf(item) {
+  const made = Object.hasOwn(SENTENCES, item.kind) ? SENTENCES[item.kind] : undefined;
+  return made === undefined ? words.unknownEvent : made(item.event, item.end);
+}
+
 /** @param {{ item: NoticeItem }} props */
 export function NoticeWords({ item }) {
   const made = Object.hasOwn(SENTENCES, item.kind) ? SENTENCES[item.kind] : undefined;
   if (item.kind === "plan_generated" || item.kind === "plan_completed") return html`<${PlanNotice} item=${item} />`;
-  const sentence = made === undefined ? words.unknownEvent : made(item.event, item.end);
-  return html`<span><${SafeText} text=${sentence} /></span>
+  return html`<span><${SafeText} text=${sentenceOf(item)} /></span>
     ${made === undefined || WITH_JSON.has(item.kind) ? html`<${Raw} item=${item} isUnknown=${made === undefined} />` : null}`;
 }
 

@@ -1,10 +1,11 @@
 // The search in a session: over all items that are loaded, since the browser's own sees only what is on the screen. It goes where it finds something.
 
-import { find, wordsOf } from "../pure/feed_rows.js";
+import { find } from "../pure/feed_rows.js";
 import { text } from "../text/en.js";
 import { html, useEffect, useId, useMemo, useRef, useState } from "../ui.js";
 import { showSoon } from "./conversation.js";
 import { Icon } from "./icon.js";
+import { makeWords } from "./searched_words.js";
 
 const words = text.session;
 
@@ -21,7 +22,11 @@ export function SessionSearch({ view, older, fetchOlder, handle, onClose }) {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const [sought, setSought] = useState("");
   const [at, setAt] = useState(-1);
-  const found = useMemo(() => find(view.items, sought, wordsOf), [view.items, sought]);
+  const wordsIn = useMemo(makeWords, []);
+  const found = useMemo(
+    () => find(view.items, sought, (item) => wordsIn(item, view)),
+    [view.items, view.live, view.progress, view.children, sought],
+  );
   useEffect(() => field.current?.focus(), []);
   const go = (/** @type {number} */ step) => {
     if (found.length === 0) return;

@@ -196,7 +196,7 @@ export function waitingRow(rows) {
 }
 
 /**
- * All places where a text occurs, upper and lower case alike.
+ * All places where a text occurs, upper and lower case alike: as it was written, or as it is drawn, without the signs of Markdown and on one line.
  * @param {readonly Item[]} items
  * @param {string} sought
  * @param {(item: Item) => string} textOf
@@ -205,18 +205,26 @@ export function waitingRow(rows) {
  */
 export function find(items, sought, textOf, most = 1_000) {
   const wanted = sought.trim().toLowerCase();
+  const drawn = asDrawn(wanted);
   /** @type {number[]} */
   const found = [];
   if (wanted === "") return found;
   for (let place = 0; place < items.length && found.length < most; place += 1) {
-    if (
-      textOf(/** @type {Item} */ (items[place]))
-        .toLowerCase()
-        .includes(wanted)
-    )
-      found.push(place);
+    const text = textOf(/** @type {Item} */ (items[place])).toLowerCase();
+    if (text.includes(wanted) || (drawn !== "" && asDrawn(text).includes(drawn))) found.push(place);
   }
   return found;
+}
+
+/**
+ * A text about as it is seen: signs of Markdown and targets of links are left out, and a line end is a space.
+ * @param {string} text
+ */
+function asDrawn(text) {
+  return text
+    .replace(/\]\([^()\s]*\)|[*_`~#>|[\]\\]+/g, "")
+    .replace(/\s+/g, " ")
+    .trim();
 }
 
 /**
@@ -233,7 +241,7 @@ export function wordsOf(item) {
     case "call":
       return wordsOfCall(item.call);
     case "decision":
-      return `${item.asked.tool ?? item.asked.question ?? ""}\n${shortJson(item.asked.arguments)}\n${item.reason ?? ""}`;
+      return `${item.asked.tool ?? item.asked.question ?? ""}\n${shortJson(item.asked.arguments)}\n${plainly(item.asked)}\n${plainly(item["answer"])}\n${item.reason ?? ""}`;
     case "notice":
       return `${item.event.kind}\n${shortJson(item.event)}`;
     case "gap":
@@ -246,11 +254,35 @@ export function wordsOf(item) {
  * @returns {string}
  */
 function wordsOfCall(call) {
-  return `${call.name}\n${shortJson(call.arguments)}\n${call.result?.text ?? ""}\n${call.reason ?? ""}`;
+  return `${call.name}\n${shortJson(call.arguments)}\n${plainly(call.arguments)}\n${call.result?.text ?? ""}\n${call.reason ?? ""}`;
 }
 
 /** How much of a value is searched: a result of megabytes would hold the page for each letter that is typed. */
 const SEARCHED = 20_000;
+
+/**
+ * The texts in a value as they are shown: in JSON, quotes and line ends in them are escaped.
+ * @param {unknown} value
+ * @returns {string} at most as much as is searched
+ */
+function plainly(value) {
+  /** @type {string[]} */
+  const found = [];
+  let left = SEARCHED;
+  const waiting = [value];
+  while (waiting.length > 0 && left > 0) {
+    const one = waiting.pop();
+    if (typeof one === "string") {
+      found.push(one.slice(0, left));
+      left -= one.length + 1;
+    } else if (typeof one === "object" && one !== null) {
+      // From the last on, so that the first one is taken next; a list of a million is no text.
+      waiting.push(...Object.values(one).slice(0, 1_000).reverse());
+      left -= 1;
+    }
+  }
+  return found.join("\n");
+}
 
 /**
  * @param {unknown} value
