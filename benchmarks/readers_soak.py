@@ -8,12 +8,10 @@ own status.
     python -m benchmarks.readers_soak --seconds 600 --sessions 200 --seed 1
 """
 
-import argparse
 import logging
 import random
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -21,7 +19,6 @@ from typing import Any, Final, TypeAlias
 from unittest import mock
 
 import trio
-from attrs import asdict
 
 from agentrail import decode_event, encode_event, open_supervisor
 from agentrail.core.journal.exports import read_export
@@ -32,7 +29,7 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
-from benchmarks.soak import KEPT, LEAST_ROUNDS, Figures, count, decide_faults, decide_growth
+from benchmarks.soak import KEPT, Samples, parser_of
 
 READERS: Final = 24
 ASKS_OF_A_ROUND: Final = 40
@@ -132,34 +129,22 @@ class ReadersSoak:
 async def soak(seconds: float, sessions: int, seed: int) -> int:
     """Play rounds for so long, print each figure, and return the exit status."""
     print(f"seed {seed}, {seconds:g} s, {sessions} sessions, {READERS} readers", flush=True)
-    samples: list[Figures] = []
-    began = time.monotonic()
+    samples = Samples(seconds)
     with tempfile.TemporaryDirectory() as folder:
         async with open_supervisor(environ={}, store=f"sqlite:{folder}/soak.db") as supervisor:
             run = ReadersSoak(supervisor, sessions, random.Random(seed))  # noqa: S311 - no secret
             await run.begin()
-            while not run.faults and (time.monotonic() - began < seconds or len(samples) < LEAST_ROUNDS):
+            while not run.faults and samples.wants_more:
                 await run.play_round()
-                samples.append(count())
-                shown = "  ".join(f"{name} {value:>9,}" for name, value in asdict(samples[-1]).items())
-                print(
-                    f"{time.monotonic() - began:7.1f} s  {run.done['asked']:>6,} asked {run.done['read']:>7,} read  {shown}",
-                    flush=True,
-                )
-    print(f"growth behind the warm-up: {decide_growth(samples)}, {dict(sorted(run.done.items()))}")
-    faults = [*run.faults, *decide_faults(samples)]
-    for fault in faults:
-        print(f"FAULT: {fault}")
-    print("flat" if not faults else "not flat")
-    return 1 if faults else 0
+                samples.take(f"{run.done['asked']:>6,} asked {run.done['read']:>7,} read")
+    print(dict(sorted(run.done.items())))
+    return samples.verdict(run.faults)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line, and run."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.readers_soak", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0)
+    parser = parser_of("readers_soak", __doc__)
     parser.add_argument("--sessions", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=20261120)
     given = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     sys.setswitchinterval(SWITCH_SECONDS)

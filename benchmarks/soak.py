@@ -143,6 +143,44 @@ def decide_faults(samples: Sequence[Figures]) -> list[str]:
     ]
 
 
+class Samples:
+    """The figures of a run, printed as they are counted."""
+
+    def __init__(self, seconds: float) -> None:
+        """Begin with none.
+
+        Args:
+            seconds: How long the run takes; longer where it has not had the least rounds by then.
+        """
+        self._seconds = seconds
+        self._began = time.monotonic()
+        self._samples: list[Figures] = []
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether another round is to be played."""
+        return time.monotonic() - self._began < self._seconds or len(self._samples) < LEAST_ROUNDS
+
+    def take(self, told: str) -> None:
+        """Count, and print what was counted; inside of the Trio run.
+
+        Args:
+            told: What was done so far.
+        """
+        self._samples.append(count())
+        shown = "  ".join(f"{name} {value:>9,}" for name, value in asdict(self._samples[-1]).items())
+        print(f"{time.monotonic() - self._began:7.1f} s  {told}  {shown}", flush=True)
+
+    def verdict(self, faults: Sequence[str]) -> int:
+        """Print the growth and all faults; give the exit status."""
+        print(f"growth behind the warm-up: {decide_growth(self._samples)}")
+        found = [*faults, *decide_faults(self._samples)]
+        for fault in found:
+            print(f"FAULT: {fault}")
+        print("flat" if not found else "not flat")
+        return 1 if found else 0
+
+
 # --- lives
 
 Life: TypeAlias = Callable[[SessionSupervisor, random.Random], Awaitable[None]]
@@ -374,8 +412,7 @@ class Soak:
 async def soak(seconds: float, seed: int) -> int:
     """Play rounds for so long; print each figure; give the exit status."""
     print(f"seed {seed}, {seconds:g} s, {LIVES_OF_A_ROUND} sessions a round, {SIDE_BY_SIDE} side by side")
-    samples: list[Figures] = []
-    began = time.monotonic()
+    samples = Samples(seconds)
     with tempfile.TemporaryDirectory() as folder:
 
         def make_sandbox(_name: str, _root: Path) -> LocalSandbox:
@@ -384,36 +421,31 @@ async def soak(seconds: float, seed: int) -> int:
         async with open_nameless(make_sandbox) as supervisor:
             witness = await supervisor.start_session(model=_talking(), session_id="witness")
             run = Soak(supervisor, random.Random(seed))  # noqa: S311 - no secret
-            while not run.faults and (time.monotonic() - began < seconds or len(samples) < LEAST_ROUNDS):
+            while not run.faults and samples.wants_more:
                 await run.play_round()
                 if len(await witness.ask("still there?")) == 0 or supervisor.statistics().live != 1:
                     run.faults.append("the witness does not answer, or others live on")
                 # A new one: what it remembers would grow with the rounds, as it should.
                 await supervisor.stop_session(witness.session_id)
                 witness = await supervisor.start_session(model=_talking(), session_id="witness")
-                samples.append(count())
-                shown = "  ".join(f"{name} {value:>9,}" for name, value in asdict(samples[-1]).items())
-                print(
-                    f"{time.monotonic() - began:7.1f} s  {run.lived.total():>7,} sessions  {shown}",
-                    flush=True,
-                )
+                samples.take(f"{run.lived.total():>7,} sessions")
             counted = supervisor.statistics()
     print(f"lives: {dict(sorted(run.lived.items()))}")
     print(f"restarts {counted.restarts:,}, parked {counted.parked:,}, left behind {counted.left_behind}")
-    print(f"growth behind the warm-up: {decide_growth(samples)}")
-    faults = [*run.faults, *decide_faults(samples)]
-    for fault in faults:
-        print(f"FAULT: {fault}")
-    print("flat" if not faults else "not flat")
-    return 1 if faults else 0
+    return samples.verdict(run.faults)
+
+
+def parser_of(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """Make what reads the command line of a soak."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=doc)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--seed", type=int, default=20261120)
+    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line, and run."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--seed", type=int, default=20261120)
-    given = parser.parse_args(arguments)
+    given = parser_of("soak", __doc__).parse_args(arguments)
     logging.disable(logging.CRITICAL)  # thousands of crashes on purpose, each with its traceback
     with mock.patch.multiple(last_words, **KEPT):
         return trio.run(soak, given.seconds, given.seed)
