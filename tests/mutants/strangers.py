@@ -10,6 +10,8 @@ _BACK: Final = "what a call has taken comes back, however it ends"
 _FAIR: Final = "no caller takes what all others need"
 _TOLD: Final = "tokens, headers and secrets are in no log, answer, event, journal or page"
 _UNKNOWN: Final = "a session of another is one that never was"
+_REVOKED: Final = "a token that is taken out of its file ends everywhere, and a file that cannot be used lets nobody else in"
+_FILE: Final = "tests/gateway/test_token_file.py"
 _BYTES: Final = "tests/gateway/attacks/test_request_bytes.py"
 _FRAMES: Final = "tests/gateway/attacks/test_socket_bytes.py"
 _HEADS: Final = "tests/gateway/attacks/test_heads.py"
@@ -20,6 +22,31 @@ _REFUSED: Final = (
 )
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    # --- tokens
+    Mutant(
+        name="what is open is not judged when the token file changes",
+        breaks=_REVOKED,
+        file="gateway/open_calls.py",
+        old="                judged.due_at = 0.0\n",
+        new="                pass\n",
+        killed_by=f"{_FILE}::test_a_token_that_is_taken_out_of_the_file_ends_everywhere_and_an_added_one_is_let_in",
+    ),
+    Mutant(
+        name="half of a written token file is taken",
+        breaks=_REVOKED,
+        file="gateway/token_file.py",
+        old="if not is_settled or found == self._taken:",
+        new="if found == self._taken:",
+        killed_by=f"{_FILE}::test_a_file_that_is_being_written_is_not_taken",
+    ),
+    Mutant(
+        name="a token file that is gone lets nobody in",
+        breaks=_REVOKED,
+        file="gateway/token_file.py",
+        old="        LOGGER.error(message, why)\n        return None\n",
+        new="        LOGGER.error(message, why)\n        return ()\n",
+        killed_by=f"{_FILE}::test_a_file_that_cannot_be_used_keeps_the_tokens_and_is_logged_once",
+    ),
     # --- HTTP
     Mutant(
         name="a length beside chunks passes",
