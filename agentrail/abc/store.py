@@ -46,7 +46,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         has_ended: Whether nothing follows.
         waits_for: How many approvals and questions wait for people.
         due_at_ms: When its next timer is due, on the clock of signals; None without one.
-        title: What it is about, for lists: its title, else what was said to it first; empty while it has neither.
+        title: What it is about, for lists; empty while it has none.
     """
 
     is_working: bool = False

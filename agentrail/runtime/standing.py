@@ -6,7 +6,6 @@ import msgspec
 
 from agentrail.abc.store import Standing
 from agentrail.core.session import owners
-from agentrail.core.session.projection import first_words_in
 from agentrail.core.session.state import Phase, SessionState
 
 _IN_NO_HURRY: Final = frozenset({owners.OfInteraction, owners.OfAgent})
@@ -16,8 +15,7 @@ _IN_NO_HURRY: Final = frozenset({owners.OfInteraction, owners.OfAgent})
 def stored_standing(state: SessionState) -> Standing:
     """Say how a session stands."""
     data = state.data
-    # Lists of stored sessions have nothing else to name one by.
-    title = data.title or first_words_in(data.history.messages) or ""
+    title = data.title or ""
     if state.ended:
         return Standing(has_ended=True, title=title)
     is_working = (

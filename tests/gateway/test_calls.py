@@ -303,23 +303,6 @@ async def test_a_list_shows_all_sessions_once_on_pages():
         assert read(await calls.list_own_sessions(host, EVE))["sessions"] == []
 
 
-@on_virtual_time
-async def test_a_stored_session_is_named_and_found_by_its_first_words():
-    """After a restart too, while it sleeps and when it is awake again; a title takes their place."""
-    store = MemoryStore()
-    async with stored(store=store) as host:
-        await asked(host, session_id="s1", message="Refund  order\n4411")
-    async with stored(ScriptedModel([says("<title>Refund</title>Done.")]), store=store) as host:
-        for wanted in (RowFilter(q="ORDER 44"), RowFilter()):
-            (row,) = read(await calls.list_own_sessions(host, ANN, AskedSessions(wanted=wanted)))["sessions"]
-            assert (row["phase"], row["title"]) == ("asleep", "Refund order 4411")
-        missed = AskedSessions(wanted=RowFilter(q="order 4412"))
-        assert read(await calls.list_own_sessions(host, ANN, missed))["sessions"] == []
-        await asked(host, session_id="s1", message="Again")
-        (row,) = read(await calls.list_own_sessions(host, ANN, AskedSessions()))["sessions"]
-        assert row["title"] == "Refund"
-
-
 @pytest.mark.parametrize(
     ("given", "code"),
     [
