@@ -12,8 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
+from agentrail.cli.markdown_blocks import MarkdownBlocks
 from agentrail.cli.notices import notice_of, show_milliseconds
-from agentrail.cli.terminal.blocks import MarkdownBlocks
 from agentrail.events import (
     STEP_MARKS,
     TERMINAL,

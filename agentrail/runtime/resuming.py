@@ -197,7 +197,7 @@ class Resumption:
             return tuple(self._make_ready(found, ports, workspace, options))
         except HeldBy:
             raise
-        except BaseException:  # this node lives on, and nobody else could take what it does not use
+        except BaseException:  # this node lives on, so no other could take what it does not use
             keeping.give_back(wanted.scope, wanted.session_id)
             raise
 

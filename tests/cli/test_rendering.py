@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
+from agentrail.cli.markdown_blocks import MarkdownBlocks
 from agentrail.cli.notices import show_milliseconds, show_receipt
 from agentrail.cli.rendering import (
     ChatStyle,
@@ -17,7 +18,6 @@ from agentrail.cli.rendering import (
     show_arguments,
     without_controls,
 )
-from agentrail.cli.terminal.blocks import MarkdownBlocks
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
     AbortReceipt,

@@ -16,8 +16,8 @@ from rich.style import Style
 from rich.text import Text
 from rich.theme import Theme
 
+from agentrail.cli.markdown_blocks import Block
 from agentrail.cli.rendering import without_controls
-from agentrail.cli.terminal.blocks import Block
 
 ColorSystem: TypeAlias = Literal["standard", "256", "truecolor"]
 Rows: TypeAlias = tuple[str, ...]

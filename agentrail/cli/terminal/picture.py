@@ -10,10 +10,10 @@ from typing import Any, Final
 from attrs import define, field
 
 from agentrail import events
+from agentrail.cli.markdown_blocks import Block, MarkdownBlocks
 from agentrail.cli.notices import notice_of, show_form
 from agentrail.cli.rendering import ENDS_OF_WORDS, MAX_DRAWN_ROWS, first_line, on_one_line, show_arguments
 from agentrail.cli.terminal.asking import Dialogue, draw_dialogue
-from agentrail.cli.terminal.blocks import Block, MarkdownBlocks
 from agentrail.cli.terminal.diffs import diff_of_call, draw_diff
 from agentrail.cli.terminal.inks import Ink, Rows, draw_block, draw_line, draw_log_line, draw_text
 from agentrail.cli.terminal.working import Working, after, draw_working, show_seconds

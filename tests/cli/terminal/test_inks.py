@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
-from agentrail.cli.terminal.blocks import Block
+from agentrail.cli.markdown_blocks import Block
 from agentrail.cli.terminal.inks import (
     Ink,
     decide_colors,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.cli.terminal.blocks import MAX_BLOCK, MAX_TABLE, MarkdownBlocks
+from agentrail.cli.markdown_blocks import MAX_BLOCK, MAX_TABLE, MarkdownBlocks
 
 LINES = st.sampled_from(
     [
