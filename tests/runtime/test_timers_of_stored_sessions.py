@@ -1,13 +1,15 @@
-"""Timers of sessions that no process runs: an approval or a question ends at its time, also after a restart, and nobody has to ask."""
+"""Timers of sessions that no process runs: a question, and an approval with a deadline, end at their time, also after a restart, and nobody has to ask."""
 
 import pytest
 import trio
 
 import agentrail
 from agentrail import open_supervisor
+from agentrail.events import ApprovalRequired
 from agentrail.messages import ToolMessage
 from agentrail.outside import RealMachine, installed
 from agentrail.plugins import HumanApproval
+from agentrail.runtime.options import SessionOptions
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.tools import builtin
@@ -40,7 +42,7 @@ def answer(request):
 
 
 def options(_opening=None):
-    """Code of the sessions: an approval waits for an hour, a question for five minutes."""
+    """Code of the sessions: an approval and a question wait for an hour."""
     return {
         "model": FunctionModel(answer),
         "tools": [act, *builtin("ask_user")],
@@ -75,6 +77,30 @@ async def test_a_timer_of_an_earlier_process_is_over_at_its_time(what, back_afte
             await trio.sleep_until(began + 3600 + 30)
             ((came_back),) = supervisor.sessions()
             assert await came_back.collect_reply() == "went on"
+
+
+@on_virtual_time
+async def test_an_approval_without_a_deadline_is_never_over():
+    """That is the default: nothing wakes its session, and a click of hours later runs that very call."""
+    given = {**options(), "approval_timeout_seconds": SessionOptions(model="").approval_timeout_seconds}
+    with installed(Wall()):
+        store = store_of_now()
+        async with open_supervisor(store=store) as supervisor:
+            session = await supervisor.start_session(session_id="s", **given)
+            await session.prompt("act")
+            await trio.sleep(1)
+        async with open_supervisor(store=store, resume="working", revive=lambda _: given) as supervisor:
+            await trio.sleep(3 * 3600)
+            assert supervisor.sessions() == ()
+            (stored,) = await supervisor.find()
+            assert (stored.standing.waits_for, stored.standing.due_at_ms) == (1, None)
+            session = await supervisor.resume_session("s", **given)
+            async with session.subscribe(after=0) as events:
+                async for event in events:
+                    if isinstance(event, ApprovalRequired):
+                        break
+            await session.approve(event.approval.id)
+            assert await session.collect_reply() == "went on"
 
 
 @on_virtual_time
