@@ -60,6 +60,7 @@ from agentrail.core.session.response import HEARD_CHUNKS
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
+from agentrail.messages import TokenUsage
 from agentrail.outside import jitter
 from agentrail.processes import keep_account
 from agentrail.runtime.chunk_buffer import ChunkBuffer, let_read
@@ -329,14 +330,17 @@ class Interpreter:
         self, buffer: ChunkBuffer, chunks: AsyncIterator[Chunk], *, is_quiet: bool
     ) -> Completed | None:
         """Read a stream to its end, past its terminal chunk too, so that its connection can be used again."""
-        started = is_quiet
+        started = False
         completed = None
         async for chunk in chunks:
             if buffer.is_burst:
                 await let_read(buffer)
             if not started:
                 started = True
-                self._task_group.deliver(StreamStarted(at_ms=now_ms(), effect_id=buffer.effect_id))
+                if is_quiet:  # its session does not hear that it has begun, and so may have a price
+                    buffer.usage = TokenUsage(cost_usd=None)
+                else:
+                    self._task_group.deliver(StreamStarted(at_ms=now_ms(), effect_id=buffer.effect_id))
             if isinstance(chunk, Completed):
                 completed = completed or chunk
             elif completed is None and _taken_in(buffer, chunk) and not is_quiet:

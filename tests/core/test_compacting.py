@@ -3,27 +3,41 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.protocol.effects import CancelStream, Publish, StartStream
 from agentrail.core.protocol.hooks import FileWritten
-from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import PluginRequestFinished, Prompt, SignalId, Steer
+from agentrail.core.protocol.request import EffectId, ModelFacts
+from agentrail.core.protocol.signals import (
+    AbortCycle,
+    PluginRequestFinished,
+    Prompt,
+    Recovered,
+    SignalId,
+    Steer,
+    StreamFailed,
+    TimerFired,
+)
 from agentrail.core.session import machine
+from agentrail.core.session.owners import OfSummaryTimer
 from agentrail.core.session.state import Phase
 from agentrail.core.stack.loading import load_stack
+from agentrail.errors import ErrorInfo
 from agentrail.events import CompactEnd, PromptDropped
-from agentrail.messages import PromptRef, SteerRef, Text, UserMessage
+from agentrail.messages import PromptRef, SteerRef, Text, TokenUsage, UserMessage
 from agentrail.testing.scenario import read_scenario
 from tests.core.worlds import completed
 
 SCRIPT = Path("tests/scenarios/compact_aborted.txt")
 
 
-def compacting():
+def compacting(**changed):
     """A session that waits for a summary, as the scenario has it up to `Compact`."""
     scenario = read_scenario((Path(__file__).parents[2] / SCRIPT).read_text())
     stack, states = load_stack(scenario.plugins)
-    state = machine.new_session(scenario.config, scenario.tools, stack, states)
+    config = replace(scenario.config, **changed)
+    state = machine.new_session(config, scenario.tools, stack, states)
     for line in scenario.inputs:
         if isinstance(line.signal, Steer):
             break
@@ -66,3 +80,61 @@ def test_what_is_said_in_a_compaction_waits_and_is_heard(spoken):
     assert said(state)[-1] == "And you?"
     assert state.phase is Phase.RUNNING
     assert isinstance(all_of_it[-1], StartStream)
+
+
+PRICE = Price(input=3.0, output=15.0)
+PRICED = ModelFacts(model="m", context_window=200_000, max_output_tokens=8_000, price=PRICE)
+PAID = {"model": PRICED, "budget": Budget(max_cost_usd=100.0, max_total_tokens=1_000_000)}
+SUMMARY = EffectId("c5")
+
+
+def failed(**usage):
+    """The request for the summary comes to nothing."""
+    return StreamFailed(
+        at_ms=120,
+        effect_id=SUMMARY,
+        error=ErrorInfo(code="overloaded", message="."),
+        usage=TokenUsage(**usage),
+    )
+
+
+def silent(state):
+    """The timer that looks whether the summary's stream is silent, when it is."""
+    (timer,) = (name for name, owner in state.data.open.items() if isinstance(owner, OfSummaryTimer))
+    return TimerFired(at_ms=10_000_000, effect_id=timer)
+
+
+CUTS = {
+    "broke off": lambda _: failed(cost_usd=None),
+    "silent": silent,
+    "aborted": lambda _: AbortCycle(at_ms=120, signal_id=SignalId("a1")),
+    "stopped": lambda state: Recovered(at_ms=120, cause="gone", open=tuple(state.data.open)),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_summary_that_is_cut_is_not_free(cut):
+    """The budget counts all that was reserved, and users read an estimate with its price: as of a turn that is cut."""
+    before = compacting(**PAID)
+    (bound,) = (bound for name, bound in before.data.ledger.open if name.endswith("/c5"))
+    was, ledger = before.data.usage, before.data.ledger
+    after = machine.step(before, CUTS[cut](before))[0].data
+    assert after.ledger.spent_tokens - ledger.spent_tokens == bound.tokens
+    assert after.ledger.spent_nano_usd - ledger.spent_nano_usd == bound.nano_usd
+    used = after.usage.input - was.input
+    assert used > 20
+    assert after.usage.cost_usd == pytest.approx(was.cost_usd + used * 3e-6)
+    assert after.usage.estimated
+    unpriced = compacting(model=replace(PRICED, price=None))
+    assert machine.step(unpriced, CUTS[cut](unpriced))[0].data.usage.cost_usd is None
+
+
+def test_a_summary_that_was_refused_is_free_and_one_whose_server_said_so_costs_that():
+    """Before its first chunk a request has used nothing."""
+    before = compacting(**PAID)
+    was = before.data
+    refused = machine.step(before, failed())[0].data
+    assert (refused.usage, refused.ledger.spent_tokens) == (was.usage, was.ledger.spent_tokens)
+    told = machine.step(before, failed(input=9, output=1, cost_usd=0.5))[0].data
+    assert told.usage.total == was.usage.total + 10
+    assert told.ledger.spent_nano_usd == was.ledger.spent_nano_usd + 500_000_000

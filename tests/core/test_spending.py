@@ -161,14 +161,20 @@ def test_what_a_plugin_asks_a_model_is_reserved_and_booked():
 
 
 @pytest.mark.parametrize(
-    ("usage", "spent"), [(TokenUsage(), 0), (TokenUsage(input=5, output=2), 7), (None, 3 + 30)]
+    ("usage", "spent", "shown"),
+    [
+        (TokenUsage(), 0, TokenUsage()),
+        (TokenUsage(input=5, output=2), 7, TokenUsage(input=5, output=2)),
+        (None, 3 + 30, TokenUsage(input=3, cost_usd=None, estimated=True)),
+    ],
 )
-def test_a_plugin_request_that_failed_costs_what_it_used(usage, spent):
-    """Nothing where it never began; what the server reported; and all that was reserved where nobody knows."""
+def test_a_plugin_request_that_failed_costs_what_it_used(usage, spent, shown):
+    """Nothing where it never began; what the server reported; and all that was reserved where nobody knows: users read an estimate."""
     *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=400)))
     failed = RequestFailed(error=ErrorInfo(code="overloaded", message="busy"), usage=usage)
     state = run([PluginRequestFinished(at_ms=5, effect_id=EffectId("e1"), result=failed)], seen.after)
     assert state.data.ledger.spent_tokens == spent
+    assert state.data.usage == shown
 
 
 def test_what_a_plugin_asks_is_refused_when_it_cannot_be_paid():

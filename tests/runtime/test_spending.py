@@ -13,6 +13,7 @@ from agentrail.abc import Capabilities
 from agentrail.core.journal.spending import ATTO, Spending, SpentAmount, add_up, atto_of, usd_of
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.errors import OptionError, Overloaded
+from agentrail.events import CompactEnd
 from agentrail.messages import SessionId, TokenUsage
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.clock import now_ms, set_now_ms
@@ -404,3 +405,38 @@ async def test_a_budget_counts_what_was_cut_off(seed):
             await trio.sleep(chance.choice((0.01, 0.35, 0.7, 5)))
             await session.abort("x")
     assert charged <= limit
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    ("turn", "used"),
+    [
+        (fails(Overloaded("busy"), after="They li"), True),
+        (says("They lived.", pause_seconds=10_000), True),
+        (fails(Overloaded("busy")), False),
+    ],
+    ids=["broke off", "silent", "refused"],
+)
+async def test_a_summary_that_is_cut_costs_what_it_sent(turn, used):
+    """It is not free, with a budget or without: its server says nothing more. One that was refused has used nothing."""
+
+    def answer(request):
+        return turn if request.tool_choice == "none" else says("word " * 200)
+
+    async with open_supervisor() as supervisor:
+        session = await supervisor.start_session(
+            model=PricedByTheToken(answer), budget=Budget(max_cost_usd=10.0), max_output_tokens=2_000
+        )
+        for _ in range(5):
+            await session.ask("Go on. " * 50)
+        before = await session.status()
+        async with session.subscribe() as events:
+            await session.compact()
+            async for event in events:
+                if isinstance(event, CompactEnd):
+                    break
+        after = await session.status()
+    sent = after.usage.input - before.usage.input
+    spent = before.budget_left.cost_usd - after.budget_left.cost_usd
+    assert (sent > 300, after.usage.estimated, spent > 0.01) == (used, used, used)
+    assert after.usage.cost_usd == pytest.approx(before.usage.cost_usd + sent * 1e-6)

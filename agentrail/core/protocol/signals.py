@@ -496,7 +496,8 @@ class StreamFailed(Final, frozen=True, kw_only=True):
 
     Attributes:
         error: Why.
-        usage: What the server says it cost all the same.
+        usage: What the server says it cost all the same; nothing, at an unknown price, of a request for a summary that broke off
+            before the server said so.
         jitter: A random number from 0 to below 1, for the pause before the next attempt.
     """
 

@@ -81,11 +81,7 @@ def reserve_plugin_request(step: StepContext, effect_id: EffectId, wanted: CallM
     ledger = step.data.ledger
     if ledger is None:
         return None
-    known = {facts.model: facts for facts in models_of(step.data)}
-    model = wanted.model or ""
-    facts = known.get(model) or ModelFacts(model=model)
-    said = UserMessage(content=(Text(text=wanted.prompt),))
-    input_tokens = fixed_tokens_of(wanted.system, Toolbox()) + tokens_of((said,))
+    input_tokens, facts = _question(step, wanted)
     bound = bound_of(input_tokens, wanted.max_output_tokens, facts.price)
     decided = reserve(ledger, _reservation_of(step.data, effect_id), bound)
     if isinstance(decided, BudgetRefusal):
@@ -112,6 +108,33 @@ def book(step: StepContext, effect_id: EffectId, usage: TokenUsage | None) -> No
     ledger = step.data.ledger
     if ledger is not None:
         step.data.ledger = settle(ledger, _reservation_of(step.data, effect_id), usage)
+
+
+def book_lost(step: StepContext, effect_id: EffectId, input_tokens: int, facts: ModelFacts) -> None:
+    """Book a request that no turn waits for, and whose final usage will not come; as `spend_lost`.
+
+    Args:
+        step: The step.
+        effect_id: Of the request.
+        input_tokens: The estimate of what it sent.
+        facts: Of its model.
+    """
+    _count(step, _estimated(TokenUsage(input=input_tokens), facts))
+    book(step, effect_id, None)
+
+
+def book_lost_question(step: StepContext, effect_id: EffectId, wanted: CallModel) -> None:
+    """Book a plugin's question to a model whose final usage will not come."""
+    book_lost(step, effect_id, *_question(step, wanted))
+
+
+def _question(step: StepContext, wanted: CallModel) -> tuple[int, ModelFacts]:
+    """Estimate what a plugin's question sends, and say what is known of its model."""
+    model = wanted.model or model_of(step.data).model
+    known = {facts.model: facts for facts in models_of(step.data)}
+    said = UserMessage(content=(Text(text=wanted.prompt),))
+    input_tokens = fixed_tokens_of(wanted.system, Toolbox()) + tokens_of((said,))
+    return input_tokens, known.get(model) or ModelFacts(model=model)
 
 
 def lend_to_child(step: StepContext, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
@@ -279,11 +302,13 @@ def _lost_usage(step: StepContext) -> TokenUsage:
     """
     said = sum(len(text.encode("utf-8", "surrogatepass")) for text in step.stream.text)
     known = step.stream.usage or TokenUsage(input=step.data.tokens.tokens + context_tokens(step.data))
-    usage = replace(
-        known, output=max(known.output, -(-said // BYTES_PER_TOKEN)), cost_usd=None, estimated=True
-    )
-    price = model_of(step.data).price
-    return usage if price is None else replace(usage, cost_usd=price.cost_usd(usage))
+    written = max(known.output, -(-said // BYTES_PER_TOKEN))
+    return _estimated(replace(known, output=written), model_of(step.data))
+
+
+def _estimated(usage: TokenUsage, facts: ModelFacts) -> TokenUsage:
+    usage = replace(usage, cost_usd=None, estimated=True)
+    return usage if facts.price is None else replace(usage, cost_usd=facts.price.cost_usd(usage))
 
 
 def _count(step: StepContext, usage: TokenUsage) -> None:

@@ -32,7 +32,14 @@ from agentrail.core.protocol.actions import Skip, WriteFile
 from agentrail.core.protocol.effects import CancelStream, RunPluginRequest, StartStream
 from agentrail.core.protocol.hooks import BeforeCompact, FileWritten, RequestResult
 from agentrail.core.protocol.request import EffectId, ModelRequest
-from agentrail.core.session.budget import book, count_handed, count_history, fixed_of, reserve_request
+from agentrail.core.session.budget import (
+    book,
+    book_lost,
+    count_handed,
+    count_history,
+    fixed_of,
+    reserve_request,
+)
 from agentrail.core.session.context import context_tokens
 from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.owners import OfSummary, OfSummaryTimer, OfTranscript
@@ -132,7 +139,7 @@ def summarise_anew(step: StepContext) -> bool:
     """Ask for the summary anew that was asked for when the process stopped; say whether the session is busy with it now."""
     compaction, data = _running(step), step.data
     step.ended(compaction.effect_id)
-    book(step, compaction.effect_id, None)
+    _book_lost(step)
     handed = data.cycle.handed if data.cycle is not None else None
     request = request_of(data, EffectId(""), last_turn=False, messages=handed)
     wanted = _request_summary(step, compaction.plan, request)
@@ -231,15 +238,22 @@ def saved(step: StepContext, result: RequestResult) -> ErrorInfo | None:
     return None
 
 
-def go_on_without_summary(step: StepContext, usage: TokenUsage) -> ErrorInfo | None:
+def go_on_without_summary(step: StepContext, usage: TokenUsage | None) -> ErrorInfo | None:
     """Go on without a summary: there will be none. Not to be tried again at once.
+
+    Args:
+        step: The step.
+        usage: What the request for it has used; None, or nothing at an unknown price: it broke off, and that is unknown.
 
     Returns:
         The error of the request that did not fit, when this was because of one; else None.
     """
     compaction = _running(step)
     data = step.data
-    book(step, compaction.effect_id, usage)
+    if usage is None or (usage.cost_usd is None and not usage.total):
+        _book_lost(step)
+    else:
+        book(step, compaction.effect_id, usage)
     step.data.compaction_watch = compaction_failed(data.history, data.compaction_watch, compaction.plan)
     return _unchanged(step)
 
@@ -250,7 +264,7 @@ def cancel_compaction(step: StepContext) -> tuple[EffectId, ...]:
     is_asking = compaction.summary is None
     if is_asking:
         step.cancel(CancelStream(effect_id=compaction.effect_id))
-        book(step, compaction.effect_id, None)
+        _book_lost(step)
     else:
         step.give_up(compaction.effect_id)  # the file may be written all the same
     _unchanged(step)
@@ -266,7 +280,14 @@ def forget_compaction(step: StepContext) -> None:
 def stop_waiting(step: StepContext) -> ErrorInfo | None:
     """Give up a summary that does not come."""
     step.cancel(CancelStream(effect_id=_running(step).effect_id))
-    return go_on_without_summary(step, TokenUsage())
+    return go_on_without_summary(step, None)
+
+
+def _book_lost(step: StepContext) -> None:
+    """Book a request for a summary whose final usage will not come. What plugins showed in its place is not known any more."""
+    compaction, data = _running(step), step.data
+    sent = fixed_of(data) + tokens_of(data.history.messages[: compaction.plan.cut])
+    book_lost(step, compaction.effect_id, sent, model_of(data))
 
 
 def _running(step: StepContext) -> Compaction:

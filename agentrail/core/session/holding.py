@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from agentrail.core.protocol.actions import Wanted
 from agentrail.core.protocol.effects import CancelPluginRequest, ClearTimer, SetTimer
 from agentrail.core.protocol.hooks import AfterToolBatch, BeforeFinish, BeforePrompt, RequestResult
 from agentrail.core.protocol.request import EffectId
@@ -68,7 +69,7 @@ def go_on_asking(step: StepContext, result: RequestResult, *, is_late: bool = Fa
         is_late: Whether that stands for one that did not come in time.
     """
     held = now_held(step)
-    book_plugin_request(step, held.effect_id, result)
+    book_plugin_request(step, held.effect_id, _wanted_of(held), result)
     step.data.held = None
     step.cancel(
         CancelPluginRequest(effect_id=held.effect_id) if is_late else ClearTimer(effect_id=held.timer)
@@ -92,7 +93,7 @@ def cancel_suspended(step: StepContext) -> tuple[EffectId, ...]:
     The plugin is told nothing: whatever it would say now would be about something that is not there any more.
     """
     held = now_held(step)
-    book_plugin_request(step, held.effect_id)
+    book_plugin_request(step, held.effect_id, _wanted_of(held))
     step.data.held = None
     step.cancel(CancelPluginRequest(effect_id=held.effect_id))
     step.cancel(ClearTimer(effect_id=held.timer))
@@ -110,7 +111,7 @@ def forget_suspended(step: StepContext) -> None:
     """Note that the task that worked on the answer died with the actor. A prompt that was judged is judged again."""
     held = step.data.held
     if held is not None:
-        book_plugin_request(step, held.effect_id)
+        book_plugin_request(step, held.effect_id, _wanted_of(held))
         step.data.held = None
         _queue(step, held.prompt)
 
@@ -121,8 +122,12 @@ def ask_anew(step: StepContext) -> None:
     assert held.outcome.waiting is not None  # noqa: S101 - it is held
     step.ended(held.effect_id)
     step.ended(held.timer)
-    book_plugin_request(step, held.effect_id)
+    book_plugin_request(step, held.effect_id, _wanted_of(held))
     _hold(step, held.outcome, prompt=held.prompt, stop_reason=held.stop_reason, notes=held.notes)
+
+
+def _wanted_of(held: SuspendedHook) -> Wanted | None:
+    return None if held.outcome.waiting is None else held.outcome.waiting.plugin_request.effect
 
 
 def now_held(step: StepContext) -> SuspendedHook:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from agentrail.core.protocol.actions import CallModel
+from agentrail.core.protocol.actions import CallModel, Wanted
 from agentrail.core.protocol.effects import RunPluginRequest, SetProviderOpts
 from agentrail.core.protocol.hooks import (
     BeforeTool,
@@ -24,7 +24,7 @@ from agentrail.core.protocol.hooks import (
 )
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import PluginRequestFinished
-from agentrail.core.session.budget import book, reserve_plugin_request
+from agentrail.core.session.budget import book, book_lost_question, reserve_plugin_request
 from agentrail.core.session.owners import OfHeldHook, OfPluginRequest
 from agentrail.core.session.projection import model_of
 from agentrail.core.session.recorded_calls import lenient_ask
@@ -195,23 +195,27 @@ def open_plugin_request(
     return effect_id
 
 
-def book_plugin_request(step: StepContext, effect_id: EffectId, result: RequestResult | None = None) -> None:
+def book_plugin_request(
+    step: StepContext, effect_id: EffectId, wanted: Wanted | None, result: RequestResult | None = None
+) -> None:
     """Count what a model took for a plugin's request that is done, or given up, like all that the session uses."""
-    # A file has cost nothing: no reservation is there that could be booked.
     usage = result.usage if isinstance(result, ModelAnswer | RequestFailed) else None
-    book(step, effect_id, usage)
+    if usage is None and isinstance(wanted, CallModel):
+        book_lost_question(step, effect_id, wanted)
+    else:  # a file has cost nothing: no reservation is there that could be booked
+        book(step, effect_id, usage)
 
 
 def plugin_request_finished(step: StepContext, asked: OfPluginRequest, signal: PluginRequestFinished) -> None:
     """Give a plugin the answer that it asked for."""
-    book_plugin_request(step, signal.effect_id, signal.result)
+    book_plugin_request(step, signal.effect_id, asked.wanted, signal.result)
     _tell_plugin(step, asked, signal.result)
 
 
 def request_again(step: StepContext, effect_id: EffectId, asked: OfPluginRequest) -> None:
     """Have done once more what was being done for a plugin when the process stopped; what it may have used by then is booked."""
     step.ended(effect_id)
-    book_plugin_request(step, effect_id)
+    book_plugin_request(step, effect_id, asked.wanted)
     if asked.wanted is None:  # stored when owners did not say it
         _tell_plugin(step, asked, LOST)
     else:

@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from agentrail.core.policy.budget import Ledger
 from agentrail.core.policy.response_format import Accepted
 from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild, StartStream
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ResponseCompleted, StreamFailed
 from agentrail.core.session.response_format import format_of
 from agentrail.core.session.state import Phase
@@ -48,16 +50,24 @@ def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
 def what_was_cut_off_is_booked_whole(seen: Seen) -> None:
     """A request whose final usage does not come counts as it was reserved: its server may charge for all of that."""
     ledger, was, stream = seen.after.data.ledger, seen.before.data.ledger, seen.before.data.stream
-    if ledger is None or was is None or stream is None or stream.pausing:
+    compaction = seen.before.data.compaction
+    if ledger is None or was is None:
         return
-    held = [bound for name, bound in was.open if name.rpartition("/")[2] == stream.effect_id]
-    if not held or any(name.rpartition("/")[2] == stream.effect_id for name, _ in ledger.open):
+    if stream is not None and not stream.pausing:
+        _expect_booked(seen, was, ledger, stream.effect_id)
+    elif compaction is not None and compaction.summary is None:
+        _expect_booked(seen, was, ledger, compaction.effect_id)
+
+
+def _expect_booked(seen: Seen, was: Ledger, ledger: Ledger, out: EffectId) -> None:
+    held = [bound for name, bound in was.open if name.rpartition("/")[2] == out]
+    if not held or any(name.rpartition("/")[2] == out for name, _ in ledger.open):
         return
     match seen.signal:
-        case ResponseCompleted(effect_id=told) if told == stream.effect_id:
+        case ResponseCompleted(effect_id=told) if told == out:
             return
-        case StreamFailed(effect_id=told, usage=usage) if told == stream.effect_id and (
-            usage.total or seen.before.phase is Phase.RUNNING
+        case StreamFailed(effect_id=told, usage=usage) if told == out and (
+            usage.total or (seen.before.phase is Phase.RUNNING and usage.cost_usd is not None)
         ):
             return
         case _:
