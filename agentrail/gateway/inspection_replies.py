@@ -6,6 +6,7 @@ Forms alone, as in `replies`: what is in them is decided where they are made.
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from agentrail.core.values.json_patch import PatchStep
 from agentrail.gateway.replies import CallReply
@@ -171,6 +172,8 @@ class CostReply(CallReply, frozen=True, kw_only=True):
         budgets: Of sessions that are awake, those nearest to their limits first, 20 at most.
         unread: Sessions whose journals could not be read to their end: what they used since is missing.
         day_budgets: That of the tenant, then those of users, who spent most today first, 20 at most; none where the server has no such limit.
+        names: What sessions among the rows and the budgets are called, by their ids: their title, else what was said to them first. Sessions
+            that are not in memory are left out.
     """
 
     by: str
@@ -182,6 +185,7 @@ class CostReply(CallReply, frozen=True, kw_only=True):
     budgets: tuple[CostBudget, ...]
     unread: tuple[str, ...]
     day_budgets: tuple[CostDayBudget, ...]
+    names: dict[str, str] | UnsetType = UNSET
 
 
 class TracePage(CallReply, frozen=True, kw_only=True):

@@ -51,6 +51,27 @@ def answering_cost(server, **given):
     server.answers["GET inspect/cost"] = answer
 
 
+def test_sessions_are_called_by_their_names_in_the_table_and_among_the_budgets(pages, scripted_server):
+    """Above the id, which is the link; what turns text around is marked."""
+    names = {"s-1": "Refund \u202e4411"}
+    budgets = [
+        {"name": "s-1", "used_usd": 1.0, "limit_usd": 2.0},
+        {"name": "s-2", "used_usd": 0.5, "limit_usd": 2.0},
+    ]
+    rows = (amount("s-1", 1.0), amount("s-2", 0.5))
+    answering_cost(
+        scripted_server,
+        session=told("session", rows, names=names),
+        day=told("day", budgets=budgets, names=names),
+    )
+    page = pages.open(scripted_server.link("#/cost?by=session"))
+    shows(page, "Cost by session")
+    shown = page.locator(".cost-table tbody th").all_inner_texts()
+    assert shown == ["Refund ⟦U+202E⟧4411\ns-1", "s-2"]
+    assert page.locator(".budgets .called").all_inner_texts() == ["Refund ⟦U+202E⟧4411"]
+    assert page.locator(".budgets a").all_inner_texts() == ["s-1", "s-2"]
+
+
 @pytest.mark.c(32)
 def test_what_is_shown_and_downloaded_adds_up_to_what_the_command_says(pages, console_server, tmp_path):
     """To a billionth; what was estimated is marked, and a session is led to."""

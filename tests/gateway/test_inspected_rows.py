@@ -387,6 +387,10 @@ async def test_budgets_of_sessions_are_told_with_what_is_used_of_them():
         await web.client.post("/chat", json={"message": "Hi", "session_id": "s-1"}, headers=by("ann"))
         told = (await web.client.get("/inspect/cost", headers=by("boss"))).json()
         assert told["budgets"] == [{"name": "s-1", "used_usd": 0.0, "limit_usd": 2.5}]
+        assert told["names"] == {"s-1": "Hi"}
+        rows = (await web.client.get("/inspect/cost?by=session", headers=by("boss"))).json()
+        assert (rows["rows"][0]["key"], rows["names"]) == ("s-1", {"s-1": "Hi"})
+        assert "names" not in (await web.client.get("/inspect/cost", headers=by("eve"))).json()
         assert (await web.client.get("/inspect/cost", headers=by("eve"))).json()["budgets"] == []
     async with serving(answering("a"), store=None, auth=auth) as web:
         refused = await web.client.get("/inspect/cost", headers=by("boss"))

@@ -1,5 +1,7 @@
 """`GET /inspect/cost`: what the sessions of a tenant have used, added up. The sums are those of `agentrail cost`."""
 
+from msgspec import UNSET
+
 from agentrail.core.journal.spending import SpentAmount, usd_of
 from agentrail.errors import OptionError
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
@@ -7,6 +9,7 @@ from agentrail.gateway.calls.inspection import check_may_inspect
 from agentrail.gateway.inspection_replies import CostBudget, CostDayBudget, CostItem, CostReply
 from agentrail.gateway.queries import refuse_field
 from agentrail.host import Host, Principal
+from agentrail.host.inspected_rows import abouts_of
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, first_day_of, make_query
 
@@ -31,6 +34,9 @@ async def inspect_cost(  # noqa: PLR0913 - what a query may say, by name
     told = await host.supervisor.spendings(scope=principal.tenant_id, since_ms=since_ms)
     table = cost_table(told, query, at_ms)
     budgets = host.supervisor.budget_use(scope=principal.tenant_id)[:MAX_BUDGETS]
+    sessions = {str(one.session_id) for one in budgets}
+    if query.by == "session":
+        sessions.update(row.key for row in table.rows)
     of_days = await host.budgets.of_tenant(principal.tenant_id)
     reply = CostReply(
         by=query.by,
@@ -54,8 +60,14 @@ async def inspect_cost(  # noqa: PLR0913 - what a query may say, by name
             )
             for one in of_days[: MAX_BUDGETS + 1]  # that of the tenant stands in front
         ]),
+        names=_names_of(host, principal.tenant_id, sessions) or UNSET,
     )  # fmt: skip
     return answer_with(reply)
+
+
+def _names_of(host: Host, tenant_id: str, sessions: set[str]) -> dict[str, str]:
+    abouts = abouts_of(host.supervisor, tenant_id, sessions)
+    return {key: name for key, one in abouts.items() if (name := one.title or one.first_words)}
 
 
 def _read_query(by: str, since: str | None, until: str | None, tz: str, at_ms: int) -> CostQuery:

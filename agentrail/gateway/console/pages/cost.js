@@ -2,13 +2,14 @@
 // server's; nothing is added up here.
 
 import { announce } from "../parts/announce.js";
+import { Brief } from "../parts/brief.js";
 import { DayBars } from "../parts/day_bars.js";
 import { Icon } from "../parts/icon.js";
 import { Empty, Loading, Problem } from "../parts/states.js";
-import { SafeText } from "../parts/text_view.js";
 import { budgetLines, csvOf, dayIn, daysOf, estimatedShare, percentOf, standOf } from "../pure/cost_facts.js";
 import { exact, money, percent, tokens } from "../pure/numbers.js";
 import { hrefOf } from "../pure/route.js";
+import { safeText } from "../pure/safe_text.js";
 import { text } from "../text/en.js";
 import { html, useCallback, useEffect, useState } from "../ui.js";
 import { ApiError } from "../wire/api.js";
@@ -29,6 +30,7 @@ const words = text.cost;
  * @property {{ name: string, used_usd: number, limit_usd: number }[]} budgets
  * @property {string[]} unread
  * @property {import("../pure/cost_facts.js").DayBudget[]} [day_budgets] Of an older server none.
+ * @property {Record<string, string>} [names] What sessions are called, by their ids.
  */
 
 /** @type {Way[]} */
@@ -107,7 +109,7 @@ function Costs({ api, way, days, go }) {
     <div class="cost-tiles">
       <${Tile} title=${words.today} amount=${chart.today}><${OfDay} line=${lines.find((one) => one.of === "tenant") ?? null} /><//>
       <${Tile} title=${words.month} amount=${chart.month} />
-      <${Budgets} lines=${lines} />
+      <${Budgets} lines=${lines} names=${chart.names ?? {}} />
     </div>
     <section aria-labelledby="cost-days">
       <div class="section-head">
@@ -192,18 +194,19 @@ function leadsTo(line) {
   return line.of === "user" && line.name ? hrefOf("/", { q: line.name }) : null;
 }
 
-/** @param {{ lines: BudgetLine[] }} props */
-function Budgets({ lines }) {
+/** @param {{ lines: BudgetLine[], names: Record<string, string> }} props */
+function Budgets({ lines, names }) {
   return html`<div class="tile panel tile-wide">
     <span class="dim">${words.budgets}</span>
     ${lines.length === 0 ? html`<span class="dim small">${words.noBudgets}</span>` : null}
     <ul class="budgets">
       ${lines.map((line) => {
-        const name = html`<${SafeText} text=${line.name || words.noName} />`;
+        const called = line.of === "session" ? (names[line.name] ?? null) : null;
+        const name = html`<${Brief} text=${line.name || words.noName} />`;
         const href = leadsTo(line);
         return html`<li key=${line.key}>
-          <span class="cut">${href === null ? name : html`<a href=${href}>${name}</a>`}${line.of === "session" ? null : html` <span class="dim small">${words.whose[line.of]}</span>`}</span>
-          <${Meter} line=${line} label=${line.name || words.noName} />
+          <span class="cost-name"><${Called} name=${called} /><span class="cut">${href === null ? name : html`<a href=${href}>${name}</a>`}${line.of === "session" ? null : html` <span class="dim small">${words.whose[line.of]}</span>`}</span></span>
+          <${Meter} line=${line} label=${safeText(called ?? (line.name || words.noName))} />
           <span class=${`number ${standOf(line) === "well" ? "" : LOOKS[standOf(line)]}`}>${words.ofLimit(money(line.used), money(line.limit))}</span>
           <${Spent} line=${line} />
         </li>`;
@@ -221,18 +224,26 @@ function CostTable({ told, way }) {
       <th scope="col">${words.ways[way]}</th>
       ${[heads.requests, heads.tokens_in, heads.cached, heads.tokens_out, heads.cost, heads.share].map((one) => html`<th key=${one} scope="col" class="number">${one}</th>`)}
     </tr></thead>
-    <tbody>${told.rows.map((row) => html`<${CostRow} key=${row.key} row=${row} way=${way} most=${told.rows.reduce((most, one) => Math.max(most, one.cost_usd), 0)} />`)}</tbody>
-    <tfoot><${CostRow} row=${{ ...told.total, key: words.total }} way="total" most=${0} /></tfoot>
+    <tbody>${told.rows.map((row) => html`<${CostRow} key=${row.key} row=${row} name=${way === "session" ? (told.names?.[row.key] ?? null) : null} way=${way} most=${told.rows.reduce((most, one) => Math.max(most, one.cost_usd), 0)} />`)}</tbody>
+    <tfoot><${CostRow} row=${{ ...told.total, key: words.total }} name=${null} way="total" most=${0} /></tfoot>
   </table></div>
   ${cached > 0 ? html`<p class="dim small">${words.fromCache(cached)}</p>` : null}`;
 }
 
-/** @param {{ row: Amount, way: Way | "total", most: number }} props */
-function CostRow({ row, way, most }) {
+/**
+ * What a session is called, above its id.
+ * @param {{ name: string | null }} props
+ */
+function Called({ name }) {
+  return name === null ? null : html`<bdi class="called cut" title=${safeText(name)}><${Brief} text=${name} /></bdi>`;
+}
+
+/** @param {{ row: Amount, name: string | null, way: Way | "total", most: number }} props `name`: what a session is called */
+function CostRow({ row, name: called, way, most }) {
   const share = percentOf(estimatedShare(row));
-  const name = row.key === "" ? html`<span class="dim">${words.noName}</span>` : html`<${SafeText} text=${row.key} />`;
+  const name = row.key === "" ? html`<span class="dim">${words.noName}</span>` : html`<${Brief} text=${row.key} />`;
   return html`<tr>
-    <th scope="row"><span class="cut">${way === "session" && row.key ? html`<a href=${hrefOf("/s/:id", { id: row.key })}>${name}</a>` : name}</span></th>
+    <th scope="row"><${Called} name=${called} /><span class="cut">${way === "session" && row.key ? html`<a href=${hrefOf("/s/:id", { id: row.key })}>${name}</a>` : name}</span></th>
     <td class="number">${exact(row.requests)}</td>
     <td class="number" title=${exact(row.tokens_in)}>${tokens(row.tokens_in)}</td>
     <td class="number" title=${exact(row.cached)}>${tokens(row.cached)}</td>
