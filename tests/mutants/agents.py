@@ -200,6 +200,24 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by=f"{_SCENARIOS}[agents_steered]",
     ),
     Mutant(
+        name="a call that the session answers waits for a slot",
+        breaks="such a call takes no slot of a tool (12.2.2)",
+        file="core/session/batch.py",
+        old="        if state.is_of_machine:\n            calls.put(step, _answer_ourselves(step, state))\n            continue\n"
+        "        if free <= 0:\n            return\n",
+        new="        if free <= 0:\n            return\n"
+        "        if state.is_of_machine:\n            calls.put(step, _answer_ourselves(step, state))\n            continue\n",
+        killed_by=f"{_SCENARIOS}[agents_take_no_slot]",
+    ),
+    Mutant(
+        name="a call that the session answers is not what a person allowed",
+        breaks="an approval runs the very call that was shown",
+        file="core/session/batch.py",
+        old="        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]\n    return agent_calls.take_call(step, state)\n",
+        new="        pass\n    return agent_calls.take_call(step, state)\n",
+        killed_by="tests/core/test_seldom_taken_ways.py::test_a_question_whose_words_changed_behind_its_approval_is_not_put",
+    ),
+    Mutant(
         name="a wait for an agent that works counts as a loop",
         breaks="a wait is progress while its agent works (G-024)",
         file="core/session/loops.py",

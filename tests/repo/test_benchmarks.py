@@ -134,7 +134,9 @@ def test_a_workload_of_the_gateway_does_its_work(name):
     rows = WORKLOADS[name](Effort(rounds=1, scale=0.01))
     assert {row.workload for row in rows} == {name}
     children = psutil.Process().children(recursive=True)
-    alive = [one for one in children if one.status() != psutil.STATUS_ZOMBIE]  # a dead browser has no command line
+    alive = [
+        one for one in children if one.status() != psutil.STATUS_ZOMBIE
+    ]  # a dead browser has no command line
     assert not [one for one in alive if "benchmarks.gateway.server" in " ".join(one.cmdline())]
 
 
