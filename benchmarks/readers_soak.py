@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, Final, TypeAlias
 from unittest import mock
@@ -25,7 +26,9 @@ from agentrail.core.journal.exports import read_export
 from agentrail.errors import AgentrailError
 from agentrail.messages import ToolMessage
 from agentrail.runtime import last_words
+from agentrail.runtime.keeping import MAX_FOLDS
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
@@ -77,9 +80,12 @@ READS: Final[tuple[Read, ...]] = (
 class ReadersSoak:
     """One run."""
 
-    def __init__(self, supervisor: SessionSupervisor, sessions: int, rng: random.Random) -> None:
+    def __init__(
+        self, supervisor: SessionSupervisor, store: SqliteStore, sessions: int, rng: random.Random
+    ) -> None:
         """Begin with nothing written."""
         self._supervisor = supervisor
+        self._store = store
         self._rng = rng
         self._asked = dict.fromkeys((f"s{number}" for number in range(sessions)), 0)
         self._reading = trio.CapacityLimiter(READERS)
@@ -87,9 +93,19 @@ class ReadersSoak:
         self.faults: list[str] = []
 
     async def begin(self) -> None:
-        """Start all sessions."""
+        """Start all sessions, and play until their journals have the length that they keep.
+
+        As many readers as there are threads read at once: SQLite keeps the descriptor of a connection that is closed for the next one, as
+        long as another has a lock, so there are as many as readers were ever at work side by side.
+        """
         for session_id in self._asked:
             await self._supervisor.start_session(session_id=session_id, **_code())
+        threads = trio.to_thread.current_default_thread_limiter().total_tokens
+        with ExitStack() as all_at_once:
+            for _ in range(int(threads) + MAX_FOLDS + 1):
+                all_at_once.enter_context(self._store._readers.borrowed())  # noqa: SLF001 - no reader holds one for long
+        while self.done["asked"] < len(self._asked) * ASKS_OF_A_LIFE // 2 and not self.faults:
+            await self.play_round()
 
     async def play_round(self) -> None:
         """Let some sessions talk while others read, until all that was said is answered; then the readers pause."""
@@ -129,11 +145,11 @@ class ReadersSoak:
 async def soak(seconds: float, sessions: int, seed: int) -> int:
     """Play rounds for so long, print each figure, and return the exit status."""
     print(f"seed {seed}, {seconds:g} s, {sessions} sessions, {READERS} readers", flush=True)
-    samples = Samples(seconds)
-    with tempfile.TemporaryDirectory() as folder:
-        async with open_supervisor(environ={}, store=f"sqlite:{folder}/soak.db") as supervisor:
-            run = ReadersSoak(supervisor, sessions, random.Random(seed))  # noqa: S311 - no secret
+    with tempfile.TemporaryDirectory() as folder, closing(SqliteStore(f"{folder}/soak.db")) as store:
+        async with open_supervisor(environ={}, store=store) as supervisor:
+            run = ReadersSoak(supervisor, store, sessions, random.Random(seed))  # noqa: S311 - no secret
             await run.begin()
+            samples = Samples(seconds)
             while not run.faults and samples.wants_more:
                 await run.play_round()
                 samples.take(f"{run.done['asked']:>6,} asked {run.done['read']:>7,} read")
