@@ -175,6 +175,35 @@ async def test_what_waits_is_told_with_what_a_person_has_to_know_and_goes_when_i
         await sessions.until(lambda rows: not rows)
 
 
+async def test_a_session_below_is_told_with_what_it_has_to_do():
+    """On the way to what waits there, and in the form of the approval: it has no title, and its id says nothing."""
+    model = ScriptedModel(
+        [
+            calls(("task", {"description": "Look for  it."})),
+            calls(("shell", {"command": "ls"})),
+            says("Found"),
+            says("Done"),
+        ]
+    )
+    options = {
+        "session_tools": [RecordingTool(name="shell"), *builtin("task")],
+        "session_plugins": [(HumanApproval, {"require_approval_for": ["shell"]})],
+    }
+    async with serving(model, auth=auth, **options) as web, socket_of(web, by="ann") as client:
+        waiting = await Rows(client).begin("waiting")
+        await client.done("create", session_id="s-1")
+        await client.done("prompt", session_id="s-1", message="Clean up")
+        (row,) = (await waiting.until(bool)).values()
+        root, below = row["path"]
+        assert root == {"session_id": "s-1", "title": None}
+        assert (below["title"], below["first_words"]) == (None, "Look for it.")
+        place = f"/sessions/s-1/approvals/{row['approval_id']}"
+        shown = (await web.client.get(place, headers={"authorization": "Bearer ann"})).json()
+        assert (shown["path"], shown["first_words"]) == (row["path"], "Clean up")
+        await client.done("approve", session_id="s-1", approval_id=row["approval_id"])
+        await waiting.until(lambda rows: not rows)
+
+
 async def test_nothing_is_said_of_a_session_that_had_the_id_before():
     """Without a store an id is free when its session has ended: its title and words are not the next one's, whoever looks."""
     async with serving(answering("words", "words"), auth=auth) as web, socket_of(web, by="boss") as client:
