@@ -202,6 +202,11 @@ def messages_for_summary(plan: CompactionPlan, removed: Sequence[Message]) -> tu
     return (UserMessage(content=(text, ask), origin="note"),)
 
 
+def can_shrink(history: History, plan: CompactionPlan) -> bool:
+    """Say whether a summary of a few words would shrink the conversation by a fifth; if not, a request for one is in vain."""
+    return _is_enough(tokens_of(history.messages[plan.cut :]), tokens_of(history.messages[:]))
+
+
 def finish_compaction(
     history: History, watch: CompactionWatch, plan: CompactionPlan, summary: Summary
 ) -> Compacted | NotShrunk:
@@ -218,12 +223,16 @@ def finish_compaction(
     message = UserMessage(content=(Text(text=f"{head}\n\n{summary.text.strip()}"),), origin="note")
     shorter = history.compacted(plan.cut, message)
     before, after = tokens_of(history.messages[:]), tokens_of(shorter.messages[:])
-    if not summary.text.strip() or after * 5 > before * 4:
+    if not summary.text.strip() or not _is_enough(after, before):
         return NotShrunk(
             watch=compaction_failed(history, watch, plan), tokens_before=before, tokens_after=after
         )
     marked = _marked(watch, plan, len(history), len(shorter))
     return Compacted(history=shorter, watch=marked, tokens_before=before, tokens_after=after)
+
+
+def _is_enough(after: int, before: int) -> bool:
+    return after * 5 <= before * 4
 
 
 def compaction_failed(history: History, watch: CompactionWatch, plan: CompactionPlan) -> CompactionWatch:

@@ -18,6 +18,7 @@ from agentrail.core.policy.compaction import (
     CompactionReason,
     NotShrunk,
     Summary,
+    can_shrink,
     compaction_failed,
     decide_compaction,
     finish_compaction,
@@ -97,6 +98,8 @@ def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bo
         if asked is not None:  # the caller waits for an outcome
             why: SkipReason = "too_soon" if plan.why == "too_soon" else "nothing_to_cut"
             step.publish(CompactSkipped(by=BY_SESSION, reason=why))
+        return False
+    if reason == "due" and data.semantics > 0 and not can_shrink(data.history, plan):
         return False
     request = request_of(data, EffectId(""), last_turn=False, messages=handed)
     step.publish(CompactDue(reason=said, messages=plan.cut, tokens=estimate))
