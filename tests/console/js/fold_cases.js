@@ -44,9 +44,13 @@ const SPENDS = new Set([
   "session_end",
 ]);
 const SPENDS_OTHERWISE = new Set([
+  "abort_of_one_of_two",
   "agents_bad_input",
   "agents_budget",
   "agents_tell",
+  "held_and_paid",
+  "held_end_steered",
+  "held_prompt_times_out",
   "host_of_a_child",
   "reflection_reviewer",
   "subagent_budget",
