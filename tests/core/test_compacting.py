@@ -126,6 +126,9 @@ def test_a_summary_that_is_cut_is_not_free(cut):
     assert used > 20
     assert after.usage.cost_usd == pytest.approx(was.cost_usd + used * 3e-6)
     assert after.usage.estimated
+    old = replace(before, data=replace(before.data, semantics=0))
+    folded = machine.step(old, CUTS[cut](old))[0].data
+    assert (folded.usage.total, folded.usage.estimated) == (was.total, False)  # a journal of before folds as it was lived
     unpriced = compacting(model=replace(PRICED, price=None))
     assert machine.step(unpriced, CUTS[cut](unpriced))[0].data.usage.cost_usd is None
 

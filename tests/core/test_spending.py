@@ -93,6 +93,16 @@ def test_an_end_that_nobody_reports_counts_as_it_was_reserved(ends, spent_nano_u
     assert left.cost_usd == pytest.approx(1.0 - spent_nano_usd / 1e9)
 
 
+def test_a_journal_of_before_counts_what_was_cut_as_it_did():
+    """As an estimate. With another sum its fold could refuse a request that was made."""
+    begun = make_session(DOLLARS, TOOLS)
+    old = msgspec.structs.replace(begun, data=msgspec.structs.replace(begun.data, semantics=0))
+    script = [PROMPT, StreamStarted(at_ms=1, effect_id="r1"), AbortCycle(at_ms=2, signal_id=SignalId("a1"))]
+    before, after = run(script, old).data, run(script, begun).data
+    assert before.usage == after.usage
+    assert before.ledger.spent_nano_usd == round(before.usage.cost_usd * 1e9) < after.ledger.spent_nano_usd
+
+
 def test_an_unknown_price_is_booked_and_told_as_unknown():
     """Where unknown prices are allowed, an aborted response makes the cost of the session unknown, and never 0."""
     budget = Budget(max_cost_usd=1.0, allow_unknown_prices=True)

@@ -119,7 +119,8 @@ def book_lost(step: StepContext, effect_id: EffectId, input_tokens: int, facts: 
         input_tokens: The estimate of what it sent.
         facts: Of its model.
     """
-    _count(step, _estimated(TokenUsage(input=input_tokens), facts))
+    if step.data.semantics > 0:
+        _count(step, _estimated(TokenUsage(input=input_tokens), facts))
     book(step, effect_id, None)
 
 
@@ -237,7 +238,8 @@ def spend_lost(step: StepContext) -> None:
     _count(step, usage)
     ledger = step.data.ledger
     if ledger is not None:
-        step.data.ledger = settle(ledger, _reservation_of(step.data, step.stream.effect_id), None)
+        booked = usage if step.data.semantics == 0 else None
+        step.data.ledger = settle(ledger, _reservation_of(step.data, step.stream.effect_id), booked)
 
 
 def spend_what_is_out(step: StepContext, *, keep: Sequence[EffectId] = ()) -> None:

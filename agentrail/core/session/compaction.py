@@ -253,7 +253,9 @@ def go_on_without_summary(step: StepContext, usage: TokenUsage | None) -> ErrorI
     """
     compaction = _running(step)
     data = step.data
-    if usage is None or (usage.cost_usd is None and not usage.total):
+    if data.semantics == 0:
+        book(step, compaction.effect_id, usage or TokenUsage())
+    elif usage is None or (usage.cost_usd is None and not usage.total):
         _book_lost(step)
     else:
         book(step, compaction.effect_id, usage)

@@ -465,9 +465,10 @@ NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 SEMANTICS: Final = 1
 """Version of the decisions that a step makes. A journal of an older version folds as it was lived, up to the next `Recovered` signal.
 
-0: "always" stood for a program, an approval was the last word, `Permissions` and `HumanApproval` had a deadline of their own, and a summary was asked for
-that could not help. 1: "always" stands for the very words, guards judge behind an approval, the session's deadline is the only one, and a compaction that
-is due begins only where it can shrink the conversation by a fifth.
+0: "always" stood for a program; an approval was the last word; `Permissions` and `HumanApproval` had a deadline of their own; a summary was requested
+even where it could not help, and was free when it did not come; the budget counted an estimate of a request that was cut off. 1: "always" stands for the
+very words; guards judge behind an approval; the session's deadline is the only one; a compaction that is due begins only where it can shrink the
+conversation by a fifth; and the budget counts all that was reserved for a request that was cut off.
 """
 
 
