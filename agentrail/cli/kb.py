@@ -308,7 +308,7 @@ class _Adding:
         """Tell of a document that could not be had this time: its passages can be found until it is had again, or is gone."""
         for one in self.before:
             if one.path == path and one.passages:
-                kept = f"{reason}; {counted(one.passages, 'passage')} of before can still be found"
+                kept = f"{reason}; {counted(one.passages, 'passage')} added earlier can still be found"
                 return evolve(one, state="failed", reason=kept)
         return self.fail(path, reason)
 

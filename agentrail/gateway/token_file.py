@@ -78,7 +78,7 @@ async def follow_token_file(tokens: Tokens, changed: Callable[[], object] = lamb
         tokens: They were read by `read_token_file`, or made by the application.
         changed: Called when other entries hold.
 
-    Cancellation: The file is not followed any more; the tokens stay.
+    Cancellation: The file is no longer followed; the tokens stay.
     """
     if tokens.path is None:
         return

@@ -552,7 +552,7 @@ def test_a_document_that_cannot_be_read_this_time_is_found_as_before(place, adde
     (added / "a.md").symlink_to("a.md")
     assert add_documents("handbook", "docs", place=place) is Exit.FAILED
     assert (
-        "failed  docs/a.md  it cannot be read: Too many levels of symbolic links; 1 passage of before can "
+        "failed  docs/a.md  it cannot be read: Too many levels of symbolic links; 1 passage added earlier can "
         in (capfd.readouterr().out)
     )
     assert found_for(place, "trains") == {"docs/a.md"}
@@ -570,7 +570,7 @@ def test_a_page_is_found_as_before_while_its_server_fails_and_not_after_it_is_go
     assert add_documents("handbook", url, reader=("*",), place=place) is Exit.DONE
     monkeypatch.setitem(PAGES, "/notes", ("down", b""))
     assert add_documents("handbook", url, place=place) is Exit.FAILED
-    assert "1 passage of before can still be found" in capfd.readouterr().out
+    assert "1 passage added earlier can still be found" in capfd.readouterr().out
     assert found_for(place, "Züge") == {url}
     monkeypatch.delitem(PAGES, "/notes")
     assert add_documents("handbook", url, place=place) is Exit.FAILED

@@ -127,8 +127,8 @@ def test_a_summary_that_is_cut_is_not_free(cut):
     assert after.usage.cost_usd == pytest.approx(was.cost_usd + used * 3e-6)
     assert after.usage.estimated
     old = replace(before, data=replace(before.data, semantics=0))
-    folded = machine.step(old, CUTS[cut](old))[0].data
-    assert (folded.usage.total, folded.usage.estimated) == (was.total, False)  # a journal of before folds as it was lived
+    folded = machine.step(old, CUTS[cut](old))[0].data  # an older journal folds as it was lived
+    assert (folded.usage.total, folded.usage.estimated) == (was.total, False)
     unpriced = compacting(model=replace(PRICED, price=None))
     assert machine.step(unpriced, CUTS[cut](unpriced))[0].data.usage.cost_usd is None
 
@@ -148,7 +148,7 @@ def test_a_summary_that_was_refused_is_free_and_one_whose_server_said_so_costs_t
     ("semantics", "requests"), [(0, ["r1", "r2", "r3", "c4"]), (1, ["r1", "r2", "r3", "r4"])]
 )
 def test_no_summary_is_asked_for_that_cannot_help(semantics, requests):
-    """It would stand for less than a fifth of the conversation. A journal of before folds as it was lived."""
+    """It would stand for less than a fifth of the conversation. An older journal folds as it was lived."""
     scenario = read_scenario((Path(__file__).parents[2] / IN_VAIN).read_text())
     stack, states = load_stack(scenario.plugins)
     state = machine.new_session(scenario.config, scenario.tools, stack, states)

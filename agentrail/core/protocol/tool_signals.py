@@ -77,7 +77,7 @@ class ToolFinished(Final, frozen=True, kw_only=True, omit_defaults=True):
         images: Pictures that the model may see.
         ran_ms: How long the code of this attempt took, in milliseconds; None where none ran. Not what lies between its beginning
             and this signal, which comes when its processes are gone as well.
-        value: The value, where it is late; journals of before this field do not have it.
+        value: The value, where it is late; older journals do not have it.
     """
 
     text: str

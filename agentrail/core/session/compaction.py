@@ -289,7 +289,7 @@ def stop_waiting(step: StepContext) -> ErrorInfo | None:
 
 
 def _book_lost(step: StepContext) -> None:
-    """Book a request for a summary whose final usage will not come. What plugins showed in its place is not known any more."""
+    """Book a request for a summary whose final usage will not come. What plugins showed in its place is no longer known."""
     compaction, data = _running(step), step.data
     sent = fixed_of(data) + tokens_of(data.history.messages[: compaction.plan.cut])
     book_lost(step, compaction.effect_id, sent, model_of(data))
