@@ -327,9 +327,9 @@ def _seams(watched: FoldedSessions) -> tuple[Seam, ...]:
     """Where sessions begin, and where all of their signals go through."""
 
     def runs(before: Any) -> Any:
-        async def run(cell: SessionCell, *args: Any) -> None:
+        async def run(cell: SessionCell, *args: Any) -> Any:
             watched.follow(cell)
-            await before(cell, *args)
+            return await before(cell, *args)  # why it is parked, for its supervisor
 
         return run
 
