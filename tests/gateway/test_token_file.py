@@ -13,6 +13,7 @@ from agentrail.gateway import open_calls as open_calls_module, token_file as tok
 from agentrail.gateway.sandboxes.app import SandboxApp
 from agentrail.gateway.token_file import TokenFile
 from agentrail.gateway.tokens import make_token, read_token_file
+from agentrail.host.limits import Limits
 from tests.gateway.socket_client import socket_of
 from tests.gateway.test_watches import Rows
 from tests.gateway.web import error_of, serving
@@ -21,6 +22,8 @@ from tests.host.hosting import answering
 NOW = 1_700_000_000.0
 ANN, BOB = (make_token("acme", user, now=NOW) for user in ("ann", "bob"))
 OLD = make_token("acme", "ann", scopes=("use",), days=1, now=NOW)
+# Tests call with a token until it is let in.
+ANY_FAILURES = Limits(failed_authentications_per_minute=1_000_000)
 NOBODY = "# all were taken out\n"
 
 
@@ -62,7 +65,7 @@ async def test_a_token_that_is_taken_out_of_the_file_ends_everywhere_and_an_adde
     """No restart: requests get 401, the stream ends with one `done`, a socket that asks nothing is closed. The other user goes on."""
     put(path, BOB.lines)
     tokens = read_token_file(path)
-    async with serving(answering("Hello"), auth=tokens) as web:
+    async with serving(answering("Hello"), auth=tokens, limits=ANY_FAILURES) as web:
         error_of(await web.client.get("/sessions", headers=by(ANN)), 401, "unauthorized")
         put(path, f"{ANN.lines}\n{BOB.lines}")
         await until(web, ANN, 200)
@@ -92,7 +95,7 @@ async def test_a_command_of_a_token_that_was_taken_out_is_refused_before_any_wat
     """Each command is judged by what the file says now."""
     monkeypatch.setattr(open_calls_module, "EXPIRY_SECONDS", 86_400.0)
     async with (
-        serving(answering(), auth=read_token_file(path)) as web,
+        serving(answering(), auth=read_token_file(path), limits=ANY_FAILURES) as web,
         socket_of(web, by=ANN.token) as client,
     ):
         await client.done("create", session_id="main")
@@ -104,7 +107,7 @@ async def test_a_command_of_a_token_that_was_taken_out_is_refused_before_any_wat
 
 async def test_a_file_without_tokens_lets_no_caller_in(hurry, path):
     """The last token can be revoked too, and nobody becomes everybody."""
-    async with serving(answering(), auth=read_token_file(path)) as web:
+    async with serving(answering(), auth=read_token_file(path), limits=ANY_FAILURES) as web:
         put(path, NOBODY)
         await until(web, ANN, 401)
         error_of(await web.client.get("/sessions", headers=by(BOB)), 401, "unauthorized")
@@ -133,7 +136,7 @@ async def test_the_file_is_read_in_a_thread_and_by_no_call(hurry, path):
 
     with outside.installed(Disk()):
         try:
-            async with serving(answering(), auth=read_token_file(path)) as web:
+            async with serving(answering(), auth=read_token_file(path), limits=ANY_FAILURES) as web:
                 with trio.fail_after(30):
                     while not read_in:
                         await until(web, ANN, 200)
