@@ -150,14 +150,20 @@ async def test_a_conversation_at_every_width(columns):
         assert await seen.wait_end() == 0
 
 
-async def test_a_dialogue_takes_keys_while_a_draft_stands_and_the_draft_comes_back():
-    """Typed while the model works: what stands in the line is set aside, a key decides, and the line is as it was."""
-    async with open_screen(*WORK, *NOT_KEPT, "--approve", "shell") as seen:
+async def test_a_dialogue_takes_keys_while_a_draft_stands_and_the_draft_comes_back(tmp_path):
+    """Typed while a call runs: what stands in the line is set aside, a key decides, and the line is as it was."""
+    async with open_screen(*WORK, *NOT_KEPT, "--approve", "shell", "--cwd", str(tmp_path)) as seen:
         await seen.wait_for(READY)
-        seen.type('shell "echo here"\r')
-        await seen.read_for(0.1)  # else it counts as pasted
-        seen.type("half of a thought")
+        seen.type('shell "until test -e go; do sleep 0.05; done"\r')
         await seen.wait_for("1 yes")
+        await seen.read_for(0.5)
+        seen.type("1")
+        await seen.wait_for(rests)
+        seen.type('shell "echo here"\r')
+        await seen.wait_for("queued at position 0")
+        seen.type("half of a thought")
+        await seen.wait_for("> half of a thought")
+        (tmp_path / "go").touch()
         await seen.wait_for("(draft set aside) >")
         assert "half of a thought" not in seen.text
         await seen.read_for(0.5)
