@@ -11,7 +11,8 @@ from agentrail.gateway.access import ANYONE_HERE
 from agentrail.messages import UserMessage
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
-from tests.console.browsing import PATIENCE_SECONDS, is_quiet, shows, until
+from tests.console.browsing import is_quiet, shows, until
+from tests.console.serving import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.check
 
