@@ -1,11 +1,13 @@
-"""Prints the five longest functions and files of agentrail, and every broad `except` that does not raise.
+"""Prints the figures that keep the package readable: `python -m scripts.longest`, or `make longest`.
 
-It fails where one is longer than anything may be, unless it stands in `TABLES` with a reason. It shows the tails too, because
-they grow unseen.
+The five longest functions, files and classes, every broad `except` that does not raise, and the figures of `bars.toml`. It
+fails where something is longer than its limit, unless it is in `TABLES` with a reason, and where a figure is worse than its
+bar. A class counts with its mixins, and without docstrings and comments: cutting a class into ten files does not shorten it.
 """
 
 import ast
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -13,11 +15,16 @@ from typing import Final
 
 from attrs import field, frozen
 
+from scripts import module_survey, walks
+from scripts.compiling import compiled_modules
+
 PACKAGE: Final = Path(__file__).parent.parent / "agentrail"
 MAX_FUNCTION_LINES: Final = 70
-MAX_FILE_LINES: Final = 700
+MAX_FILE_LINES: Final = 1_000
+LONG_CLASS_LINES: Final = 700
+BARS: Final = Path(__file__).parent / "bars.toml"
 TABLES: Final[Mapping[str, str]] = MappingProxyType({})
-"""Functions that may be longer: tables in the shape of a `match`, each with the reason why it is one."""
+"""Functions that may be longer: tables in the shape of a `match`, each with its reason."""
 
 BROAD: Final = frozenset({"Exception", "BaseException", "ExceptionGroup", "BaseExceptionGroup"})
 RAISES: Final = "raise_what_travels"
@@ -44,6 +51,9 @@ class Survey:
 
     functions: tuple[Place, ...] = ()
     files: tuple[Place, ...] = ()
+    classes: tuple[Place, ...] = ()  # lines of code, with the mixins
+    lines: int = 0
+    code_lines: int = 0  # without blank lines, comments, docstrings and imports
     swallowing: tuple[str, ...] = field(default=())  # `path:line` of each broad `except` without a `raise`
 
 
@@ -59,15 +69,23 @@ def survey(package: Path) -> Survey:
     functions: list[Place] = []
     files: list[Place] = []
     swallowing: list[str] = []
+    classes = _Classes()
+    code_lines = 0
     for path in sorted(package.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         name = path.relative_to(package.parent).as_posix()
+        tree = ast.parse(text, filename=name)
         files.append(Place(lines=len(text.splitlines()), where=name))
-        for node in ast.walk(ast.parse(text, filename=name)):
+        code = _code_lines(text, tree)
+        code_lines += len(code)
+        imported = _imported(tree)
+        for node in ast.walk(tree):
             match node:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     lines = (node.end_lineno or node.lineno) - node.lineno + 1
                     functions.append(Place(lines=lines, where=f"{name}:{node.lineno} {node.name}"))
+                case ast.ClassDef():
+                    classes.add(node, name, code, imported)
                 case ast.ExceptHandler() if _is_broad(node.type) and not _raises(node):
                     swallowing.append(f"{name}:{node.lineno}")
                 case _:
@@ -75,8 +93,69 @@ def survey(package: Path) -> Survey:
     return Survey(
         functions=tuple(sorted(functions, reverse=True)),
         files=tuple(sorted(files, reverse=True)),
+        classes=tuple(sorted(classes.places(), reverse=True)),
+        lines=sum(place.lines for place in files),
+        code_lines=code_lines,
         swallowing=tuple(swallowing),
     )
+
+
+def _code_lines(text: str, tree: ast.Module) -> frozenset[int]:
+    """The numbers of lines that are code: not blank, and no part of a comment, a docstring or an import."""
+    other: set[int] = set()
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Import()
+                | ast.ImportFrom()
+                | ast.Expr(value=ast.Constant(value=str()))  # also the text below a field
+            ):
+                other.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            case _:
+                pass
+    return frozenset(
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if number not in other and line.strip() and not line.lstrip().startswith("#")
+    )
+
+
+@frozen
+class _Classes:
+    """The classes of a package, to be measured with their bases in the package."""
+
+    _lines: dict[str, int] = field(
+        factory=dict
+    )  # by file and name, as in `agentrail/runtime/handle.py Session`
+    _bases: dict[str, list[str]] = field(factory=dict)
+
+    def add(
+        self, defined: ast.ClassDef, file: str, code: frozenset[int], imported: Mapping[str, str]
+    ) -> None:
+        place = f"{file} {defined.name}"
+        self._lines[place] = sum(defined.lineno <= number <= (defined.end_lineno or 0) for number in code)
+        names = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in defined.bases]
+        self._bases[place] = [imported.get(name, f"{file} {name}") for name in names]
+
+    def places(self) -> Iterator[Place]:
+        for place in self._lines:
+            found, left = set[str](), [place]
+            while left:
+                one = left.pop()
+                if one in self._lines and one not in found:
+                    found.add(one)
+                    left += self._bases[one]
+            yield Place(lines=sum(self._lines[one] for one in found), where=place)
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """Where each name that a module imports from another of ours is defined, as `_Classes` names places."""
+    return {
+        alias.asname or alias.name: f"{node.module.replace('.', '/')}.py {alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
 
 
 def _is_broad(caught: ast.expr | None) -> bool:
@@ -105,6 +184,8 @@ def report(found: Survey, *, rows: int = 5) -> Iterator[str]:
     yield from (f"  {place.lines:4d}  {place.where}" for place in found.functions[:rows])
     yield "Longest files, in lines:"
     yield from (f"  {place.lines:4d}  {place.where}" for place in found.files[:rows])
+    yield "Longest classes, in lines of code, with their mixins:"
+    yield from (f"  {place.lines:4d}  {place.where}" for place in found.classes[:rows])
     yield f"Broad excepts that do not raise: {len(found.swallowing)}"
     yield from (f"        {where}" for where in found.swallowing)
 
@@ -124,11 +205,67 @@ def too_long(found: Survey, tables: Mapping[str, str] = TABLES) -> Iterator[str]
     )
 
 
+def figures(found: Survey, package: Path = PACKAGE) -> dict[str, float]:
+    """Measure what `bars.toml` holds; runs the walks, which takes some seconds.
+
+    Args:
+        found: The survey of the package.
+        package: Its folder.
+    """
+    modules = module_survey.survey_modules(package, max_file_lines=MAX_FILE_LINES)
+    measured: dict[str, float] = {
+        "lines": found.lines,
+        "code_lines": found.code_lines,
+        "longest_class": max((place.lines for place in found.classes), default=0),
+        "long_classes": sum(place.lines > LONG_CLASS_LINES for place in found.classes),
+        "mergeable_modules_percent": modules.mergeable_percent,
+        "similar_class_pairs": len(list(module_survey.similar_classes(package))),
+        "compiled_modules": len(compiled_modules(package.parent)),
+        "compiled_functions": module_survey.compiled_functions(package),
+    }
+    for name in walks.WALKS:
+        walk = walks.measure(name)
+        measured |= {
+            f"{name}_files": walk.files,
+            f"{name}_functions": walk.functions,
+            f"{name}_calls": walk.calls,
+            f"{name}_depth": walk.depth,
+        }
+    return measured
+
+
+def below_bars(measured: Mapping[str, float], bars: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Name each figure that is worse than its bar, and each that has none.
+
+    Args:
+        measured: The figures.
+        bars: The tables `at_most` and `at_least` of `bars.toml`.
+    """
+    at_most, at_least = bars["at_most"], bars["at_least"]
+    for name, figure in measured.items():
+        if name in at_most and figure > at_most[name]:
+            yield f"{name} is {figure:g}, its bar is {at_most[name]:g}: simplify, or raise the bar with a reason"
+        elif name in at_least and figure < at_least[name]:
+            yield f"{name} is {figure:g}, its bar is {at_least[name]:g}: find what was lost"
+        elif name not in at_most and name not in at_least:
+            yield f"{name} has no bar in {BARS.name}: add one"
+    yield from (
+        f"{name} is in {BARS.name} and is not measured: take it out"
+        for name in sorted((at_most.keys() | at_least.keys()) - measured.keys())
+    )
+
+
 def main() -> int:
-    """Print the survey; 1 when something is too long."""
+    """Print survey and figures; 1 when something is too long or worse than its bar."""
     found = survey(PACKAGE)
     sys.stdout.writelines(f"{line}\n" for line in report(found))
-    faults = list(too_long(found))
+    bars = tomllib.loads(BARS.read_text(encoding="utf-8"))
+    measured = figures(found)
+    limits = {name: f"{kind.replace('_', ' ')} {bar:g}" for kind in bars for name, bar in bars[kind].items()}
+    sys.stdout.writelines(
+        f"{name:28} {figure:8g}   {limits.get(name, 'no bar')}\n" for name, figure in measured.items()
+    )
+    faults = [*too_long(found), *below_bars(measured, bars)]
     sys.stderr.writelines(f"{line}\n" for line in faults)
     return 1 if faults else 0
 

@@ -1,0 +1,142 @@
+"""Which modules of the package could be merged, and which classes repeat each other's fields: two figures of `make longest`.
+
+A module is mergeable if exactly one module imports it and that module is an ordinary one of the same folder. A module that
+only an `__init__` imports is public and has nowhere to go. A merge that would take a module out of the compiled build is
+refused, because no test fails when that happens.
+"""
+
+import ast
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from scripts.compiling import ROOMS, reason_against
+
+MIN_SHARED_FIELDS: Final = 6
+MIN_SHARED_PART: Final = 0.6
+"""Least part of the smaller class's fields that two classes share."""
+
+
+@frozen(kw_only=True)
+class Merge:
+    """A module and the only module that imports it."""
+
+    module: str
+    into: str
+
+
+@frozen(kw_only=True)
+class ModuleSurvey:
+    """The modules of a package, by path from the package's parent."""
+
+    modules: tuple[str, ...]
+    merges: tuple[Merge, ...]
+    """Merges that leave every file within the limit, the smallest module first."""
+    refused: tuple[tuple[Merge, str], ...]
+    """Merges that are not made, each with the reason."""
+
+    @property
+    def mergeable_percent(self) -> float:
+        """Share of mergeable modules, in percent."""
+        return round(100 * len(self.merges) / max(1, len(self.modules)), 1)
+
+
+def survey_modules(package: Path, *, max_file_lines: int) -> ModuleSurvey:
+    """Find the modules that can be merged into their only importer.
+
+    Args:
+        package: Folder of the package.
+        max_file_lines: Length limit of a merged file.
+
+    Raises:
+        SyntaxError: A module does not parse.
+    """
+    sources = {
+        path.relative_to(package.parent).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(package.rglob("*.py"))
+    }
+    into = dict(_only_importers(sources))
+    lines = {module: source.count("\n") for module, source in sources.items()}
+    merges: dict[str, str] = {}
+    refused: list[tuple[Merge, str]] = []
+    for module in sorted(into, key=lambda one: (lines[one], one)):
+        target = into[module]
+        while target in merges:  # it moved itself
+            target = merges[target]
+        merge = Merge(module=module, into=target)
+        length = lines[module] + lines[target]
+        if _is_compiled(module, sources[module]) != _is_compiled(target, sources[target]):
+            refused.append((merge, "only one of the two is compiled"))
+        elif length > max_file_lines:
+            refused.append((merge, f"the file would have {length} lines"))
+        elif target != module:
+            merges[module] = target
+            lines[target] = length
+    return ModuleSurvey(
+        modules=tuple(sources),
+        merges=tuple(Merge(module=module, into=target) for module, target in merges.items()),
+        refused=tuple(refused),
+    )
+
+
+def _only_importers(sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    path_of = {_dotted(path): path for path in sources}
+    importers: defaultdict[str, set[str]] = defaultdict(set)
+    for path, source in sources.items():
+        for node in ast.walk(ast.parse(source, filename=path)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                    if name in path_of:
+                        importers[path_of[name]].add(path)
+    for module, found in importers.items():
+        if len(found) == 1 and not _is_init(module):
+            (importer,) = found
+            if not _is_init(importer) and Path(importer).parent == Path(module).parent:
+                yield module, importer
+
+
+def _dotted(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _is_init(path: str) -> bool:
+    return path.endswith("/__init__.py")
+
+
+def _is_compiled(path: str, source: str) -> bool:
+    return path.split("/")[1].removesuffix(".py") in ROOMS and reason_against(source) is None
+
+
+def compiled_functions(package: Path) -> int:
+    """Count the functions of the modules that a compiled build compiles."""
+    return sum(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for path in package.rglob("*.py")
+        if path.name != "__init__.py"
+        and _is_compiled(
+            path.relative_to(package.parent).as_posix(), source := path.read_text(encoding="utf-8")
+        )
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+def similar_classes(package: Path) -> Iterator[tuple[str, str]]:
+    """Find pairs of classes that share six annotated fields and 60 % of the smaller class's fields."""
+    found: list[tuple[str, frozenset[str]]] = []
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                fields = frozenset(
+                    line.target.id
+                    for line in node.body
+                    if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+                )
+                if len(fields) >= MIN_SHARED_FIELDS:
+                    found.append((f"{path.relative_to(package.parent).as_posix()} {node.name}", fields))
+    for (one, ours), (other, theirs) in itertools.combinations(found, 2):
+        if len(ours & theirs) >= max(MIN_SHARED_FIELDS, MIN_SHARED_PART * min(len(ours), len(theirs))):
+            yield one, other
