@@ -282,14 +282,14 @@ def _end(noted: Iterable[NotedProcess]) -> int:
     known = [one for one in noted if one.boot == boot and one.pid > 1]
     groups = frozenset(one.pid for one in known if _is_there(one))
     marks = frozenset(f"{MARKER}={one.mark}".encode() for one in known)
-    killed = 0
+    killed: set[int] = set()  # a killed process is found again until the kernel has ended it
     for _ in range(_MAX_LOOKS if known else 0):  # again, for what is started meanwhile
         found = [int(one.name) for one in _PROC.iterdir() if one.name.isdecimal()]
-        now = sum(_kill(pid, groups, marks) for pid in found if _is_of(pid, groups, marks))
-        killed += now
+        now = {pid for pid in found if _is_of(pid, groups, marks) and _kill(pid, groups, marks)}
+        killed |= now
         if not now:
             break
-    return killed
+    return len(killed)
 
 
 def _is_of(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:

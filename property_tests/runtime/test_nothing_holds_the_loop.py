@@ -7,8 +7,8 @@ own thread between two checkpoints, so that a busy machine makes nothing fail; o
 Rounds: each input once with the profile `nightly`, and every so manieth with the others, so that an entry has `FEW` at most;
 three times where the first attempt is over the limit.
 
-Two things hold it longer, and are no input of somebody else's: a tool whose schema has 40,000 properties (here are 10,000), when it is
-attached (about 90 ms), and a text of a megabyte of fences that is read for tags (about 60 ms), on the machine of the figures.
+One thing holds it longer, and is no input of somebody else's: a tool whose schema has 40,000 properties (here are 10,000), when it is
+attached (about 90 ms, on the machine of the figures).
 """
 
 import inspect

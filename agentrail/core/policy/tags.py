@@ -25,12 +25,12 @@ _NAMES: Final[tuple[TagName, ...]] = ("status", "title")
 _SPELLED: Final[tuple[tuple[TagName, str, str], ...]] = tuple(
     (name, f"<{name}>", f"</{name}>") for name in _NAMES
 )
+_OPENING: Final = r"(?:status>|title>|(?:s(?:t(?:a(?:t(?:us?)?)?)?)?|t(?:i(?:t(?:le?)?)?)?)?\Z)"
+"""Behind a `<`: it begins a tag, or may when more has come. Others come by the million."""
+
 _MARKS: Final[Mapping[Code, re.Pattern[str]]] = MappingProxyType(
     {
-        # Of a `<` only one that begins a tag, or may when more has come: others come by the million.
-        "none": re.compile(
-            r"<(?=status>|title>|(?:s(?:t(?:a(?:t(?:us?)?)?)?)?|t(?:i(?:t(?:le?)?)?)?)?\Z)|`{1,3}"
-        ),
+        "none": re.compile(rf"<(?={_OPENING})|`{{1,3}}"),
         "inline": re.compile("[`\n]"),
         "fence": re.compile("`{1,3}"),
     }
@@ -38,6 +38,18 @@ _MARKS: Final[Mapping[Code, re.Pattern[str]]] = MappingProxyType(
 """What matters next, by where one stands. Code between single backticks ends with its line, in case it has no other end."""
 
 
+_CODE: Final = re.compile(
+    rf"""(?:
+        (?: ```[^`]*+(?:`(?!``)[^`]*+)*+```  # a fence
+          | `(?!`)[^`\n]*+[`\n]  # inline code
+          | ``(?=[^`])  # two backticks, which open nothing
+        )
+        [^`<]*+(?:<(?!{_OPENING})[^`<]*+)*+
+    )++""",
+    re.VERBOSE,
+)
+"""Code that has ended, and text without a mark after it, as often as they follow each other: one call, where a response may
+have half a million of them."""
 _TICKS: Final = re.compile("`{1,3}")
 _ENDING: Final = re.compile("</(?:status|title)>")
 _REACH: Final = MAX_CONTENT + len("<status></status>")
@@ -117,8 +129,8 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
                     pass
         elif code == "inline":
             code = "none"
-        elif mark[0] == "```" and code == "none" and (closing := text.find("```", position)) >= 0:
-            position = closing + len("```")  # the whole of it at once
+        elif code == "none" and (ended := _CODE.match(text, mark.start())):
+            position = ended.end()
         elif mark[0] == "```":
             code = "fence" if code == "none" else "none"
         elif position == end and not is_all:
