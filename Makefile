@@ -38,7 +38,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check docs-site docs-serve coverage coverage-of-spec mutants compiled-test compiled-build test-minimum test-pythons examples longest install litellm peers clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples longest install litellm peers clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -58,8 +58,9 @@ property: $(DEV)  ## the Hypothesis suites; HYPOTHESIS_PROFILE=dev, ci or nightl
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(ALL) -m hypothesis tests
 
 # What is allowed of the mutants runs under bash, some thirty thousand lines.
-nightly: $(TEST)  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; then the tests on each Python found; SEED=20261120
+nightly: $(TEST)  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; then random bugs, and the tests on each Python found; SEED=20261120
 	PERMISSION_MUTANTS=1000000 PERMISSION_SEED=$(SEED) $(BIN)/python -m pytest -rs -m check tests/plugins/test_permissions_oracle.py
+	@$(MAKE) --no-print-directory ast-mutants
 	@$(MAKE) --no-print-directory test-pythons
 
 test-pythons:  ## the tests of `make test` on each supported Python of this machine; PYTHONS='3.12 3.13'
@@ -171,8 +172,11 @@ coverage: $(DEV) peers  ## all tests with branches counted, then those that take
 coverage-of-spec: $(DEV)  ## which numbered scenarios and guarantees have a test
 	$(BIN)/python scripts/scenario_coverage.py
 
-mutants: $(DEV)  ## deliberate bugs, each of which some test has to notice
+mutants: $(DEV)  ## the planted bugs of tests/mutants, each of which its test has to notice
 	$(BIN)/python -m scripts.run_mutants
+
+ast-mutants: $(DEV)  ## random bugs in seven rooms, and how many the tests of their lines notice; COUNT=200 SEED=20261120
+	$(BIN)/python -m scripts.ast_mutants --count $(or $(COUNT),200) --seed $(SEED)
 
 compiled-test:  ## the suite, the properties and the mutants on the compiled build, in an environment of its own
 	@PYTHON=$(PYTHON) HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) bash scripts/compiled_test.sh

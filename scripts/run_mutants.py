@@ -1,12 +1,12 @@
-"""Put each mutant of tests/mutants/catalogue.py into a copy of the package, run its test, and say which ones survive.
+"""Apply each planted bug of tests/mutants to a copy of the package, run its test, and report the ones that survive.
 
     python -m scripts.run_mutants [--compiled] [PART OF A NAME, OR OF A GUARANTEE ...]
 
-Ends with 1 when a mutant survives, is stale, or its test fails without it: then it proves nothing. A run of all says too
-which rows of the acceptance list no killed mutant breaks, and ends with 1 when there is one.
+Ends with 1 if a bug survives or no longer applies, or if its test fails without it: then it proves nothing. A run of all also
+names the rows of the acceptance list that no killed bug breaks, and ends with 1 if there is one.
 
-With `--compiled`: those in modules that are compiled, each with its module compiled, and the others as sources: to compile
-all of them together for each mutant would take hours. A mutant that mypy refuses never comes to run; that counts too.
+With `--compiled`: the bugs in modules that are compiled, each with its module compiled and the others as sources, because
+compiling all of them for each bug would take hours. A bug that mypy refuses never runs; that counts as noticed too.
 """
 
 import os
@@ -24,8 +24,7 @@ from typing import Final
 
 from scripts.compiling import SUFFIX, compiled_modules
 from scripts.scenario_coverage import FOLDERS, as_ranges, covered_numbers, rows_in_force
-from tests.mutants.catalogue import MUTANTS
-from tests.mutants.mutant import Mutant
+from tests.mutants.catalogue import MUTANTS, Mutant
 
 ROOT: Final = Path(__file__).parent.parent
 COPIED: Final = (
@@ -61,10 +60,10 @@ def main(arguments: Sequence[str]) -> int:
         trees: SimpleQueue[Path] = SimpleQueue()
         jobs = min(os.cpu_count() or 1, 4)
         for number in range(jobs):
-            trees.put(_copy(Path(directory) / str(number)))
+            trees.put(copy_project(Path(directory) / str(number)))
         tree = trees.get()
         everything = sorted({one.killed_by for one in chosen})
-        if _run_tests(tree, *everything, within_seconds=ALL_WITHIN_SECONDS, show=True) != 0:
+        if run_tests(tree, *everything, within_seconds=ALL_WITHIN_SECONDS, show=True) != 0:
             print("the tests fail without any mutant: mend that first")
             return 1
         trees.put(tree)
@@ -99,7 +98,7 @@ def _try(mutant: Mutant, trees: "SimpleQueue[Path]", *, compiled: bool) -> str:
                 return "stale"
             if compiled and (said := _compile(tree, _module_of(mutant))):
                 return said
-            match _run_tests(tree, mutant.killed_by):
+            match run_tests(tree, mutant.killed_by):
                 case 0:
                     return "SURVIVED"
                 case 1:
@@ -138,17 +137,19 @@ def _compile(tree: Path, module: str) -> str | None:
 def _mutated(path: Path, mutant: Mutant) -> Iterator[bool]:
     """Put the bug in, and take it out again; gives whether there was a place for it."""
     text = path.read_text()
-    if text.count(mutant.old) != 1:
+    mutated = mutant.apply(text)
+    if mutated is None:
         yield False
         return
-    path.write_text(text.replace(mutant.old, mutant.new))
+    path.write_text(mutated)
     try:
         yield True
     finally:
         path.write_text(text)
 
 
-def _copy(to: Path) -> Path:
+def copy_project(to: Path) -> Path:
+    """Copy what the tests need into a new folder, and return it."""
     to.mkdir()
     for name in COPIED:
         source = ROOT / name
@@ -161,7 +162,8 @@ def _copy(to: Path) -> Path:
     return to
 
 
-def _run_tests(tree: Path, *tests: str, within_seconds: float = WITHIN_SECONDS, show: bool = False) -> int:
+def run_tests(tree: Path, *tests: str, within_seconds: float = WITHIN_SECONDS, show: bool = False) -> int:
+    """Run tests in a copy of the project; return pytest's exit code, and `FAILED` where they took too long."""
     command = (sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests)
     try:
         ended = subprocess.run(  # noqa: S603 - pytest, on tests of ours

@@ -1,33 +1,88 @@
-"""The catalogue of mutants is in order; that each is killed is what `make mutants` says."""
+"""The planted bugs apply to the package as it is, and each names its test; `make mutants` reports whether that one notices."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from scripts.marked_rows import rows_of
-from tests.mutants.catalogue import MUTANTS
-from tests.thinned import each
+from tests.mutants.catalogue import FOLDER, MUTANTS, parse, read_all
 
 ROOT = Path(__file__).parent.parent.parent
 
+PATCH = """\
+Bug: one is two
+Breaks: AT-001, AT-163: numbers are numbers
+Killed-by: tests/test_numbers.py::test_one
 
-@each("mutant", MUTANTS, label=lambda mutant: mutant.name)
-def test_a_mutant_has_its_place(mutant):
-    """What it replaces stands in its file, once; and its test is there."""
-    assert (ROOT / "agentrail" / mutant.file).read_text().count(mutant.old) == 1
-    assert mutant.old != mutant.new
-    file, _, test = mutant.killed_by.partition("::")
-    assert test.partition("[")[0] in (ROOT / file).read_text()
+--- a/agentrail/numbers.py
++++ b/agentrail/numbers.py
+@@ -1,4 +1,4 @@
+ def one():
+
+-    return 1
++    return 2
+
+"""
 
 
-def test_there_are_enough():
-    """Twenty-five at least, each under a name of its own."""
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+def test_every_patch_applies_to_one_place():
+    """Its text is in its module exactly once, and its test exists."""
+    faults = []
+    for name, mutant in read_all().items():
+        source = (ROOT / "agentrail" / mutant.file).read_text()
+        mutated = mutant.apply(source)
+        file, _, test = mutant.killed_by.partition("::")
+        if mutated in {None, source} or test.partition("[")[0] not in (ROOT / file).read_text():
+            faults.append(name)
+    assert faults == []
+
+
+@pytest.mark.check  # git
+def test_git_applies_every_patch(tmp_path):
+    """The files are patches that a person can apply, and not only our reader."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for mutant in MUTANTS:
+        copy = tmp_path / "agentrail" / mutant.file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text((ROOT / "agentrail" / mutant.file).read_text())
+    for path in sorted(FOLDER.glob("*.patch")):
+        subprocess.run(["git", "apply", "--check", path], cwd=tmp_path, check=True)
+
+
+def test_the_names_differ():
+    """Each bug has a name of its own."""
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 150
+
+
+def test_a_patch_is_read():
+    """An empty line without its space is context too, as editors leave it."""
+    mutant = parse(PATCH)
+    assert (mutant.name, mutant.rows, mutant.file) == ("one is two", (1, 163), "numbers.py")
+    assert mutant.apply("def one():\n\n    return 1\n\n") == "def one():\n\n    return 2\n\n"
+    assert mutant.apply("def two():\n\n    return 1\n\n") is None
+    assert mutant.apply("def one():\n\n    return 1\n\n" * 2) is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "",
+        PATCH.replace("Breaks: ", "Brakes: "),
+        PATCH.partition("--- a/")[0],
+        PATCH.replace("/agentrail/", "/tests/"),
+        PATCH.partition("@@")[0],
+    ],
+)
+def test_an_incomplete_patch_is_refused(broken):
+    """A missing field, no patch, another folder and no hunk are each an error."""
+    with pytest.raises(ValueError, match="expected the fields Bug, Breaks and Killed-by above a patch"):
+        parse(broken)
 
 
 @pytest.mark.check  # it collects the tests once more
 def test_a_mutant_of_a_row_is_killed_by_a_test_of_that_row():
-    """Whoever reads the mark of a test can believe it: without the guarantee the test fails."""
+    """The mark of a test can be believed: without the guarantee the test fails."""
     marked = rows_of(mutant.killed_by for mutant in MUTANTS)
     unmarked = {one.name: set(one.rows) - marked[one.killed_by] for one in MUTANTS}
     assert not {name: rows for name, rows in unmarked.items() if rows}

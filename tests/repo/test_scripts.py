@@ -1,11 +1,14 @@
 """The scripts that look at the source see what they say they see."""
 
+import ast
 import functools
 import tomllib
 
 import pytest
 
 from benchmarks.bars import build_in_use
+from scripts.ast_mutants import draw
+from scripts.ast_mutations import mutations
 from scripts.longest import PACKAGE, Place, Survey, below_bars, report, survey, too_long
 from scripts.lower_bounds import ROOT, constraints
 from scripts.module_survey import Merge, compiled_functions, similar_classes, survey_modules
@@ -215,6 +218,81 @@ def test_a_walk_counts_what_a_prompt_enters(name):
     assert walk.depth == max(walk.depth_by_task.values())
     assert ("runtime/tool_runner.py" in walk.calls_by_file) is (name == "tool")
     assert ("gateway/chat_routes.py" in walk.calls_by_file) is (name == "chat")
+
+
+MUTATED = """\
+import os
+
+FLAG: Final = True
+
+
+def first(items: "list[int]", *, limit=1):
+    \'\'\'Docstring.\'\'\'
+    if TYPE_CHECKING:
+        return None
+    assert items, f"no {items}"
+    if not items and limit < 2:
+        raise ValueError("empty")
+    for item in items:
+        os.remove("ü")
+        items.total += 1
+        break
+    return max(items, key=len) if FLAG else (limit + 1, 2)
+"""
+
+
+def test_each_operator_makes_its_mutations():
+    """Every mutation parses and differs; annotations, docstrings, asserts and `if TYPE_CHECKING` stay."""
+    made = mutations(MUTATED)
+    lines = MUTATED.splitlines()
+    found = {(lines[one.line - 1].split()[0], one.operator, one.new) for one in made}
+    for mutation in made:
+        changed = mutation.apply(MUTATED)
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(MUTATED))
+    assert {line for line, _, _ in found} == {
+        *("FLAG:", "def", "if", "raise", 'os.remove("ü")', "items.total", "break", "return"),
+    }
+    assert {(operator, new) for line, operator, new in found if line == "if"} == {
+        ("decide condition", "True"),
+        ("decide condition", "False"),
+        ("remove operand", "(limit < 2)"),
+        ("remove operand", "(not items)"),
+        ("remove not", "(items)"),
+        ("compare otherwise", "(limit <= 2)"),
+        ("change constant", "3"),
+    }
+    assert {(operator, new) for line, operator, new in found if line == "return"} == {
+        ("return nothing", "None"),
+        ("take branch", "(max(items, key=len))"),
+        ("take branch", "((limit + 1, 2))"),
+        ("remove argument", "max(items)"),
+        ("remove element", "(2, )"),
+        ("remove element", "(limit + 1, )"),
+        ("calculate otherwise", "(limit - 1)"),
+        ("remove operand", "(limit)"),
+        ("change constant", "2"),
+        ("change constant", "3"),
+    }
+    assert {
+        (operator, new) for line, operator, new in found if line in {"raise", "break", "FLAG:", "items.total"}
+    } == {
+        ("remove raise", "pass"),
+        ("break or continue", "continue"),
+        ("change constant", "False"),
+        ("remove statement", "pass"),
+        ("change constant", "2"),
+    }
+
+
+def test_a_draw_depends_on_its_seed_alone():
+    """The same seed draws the same bugs, with the tests of the module's own folder first."""
+    tests = ("tests/core/a.py::t", "tests/typed/z.py::t")
+    files = [path.relative_to(PACKAGE.parent).as_posix() for path in (PACKAGE / "typed").rglob("*.py")]
+    by_line = {file: {1: (), 2: tests} for file in files}
+    drawn = draw(["typed"], by_line, count=20, seed=7)
+    assert drawn == draw(["typed"], by_line, count=20, seed=7) != draw(["typed"], by_line, count=20, seed=8)
+    assert {bug.tests for bug in drawn} == {tests[::-1]}
+    assert {bug.room for bug in drawn} == {"typed"}
 
 
 @pytest.mark.check
