@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agentrail.abc.store import StoredSnapshot
-from agentrail.core.journal import bodies, record
+from agentrail.core.journal import record, record as bodies
 from agentrail.core.journal.recording import QUESTIONS
 from agentrail.core.protocol import signals
 from agentrail.core.wire.codec import SIGNAL_KINDS

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from agentrail.core.journal import bodies, exports, files, lines
+from agentrail.core.journal import exports, files, lines, record as bodies
 from agentrail.core.stack.plugin_state import decode_state
 from agentrail.core.wire import codec, hook_codec
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal

@@ -12,11 +12,10 @@ from agentrail.abc.store import Store, StoredSession
 from agentrail.cli.exits import Exit
 from agentrail.cli.session_views import show_record
 from agentrail.cli.stored import StorePlace, find_one, reading, records_of, say, sources_of
-from agentrail.core.journal.bodies import blobs_of, join_blobs
 from agentrail.core.journal.exports import EXPORT_BEGINS, read_export
 from agentrail.core.journal.folding import Sources, no_blobs
 from agentrail.core.journal.lines import read_journal
-from agentrail.core.journal.record import Record, Tail, first_broken
+from agentrail.core.journal.record import Record, Tail, blobs_of, first_broken, join_blobs
 from agentrail.core.journal.replaying import ReplayStep, explain_journal, replay, steps, where_they_part
 from agentrail.core.protocol.effects import Publish
 from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError

@@ -12,8 +12,7 @@ from agentrail.abc.store import StoredSession
 from agentrail.cli.notices import notice_of, show_decision, show_milliseconds
 from agentrail.cli.rendering import Piece, first_line, on_one_line, show_arguments
 from agentrail.cli.stored import shown_id
-from agentrail.core.journal.bodies import decode_erased
-from agentrail.core.journal.record import ERASED, Record
+from agentrail.core.journal.record import ERASED, Record, decode_erased
 from agentrail.core.journal.replaying import ReplayStep
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.projection import Status

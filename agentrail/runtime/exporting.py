@@ -7,9 +7,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
-from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
-from agentrail.core.journal.record import Tail, sealed
+from agentrail.core.journal.record import Tail, sealed, split_draft
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.journal.replaying import steps
 from agentrail.core.journal.session_owner import owner_in_opened, session_owner_key

@@ -9,8 +9,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import trio
 
 from agentrail.abc.store import Cause, Filters, Node, Opening, Standing, Store, Taken, TakeOver
-from agentrail.core.journal.bodies import split_draft
-from agentrail.core.journal.record import Record, Tail, sealed
+from agentrail.core.journal.record import Record, Tail, sealed, split_draft
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.journal.session_owner import session_owner_key
 from agentrail.core.protocol.signals import Recovered

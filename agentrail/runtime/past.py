@@ -7,12 +7,11 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.bodies import join_blobs
 from agentrail.core.journal.branches import CallBehind, PastTurn, calls_behind, past_turns
 from agentrail.core.journal.explaining import ExplainedStep, explained_step
 from agentrail.core.journal.files import FilesBehind, files_behind
 from agentrail.core.journal.folding import Sources, first_state, walk
-from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.record import Record, Tail, join_blobs
 from agentrail.core.journal.replaying import ReplayStep, begins, steps_from
 from agentrail.core.journal.signal_bodies import whole_body
 from agentrail.core.protocol.request import EffectId

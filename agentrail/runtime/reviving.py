@@ -15,9 +15,18 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.bodies import decode_opened, decode_rewound, join_blobs
 from agentrail.core.journal.folding import Drift, Folded, Sources, first_state, fold, walk
-from agentrail.core.journal.record import DRIFTED, ERASED, REWOUND, TAKEN, Record, Tail
+from agentrail.core.journal.record import (
+    DRIFTED,
+    ERASED,
+    REWOUND,
+    TAKEN,
+    Record,
+    Tail,
+    decode_opened,
+    decode_rewound,
+    join_blobs,
+)
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId

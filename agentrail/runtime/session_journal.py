@@ -12,9 +12,8 @@ from typing import Final, Protocol
 import trio
 
 from agentrail.abc.store import Append, Standing
-from agentrail.core.journal.bodies import RewoundBody, encode_body, split_draft
 from agentrail.core.journal.folding import Drift
-from agentrail.core.journal.record import REWOUND, Draft, Tail, sealed
+from agentrail.core.journal.record import REWOUND, Draft, RewoundBody, Tail, encode_body, sealed, split_draft
 from agentrail.core.journal.recording import Recorder, closed_draft, drifted_draft
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.request import EffectId

@@ -2,9 +2,8 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail.core.journal.bodies import RewoundBody, encode_body
 from agentrail.core.journal.folding import Sources, fold_journal, rewound_state
-from agentrail.core.journal.record import Draft, Tail, sealed
+from agentrail.core.journal.record import Draft, RewoundBody, Tail, encode_body, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.session import machine
 from agentrail.core.session.branching import config_of_fork, forked_state, without_what_was_open

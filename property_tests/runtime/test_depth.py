@@ -20,7 +20,7 @@ from agentrail.config.imported_permissions import read_claude_settings
 from agentrail.config.reading import read_agent, read_permissions, read_toml
 from agentrail.config.skill_reading import read_skill
 from agentrail.config.trust import decode_trust
-from agentrail.core.journal import bodies
+from agentrail.core.journal import record as bodies
 from agentrail.core.journal.exports import read_export
 from agentrail.core.journal.lines import decode_line
 from agentrail.core.session import state_codec

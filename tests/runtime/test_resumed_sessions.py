@@ -10,7 +10,7 @@ import trio.testing
 from agentrail import tool
 from agentrail.abc import Done, Ok
 from agentrail.abc.store import Filters
-from agentrail.core.journal.bodies import decode_drifted
+from agentrail.core.journal.record import decode_drifted
 from agentrail.core.session.state_codec import begun_in
 from agentrail.errors import (
     AgentrailError,

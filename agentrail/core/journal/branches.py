@@ -6,9 +6,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from agentrail.core.journal.bodies import decode_rewound
 from agentrail.core.journal.folding import Walked
-from agentrail.core.journal.record import REWOUND, Record
+from agentrail.core.journal.record import REWOUND, Record, decode_rewound
 from agentrail.core.protocol.effects import Effect, Publish, RunTool, SpawnChild
 from agentrail.core.session.asked_forms import summary_of
 from agentrail.core.session.open_calls import CallState

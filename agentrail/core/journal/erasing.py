@@ -9,8 +9,17 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.journal.bodies import ClosedBody, ErasedBody, encode_body
-from agentrail.core.journal.record import CLOSED, ERASED, Draft, Record, Tail, sealed
+from agentrail.core.journal.record import (
+    CLOSED,
+    ERASED,
+    ClosedBody,
+    Draft,
+    ErasedBody,
+    Record,
+    Tail,
+    encode_body,
+    sealed,
+)
 
 USER_FORGOTTEN: Final = "user forgotten"
 """Why, where a user is forgotten."""

@@ -12,15 +12,6 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from agentrail.core.journal.bodies import (
-    decode_changed,
-    decode_drifted,
-    decode_rewound,
-    decode_taken,
-    join_blobs,
-    open_state,
-    state_changed,
-)
 from agentrail.core.journal.outline import effects_named, operation_id_in, operations_in, outline
 from agentrail.core.journal.record import (
     CHANGED,
@@ -33,7 +24,14 @@ from agentrail.core.journal.record import (
     TAKEN,
     Record,
     Tail,
+    decode_changed,
+    decode_drifted,
+    decode_rewound,
+    decode_taken,
     fits_behind,
+    join_blobs,
+    open_state,
+    state_changed,
 )
 from agentrail.core.journal.signal_bodies import decode_signal_body
 from agentrail.core.protocol.actions import Continue

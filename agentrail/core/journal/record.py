@@ -4,12 +4,28 @@ Only the form stands here. What is recorded is decided in `recording`, and what 
 """
 
 import hashlib
-from collections.abc import Iterable
-from typing import Final
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import Raw
 
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.state_codec import (
+    decode_session,
+    decode_stack,
+    decode_toolbox,
+    encode_session,
+    encode_stack,
+    encode_toolbox,
+)
+from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
+from agentrail.core.stack.loading import Ask, call_handler as plainly
+from agentrail.errors import CodecError
 from agentrail.messages import SessionId
+from agentrail.structs import Value, decoder_of
 
 RECORD_VERSION: Final = 3
 """Of the form of a record, and of all bodies. In version 1 bodies of signals were longer: see `signal_bodies`. Since version 3 a
@@ -200,3 +216,425 @@ def taken_draft(*, node: str, cause: str, engine: str, at_ms: int, events: int) 
     """
     body = TakenBody(node=node, cause=cause, engine=engine)
     return Draft(at_ms=at_ms, kind=TAKEN, body=msgspec.json.encode(body), events=events)
+
+
+# The bodies of records that are no signals, as JSON and back; and large values, which are kept beside records. Pure.
+# Each body says its version. One of a newer version is refused, whole: a state that was made from half of a record
+# would be another state. Bodies of signals stand in `signal_bodies`. What a store keeps, and where, does not enter.
+
+# not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
+
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+class OpenedBody(Value, frozen=True, kw_only=True):
+    """What an `opened` record says: all that the session begins with, so that it can come back with this alone.
+
+    Attributes:
+        state: As of `encode_session`, before the first signal: configuration, model, tools, plugins with their first states, and the
+            messages that it goes on with.
+        engine: The version of agentrail that began it.
+        origin: Where its code is found again: `package.module:NAME`, or what else its host knows it by; empty for nowhere.
+        parent: The session that it works for; empty for a root.
+        forked_from: The session that it was forked from, and at which number; None for none.
+        version: Of this form.
+    """
+
+    state: Raw
+    engine: str
+    origin: str = ""
+    parent: str = ""
+    forked_from: tuple[SessionId, int] | None = None
+    version: int = RECORD_VERSION
+
+
+class ChangedBody(Value, frozen=True, kw_only=True):
+    """What a `changed` record says: tools and plugins that the session has from here on, which no signal brought.
+
+    Attributes:
+        tools: As of `encode_toolbox`.
+        plugins: As of `encode_stack`: in order, with their states, perhaps of another version than before.
+        engine: The version of agentrail from here on.
+        version: Of this form.
+    """
+
+    tools: Raw
+    plugins: Raw
+    engine: str = ""
+    version: int = RECORD_VERSION
+
+
+class DriftedBody(Value, frozen=True, kw_only=True):
+    """What a `drifted` record says: newer code made another history of the records before this one, and it counts from here on.
+
+    Attributes:
+        first: The number of the first record that differed.
+        what: How: what stood there, and what the newer code made of it, for people.
+        events: The number of the last event from here on: the larger of both.
+        engine: The version of agentrail whose code counts.
+        state: As of `encode_session`: the state from which the session goes on. `null` in records before version 3.
+        begun: The open effects of that state that a record names.
+        version: Of this form.
+    """
+
+    first: int
+    what: str
+    events: int
+    engine: str = ""
+    state: Raw = Raw(b"null")
+    begun: tuple[EffectId, ...] = ()
+    version: int = RECORD_VERSION
+
+    @property
+    def has_state(self) -> bool:
+        """Whether it holds the state that counts; records before version 3 do not."""
+        return bytes(self.state) != b"null"
+
+
+class RewoundBody(Value, frozen=True, kw_only=True):
+    """What a `rewound` record says.
+
+    Attributes:
+        number: The record behind which the session goes on.
+        version: Of this form.
+    """
+
+    number: int
+    version: int = RECORD_VERSION
+
+
+class ClosedBody(Value, frozen=True, kw_only=True):
+    """What a `closed` record says.
+
+    Attributes:
+        reason: Why the session has ended, one line.
+        version: Of this form.
+    """
+
+    reason: str
+    version: int = RECORD_VERSION
+
+
+class ErasedBody(Value, frozen=True, kw_only=True):
+    """What an `erased` record says, which stands in place of one whose content was removed.
+
+    Attributes:
+        number: Of the record, which this one has too.
+        hash: Of what stood there, hexadecimal: the record has it as its own, so that the chain goes on over it.
+        why: Such as `user forgotten`, or `retention`.
+        kind: Of what stood there; empty where it was not noted.
+        length: Of what stood there, body and outline, in bytes; 0 where it was not noted.
+        version: Of this form.
+    """
+
+    number: int
+    hash: str
+    why: str
+    kind: str = ""
+    length: int = 0
+    version: int = RECORD_VERSION
+
+
+# --- texts
+
+
+def encode_body(body: Value | TakenBody) -> bytes:
+    """Write a body: one JSON object, UTF-8, without a line break.
+
+    Raises:
+        CodecError: Your move: half of a character stands in a text of it.
+    """
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError as error:
+        message = f"no {_name_of(type(body))} that can be stored: half of a character in {error.object!r:.80}"
+        raise CodecError(message, path="$") from error
+
+
+def decode_opened(text: bytes | str) -> OpenedBody:
+    """Read what an `opened` record says, but for the state in it: see `state_of`.
+
+    Raises:
+        CodecError: Your move: it is no such text, or one of a newer version. So it is with all of these.
+    """
+    return _read(OpenedBody, text)
+
+
+def decode_changed(text: bytes | str) -> ChangedBody:
+    """Read what a `changed` record says, but for what is in it: see `state_changed`."""
+    return _read(ChangedBody, text)
+
+
+def decode_drifted(text: bytes | str) -> DriftedBody:
+    """Read what a `drifted` record says."""
+    return _read(DriftedBody, text)
+
+
+def decode_rewound(text: bytes | str) -> RewoundBody:
+    """Read what a `rewound` record says."""
+    return _read(RewoundBody, text)
+
+
+def decode_closed(text: bytes | str) -> ClosedBody:
+    """Read what a `closed` record says."""
+    return _read(ClosedBody, text)
+
+
+def decode_erased(text: bytes | str) -> ErasedBody:
+    """Read what an `erased` record says."""
+    return _read(ErasedBody, text)
+
+
+def decode_taken(text: bytes | str) -> TakenBody:
+    """Read what a `taken` record says."""
+    return _read(TakenBody, text)
+
+
+class _Head(msgspec.Struct, frozen=True, gc=False):
+    version: int
+
+
+_HEADS: Final = decoder_of(_Head)
+_BODIES: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
+    kind: decoder_of(kind)
+    for kind in (OpenedBody, ChangedBody, DriftedBody, RewoundBody, ClosedBody, ErasedBody, TakenBody)
+}
+
+
+def _read(kind: type[B], text: bytes | str) -> B:
+    name = _name_of(kind)
+    try:
+        version = _HEADS.decode(text).version
+        if version > RECORD_VERSION:
+            message = (
+                f"no {name}: at $.version: it is of version {version}, and up to {RECORD_VERSION} can be read "
+                "here; a newer version has written it"
+            )
+            raise CodecError(message, path="$.version")
+        if version < 1:
+            message = f"no {name}: at $.version: expected a version from 1, got {version}"
+            raise CodecError(message, path="$.version")
+        body: B = _BODIES[kind].decode(text)
+        return body
+    except (msgspec.DecodeError, RecursionError) as error:
+        fault, _, path = str(error).partition(" - at `")
+        place = path.rstrip("`") or "$"
+        message = f"no {name}: at {place}: {fault}; pass what was written as one"
+        raise CodecError(message, path=place) from error
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__name__.removesuffix('Body').lower()} record"
+
+
+# --- what is in them
+
+
+def opened_body(
+    state: SessionState,
+    *,
+    engine: str,
+    origin: str = "",
+    parent: str = "",
+    forked_from: tuple[SessionId, int] | None = None,
+) -> OpenedBody:
+    """Say what a session begins with.
+
+    Args:
+        state: Before its first signal.
+        engine: As of `OpenedBody`; so are the others.
+        origin: As there.
+        parent: As there.
+        forked_from: As there.
+
+    Raises:
+        CodecError: There is something in the state that JSON does not hold; see `encode_session`.
+    """
+    return OpenedBody(
+        state=Raw(encode_session(state)), engine=engine, origin=origin, parent=parent, forked_from=forked_from
+    )
+
+
+def open_state(text: bytes | str, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly) -> SessionState:
+    """Give the state that an `opened` record begins with.
+
+    Args:
+        text: The body of the record, with its large values in place.
+        resolve: Gives the plugin of each that is stored.
+        ask: How handlers are called; with a `find`, plugins that come later are found by it too.
+
+    Raises:
+        CodecError: Your move: it is no such text, or one of a newer version.
+        PluginError: Your move: a plugin is not there, cannot be loaded, or does not take the state of another version.
+    """
+    return decode_session(bytes(decode_opened(text).state), resolve, ask=ask)
+
+
+def changed_body(state: SessionState, *, engine: str = "") -> ChangedBody:
+    """Say which tools and plugins a session has now.
+
+    Raises:
+        CodecError: A plugin author's: a state that JSON does not hold.
+    """
+    data = state.data
+    return ChangedBody(
+        tools=Raw(encode_toolbox(data.tools)),
+        plugins=Raw(encode_stack(data.stack, data.plugin_states)),
+        engine=engine,
+    )
+
+
+def state_changed(
+    state: SessionState, body: ChangedBody, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly
+) -> SessionState:
+    """Give a session the tools and plugins of a `changed` record.
+
+    Raises:
+        CodecError: Your move: it is no such text, or one of a newer version.
+        PluginError: As of `open_state`.
+    """
+    stack, states = decode_stack(bytes(body.plugins), resolve, ask=ask)
+    tools = decode_toolbox(bytes(body.tools))
+    data = msgspec.structs.replace(state.data, tools=tools, stack=stack, plugin_states=states)
+    return msgspec.structs.replace(state, data=data)
+
+
+# --- large values
+
+BLOB_LIMIT: Final = 65_536
+"""In bytes of UTF-8: a text that is longer is kept beside the record."""
+
+_BLOB: Final = "$blob"
+_ESCAPED: Final = re.compile(r"\$+blob")
+_MARK: Final = b'blob"'  # in every body that has a blob, or something that looks like one
+
+
+def split_blobs(body: bytes, limit: int = BLOB_LIMIT) -> tuple[bytes, dict[str, bytes]]:
+    """Take the large texts out of a body; in their place stands `{"$blob": SHA-256}`.
+
+    An object that looks like that by itself, because a caller or a model has written it, gets one more `$` in its key, and
+    loses it in `join_blobs`.
+
+    Args:
+        body: JSON, as one of the encoders here or `encode_signal_body` wrote it.
+        limit: In bytes of UTF-8: a longer text goes.
+
+    Returns:
+        The body, the very one where there was nothing to do; and what was taken out, by its SHA-256 in hexadecimal digits. The same text
+        is there once.
+    """
+    if len(body) <= limit and _MARK not in body:
+        return body, {}
+    blobs: dict[str, bytes] = {}
+
+    def part(value: Any) -> Any:
+        if isinstance(value, str):
+            if len(value) * 4 <= limit:  # four bytes for a character at most
+                return value
+            content = value.encode()
+            if len(content) <= limit:
+                return value
+            digest = hashlib.sha256(content).hexdigest()
+            blobs[digest] = content
+            return {_BLOB: digest}
+        if isinstance(value, dict):
+            if (own := _own_mark(value)) is not None:
+                return {f"${own}": part(value[own])}
+            return {name: part(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [part(item) for item in value]
+        return value
+
+    made = part(msgspec.json.decode(body))
+    return msgspec.json.encode(made), blobs
+
+
+def split_draft(draft: Draft) -> tuple[Draft, dict[str, bytes]]:
+    """Take the large texts out of a draft; as `split_blobs`, and the very one where there are none."""
+    body, blobs = split_blobs(draft.body)
+    return (draft if body is draft.body else msgspec.structs.replace(draft, body=body)), blobs
+
+
+def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:
+    """Put large texts back: the inverse of `split_blobs`.
+
+    Args:
+        body: As `split_blobs` gave it.
+        get: Gives a text by its SHA-256; None where it is not there.
+
+    Returns:
+        The body as it was; the very one where there was nothing to do.
+
+    Raises:
+        CodecError: A text is missing, or is not the one that was taken out; or the body is nested too deeply.
+    """
+    if _MARK not in body:
+        return body
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, dict):
+            own = _own_mark(value)
+            if own == _BLOB:
+                return _text_of(value[own], get)
+            if own is not None:
+                return {own[1:]: whole(value[own])}
+            return {name: whole(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [whole(item) for item in value]
+        return value
+
+    try:
+        return msgspec.json.encode(whole(msgspec.json.decode(body)))
+    except RecursionError as error:
+        raise _too_deep() from error
+
+
+def blobs_of(body: bytes) -> frozenset[str]:
+    """Name the large texts that a stored body needs, by their SHA-256.
+
+    Raises:
+        CodecError: The body is nested too deeply.
+    """
+    if _MARK not in body:
+        return frozenset()
+
+    def found(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            if _own_mark(value) == _BLOB:
+                yield value[_BLOB]
+                return
+            for item in value.values():
+                yield from found(item)
+        elif isinstance(value, list):
+            for item in value:
+                yield from found(item)
+
+    try:
+        return frozenset(found(msgspec.json.decode(body)))
+    except RecursionError as error:
+        raise _too_deep() from error
+
+
+def _too_deep() -> CodecError:
+    message = "no body of a record: it is nested too deeply to be read; pass what was written as one"
+    return CodecError(message, path="$")
+
+
+def _own_mark(value: dict[str, Any]) -> str | None:
+    """Give the key of an object that is a blob, or looks like one: it has that key alone."""
+    if len(value) != 1:
+        return None
+    (name,) = value
+    return name if _ESCAPED.fullmatch(name) else None
+
+
+def _text_of(digest: object, get: Callable[[str], bytes | None]) -> str:
+    content = get(digest) if isinstance(digest, str) else None
+    if content is None:
+        message = f"a large value is missing: {digest!r:.80} is in a record, and the store does not have it"
+        raise CodecError(message, path="$")
+    if hashlib.sha256(content).hexdigest() != digest:
+        message = f"a large value is damaged: what the store has for {digest} is another one"
+        raise CodecError(message, path="$")
+    return content.decode()

@@ -14,10 +14,19 @@ from typing import Final, final
 import msgspec
 from msgspec import Raw
 
-from agentrail.core.journal.bodies import ClosedBody, DriftedBody, encode_body, opened_body
 from agentrail.core.journal.folding import Drift
 from agentrail.core.journal.outline import outline
-from agentrail.core.journal.record import CLOSED, DRIFTED, HEARD, OPENED, Draft
+from agentrail.core.journal.record import (
+    CLOSED,
+    DRIFTED,
+    HEARD,
+    OPENED,
+    ClosedBody,
+    Draft,
+    DriftedBody,
+    encode_body,
+    opened_body,
+)
 from agentrail.core.journal.signal_bodies import encode_signal_body
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Effect

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from agentrail.core.journal.bodies import decode_opened, join_blobs
 from agentrail.core.journal.explaining import ExplainedStep, explained_step, lines_of_step
 from agentrail.core.journal.folding import (
     NO_SOURCES,
@@ -26,7 +25,7 @@ from agentrail.core.journal.folding import (
     walk,
 )
 from agentrail.core.journal.outline import effects_named
-from agentrail.core.journal.record import DRIFTED, OPENED, TAKEN, Record, Tail
+from agentrail.core.journal.record import DRIFTED, OPENED, TAKEN, Record, Tail, decode_opened, join_blobs
 from agentrail.core.journal.signal_bodies import whole_body
 from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import HookEvent

@@ -7,8 +7,7 @@ No store enters: records are given.
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from agentrail.core.journal.bodies import decode_rewound
-from agentrail.core.journal.record import REWOUND, Record
+from agentrail.core.journal.record import REWOUND, Record, decode_rewound
 from agentrail.errors import CodecError
 
 NumberRange: TypeAlias = tuple[int, int]

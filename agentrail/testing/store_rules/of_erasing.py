@@ -5,9 +5,16 @@ from functools import partial
 import msgspec
 
 from agentrail.abc.store import Append, Erasure, Filters, Node, Standing
-from agentrail.core.journal.bodies import decode_erased
 from agentrail.core.journal.erasing import closing_record
-from agentrail.core.journal.record import CLOSED, ERASED, RECORD_VERSION, Draft, Record, taken_draft
+from agentrail.core.journal.record import (
+    CLOSED,
+    ERASED,
+    RECORD_VERSION,
+    Draft,
+    Record,
+    decode_erased,
+    taken_draft,
+)
 from agentrail.errors import OptionError, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
 from agentrail.testing.store_rules.trial import (

@@ -5,8 +5,7 @@ from functools import partial
 import msgspec
 
 from agentrail.abc.store import Append, Cause, Node, Standing, Taken, TakeOver, take_all
-from agentrail.core.journal.bodies import decode_taken
-from agentrail.core.journal.record import TAKEN
+from agentrail.core.journal.record import TAKEN, decode_taken
 from agentrail.errors import Fenced, HeldBy, OptionError, SessionNotFound
 from agentrail.messages import SessionId
 from agentrail.testing.store_rules.trial import Author, StoreTrial, expect_error, expect_same, session_ids

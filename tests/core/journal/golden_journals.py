@@ -11,17 +11,19 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from agentrail.core.journal.bodies import (
-    ClosedBody,
-    DriftedBody,
-    RewoundBody,
-    changed_body,
-    encode_body,
-)
 from agentrail.core.journal.erasing import USER_FORGOTTEN, closing_record, erased_record
 from agentrail.core.journal.folding import Sources, fold_journal
 from agentrail.core.journal.lines import encode_journal
-from agentrail.core.journal.record import Draft, Record, taken_draft
+from agentrail.core.journal.record import (
+    ClosedBody,
+    Draft,
+    DriftedBody,
+    Record,
+    RewoundBody,
+    changed_body,
+    encode_body,
+    taken_draft,
+)
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.session.machine import new_session

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.journal import bodies
-from agentrail.core.journal.bodies import (
+from agentrail.core.journal import record as bodies
+from agentrail.core.journal.record import (
     BLOB_LIMIT,
     ChangedBody,
     ClosedBody,
@@ -16,6 +16,7 @@ from agentrail.core.journal.bodies import (
     ErasedBody,
     OpenedBody,
     RewoundBody,
+    TakenBody,
     blobs_of,
     changed_body,
     encode_body,
@@ -25,7 +26,6 @@ from agentrail.core.journal.bodies import (
     split_blobs,
     state_changed,
 )
-from agentrail.core.journal.record import TakenBody
 from agentrail.core.session.machine import new_session
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import Toolbox

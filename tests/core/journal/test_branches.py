@@ -4,11 +4,10 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.journal.bodies import RewoundBody, encode_body
 from agentrail.core.journal.branches import calls_behind, past_turns, turns_in
 from agentrail.core.journal.folding import first_state, fold_journal, walk
 from agentrail.core.journal.lines import read_journal
-from agentrail.core.journal.record import Draft, Tail, sealed
+from agentrail.core.journal.record import Draft, RewoundBody, Tail, encode_body, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.journal.replaying import state_at
 from agentrail.core.protocol.effects import RunTool

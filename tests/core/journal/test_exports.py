@@ -3,10 +3,9 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal.bodies import split_blobs
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
 from agentrail.core.journal.lines import read_journal
-from agentrail.core.journal.record import Draft, Tail, sealed
+from agentrail.core.journal.record import Draft, Tail, sealed, split_blobs
 from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import SessionId
 from tests.core.journal.golden_journals import FOLDER

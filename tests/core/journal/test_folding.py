@@ -5,21 +5,19 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
-from agentrail.core.journal.bodies import (
+from agentrail.core.journal.folding import Sources, fold, fold_journal, rewound_state, walk
+from agentrail.core.journal.record import (
     ClosedBody,
+    Draft,
     DriftedBody,
     ErasedBody,
     RewoundBody,
+    Tail,
     changed_body,
     encode_body,
-    split_blobs,
-)
-from agentrail.core.journal.folding import Sources, fold, fold_journal, rewound_state, walk
-from agentrail.core.journal.record import (
-    Draft,
-    Tail,
     first_broken,
     fits_behind,
+    split_blobs,
     tail_of,
     taken_draft,
 )

@@ -6,10 +6,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from agentrail.core.journal.bodies import RewoundBody
 from agentrail.core.journal.call_story import story_of_call
 from agentrail.core.journal.explaining import ExplainedSignal, ExplainedStep, lines_of_step
-from agentrail.core.journal.record import REWOUND, Record
+from agentrail.core.journal.record import REWOUND, Record, RewoundBody
 from agentrail.core.journal.spending import spendings_of_usage
 from agentrail.core.journal.timeline import timeline_of
 from agentrail.core.journal.undone import UndoneEvents

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal.bodies import decode_closed, decode_drifted, decode_opened
 from agentrail.core.journal.folding import Drift
+from agentrail.core.journal.record import decode_closed, decode_drifted, decode_opened
 from agentrail.core.journal.recording import closed_draft, drifted_draft, opened_draft
 from agentrail.core.journal.signal_bodies import decode_signal_body
 from agentrail.core.policy.stalls import StallOptions
