@@ -24,7 +24,7 @@ from agentrail.abc import (
     Unknown,
     effect_class_of,
 )
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.session.batch import ARGUMENTS_CHANGED

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.session.asked_forms import arguments_text
 from agentrail.frozen import canonical_json, frozen_json
 

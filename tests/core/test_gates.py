@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.gates import (
+from agentrail.core.policy.calls import (
     CUT_OFF,
     WITHHELD,
     Passed,

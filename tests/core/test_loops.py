@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.loops import (
+from agentrail.core.policy.calls import (
     FILE_NOTE,
     MAX_CONTENTS,
     MAX_FILES,

@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.policy.outgoing import Outgoing, outgoing
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.request import EffectId

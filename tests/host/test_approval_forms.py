@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.session.asked_forms import (
     arguments_text,
     rule_id_of,

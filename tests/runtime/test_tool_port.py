@@ -8,7 +8,7 @@ import trio.lowlevel
 import trio.testing
 
 from agentrail.abc import Done, Error, NotDone, Ok, ToolContext, ToolListing, ToolUpdate, Unknown
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
 from agentrail.core.protocol.effects import RunTool
 from agentrail.errors import ToolDefinitionError

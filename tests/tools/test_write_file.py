@@ -3,7 +3,7 @@
 import hashlib
 
 from agentrail.abc import Error, Ok
-from agentrail.core.policy.loops import FileChange, file_change_in
+from agentrail.core.policy.calls import FileChange, file_change_in
 from agentrail.tools.write_file import write_file
 from tests.tools.rig import StubSandbox, context
 

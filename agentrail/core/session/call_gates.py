@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.actions import BlockTool, RequireApproval
 from agentrail.core.protocol.effects import AskHost, TellHost
 from agentrail.core.protocol.hooks import BeforeTool

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from agentrail.core.policy.calls import call_ids_of
 from agentrail.core.policy.compaction import (
     SUMMARY_TOKENS,
     Compacted,
@@ -27,7 +28,6 @@ from agentrail.core.policy.compaction import (
     overflow_error,
 )
 from agentrail.core.policy.estimates import tokens_of
-from agentrail.core.policy.gates import call_ids_of
 from agentrail.core.policy.outgoing import unrefused
 from agentrail.core.protocol.actions import Skip, WriteFile
 from agentrail.core.protocol.effects import CancelStream, RunPluginRequest, StartStream

@@ -9,7 +9,7 @@ from typing import Final, Literal, cast
 
 import msgspec
 
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.signals import Approve, Asked, Decline, Reject, Respond
 from agentrail.core.session import batch, call_gates, calls, cycle, interactions
 from agentrail.core.session.open_calls import CallState

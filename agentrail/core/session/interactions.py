@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.effects import ClearTimer, SetTimer
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import SignalId, ToolAsked

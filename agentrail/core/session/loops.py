@@ -7,8 +7,7 @@ import hashlib
 
 import msgspec
 
-from agentrail.core.policy.gates import hash_arguments
-from agentrail.core.policy.loops import CallSeen, file_change_in, watched
+from agentrail.core.policy.calls import CallSeen, file_change_in, hash_arguments, watched
 from agentrail.core.session.open_calls import CallState, OpenCalls
 from agentrail.core.session.step_context import StepContext
 from agentrail.events import LoopDetected

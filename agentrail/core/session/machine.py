@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias, TypeVar, assert_never
 import msgspec
 
 from agentrail.core.policy.budget import Ledger
-from agentrail.core.policy.gates import call_ids_of
+from agentrail.core.policy.calls import call_ids_of
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Effect, End, KillTools
 from agentrail.core.protocol.hooks import RequestFailed, RequestResult, SessionStarted

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 import msgspec
 
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.core.protocol.actions import Abort, BlockTool, Continue, RequireApproval
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.session.agent_state import agent_wanted

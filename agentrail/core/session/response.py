@@ -4,7 +4,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from agentrail.core.policy.gates import settle_call_ids
+from agentrail.core.policy.calls import settle_call_ids
 from agentrail.core.policy.retries import (
     Attempts,
     CompactFirst,

@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from agentrail.core.policy.budget import Budget, Ledger
+from agentrail.core.policy.calls import LoopHistory
 from agentrail.core.policy.compaction import CompactionPlan, CompactionWatch
 from agentrail.core.policy.estimates import TokenCount
-from agentrail.core.policy.loops import LoopHistory
 from agentrail.core.policy.outgoing import Outgoing
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.response_format import ResponseFormat

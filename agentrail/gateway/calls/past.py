@@ -11,7 +11,7 @@ import msgspec
 from agentrail import outside
 from agentrail.core.journal.call_story import TELL_OF_CALLS, CallStory, call_in, story_of_call
 from agentrail.core.journal.timeline import Timeline, TimelineSpan
-from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.policy.calls import hash_arguments
 from agentrail.events import KINDS, Event, ResponseComplete
 from agentrail.frozen import canonical_json, thawed
 from agentrail.gateway.answers import refuse_call
