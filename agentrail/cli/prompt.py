@@ -21,7 +21,7 @@ from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.printing import print_text
 from agentrail.cli.rendering import without_controls
-from agentrail.core.policy.estimates import fixed_tokens_of
+from agentrail.core.policy.context import fixed_tokens_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agentrail.core.policy.compaction import (
+from agentrail.core.policy.context import (
     DISTANCE,
     KEPT_MESSAGES,
     Compacted,
@@ -18,8 +18,8 @@ from agentrail.core.policy.compaction import (
     cut_of,
     decide_compaction,
     finish_compaction,
+    tokens_of,
 )
-from agentrail.core.policy.estimates import tokens_of
 from agentrail.core.values.history import History
 from agentrail.messages import (
     AssistantMessage,

@@ -12,9 +12,7 @@ from typing import Any, Final
 
 from agentrail.core.policy.budget import Bound, Budget, Ledger, Price, ReservationId, Spent
 from agentrail.core.policy.calls import FileSeen, LoopHistory
-from agentrail.core.policy.compaction import CompactionPlan, CompactionWatch
-from agentrail.core.policy.estimates import TokenCount
-from agentrail.core.policy.outgoing import Outgoing
+from agentrail.core.policy.context import CompactionPlan, CompactionWatch, Outgoing, TokenCount
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.retries import Attempts

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.policy.compaction import (
+from agentrail.core.policy.context import (
     DISTANCE,
     LEAST_TOKENS,
     SUMMARY_PROMPT,
@@ -20,8 +20,8 @@ from agentrail.core.policy.compaction import (
     finish_compaction,
     is_due,
     overflow_error,
+    tokens_of,
 )
-from agentrail.core.policy.estimates import tokens_of
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.session.compaction import summary_request
 from agentrail.core.values.history import History

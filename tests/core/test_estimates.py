@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.policy.estimates import (
+from agentrail.core.policy.context import (
     IMAGE_TOKENS,
     TokenCount,
     fixed_tokens_of,

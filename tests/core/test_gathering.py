@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from agentrail.core.policy.budget import Budget
-from agentrail.core.policy.estimates import TokenCount
+from agentrail.core.policy.context import TokenCount
 from agentrail.core.protocol.effects import CancelPluginRequest, GatherContext, StartStream
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import (

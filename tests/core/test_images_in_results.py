@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from agentrail.core.policy.estimates import IMAGE_TOKENS, tokens_of
+from agentrail.core.policy.context import IMAGE_TOKENS, tokens_of
 from agentrail.core.protocol import actions as p
 from agentrail.core.protocol.signals import ToolFinished
 from agentrail.core.session.loops import _seen

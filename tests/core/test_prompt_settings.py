@@ -5,7 +5,7 @@ from itertools import count
 import msgspec
 import pytest
 
-from agentrail.core.policy.compaction import CompactionPlan
+from agentrail.core.policy.context import CompactionPlan
 from agentrail.core.policy.prompt_settings import PromptSettings, faults_of_settings, settings_of
 from agentrail.core.protocol.effects import StartStream
 from agentrail.core.protocol.signals import GoOn, Prompt, SignalId, StreamFailed

@@ -5,7 +5,7 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core.policy.budget import Budget, Ledger, ReservationId, Spent, lend_at_most, spent_since
-from agentrail.core.policy.compaction import CompactionPlan
+from agentrail.core.policy.context import CompactionPlan
 from agentrail.core.protocol.actions import ReadFile
 from agentrail.core.protocol.effects import CancelPluginRequest, CloseAgent, RunPluginRequest, StartStream
 from agentrail.core.protocol.plugin_record import PluginRecord

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from agentrail import plugins as p
-from agentrail.core.policy.outgoing import Outgoing
+from agentrail.core.policy.context import Outgoing
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChangePlugins, ChildPublished, Prompt, SignalId

@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 
 from agentrail.core.policy.calls import hash_arguments
-from agentrail.core.policy.outgoing import Outgoing, outgoing
+from agentrail.core.policy.context import Outgoing, outgoing
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.policy.estimates import tokens_of
+from agentrail.core.policy.context import tokens_of
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.importing import import_messages
 from agentrail.errors import PluginError

@@ -21,7 +21,7 @@ from agentrail.core.policy.budget import (
     settle,
     take_back,
 )
-from agentrail.core.policy.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
+from agentrail.core.policy.context import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.session.context import context_tokens

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.policy.calls import call_ids_of
-from agentrail.core.policy.compaction import (
+from agentrail.core.policy.context import (
     SUMMARY_TOKENS,
     Compacted,
     CompactionLimits,
@@ -26,9 +26,9 @@ from agentrail.core.policy.compaction import (
     is_due,
     messages_for_summary,
     overflow_error,
+    tokens_of,
+    unrefused,
 )
-from agentrail.core.policy.estimates import tokens_of
-from agentrail.core.policy.outgoing import unrefused
 from agentrail.core.protocol.actions import Skip, WriteFile
 from agentrail.core.protocol.effects import CancelStream, RunPluginRequest, StartStream
 from agentrail.core.protocol.hooks import BeforeCompact, FileWritten, RequestResult

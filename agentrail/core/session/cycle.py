@@ -8,7 +8,7 @@ from typing import Final, Literal, assert_never
 
 import msgspec
 
-from agentrail.core.policy.outgoing import Outgoing, outgoing
+from agentrail.core.policy.context import Outgoing, outgoing
 from agentrail.core.policy.response_format import Rejected, RepairTurn
 from agentrail.core.protocol.actions import ResolveApproval
 from agentrail.core.protocol.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest

@@ -11,8 +11,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 import msgspec
 from attrs import evolve, frozen
 
-from agentrail.core.policy.estimates import fixed_tokens_of, tokens_of
-from agentrail.core.policy.outgoing import outgoing
+from agentrail.core.policy.context import fixed_tokens_of, outgoing, tokens_of
 from agentrail.core.session.projection import (
     model_of,
     offered_tools_of,

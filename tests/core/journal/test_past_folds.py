@@ -12,8 +12,7 @@ from agentrail.core.journal.record import REWOUND, Record, RewoundBody
 from agentrail.core.journal.spending import spendings_of_usage
 from agentrail.core.journal.timeline import timeline_of
 from agentrail.core.journal.undone import UndoneEvents
-from agentrail.core.policy.estimates import fixed_tokens_of, tokens_of
-from agentrail.core.policy.outgoing import outgoing
+from agentrail.core.policy.context import fixed_tokens_of, outgoing, tokens_of
 from agentrail.core.session.next_request import _head_of, next_request_of
 from agentrail.core.session.projection import model_of, system_prompt_of
 from agentrail.core.session.rules import allow

@@ -1,0 +1,562 @@
+"""Compaction: a conversation that grows too long goes on with a summary in place of its beginning.
+
+Decided here: when, where to cut, what the model is asked, whether the result is taken. A summary is a request of its own,
+and the history is replaced in one step when it is there; until then the conversation is what it was, and an abort leaves
+it so. Every compaction shrinks the conversation by a fifth or changes nothing, and between two of one kind there are ten
+more messages: so none can follow another without end.
+"""
+
+from collections.abc import Collection, Sequence
+from operator import is_
+from typing import Final, Literal, TypeAlias, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from agentrail.core.values.history import History
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.core.values.transcript import transcript_of
+from agentrail.errors import ErrorInfo
+from agentrail.errors.advice import with_remark
+from agentrail.frozen import canonical_json
+from agentrail.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    FileRef,
+    Image,
+    JsonValue,
+    Message,
+    Opaque,
+    PromptRef,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    UserBlock,
+    UserMessage,
+)
+
+# How many tokens a conversation has, as far as one can say without the vendor's tokenizer. What a vendor reported last
+# covers everything up to its response, exactly; only what was added since is estimated, at four bytes a token. Reports
+# are never added up: each one counts the whole conversation again. And nothing is counted twice, so a turn pays for
+# what it adds, also where no vendor ever reports.
+
+BYTES_PER_TOKEN: Final = 4
+IMAGE_TOKENS: Final = 1_600
+"""Vendors count pixels, not bytes, and scale down what is larger than this."""
+_IMAGE_SIZE: Final = IMAGE_TOKENS * BYTES_PER_TOKEN
+
+
+class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of a request's length. Part of a session's state; a new one is made when tools or prompt change.
+
+    Attributes:
+        fixed: Estimated, of what stands before the conversation; `fixed_tokens_of` counts it.
+        tokens: Of all that is covered, `fixed` included.
+        messages: How many messages are covered.
+    """
+
+    fixed: int = 0
+    tokens: int = 0
+    messages: int = 0
+
+    def reported(self, usage: TokenUsage, messages: int, *, added_tokens: int = 0) -> "TokenCount":
+        """Take a vendor's word in place of all that was known before.
+
+        Args:
+            usage: Of a response. One that we estimated ourselves, or that says nothing, changes nothing.
+            messages: The length of the history with that response in it.
+            added_tokens: Of what was read besides the history, estimated; it is taken off.
+        """
+        if usage.estimated or not usage.input:
+            return self
+        return TokenCount(fixed=self.fixed, tokens=max(usage.total - added_tokens, 0), messages=messages)
+
+    def grown(self, messages: Sequence[Message]) -> "TokenCount":
+        """Count what was added since; a conversation that has become shorter is counted anew.
+
+        Args:
+            messages: The whole conversation.
+        """
+        known, length = self.messages, len(messages)
+        if known == length and known:
+            return self
+        if known > length or not known:
+            return TokenCount(fixed=self.fixed, tokens=self.fixed + tokens_of(messages[:]), messages=length)
+        added = tokens_of(messages[known:])
+        return TokenCount(fixed=self.fixed, tokens=self.tokens + added, messages=length)
+
+
+def tokens_of(messages: Sequence[Message]) -> int:
+    """Estimate messages alone; rounded up."""
+    return _in_tokens(sum([_size_of(message) for message in messages]))
+
+
+def fixed_tokens_of(system: str | None, tools: Toolbox) -> int:
+    """Estimate what stands before the conversation: the system prompt and the list of tools."""
+    listed = sum(
+        _size(spec.name) + _size(spec.description) + len(canonical_json(spec.parameters)) for spec in tools
+    )
+    return _in_tokens(_size(system or "") + listed)
+
+
+def _size_of(message: Message) -> int:
+    """Count the bytes of a message, a picture as its tokens would be."""
+    match message:
+        case UserMessage(content=blocks):
+            return sum([_block_size(block) for block in blocks])
+        case AssistantMessage(content=blocks):
+            return sum([_block_size(block) for block in blocks])
+        case ToolMessage(results=results):
+            return sum([_size(result.text) + len(result.images) * _IMAGE_SIZE for result in results])
+        case _ as never:
+            assert_never(never)
+
+
+def _block_size(block: UserBlock | AssistantBlock) -> int:
+    match block:
+        case Text(text=text):
+            return _size(text)
+        case Thinking(text=text, signature=signature):
+            return _size(text) + len(signature or "")
+        case ToolCall(name=name, arguments=arguments, malformed=malformed):
+            sent = _size(malformed or "") if arguments is None else len(canonical_json(arguments))
+            return len(name) + sent
+        case Opaque(payload=payload):
+            return len(canonical_json(payload))
+        case Image():
+            return _IMAGE_SIZE
+        case FileRef(path=path):
+            return _size(path)
+        case _ as never:
+            assert_never(never)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _in_tokens(size: int) -> int:
+    return -(-size // BYTES_PER_TOKEN)
+
+
+CompactionReason: TypeAlias = Literal["due", "overflow", "asked"]
+
+ASSUMED_WINDOW: Final = 128_000
+KEPT_MESSAGES: Final = 6
+DISTANCE: Final = 10
+SUMMARY_TOKENS: Final = 4_096
+LEAST_TOKENS: Final = 500
+"""What a model is shown of a conversation to summarize, however small its window is said to be."""
+
+SUMMARY_PROMPT: Final = (
+    "[The conversation above becomes too long and is replaced by your summary of it; you go on working from that alone. "
+    "Write what you will need: what the user wants, with open requests word for word; what was decided and why; what was "
+    "done, with paths, names, commands, values and results in full; what failed; what comes next. Keep what an earlier "
+    "summary says. Call no tool. Answer with the summary and nothing else.]"
+)
+SUMMARY_HEAD: Final = "[Summary of the {removed} messages before this point{where}]"
+
+
+class CompactionLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How long a conversation may be.
+
+    Attributes:
+        window: Of the model, in tokens; `ASSUMED_WINDOW` where it is unknown.
+        is_assumed: Whether it is unknown.
+        compact_at_tokens: Compact from here on, however large the window is.
+    """
+
+    window: int = ASSUMED_WINDOW
+    is_assumed: bool = False
+    compact_at_tokens: int = 170_000
+
+
+class CompactionWatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """When the next compaction may be, as lengths of the history. Part of the state of a session, over all its cycles.
+
+    Attributes:
+        due_from: Before this length none is due.
+        forced_from: Before this length an overflow forces none.
+    """
+
+    due_from: int = 0
+    forced_from: int = 0
+
+
+class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A compaction that is to be.
+
+    Attributes:
+        reason: Why.
+        cut: How many messages are replaced.
+        squeezed_tokens: How much of them the model can read, where that is not all; then it gets a transcript.
+    """
+
+    reason: CompactionReason
+    cut: int
+    squeezed_tokens: int | None = None
+
+    def moved(self, position: int) -> int:
+        """Say where a position in the old history lies in the new one; of a removed message, right behind the summary."""
+        return max(position - self.cut, 0) + 1
+
+
+class NoCompaction(msgspec.Struct, frozen=True, gc=False):
+    """None is to be.
+
+    Attributes:
+        why: What stands against it.
+    """
+
+    why: Literal["not_due", "too_soon", "calls_open", "nothing_to_cut"]
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the model made of the beginning.
+
+    Attributes:
+        text: Its summary.
+        saved_to: Where the full text is in the workspace; None when it could not be written.
+    """
+
+    text: str
+    saved_to: str | None
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The conversation goes on with the summary.
+
+    Attributes:
+        history: The new one.
+        watch: The new one.
+        tokens_before: Estimated, of all messages.
+        tokens_after: The same.
+    """
+
+    history: History
+    watch: CompactionWatch
+    tokens_before: int
+    tokens_after: int
+
+
+class NotShrunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The summary is empty or too long: the conversation stays as it is.
+
+    Attributes:
+        watch: The new one.
+        tokens_before: Estimated, of all messages.
+        tokens_after: What it would have become.
+    """
+
+    watch: CompactionWatch
+    tokens_before: int
+    tokens_after: int
+
+
+def is_due(estimate: int, limits: CompactionLimits) -> bool:
+    """Say whether a conversation of so many tokens is too long: 85 % of the window, or the session's own limit."""
+    return estimate > min(limits.window * 85 // 100, limits.compact_at_tokens)
+
+
+def decide_compaction(
+    history: History,
+    watch: CompactionWatch,
+    reason: CompactionReason,
+    estimate: int,
+    limits: CompactionLimits,
+) -> CompactionPlan | NoCompaction:
+    """Decide whether to compact, and where to cut.
+
+    Args:
+        history: The conversation.
+        watch: When the last ones were.
+        reason: `due` asks for the limits, `overflow` and `asked` do not.
+        estimate: Of the next request, in tokens, as a `TokenCount` has it.
+        limits: How long it may be.
+    """
+    if reason == "due" and not is_due(estimate, limits):
+        return NoCompaction("not_due")
+    earliest = {"due": watch.due_from, "overflow": watch.forced_from, "asked": 0}[reason]
+    if len(history) < earliest:
+        return NoCompaction("too_soon")
+    if history.open:
+        return NoCompaction("calls_open")
+    cut = cut_of(history.messages, limits.window)
+    if cut == 0:
+        return NoCompaction("nothing_to_cut")
+    # What did not fit as a whole does not fit when it asks for a summary either. Half of what was tried will, also
+    # where the window is smaller than anybody told us.
+    fits = reason != "overflow" and estimate + SUMMARY_TOKENS <= limits.window
+    half = max(min(limits.window, estimate) // 2, LEAST_TOKENS)
+    return CompactionPlan(reason=reason, cut=cut, squeezed_tokens=None if fits else half)
+
+
+def cut_of(messages: Sequence[Message], window: int) -> int:
+    """Say how many messages may go.
+
+    The last six stay, or as many of them as a tenth of the window holds; one at least, however large it is. Results and
+    the calls that they answer stay or go together, so nothing begins with a result.
+    """
+    room = window // 10
+    cut, kept_tokens = len(messages), 0
+    while cut > 0:
+        start = cut - 2 if isinstance(messages[cut - 1], ToolMessage) else cut - 1
+        kept_tokens += tokens_of(messages[start:cut])
+        is_too_much = len(messages) - start > KEPT_MESSAGES or kept_tokens > room
+        if is_too_much and cut < len(messages):
+            break
+        cut = start
+    return cut
+
+
+def messages_for_summary(plan: CompactionPlan, removed: Sequence[Message]) -> tuple[Message, ...]:
+    """Give what the model is sent that shall write the summary: what is cut off, and what is wanted of it.
+
+    Args:
+        plan: Where to cut.
+        removed: What is cut off, as far as a model may read it.
+    """
+    ask = Text(text=SUMMARY_PROMPT)
+    if plan.squeezed_tokens is None:
+        return (*removed, UserMessage(content=(ask,), origin="note"))
+    text = Text(text=_squeezed(transcript_of(removed), plan.squeezed_tokens * BYTES_PER_TOKEN))
+    return (UserMessage(content=(text, ask), origin="note"),)
+
+
+def can_shrink(history: History, plan: CompactionPlan) -> bool:
+    """Say whether a summary of a few words would shrink the conversation by a fifth; if not, a request for one is in vain."""
+    return _is_enough(tokens_of(history.messages[plan.cut :]), tokens_of(history.messages[:]))
+
+
+def finish_compaction(
+    history: History, watch: CompactionWatch, plan: CompactionPlan, summary: Summary
+) -> Compacted | NotShrunk:
+    """Take a summary, if the conversation shrinks by a fifth with it.
+
+    Args:
+        history: The conversation, as it was when the plan was made.
+        watch: When the last compactions were.
+        plan: What was planned.
+        summary: What came of it.
+    """
+    where = f"; their full text is in {summary.saved_to}" if summary.saved_to else ""
+    head = SUMMARY_HEAD.format(removed=plan.cut, where=where)
+    message = UserMessage(content=(Text(text=f"{head}\n\n{summary.text.strip()}"),), origin="note")
+    shorter = history.compacted(plan.cut, message)
+    before, after = tokens_of(history.messages[:]), tokens_of(shorter.messages[:])
+    if not summary.text.strip() or not _is_enough(after, before):
+        return NotShrunk(
+            watch=compaction_failed(history, watch, plan), tokens_before=before, tokens_after=after
+        )
+    marked = _marked(watch, plan, len(history), len(shorter))
+    return Compacted(history=shorter, watch=marked, tokens_before=before, tokens_after=after)
+
+
+def _is_enough(after: int, before: int) -> bool:
+    return after * 5 <= before * 4
+
+
+def compaction_failed(history: History, watch: CompactionWatch, plan: CompactionPlan) -> CompactionWatch:
+    """Note that there is no summary: the request failed, or its answer was of no use. Not to be tried again at once."""
+    return _marked(watch, plan, len(history), len(history))
+
+
+def overflow_error(error: ErrorInfo, history: History, estimate: int, limits: CompactionLimits) -> ErrorInfo:
+    """Make the error of an overflow that nothing can be done about.
+
+    Args:
+        error: The vendor's.
+        history: The conversation that does not fit.
+        estimate: Of the request, in tokens.
+        limits: How long it may be.
+    """
+    kept = history.messages[cut_of(history.messages, limits.window) :]
+    assumed = ", assumed" if limits.is_assumed else ""
+    counted = "1 message" if len(kept) == 1 else f"{len(kept)} messages"
+    remark = f"about {estimate:,} tokens in a window of {limits.window:,}{assumed}; {counted} of {tokens_of(kept):,} cannot be cut"
+    return ErrorInfo(code=error.code, message=with_remark(error.message, remark))
+
+
+def _marked(watch: CompactionWatch, plan: CompactionPlan, before: int, after: int) -> CompactionWatch:
+    following = after + DISTANCE
+    # One that was forced keeps the other kind away too. Not the other way round: an overflow right after a compaction that
+    # was due shows that the estimate is wrong, and may be put right once. What was left of its distance stays left.
+    left = max(watch.forced_from - before, 0)
+    return CompactionWatch(
+        due_from=following, forced_from=following if plan.reason == "overflow" else after + left
+    )
+
+
+def _squeezed(text: str, most: int) -> str:
+    """Cut out the middle: the beginning says what was wanted, the end where things stand."""
+    if len(text) <= most:
+        return text
+    head, tail = most // 4, most - most // 4
+    return f"{text[:head]}\n\n[… {len(text) - most:,} characters left out …]\n\n{text[-tail:]}"
+
+
+# What is sent of a conversation: old tool arguments are shortened, refused cycles left out. Never in the history. A
+# file that was written fifty messages ago need not be sent again in full. And a vendor that has refused goes on
+# refusing while the cause is in the context, so what led to a refusal is for people to see and for no model to read
+# again. What changes in a request costs the vendor's prompt cache from there on. So the border between old and new
+# moves in steps: between two steps every request extends the one before it byte for byte, and a step changes something
+# only where a long argument lies in the block that it passes. A shortened message is made once and kept, so that its
+# encoded form is too.
+
+FRESH_MESSAGES: Final = 20
+STEP: Final = 10
+MAX_ARGUMENT_CHARACTERS: Final = 2_000
+KEPT_CHARACTERS: Final = 500
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What was found so far. It follows from the messages, so one that is lost is made anew from an empty one.
+
+    Attributes:
+        first: The first message of the conversation; another one there means another conversation.
+        border: Messages before it were looked at.
+        short: The shortened ones, by their place.
+        seen: Messages before it were looked at for refusals.
+        begun: Where the cycle begins that the last of them is in.
+        refused: What is left out: from one place up to, and without, another.
+    """
+
+    first: Message | None = None
+    border: int = 0
+    short: tuple[tuple[int, Message], ...] = ()
+    seen: int = 0
+    begun: int = 0
+    refused: tuple[tuple[int, int], ...] = ()
+
+    def place_of(self, place: int) -> int | None:
+        """Say where a message of the conversation stands in the request; None for one that is left out."""
+        before = 0
+        for start, stop in self.refused:
+            if start <= place < stop:
+                return None
+            before += stop - start if stop <= place else 0
+        return place - before
+
+
+def outgoing(
+    kept: Outgoing, messages: Sequence[Message], refused: Collection[PromptRef] = ()
+) -> tuple[Outgoing, Sequence[Message]]:
+    """Say what is sent of a conversation.
+
+    Args:
+        kept: What this function returned for the request before, or an empty value.
+        messages: The conversation; longer than the last time, or another one after a compaction.
+        refused: Prompts whose cycles ended because a vendor refused to say a word.
+
+    Returns:
+        What to keep for the next request, and the messages as they are sent: the very same ones where nothing is short
+        and nothing left out.
+    """
+    # The border is a multiple of the step; it lies at most FRESH_MESSAGES + STEP - 1 from the end.
+    length = len(messages)
+    border = max(0, (length - FRESH_MESSAGES) // STEP * STEP)
+    first = messages[0] if length else None
+    if first is not kept.first or border < kept.border:
+        kept = Outgoing(first=first)
+    if border > kept.border:
+        block = enumerate(messages[kept.border : border], start=kept.border)
+        new = tuple(
+            (place, short) for place, message in block if (short := _shortened(message)) is not message
+        )
+        kept = msgspec.structs.replace(kept, border=border, short=kept.short + new)
+    if length > kept.seen:
+        kept = _with_refusals(kept, messages, refused)
+    if not (kept.short or kept.refused):
+        return kept, messages
+    sent = list(messages[:])
+    for place, message in kept.short:
+        sent[place] = message
+    for start, stop in reversed(kept.refused):
+        del sent[start:stop]
+    return kept, sent
+
+
+def unrefused(messages: Sequence[Message], cut: int, refused: Collection[PromptRef]) -> tuple[Message, ...]:
+    """Give the beginning of a conversation, up to a place, without refused cycles."""
+    found = _with_refusals(Outgoing(first=messages[0] if messages else None), messages, refused)
+    return tuple(message for place, message in enumerate(messages[:cut]) if found.place_of(place) is not None)
+
+
+def _with_refusals(kept: Outgoing, messages: Sequence[Message], refused: Collection[PromptRef]) -> Outgoing:
+    """Look at the messages that are new.
+
+    A cycle goes from its prompt up to the refusal. Without a prompt it began before the first message, which may be the
+    summary of a compaction, and that stays.
+    """
+    begun, found = kept.begun, list(kept.refused)
+    for place, message in enumerate(messages[kept.seen :], start=kept.seen):
+        match message:
+            case UserMessage(origin="note") if place == 0:
+                begun = 1
+            case UserMessage(origin="prompt"):
+                before = messages[begun]
+                if begun < place and isinstance(before, UserMessage) and before.ref in refused:
+                    found.append((begun, _behind_notes(messages, place)))
+                begun = place
+            case AssistantMessage(stop_reason="refused"):
+                found.append((begun, place + 1))
+                begun = place + 1
+            case _:
+                pass
+    return msgspec.structs.replace(kept, seen=len(messages), begun=begun, refused=tuple(found))
+
+
+def _behind_notes(messages: Sequence[Message], prompt: int) -> int:
+    """Say where the cycle before a prompt ends: the notes in front of a prompt belong to it."""
+    place = prompt
+    while place and isinstance(note := messages[place - 1], UserMessage) and note.origin == "note":
+        place -= 1
+    return place
+
+
+def _shortened(message: Message) -> Message:
+    """Shorten the arguments of a message's calls; the very message where none is long."""
+    if not isinstance(message, AssistantMessage):
+        return message
+    content = tuple(
+        replace(block, arguments=short)
+        if isinstance(block, ToolCall) and (short := _short_arguments(block)) is not None
+        else block
+        for block in message.content
+    )
+    if all(map(is_, content, message.content)):
+        return message
+    return replace(message, content=content)
+
+
+def _short_arguments(call: ToolCall) -> dict[str, JsonValue] | None:
+    arguments = call.arguments or {}
+    if not any(map(_is_long, arguments.values())):
+        return None
+    return {name: _short(value) for name, value in arguments.items()}
+
+
+def _is_long(value: JsonValue) -> bool:
+    match value:
+        case str():
+            return len(value) > MAX_ARGUMENT_CHARACTERS
+        case list():
+            return any(map(_is_long, value))
+        case dict():
+            return any(map(_is_long, value.values()))
+        case _:
+            return False
+
+
+def _short(value: JsonValue) -> JsonValue:
+    match value:
+        case str() if len(value) > MAX_ARGUMENT_CHARACTERS:
+            return f"{value[:KEPT_CHARACTERS]} [… {len(value) - KEPT_CHARACTERS:,} characters left out …]"
+        case list():
+            return [_short(item) for item in value]
+        case dict():
+            return {name: _short(item) for name, item in value.items()}
+        case _:
+            return value
