@@ -18,7 +18,7 @@ from attrs import field, frozen
 from agentrail.abc import Secret
 from agentrail.core.policy.budget import Price
 from agentrail.core.policy.model_policy import ModelPolicy
-from agentrail.core.policy.retries import StallPolicy
+from agentrail.core.policy.patience import StallPolicy
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from agentrail.errors.advice import Advice, advise

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from agentrail.abc import Capabilities, Provider, ResolveProvider, model_policy_of
 from agentrail.core.policy.budget import Price
-from agentrail.core.policy.stalls import StallOptions
+from agentrail.core.policy.patience import StallOptions
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.frozen import frozen_json

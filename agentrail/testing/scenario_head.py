@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from agentrail.core.policy.budget import Price
+from agentrail.core.policy.patience import StallOptions, StallPolicy
 from agentrail.core.policy.response_format import ResponseFormat
-from agentrail.core.policy.retries import StallPolicy
-from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session.agent_state import AgentLimits, AgentSpec
 from agentrail.core.session.state import SessionConfig

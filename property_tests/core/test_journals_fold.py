@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from agentrail.core.journal.outline import outline
 from agentrail.core.policy.budget import Budget
-from agentrail.core.policy.stalls import StallOptions
+from agentrail.core.policy.patience import StallOptions
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import SignalId

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.retries import (
+from agentrail.core.policy.patience import (
     MAX_PAUSE_MS,
     Attempts,
     CompactFirst,

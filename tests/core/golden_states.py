@@ -13,10 +13,9 @@ from typing import Any, Final
 from agentrail.core.policy.budget import Bound, Budget, Ledger, Price, ReservationId, Spent
 from agentrail.core.policy.calls import FileSeen, LoopHistory
 from agentrail.core.policy.context import CompactionPlan, CompactionWatch, Outgoing, TokenCount
+from agentrail.core.policy.patience import Attempts, StallClock, StallOptions
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.response_format import ResponseFormat
-from agentrail.core.policy.retries import Attempts
-from agentrail.core.policy.stalls import StallClock, StallOptions
 from agentrail.core.policy.tags import TagReader
 from agentrail.core.protocol.actions import (
     Abort,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.policy.retries import (
+from agentrail.core.policy.patience import (
     Attempts,
     CompactFirst,
     GiveUp,

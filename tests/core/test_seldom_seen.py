@@ -8,7 +8,7 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core.policy.budget import Spent
-from agentrail.core.policy.stalls import StallOptions
+from agentrail.core.policy.patience import StallOptions
 from agentrail.core.policy.tags import MAX_CONTENT, TagReader
 from agentrail.core.protocol.effects import SetTimer, SpawnChild, stall_timer_of
 from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.policy.stalls import Silence, StallClock, StallOptions, decide_stall
+from agentrail.core.policy.patience import Silence, StallClock, StallOptions, decide_stall
 
 POLICIES = st.sampled_from(("report", "retry", "abort"))
 

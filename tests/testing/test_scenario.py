@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.policy.budget import Budget, Price
+from agentrail.core.policy.patience import StallOptions
 from agentrail.core.policy.response_format import ResponseFormat
-from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAnswer
 from agentrail.core.protocol.request import ModelFacts, UsageUpdate

@@ -7,7 +7,7 @@ from agentrail import tool
 from agentrail.core.journal.folding import Sources, first_state, walk
 from agentrail.core.journal.lines import read_journal
 from agentrail.core.policy.budget import Budget
-from agentrail.core.policy.stalls import StallOptions
+from agentrail.core.policy.patience import StallOptions
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.plugin_record import PluginRecord

@@ -7,7 +7,7 @@ because a provider decides nothing. So it is a value that both know.
 from attrs import frozen
 
 from agentrail.core.policy.budget import Price
-from agentrail.core.policy.retries import StallPolicy
+from agentrail.core.policy.patience import StallPolicy
 
 
 @frozen(kw_only=True)

@@ -10,8 +10,8 @@ from typing import Literal, NewType, TypeAlias
 import msgspec
 
 from agentrail.core.policy.budget import Price
+from agentrail.core.policy.patience import StallOptions
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, JsonObject, Message, StopReason, TokenUsage
 from agentrail.structs import TaggedValue, Value

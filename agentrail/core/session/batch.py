@@ -10,7 +10,7 @@ from typing import Final, assert_never
 import msgspec
 
 from agentrail.core.policy.calls import Passed, Refused, hash_arguments, operation_id_of, validate_call
-from agentrail.core.policy.retries import decide_tool_retry, tool_retries
+from agentrail.core.policy.patience import decide_tool_retry, tool_retries
 from agentrail.core.protocol.effects import CancelPluginRequest, ClearTimer, RunTool, SetTimer, SpawnChild
 from agentrail.core.protocol.hooks import AfterTool, AfterToolBatch, OnToolError
 from agentrail.core.protocol.request import EffectId

@@ -5,7 +5,7 @@ from typing import Final, assert_never
 import msgspec
 
 from agentrail.core.policy.calls import settle_call_ids
-from agentrail.core.policy.retries import (
+from agentrail.core.policy.patience import (
     Attempts,
     CompactFirst,
     GiveUp,

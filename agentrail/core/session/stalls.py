@@ -6,7 +6,7 @@ costs no effect of its own.
 
 import msgspec
 
-from agentrail.core.policy.stalls import FIRST_REPORT_MS, StallClock, decide_stall
+from agentrail.core.policy.patience import FIRST_REPORT_MS, StallClock, decide_stall
 from agentrail.core.protocol.effects import CancelStream, SetTimer, StartStream, stall_timer_of
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.session.owners import OfStallTimer, OfStream

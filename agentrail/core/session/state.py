@@ -15,10 +15,9 @@ from msgspec.structs import force_setattr
 from agentrail.core.policy.budget import Budget, Ledger
 from agentrail.core.policy.calls import LoopHistory
 from agentrail.core.policy.context import CompactionPlan, CompactionWatch, Outgoing, TokenCount
+from agentrail.core.policy.patience import Attempts, StallClock
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.response_format import ResponseFormat
-from agentrail.core.policy.retries import Attempts
-from agentrail.core.policy.stalls import StallClock
 from agentrail.core.policy.tags import TagReader
 from agentrail.core.protocol.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.protocol.signals import Signal, SignalId, ToolWantsChild

@@ -7,7 +7,7 @@ from agentrail.core.journal.folding import Drift
 from agentrail.core.journal.record import decode_closed, decode_drifted, decode_opened
 from agentrail.core.journal.recording import closed_draft, drifted_draft, opened_draft
 from agentrail.core.journal.signal_bodies import decode_signal_body
-from agentrail.core.policy.stalls import StallOptions
+from agentrail.core.policy.patience import StallOptions
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool, SetTimer, StartStream
 from agentrail.core.protocol.request import EffectId, ReasoningDelta, TextDelta, UsageUpdate
