@@ -11,7 +11,7 @@ from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session.agent_state import AgentSpec
-from agentrail.core.session.handoff import change_of_agent, generation_of_agent
+from agentrail.core.session.cycle import change_of_agent, generation_of_agent
 from agentrail.core.stack.loading import Stack, compile_stack, load_plugin
 from agentrail.core.stack.narrowing import narrows
 from agentrail.core.stack.plugin import Plugin

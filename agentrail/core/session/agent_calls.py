@@ -14,7 +14,7 @@ from agentrail.core.protocol.signals import AgentCommand
 from agentrail.core.session import agent_state, agents, calls
 from agentrail.core.session.agent_state import AgentSpec, AgentState, AgentWait
 from agentrail.core.session.budget import lend_to_agent
-from agentrail.core.session.handoff import take_handoff
+from agentrail.core.session.cycle import take_handoff
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfAgent
 from agentrail.core.session.step_context import StepContext

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.policy.budget import Ledger, spent_of
-from agentrail.core.session import agents, calls, compaction, detached, interactions, settings
+from agentrail.core.session import agents, calls, compaction, cycle as settings, detached, interactions
 from agentrail.core.session.batch import into_history
 from agentrail.core.session.cycle import close_cycle
 from agentrail.core.session.state import SEMANTICS, Phase, SessionConfig, SessionData, SessionState

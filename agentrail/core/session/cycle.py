@@ -7,19 +7,29 @@ between two turns stands in `response` and `batch`, how a cycle is broken off in
 from typing import Final, Literal, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from agentrail.core.policy.context import Outgoing, outgoing
 from agentrail.core.policy.response_format import Rejected, RepairTurn
 from agentrail.core.protocol.actions import ResolveApproval
 from agentrail.core.protocol.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
 from agentrail.core.protocol.request import CachePoint
-from agentrail.core.protocol.signals import ContextGathered, GoOn, SignalId
-from agentrail.core.session import agents, compaction, holding
+from agentrail.core.protocol.signals import (
+    ChangeModel,
+    ChangePlugins,
+    ChangeTools,
+    ContextGathered,
+    GoOn,
+    SignalId,
+    ToolSourceReported,
+    UpdatePluginOpts,
+)
+from agentrail.core.session import agents, calls, compaction, holding
+from agentrail.core.session.agent_state import ActingAgent, AgentSpec
 from agentrail.core.session.budget import reserve_request
 from agentrail.core.session.context import begin_gathering, context_tokens, digest_with, take_context
-from agentrail.core.session.handoff import hand_over
-from agentrail.core.session.hooking import ask_plugins, has_listeners
-from agentrail.core.session.open_calls import NO_CALLS
+from agentrail.core.session.hooking import ask_plugins, context_of, has_listeners
+from agentrail.core.session.open_calls import NO_CALLS, CallState
 from agentrail.core.session.projection import (
     LAST_TURN_NOTE,
     cycle_messages_of,
@@ -27,35 +37,334 @@ from agentrail.core.session.projection import (
     model_of,
     request_of,
 )
+from agentrail.core.session.receipts import ToolsReceipt
 from agentrail.core.session.response_format import answer_of, ask_for_repair, check_answer
 from agentrail.core.session.stalls import start_stream
-from agentrail.core.session.state import BreakOff, Cycle, Ended, Known, Next, Phase, QueuedPrompt, Stream
+from agentrail.core.session.state import (
+    BreakOff,
+    Cycle,
+    Ended,
+    Known,
+    Next,
+    OptsUpdate,
+    Phase,
+    QueuedPrompt,
+    Stream,
+)
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.session.waiting_prompts import prompt_of_steer, say_queued
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.narrowing import narrow_stack, replace_unsafe
 from agentrail.core.stack.outcome import Outcome
-from agentrail.errors import (
-    AgentrailError,
-    CycleAborted,
-    CycleFailed,
-    ErrorInfo,
-    MailboxFull,
+from agentrail.core.stack.plugin_changes import (
+    ChangedStack,
+    attach_plugin,
+    decide_update,
+    detach_plugin,
+    find_plugin,
+    reload_plugin,
 )
+from agentrail.core.stack.plugin_code import find_code
+from agentrail.core.stack.rehearsal import rehearsal_of
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, ErrorInfo, MailboxFull, PluginError
 from agentrail.events import (
     AbortReceipt,
     AbortSettled,
     AgentAbort,
+    AgentChanged,
     AgentEnd,
     AgentError,
     AgentStart,
     EndReason,
     Intervention,
     MaxTurnsReached,
+    ModelSwitched,
+    PluginFailed,
     PromptDropped,
     PromptRejected,
     RequestStart,
     SteeringApplied,
+    ToolAttached,
+    ToolDetached,
+    ToolSourceChanged,
+    ToolsUpdated,
 )
 from agentrail.messages import PromptRef, Text, TokenUsage, UserMessage
+
+# What of a session changes while it runs: its model, its tools, its plugins. Models and tools change at once for the
+# state; what is under way keeps its own. Plugins change between two cycles only, so no hook of an old version, or with
+# old options, runs afterwards.
+
+
+def switch_model(step: StepContext, signal: ChangeModel) -> None:
+    """Ask another model from the next request on. The one that is asked already is none, and is not told to subscribers."""
+    data = step.data
+    before = model_of(data).model  # where one has failed, that of the fallback
+    if signal.model.model == before == data.model.model and not signal.opts_changed:
+        step.reply(signal.signal_id, None)
+        return
+    step.data.model = signal.model
+    step.data.tools = data.tools.described(signal.described)
+    cycle = data.cycle
+    if cycle is not None:  # the fallbacks of the model before are not those of this one
+        step.data.cycle = msgspec.structs.replace(
+            cycle, attempts=msgspec.structs.replace(cycle.attempts, model=0)
+        )
+    step.publish(
+        ModelSwitched(
+            from_model=before,
+            to_model=signal.model.model,
+            provider_opts_changed=signal.opts_changed,
+            by="user",
+        )
+    )
+    step.reply(signal.signal_id, None)
+
+
+def change_tools(step: StepContext, signal: ChangeTools) -> None:
+    """Attach and detach tools, all in one step; names that are not there are told, and are no error."""
+    before = step.data.tools
+    step.data.tools = before.changed(signal.attach, signal.detach, signal.generation, replace=signal.replace)
+    attached = tuple(spec.name for spec in sorted(signal.attach, key=lambda spec: spec.name))
+    missing = tuple(name for name in signal.detach if before.get(name) is None)
+    detached = say_tools_changed(step, before, attached)
+    step.reply(signal.signal_id, ToolsReceipt(attached=attached, detached=detached, missing=missing))
+
+
+def say_tools_changed(step: StepContext, before: Toolbox, attached: tuple[str, ...]) -> tuple[str, ...]:
+    """Publish which tools came and which went.
+
+    Args:
+        step: The step, which has the new ones.
+        before: The ones so far.
+        attached: The names of those that came, sorted; some may have been there, of another make.
+
+    Returns:
+        The names of those that went.
+    """
+    detached = tuple([name for name in before.names if step.data.tools.get(name) is None])
+    for name in attached:
+        step.publish(ToolAttached(name=name))
+    for name in detached:
+        step.publish(ToolDetached(name=name))
+    if attached or detached:
+        step.publish(ToolsUpdated(attached=attached, detached=detached))
+    return detached
+
+
+def tell_of_tool_source(step: StepContext, signal: ToolSourceReported) -> None:
+    """Tell subscribers how a source of tools stands. The state keeps nothing of it: what tools there are stands in there already."""
+    step.publish(ToolSourceChanged(source=signal.source, state=signal.state, reason=signal.reason))
+    step.reply(signal.signal_id, None)
+
+
+def update_plugin_opts(step: StepContext, phase: Phase, signal: UpdatePluginOpts) -> Phase:
+    """Take new options of a plugin; they are applied in idle, where of two for one field the last counts."""
+    try:
+        find_plugin(step.data.stack, signal.plugin)
+    except PluginError as error:
+        step.refuse(signal.signal_id, error)
+        return phase
+    if signal.narrows:
+        return _narrow(step, phase, signal)
+    waiting = {update.plugin: update.options for update in step.data.updates}
+    waiting[signal.plugin] = {**waiting.get(signal.plugin, {}), **signal.options}
+    step.data.updates = tuple(OptsUpdate(plugin=name, options=options) for name, options in waiting.items())
+    if phase is Phase.IDLE:
+        apply_updates(step)
+    step.reply(signal.signal_id, None)
+    return phase
+
+
+def _narrow(step: StepContext, phase: Phase, signal: UpdatePluginOpts) -> Phase:
+    """Let rules of the session above hold from here on, also for calls that wait for an approval."""
+    try:
+        changed = narrow_stack(step.data.stack, step.data.plugin_states, signal.options)
+    except PluginError as error:
+        step.refuse(signal.signal_id, error)
+        return phase
+    step.data.stack = changed.stack
+    step.data.plugin_states = changed.states
+    for state in step.data.batch:
+        if state.judged_by:
+            calls.put(step, msgspec.structs.replace(state, judged_by=()))
+    step.reply(signal.signal_id, None)
+    return phase
+
+
+def apply_updates(step: StepContext) -> None:
+    """Apply the option updates that waited for idle, unless a cycle is only suspended."""
+    if not step.data.updates or step.data.cycle is not None:
+        return
+    updates = step.data.updates
+    step.data.updates = ()
+    for update in updates:
+        data = step.data
+        changed = decide_update(
+            data.stack, update.plugin, update.options, data.plugin_states, context_of(step)
+        )
+        step.data.stack = changed.stack
+        step.data.plugin_states = changed.states
+        for event in changed.events:
+            step.publish(event)
+
+
+def change_plugins(step: StepContext, signal: ChangePlugins) -> None:
+    """Attach, detach or reload a plugin."""
+    data = step.data
+    if data.cycle is not None:
+        waits = "a cycle waits for a person: decide, or abort it, before plugins change"
+        step.refuse(signal.signal_id, PluginError([waits]))
+        return
+    try:
+        match signal.change:
+            case "attach":
+                change = attach_plugin(data.stack, data.plugin_states, _code_of(step, signal))
+            case "detach":
+                change = detach_plugin(data.stack, data.plugin_states, signal.name)
+            case _:
+                rehearsal = rehearsal_of(data.history.messages, context_of(step))
+                entry = _code_of(step, signal)
+                change = reload_plugin(data.stack, data.plugin_states, entry, rehearsal=rehearsal)
+    except PluginError as error:
+        step.refuse(signal.signal_id, error)
+        return
+    step.data.stack = change.stack
+    step.data.plugin_states = change.states
+    step.reply(signal.signal_id, None)
+
+
+def _code_of(step: StepContext, signal: ChangePlugins) -> PluginEntry:
+    """Find what a change brings; without options of its own a plugin that is loaded anew keeps the old ones."""
+    record = signal.entry
+    if record is None:
+        raise PluginError([f"{signal.change} names no plugin: say which one is to come"])
+    plugin = find_code(step.data.stack.ask, signal.signal_id, record)
+    return plugin if record.options is None else (plugin, record.options)
+
+
+# Handing a session over to another of its agents: the same session goes on with the other's prompt, model and tools.
+# The history, the queue, the guards with their states and the agents in the background stay as they are; what is
+# allowed is what was allowed before and the other agent allows too. The call is answered when it is taken, and the
+# session is handed over in front of the next request, when all other calls of its batch have ended; so a cycle that is
+# broken off in between is handed over with the next one.
+
+MAX_HANDOFF_CHARACTERS: Final = 4_000
+
+
+def take_handoff(step: StepContext, state: CallState) -> CallState:
+    """Answer a call of `handoff_to`, and note where the session goes."""
+    data = step.data
+    name, note = state.arguments.get("agent"), state.arguments.get("note")
+    offered = [spec.name for spec in data.config.agents if spec.handoff and spec.name != data.acting.name]
+    if data.acting.next is not None:
+        return _refused(
+            step, state, f"The session is handed over to {data.acting.next} already: once in a response."
+        )
+    if name not in offered:
+        is_own = name is not None and name == data.acting.name
+        who = f"This session works as {name} already" if is_own else f"There is no agent {name!r:.80}"
+        return _refused(
+            step, state, f"{who}, so nothing is handed over. Agents: {', '.join(offered) or 'none'}."
+        )
+    said = note if isinstance(note, str) and note.strip() else None
+    if said is not None and len(said) > MAX_HANDOFF_CHARACTERS:
+        return _refused(
+            step,
+            state,
+            f"The note has {len(said)} characters, and at most {MAX_HANDOFF_CHARACTERS} are taken.",
+        )
+    try:
+        _stack_of(step, _spec_of(step, name)[1])
+    except PluginError as error:
+        return _refused(step, state, f"Nothing is handed over: {error}")
+    step.data.acting = replace(data.acting, next=name, note=said)
+    return calls.answer(step, state, f"{name} goes on from here.", is_error=False)[0]
+
+
+def hand_over(step: StepContext) -> None:
+    """Go on as the agent that the session was handed over to, if there is one. What that one does not bring stays as it is."""
+    acting = step.data.acting
+    if acting.next is None:
+        return
+    place, spec = _spec_of(step, acting.next)
+    try:
+        change = _stack_of(step, spec)
+    except PluginError as error:  # a plugin that went since the call was answered
+        _stay(step, spec, error)
+        return
+    if change is not None:
+        step.data.stack, step.data.plugin_states = change.stack, change.states
+    prompt = acting.prompt if spec.system_prompt is None else spec.system_prompt
+    step.data.acting = ActingAgent(name=spec.name, prompt=prompt)
+    step.publish(AgentChanged(from_agent=acting.name, to_agent=spec.name, note=acting.note))
+    _take_model(step, spec)
+    if spec.tools is not None:
+        _take_tools(step, spec.tools, generation_of_agent(place))
+
+
+def generation_of_agent(place: int) -> int:
+    """Say under which change of the session's tools those of an agent are kept, who stands at this place among its agents.
+
+    Below zero, where no change that a caller makes ever comes.
+    """
+    return -1 - place
+
+
+def change_of_agent(agent: str, plugin: str) -> SignalId:
+    """Say under which name the code of an agent's plugin is kept, which no signal brings."""
+    return SignalId(f"agent/{agent}/{plugin}")
+
+
+def _spec_of(step: StepContext, name: object) -> tuple[int, AgentSpec]:
+    return next((place, one) for place, one in enumerate(step.data.config.agents) if one.name == name)
+
+
+def _stack_of(step: StepContext, spec: AgentSpec) -> ChangedStack | None:
+    """Give the plugins with which the session goes on as an agent; None for those that it has.
+
+    Raises:
+        PluginError: One of them is not there, or nothing holds the permissions of the agent.
+    """
+    stack, states = step.data.stack, step.data.plugin_states
+    change = None
+    if spec.plugins is not None:
+        entries = [
+            (find_code(stack.ask, change_of_agent(spec.name, one.name), one), one.options or {})
+            for one in spec.plugins
+        ]
+        change = replace_unsafe(stack, states, entries)
+        stack, states = change.stack, change.states
+    return change if spec.permissions is None else narrow_stack(stack, states, spec.permissions)
+
+
+def _stay(step: StepContext, spec: AgentSpec, error: PluginError) -> None:
+    """Go on as before: an agent without its guards is none to hand a session over to."""
+    step.data.acting = replace(step.data.acting, next=None, note=None)
+    failed = ErrorInfo(code="plugin_error", message=f"the session is not handed over to {spec.name}: {error}")
+    step.publish(PluginFailed(plugin=spec.name, hook="Handoff", error=failed, policy="closed"))
+
+
+def _take_model(step: StepContext, spec: AgentSpec) -> None:
+    before = model_of(step.data).model  # where one has failed, that of the fallback
+    if spec.model is None or spec.model.model == before == step.data.model.model:
+        return
+    step.data.model = spec.model
+    cycle = step.cycle  # the fallbacks of the model before are not those of this one
+    step.data.cycle = replace(cycle, attempts=replace(cycle.attempts, model=0))
+    step.publish(ModelSwitched(from_model=before, to_model=spec.model.model, by="handoff"))
+
+
+def _take_tools(step: StepContext, tools: Toolbox, generation: int) -> None:
+    before = step.data.tools
+    step.data.tools = before.handed_over(tools, generation)
+    say_tools_changed(step, before, tools.names)
+
+
+def _refused(step: StepContext, state: CallState, text: str) -> CallState:
+    return calls.answer(step, state, text)[0]
+
 
 _NOT_ANSWERS: Final = frozenset({"max_turns", "not_resumed", "superseded"})
 """The ends of a cycle without an answer of the model that a plugin could look at."""

@@ -36,6 +36,7 @@ from agentrail.core.session import (
     client_calls,
     compaction,
     cycle,
+    cycle as settings,
     decisions,
     holding,
     interactions,
@@ -45,7 +46,6 @@ from agentrail.core.session import (
     recovery,
     response,
     rules,
-    settings,
     teardown,
 )
 from agentrail.core.session.hooking import ask_plugins, has_listeners, plugin_request_finished
