@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.protocol.signals import SessionBegan, Signal
-from agentrail.core.session.context import is_gathering
 from agentrail.core.session.state import Phase
+from agentrail.core.session.step_context import is_gathering
 from agentrail.testing import open_places, strategies
 from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of, waits_for_host
 from agentrail.testing.runs import CounterExample, Invariant, Run, Setup

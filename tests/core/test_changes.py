@@ -5,9 +5,8 @@ import pytest
 from agentrail.abc import ToolUpdate
 from agentrail.core.protocol.changes import MAX_TODOS, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.effects import Publish
-from agentrail.core.session.applying import apply_changes
 from agentrail.core.session.projection import system_prompt_of
-from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.step_context import StepContext, apply_changes
 from agentrail.errors import ToolContractError
 from agentrail.events import Todo, TodoChange
 from tests.core.worlds import new_session

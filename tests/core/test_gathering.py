@@ -18,10 +18,10 @@ from agentrail.core.protocol.signals import (
     StreamStarted,
 )
 from agentrail.core.session import machine
-from agentrail.core.session.context import context_tokens, digest_with, is_gathering
 from agentrail.core.session.legality import Verdict, verdict
 from agentrail.core.session.state import GatheredContext, Phase
 from agentrail.core.session.state_codec import decode_session, encode_session
+from agentrail.core.session.step_context import context_tokens, digest_with, is_gathering
 from agentrail.events import RequestStart
 from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage
 from agentrail.testing.promises import PROMISES

@@ -37,7 +37,6 @@ from agentrail.core.session import (
     interactions,
     late_values,
 )
-from agentrail.core.session.applying import apply_changes
 from agentrail.core.session.budget import lend_to_child, settle_loan
 from agentrail.core.session.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn, stops_after_calls
 from agentrail.core.session.hooking import ask_plugins, has_listeners
@@ -45,7 +44,7 @@ from agentrail.core.session.loops import look_for_loops, tell
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls, Stage
 from agentrail.core.session.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, OfSurvivor, owned_by
 from agentrail.core.session.state import BreakOff, Next, Phase
-from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.step_context import StepContext, apply_changes
 from agentrail.core.stack.plugin_events import plugin_event
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, ToolContractError, UnknownCall
 from agentrail.events import (

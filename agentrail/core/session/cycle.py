@@ -27,7 +27,6 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session import agents, calls, compaction, holding
 from agentrail.core.session.agent_state import ActingAgent, AgentSpec
 from agentrail.core.session.budget import reserve_request
-from agentrail.core.session.context import begin_gathering, context_tokens, digest_with, take_context
 from agentrail.core.session.hooking import ask_plugins, context_of, has_listeners
 from agentrail.core.session.open_calls import NO_CALLS, CallState
 from agentrail.core.session.projection import (
@@ -51,8 +50,15 @@ from agentrail.core.session.state import (
     QueuedPrompt,
     Stream,
 )
-from agentrail.core.session.step_context import StepContext
-from agentrail.core.session.waiting_prompts import prompt_of_steer, say_queued
+from agentrail.core.session.step_context import (
+    StepContext,
+    begin_gathering,
+    context_tokens,
+    digest_with,
+    prompt_of_steer,
+    say_queued,
+    take_context,
+)
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.narrowing import narrow_stack, replace_unsafe
 from agentrail.core.stack.outcome import Outcome

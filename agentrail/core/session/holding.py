@@ -22,8 +22,7 @@ from agentrail.core.session.hooking import (
 )
 from agentrail.core.session.owners import OfHeldHook, OfHoldTimer
 from agentrail.core.session.state import QueuedPrompt, SuspendedHook
-from agentrail.core.session.step_context import StepContext
-from agentrail.core.session.waiting_prompts import say_queued
+from agentrail.core.session.step_context import StepContext, say_queued
 from agentrail.core.stack.outcome import Outcome
 from agentrail.errors import ErrorInfo
 from agentrail.events import EndReason

@@ -22,8 +22,8 @@ from agentrail.core.session.decisions import (
 from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.session.state import Known, Next, Phase, QueuedPrompt, QueuedSteer
-from agentrail.core.session.step_context import StepContext
-from agentrail.core.session.waiting_prompts import (
+from agentrail.core.session.step_context import (
+    StepContext,
     prompt_of_steer,
     say_queued,
     say_received,

@@ -5,16 +5,20 @@ What the rules of a session are stands in its siblings (`cycle`, `batch`, `teard
 what they decide.
 """
 
+import hashlib
+from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Final, final
+from typing import Final, assert_never, final
 
 from msgspec.structs import astuple, replace
 
+from agentrail.core.protocol.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.effects import (
     Awaited,
     Cancel,
     CancelPluginRequest,
     Effect,
+    GatherContext,
     Plain,
     Publish,
     Refuse,
@@ -24,9 +28,10 @@ from agentrail.core.protocol.effects import (
     stall_timer_of,
 )
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import SignalId
+from agentrail.core.protocol.signals import ContextGathered, Prompt, SignalId, Steer
 from agentrail.core.session.owners import (
     NOTHING_OPEN,
+    OfContext,
     OfLoan,
     OfStallTimer,
     OfStream,
@@ -35,9 +40,27 @@ from agentrail.core.session.owners import (
     Owner,
 )
 from agentrail.core.session.recorded_calls import RecordedCalls
-from agentrail.core.session.state import Cycle, SessionData, StepDraft, Stream
+from agentrail.core.session.state import (
+    Cycle,
+    GatheredContext,
+    Known,
+    QueuedPrompt,
+    QueuedSteer,
+    SessionData,
+    StepDraft,
+    Stream,
+)
 from agentrail.errors import AgentrailError
-from agentrail.events import EPHEMERAL, Envelope, Event, SubagentEvent
+from agentrail.events import (
+    EPHEMERAL,
+    Envelope,
+    Event,
+    PromptQueued,
+    PromptReceived,
+    SubagentEvent,
+    TodoChange,
+)
+from agentrail.messages import PromptRef, Text
 
 
 def is_ephemeral(event: Event) -> bool:
@@ -191,3 +214,151 @@ class StepContext:
         """The stream, in the phases that have one."""
         assert self.data.stream is not None  # noqa: S101 - an invariant of SessionData, held by the properties
         return self.data.stream
+
+
+# The prompts that wait, and how subscribers hear of them: what a prompt came with goes with it, through every queue.
+# Who lets a prompt wait, and when it starts, is decided elsewhere.
+
+
+def waiting_prompt(signal: Prompt, askers: tuple[SignalId, ...]) -> QueuedPrompt:
+    """Make of a prompt what waits."""
+    return QueuedPrompt(
+        ref=signal.ref,
+        content=signal.content,
+        askers=askers,
+        via=signal.via,
+        request_id=signal.request_id,
+        settings=signal.settings,
+    )
+
+
+def prompt_of_steer(steer: Steer | QueuedSteer) -> QueuedPrompt:
+    """Make of a steer, which no cycle hears, a prompt of the same name."""
+    return QueuedPrompt(
+        ref=PromptRef(steer.ref),
+        content=(Text(text=steer.text),),
+        via=steer.via,
+        request_id=steer.request_id,
+    )
+
+
+def say_received(step: StepContext, prompt: QueuedPrompt) -> None:
+    """Publish that a prompt was accepted, and starts at once."""
+    step.publish(
+        PromptReceived(ref=prompt.ref, content=prompt.content, via=prompt.via, request_id=prompt.request_id)
+    )
+
+
+def say_queued(step: StepContext, prompt: QueuedPrompt, position: int) -> None:
+    """Publish that a prompt waits, and at which place."""
+    step.publish(
+        PromptQueued(
+            ref=prompt.ref,
+            content=prompt.content,
+            position=position,
+            via=prompt.via,
+            request_id=prompt.request_id,
+        )
+    )
+
+
+# Context that is gathered: what others add to the requests of one turn, and that stands nowhere else. The messages
+# themselves never come here: the shell keeps them by the id of the gathering, joins them to each request of the turn,
+# and tells how many they are, how long, and what tells them from others. While they are gathered the session is
+# `RUNNING`, and no request is out. A session that gathers nothing asks one flag per request for it.
+
+
+def begin_gathering(step: StepContext) -> bool:
+    """Ask for what is added to the requests of this turn, unless that is known already, or there is no such thing.
+
+    Returns:
+        Whether the request waits for it.
+    """
+    if not step.data.config.gathers_context:
+        return False
+    cycle = step.cycle
+    if cycle.context is not None:
+        return False
+    effect_id = step.mint("g")
+    step.data.stream = None
+    step.data.cycle = replace(cycle, context=GatheredContext(effect_id=effect_id))
+    messages = step.data.history.messages if cycle.handed is None else cycle.handed
+    step.start(GatherContext(effect_id=effect_id, messages=messages), OfContext())
+    return True
+
+
+def take_context(step: StepContext, signal: ContextGathered) -> GatheredContext:
+    """Note what was gathered, for all attempts at this turn."""
+    context = GatheredContext(
+        effect_id=signal.effect_id,
+        is_open=False,
+        count=signal.count,
+        digest=signal.digest,
+        tokens=signal.tokens,
+    )
+    step.data.cycle = replace(step.cycle, context=context)
+    return context
+
+
+def is_gathering(data: Known) -> bool:
+    """Say whether a request waits for what is added to it."""
+    return data.cycle is not None and data.cycle.context is not None and data.cycle.context.is_open
+
+
+def cancel_gathering(step: StepContext) -> tuple[EffectId, ...]:
+    """Give up what is being gathered; gives what has to be waited for."""
+    context = step.cycle.context
+    assert context is not None  # noqa: S101 - the caller looked
+    step.cancel(CancelPluginRequest(effect_id=context.effect_id))
+    return (context.effect_id,)
+
+
+def forget_context(step: StepContext) -> bool:
+    """Forget what was gathered, or is being gathered: the shell that kept it is gone. Say whether a request waited for it."""
+    cycle = step.data.cycle
+    if cycle is None or cycle.context is None:
+        return False
+    step.ended(cycle.context.effect_id)
+    step.data.cycle = replace(cycle, context=None)
+    return cycle.context.is_open
+
+
+def context_tokens(data: Known) -> int:
+    """Estimate what is added to the requests of this turn."""
+    cycle = data.cycle
+    return 0 if cycle is None or cycle.context is None else cycle.context.tokens
+
+
+def digest_with(noted: str, context: GatheredContext | None) -> str:
+    """Name all that was added to one request: what the session itself said there, and what was gathered."""
+    if context is None or not context.digest:
+        return noted
+    return context.digest if not noted else hashlib.sha256(f"{context.digest}{noted}".encode()).hexdigest()
+
+
+# Applying what a tool wants changed in its session, in the step that records its result.
+
+
+def apply_changes(step: StepContext, changes: Iterable[Change]) -> None:
+    """Apply changes in their order; of two for one thing the last one counts."""
+    for change in changes:
+        match change:
+            case UpdateTodos(todos=todos):
+                step.data.todos = todos
+                step.publish(TodoChange(todos=todos))
+            case UpdateContext():
+                _update_context(step, change)
+            case RequestCompaction(reason=reason):
+                step.data.compact_asked = reason or "asked for by a tool"
+            case _ as never:
+                assert_never(never)
+
+
+def _update_context(step: StepContext, change: UpdateContext) -> None:
+    if change.key == "memory":
+        step.data.memory = change.value
+        return
+    sections = {key: text for key, text in step.data.sections.items() if key != change.key}
+    if isinstance(change.value, str):
+        sections[change.key] = change.value
+    step.data.sections = MappingProxyType(sections)

@@ -33,7 +33,6 @@ from agentrail.core.session import (
 )
 from agentrail.core.session.batch import STOPPED, continue_batch, into_history, open_batch, stop_call
 from agentrail.core.session.budget import spend_lost, spend_what_is_out
-from agentrail.core.session.context import cancel_gathering, is_gathering
 from agentrail.core.session.cycle import (
     MAX_ASKERS,
     after_turn,
@@ -48,7 +47,7 @@ from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfDrain, OfPluginRequest, OfSurvivor, OfTeardown, owned_by
 from agentrail.core.session.projection import model_of
 from agentrail.core.session.state import Ended, Known, Next, Phase, TeardownState
-from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.step_context import StepContext, cancel_gathering, is_gathering
 from agentrail.core.session.tags import flush
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (

@@ -8,11 +8,11 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import RevokeRule, StepCrashed
 from agentrail.core.session import owners
 from agentrail.core.session.batch import GOES_ON_BY_ITSELF
-from agentrail.core.session.context import is_gathering
 from agentrail.core.session.detached import MAX_DETACHED
 from agentrail.core.session.interactions import MAX_RESOLVED
 from agentrail.core.session.receipts import MAX_REMEMBERED
 from agentrail.core.session.state import Phase, SessionState
+from agentrail.core.session.step_context import is_gathering
 from agentrail.events import AgentChanged
 from agentrail.messages import CallId, ToolMessage, UserMessage
 from agentrail.testing.promises.seen import Seen, teardowns_of
