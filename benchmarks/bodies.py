@@ -9,7 +9,7 @@ from time import process_time
 from typing import Final
 
 from agentrail.core.protocol.request import EffectId, ModelRequest
-from agentrail.core.values.append_only import Log
+from agentrail.core.values.history import Log
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, Message, Text, UserMessage
 from agentrail.providers.anthropic import AnthropicMessages

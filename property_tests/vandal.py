@@ -15,8 +15,7 @@ import attrs
 import msgspec
 
 from agentrail.core.session.open_calls import OpenCalls
-from agentrail.core.values.append_only import GrowingSet, Log
-from agentrail.core.values.history import History
+from agentrail.core.values.history import GrowingSet, History, Log
 from agentrail.core.values.toolbox import Toolbox
 
 _LEAVES: Final = (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from agentrail.core.values.append_only import Log
+from agentrail.core.values.history import Log
 from agentrail.messages import Message
 
 Placed: TypeAlias = tuple[int, Message]

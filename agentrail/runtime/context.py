@@ -18,7 +18,7 @@ from agentrail.core.policy.context import tokens_of
 from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.protocol.signals import ContextGathered
-from agentrail.core.values.append_only import Log
+from agentrail.core.values.history import Log
 from agentrail.errors import ErrorInfo
 from agentrail.logs import Logger
 from agentrail.messages import Image, Message, Text, UserBlock, UserMessage

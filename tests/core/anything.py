@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
-from agentrail.core.values.append_only import GrowingSet
+from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, Todo, ToolExecutionEnd
 from agentrail.messages import SessionId

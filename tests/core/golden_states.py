@@ -67,8 +67,7 @@ from agentrail.core.session.state import (
 from agentrail.core.session.state_codec import encode_session
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.outcome import Decision, Injected, Outcome, PluginRequest, Switch, Waiting
-from agentrail.core.values.append_only import GrowingSet, Log
-from agentrail.core.values.history import History
+from agentrail.core.values.history import GrowingSet, History, Log
 from agentrail.core.values.importing import Repair
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ErrorInfo

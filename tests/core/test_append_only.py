@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.values.append_only import GrowingSet, Log
+from agentrail.core.values.history import GrowingSet, Log
 
 # A tree of versions: each number picks the version that the next item is added to.
 branches = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), max_size=30)

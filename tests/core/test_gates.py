@@ -13,7 +13,7 @@ from agentrail.core.policy.calls import (
     settle_call_ids,
     validate_call,
 )
-from agentrail.core.values.append_only import GrowingSet
+from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import CallId
 from agentrail.testing import strategies

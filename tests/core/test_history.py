@@ -2,8 +2,7 @@
 
 import pytest
 
-from agentrail.core.values.append_only import Log
-from agentrail.core.values.history import History
+from agentrail.core.values.history import History, Log
 from agentrail.errors import HistoryError
 from agentrail.messages import (
     AssistantMessage,

@@ -21,7 +21,7 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session import compaction, machine
 from agentrail.core.session.state import SessionState
-from agentrail.core.values.append_only import GrowingSet, Log
+from agentrail.core.values.history import GrowingSet, Log
 from agentrail.core.values.toolbox import read_call
 from agentrail.messages import PromptRef, Text
 from tests.core.worlds import completed, new_session, run

@@ -14,7 +14,7 @@ from agentrail.core.policy.context import (
     outgoing,
     unrefused,
 )
-from agentrail.core.values.append_only import Log
+from agentrail.core.values.history import Log
 from agentrail.messages import (
     AssistantMessage,
     CallId,

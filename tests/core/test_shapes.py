@@ -10,7 +10,7 @@ import pytest
 
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_shapes import SHAPES, Reading, Writing
-from agentrail.core.values.append_only import GrowingSet, Log
+from agentrail.core.values.history import GrowingSet, Log
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit, Shape, Shapes, written
 from agentrail.frozen import FrozenDict

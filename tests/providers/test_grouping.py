@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.protocol.request import EffectId, ModelRequest
-from agentrail.core.values.append_only import Log
+from agentrail.core.values.history import Log
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import (
     AssistantMessage,

@@ -14,7 +14,7 @@ from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ProviderContext, Secret, Tim
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
-from agentrail.core.values.append_only import Log
+from agentrail.core.values.history import Log
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import CycleAborted, CycleFailed, OptionError, RateLimited
 from agentrail.events import AgentEnd, RequestStart, SubagentStart

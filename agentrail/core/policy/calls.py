@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from agentrail.core.values.append_only import GrowingSet
+from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.toolbox import Toolbox, parse_arguments
 from agentrail.frozen import canonical_json
 from agentrail.messages import AssistantMessage, CallId, JsonObject, JsonValue, Message, StopReason, ToolCall

@@ -10,7 +10,7 @@ import msgspec
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId, ModelFacts
-from agentrail.core.values.append_only import GrowingSet
+from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import CallId, JsonObject, PromptRef, SessionId
 

@@ -47,7 +47,7 @@ from agentrail.core.session.projection import model_of, request_of
 from agentrail.core.session.state import Compaction
 from agentrail.core.session.step_context import StepContext, context_tokens
 from agentrail.core.stack.outcome import Outcome
-from agentrail.core.values.append_only import GrowingSet
+from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.transcript import transcript_of
 from agentrail.errors import ErrorInfo
 from agentrail.events import CompactDue, CompactEnd, CompactSkipped, CompactStart, SkipReason

@@ -33,8 +33,7 @@ from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls
 from agentrail.core.session.owners import NOTHING_OPEN, OpenEffects
 from agentrail.core.stack.loading import EMPTY_STACK, NO_STATES, PluginStates, Stack
 from agentrail.core.stack.outcome import Injected, Outcome
-from agentrail.core.values.append_only import GrowingSet, Log
-from agentrail.core.values.history import History
+from agentrail.core.values.history import GrowingSet, History, Log
 from agentrail.core.values.importing import Repair
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ErrorInfo

@@ -32,9 +32,8 @@ from agentrail.core.stack.loading import (
 from agentrail.core.stack.outcome import Decision
 from agentrail.core.stack.plugin import Plugin
 from agentrail.core.stack.plugin_code import checked_code, plugin_origin
-from agentrail.core.values.append_only import GrowingSet, Log
 from agentrail.core.values.foreign import Raised, attempt
-from agentrail.core.values.history import History
+from agentrail.core.values.history import GrowingSet, History, Log
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal, encode_event, encode_signal
 from agentrail.core.wire.shapes import (
