@@ -20,7 +20,7 @@ from agentrail.core.protocol.actions import (
 )
 from agentrail.core.protocol.hooks import AfterToolBatch, BeforeTool, ModelAnswer, RequestFailed
 from agentrail.core.stack.plugin import Context
-from agentrail.core.values.strict_json import NotJson, decode_strictly
+from agentrail.core.values.json_schema import NotJson, decode_strictly
 from agentrail.frozen import frozen_json, same_json
 from agentrail.messages import (
     AssistantMessage,

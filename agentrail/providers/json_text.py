@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agentrail.core.values.strict_json import without_half_pairs
+from agentrail.core.values.json_schema import without_half_pairs
 from agentrail.errors import ProtocolError
 
 _SHOWN_CHARACTERS: Final = 200

@@ -4,8 +4,7 @@ import functools
 from typing import Any, Generic, TypeVar, final, overload
 
 from agentrail.core.policy.response_format import ENVELOPE, enclosed
-from agentrail.core.values.json_schema import fault_of_schema
-from agentrail.core.values.strict_json import NotJson, decode_strictly
+from agentrail.core.values.json_schema import NotJson, decode_strictly, fault_of_schema
 from agentrail.errors import TypeFault
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject, JsonValue

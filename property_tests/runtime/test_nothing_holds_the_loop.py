@@ -30,8 +30,13 @@ from agentrail.abc import Error, FileBytes, GrepOptions, Ok, Sandbox
 from agentrail.core.policy.response_format import ResponseFormat, fault_of_format
 from agentrail.core.session.rules import family_of, plain_words, program_family_of
 from agentrail.core.values import importing
-from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
-from agentrail.core.values.strict_json import NotJson, decode_strictly, without_half_pairs
+from agentrail.core.values.json_schema import (
+    CompiledSchema,
+    NotJson,
+    decode_strictly,
+    fault_of_schema,
+    without_half_pairs,
+)
 from agentrail.core.values.toolbox import parse_arguments
 from agentrail.core.wire import codec
 from agentrail.errors import AgentrailError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 
-from agentrail.core.values.plain_schema import quick_check
+from agentrail.core.values.json_schema import quick_check
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from(["", "x", "y"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.values.strict_json import NotJson, decode_strictly, json_kind_of
+from agentrail.core.values.json_schema import NotJson, decode_strictly, json_kind_of
 
 
 @pytest.mark.parametrize(

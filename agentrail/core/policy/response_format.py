@@ -10,8 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
-from agentrail.core.values.strict_json import NotJson, decode_strictly
+from agentrail.core.values.json_schema import CompiledSchema, NotJson, decode_strictly, fault_of_schema
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, JsonValue

@@ -13,8 +13,13 @@ from typing import Final, Literal, NoReturn, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
-from agentrail.core.values.strict_json import NotJson, decode_strictly, json_kind_of
+from agentrail.core.values.json_schema import (
+    CompiledSchema,
+    NotJson,
+    decode_strictly,
+    fault_of_schema,
+    json_kind_of,
+)
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import EMPTY, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import CallId, JsonObject, ToolCall
