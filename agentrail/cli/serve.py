@@ -43,7 +43,7 @@ from agentrail.stores.data_directory import DATA_VARIABLE
 from agentrail.tuning import many_sessions
 
 if TYPE_CHECKING:
-    from agentrail.gateway.callers import CallerCheck
+    from agentrail.gateway.access import CallerCheck
     from agentrail.gateway.incoming import AsgiApp
     from agentrail.gateway.serving import ConnectionLimits
 
@@ -257,7 +257,7 @@ async def make_default_application(
 
 def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
     """Give who may call an application that `create_app` made; None for another one."""
-    from agentrail.gateway.callers import CallerCheck
+    from agentrail.gateway.access import CallerCheck
 
     found = getattr(getattr(app, "state", None), "caller_check", None)
     return found if isinstance(found, CallerCheck) else None

@@ -23,8 +23,7 @@ from agentrail.gateway import (
     past_routes,
     session_routes,
 )
-from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
-from agentrail.gateway.callers import Authenticate, CallerCheck
+from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules, Authenticate, CallerCheck
 from agentrail.gateway.console_files import CONSOLE_FILE_ROUTES
 from agentrail.gateway.endpoint import UnknownPath, guarded, starlette_routes
 from agentrail.gateway.hub import Hubs, open_hubs

@@ -15,10 +15,17 @@ from starlette.routing import Route
 
 from agentrail import outside
 from agentrail.frozen import thawed
-from agentrail.gateway.access import UNAUTHORIZED, head_of, name_user, require_scope, require_user
+from agentrail.gateway.access import (
+    UNAUTHORIZED,
+    AccessGuard,
+    caller_of,
+    head_of,
+    name_user,
+    require_scope,
+    require_user,
+)
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.body_reading import body_limit, check_content_type, decode_body
-from agentrail.gateway.guard import AccessGuard, caller_of
 from agentrail.gateway.incoming import AsgiApp, AsgiReceive, AsgiSend, CallerLeft
 from agentrail.gateway.queries import check_id, check_query
 from agentrail.gateway.routing import (

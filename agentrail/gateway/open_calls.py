@@ -12,9 +12,8 @@ import attrs
 import trio
 
 from agentrail import outside
-from agentrail.gateway.access import CallHead
+from agentrail.gateway.access import CallerCheck, CallHead
 from agentrail.gateway.answers import ErrorAnswer
-from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.watched_stream import WatchedStream
 from agentrail.host.payloads import Principal
 

@@ -30,10 +30,9 @@ from attrs import define, field, frozen
 
 from agentrail import outside
 from agentrail.actors.kept import Kept
-from agentrail.gateway.access import CallHead
+from agentrail.gateway.access import CallerCheck, CallHead
 from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
 from agentrail.gateway.body_reading import READ_HERE_BYTES
-from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.hub import Hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend, BodyReader, CallerLeft, wait_left
 from agentrail.gateway.open_calls import CallWatch

@@ -7,9 +7,8 @@ import pytest
 import trio
 
 from agentrail.errors import OptionError
-from agentrail.gateway.access import ANYONE_HERE, UNAUTHORIZED, AccessRules, CallHead, with_token
+from agentrail.gateway.access import ANYONE_HERE, UNAUTHORIZED, AccessRules, CallerCheck, CallHead, with_token
 from agentrail.gateway.answers import ErrorAnswer
-from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.tokens import TokenEntry, Tokens, decode_tokens, make_token
 from agentrail.host.payloads import Principal
 from tests.runtime.rig import on_virtual_time

@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from agentrail.gateway.access import ANYONE_HERE, AccessRules
-from agentrail.gateway.callers import CallerCheck
-from agentrail.gateway.guard import AccessGuard, caller_of, path_of
+from agentrail.gateway.access import ANYONE_HERE, AccessGuard, AccessRules, CallerCheck, caller_of, path_of
 from agentrail.gateway.tokens import decode_tokens, make_token
 from agentrail.host.payloads import Principal
 

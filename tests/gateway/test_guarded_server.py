@@ -7,9 +7,7 @@ from functools import partial
 import pytest
 import trio
 
-from agentrail.gateway.access import AccessRules
-from agentrail.gateway.callers import CallerCheck
-from agentrail.gateway.guard import AccessGuard, caller_of
+from agentrail.gateway.access import AccessGuard, AccessRules, CallerCheck, caller_of
 from agentrail.gateway.serving import ConnectionLimits, addresses_of, open_listeners, serve_app
 from agentrail.gateway.tokens import decode_tokens, make_token
 from tests.runtime.rig import on_bounded_time

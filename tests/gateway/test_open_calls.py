@@ -7,9 +7,8 @@ import trio
 
 from agentrail import outside, tool
 from agentrail.gateway import open_calls as open_calls_module
-from agentrail.gateway.access import AccessRules, CallHead
+from agentrail.gateway.access import AccessRules, CallerCheck, CallHead
 from agentrail.gateway.answers import ErrorAnswer
-from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.tokens import decode_tokens, make_token
 from agentrail.host.payloads import Principal
 from agentrail.plugins import HumanApproval

@@ -13,9 +13,8 @@ from typing import Any, Final, TypeVar
 import trio
 
 from agentrail.errors import SandboxError
-from agentrail.gateway.access import UNAUTHORIZED, CallHead, head_of
+from agentrail.gateway.access import UNAUTHORIZED, CallHead, head_of, send_refusal
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
-from agentrail.gateway.guard import send_refusal
 from agentrail.gateway.incoming import (
     AsgiReceive,
     AsgiSend,
