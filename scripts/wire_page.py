@@ -9,9 +9,9 @@ import msgspec
 
 from agentrail import events
 from agentrail.gateway.app import ROUTES
+from agentrail.gateway.endpoint import CallRoute
 from agentrail.gateway.frames import ContextUse, DoneReason, StreamEnd
 from agentrail.gateway.open_socket import HELLO_SECONDS, MAX_MALFORMED
-from agentrail.gateway.routing import CallRoute
 from agentrail.gateway.socket_calls import SocketCommand, socket_commands
 from agentrail.gateway.socket_frames import (
     MAX_HEARTBEAT_SECONDS,

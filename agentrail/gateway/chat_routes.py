@@ -23,9 +23,7 @@ from agentrail.gateway.answers import (
 )
 from agentrail.gateway.bodies import ChatBody, SteerBody
 from agentrail.gateway.body_reading import decode_files
-from agentrail.gateway.queries import check_same_session, named_by_client
-from agentrail.gateway.replies import ChatReply, ChatWaiting, SteerReply
-from agentrail.gateway.routing import (
+from agentrail.gateway.endpoint import (
     CallRoute,
     Gateway,
     Result,
@@ -34,6 +32,8 @@ from agentrail.gateway.routing import (
     WholeAnswer,
     answer_json,
 )
+from agentrail.gateway.queries import check_same_session, named_by_client
+from agentrail.gateway.replies import ChatReply, ChatWaiting, SteerReply
 from agentrail.gateway.socket_bodies import PromptCommandBody
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import context_use_of, finish_with

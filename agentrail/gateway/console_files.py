@@ -15,7 +15,7 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.gateway.answers import refuse_call
-from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer
+from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
 
 ROOT: Final = Path(__file__).parent / "console"
 

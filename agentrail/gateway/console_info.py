@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from agentrail.core.protocol.request import ModelFacts
+from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.replies import (
     ConsoleInfo,
     ConsoleLimits,
@@ -11,7 +12,6 @@ from agentrail.gateway.replies import (
     ConsolePrincipal,
     ConsoleProfile,
 )
-from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer, answer_json
 from agentrail.host.host import Host
 from agentrail.host.payloads import Principal
 from agentrail.host.profiles import AgentProfile, fault_of_profile, models_in

@@ -8,6 +8,7 @@ from typing import Final
 
 from agentrail.gateway import calls
 from agentrail.gateway.console_files import lead_to_console, wants_page
+from agentrail.gateway.endpoint import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
 from agentrail.gateway.queries import (
     MAX_CURSOR,
     check_id,
@@ -17,7 +18,6 @@ from agentrail.gateway.queries import (
     yes_or_no,
 )
 from agentrail.gateway.replies import CheckReply, HealthReply, ReadyReply, as_given
-from agentrail.gateway.routing import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
 from agentrail.host.readiness import CheckResult

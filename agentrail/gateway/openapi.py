@@ -20,6 +20,7 @@ from agentrail.gateway.body_reading import ID_FIELDS, WORD_FIELDS
 from agentrail.gateway.calls import MAX_EVENTS_OF_A_PAGE, MAX_SESSIONS_OF_A_TREE
 from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.calls.sessions import CURSOR
+from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
 from agentrail.gateway.interface_frames import (
     FRAME_STRUCTS,
     SCHEMA_REFS,
@@ -41,7 +42,6 @@ from agentrail.gateway.route_answers import (
     route_key_of,
     statuses_of,
 )
-from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer
 from agentrail.gateway.session_routes import (
     MAX_FILES_OF_A_PAGE,
     MAX_MESSAGES_OF_A_PAGE,

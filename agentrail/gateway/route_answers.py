@@ -11,6 +11,7 @@ from agentrail.core.journal.explaining import ExplainedStep
 from agentrail.core.session.projection import Status
 from agentrail.events import AbortReceipt
 from agentrail.gateway.answers import ERROR_ANSWERS
+from agentrail.gateway.endpoint import CallRoute
 from agentrail.gateway.inspection_replies import (
     CallDetails,
     ContextReply,
@@ -50,7 +51,6 @@ from agentrail.gateway.replies import (
     StopUnwritten,
     UserForgotten,
 )
-from agentrail.gateway.routing import CallRoute
 from agentrail.host.payloads import STATUSES
 from agentrail.wire.forms import AcceptedForm, MessagePage, RuleList, SnapshotForm
 

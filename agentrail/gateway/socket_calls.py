@@ -14,8 +14,8 @@ from agentrail.frozen import thawed
 from agentrail.gateway.access import CallHead, name_user, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.body_reading import make_body
+from agentrail.gateway.endpoint import CallRoute, Gateway, Result, RouteCall, WholeAnswer
 from agentrail.gateway.queries import check_id, check_known, refuse_field
-from agentrail.gateway.routing import CallRoute, Gateway, Result, RouteCall, WholeAnswer
 from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.gateway.socket_methods import METHOD_ROUTES
 from agentrail.host.identity import SessionOwner

@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from agentrail.gateway.answers import answer_to
+from agentrail.gateway.endpoint import RouteCall, StreamAnswer, start_of
 from agentrail.gateway.frames import (
     CONTENT_TYPE,
     STREAM_HEADERS,
@@ -22,7 +23,6 @@ from agentrail.gateway.frames import (
 )
 from agentrail.gateway.incoming import CallerLeft
 from agentrail.gateway.open_calls import OpenStream
-from agentrail.gateway.routing import RouteCall, StreamAnswer, start_of
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.host.payloads import RequestOutcome
 from agentrail.host.requests import RequestRecord

@@ -10,7 +10,7 @@ import trio
 from agentrail.errors import OptionError
 from agentrail.gateway import app as app_module
 from agentrail.gateway.app import create_app
-from agentrail.gateway.routing import CallRoute
+from agentrail.gateway.endpoint import CallRoute
 from agentrail.gateway.tokens import TokenEntry, Tokens, make_token
 from agentrail.host import Limits
 from agentrail.testing.models import FunctionModel, ScriptedModel, says

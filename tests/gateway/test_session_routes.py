@@ -8,7 +8,7 @@ import pytest
 
 from agentrail.abc import FileBytes
 from agentrail.gateway.app import ROUTES
-from agentrail.gateway.routing import CallRoute
+from agentrail.gateway.endpoint import CallRoute
 from agentrail.host import Limits, Principal
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.session_files import open_files

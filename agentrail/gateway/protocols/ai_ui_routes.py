@@ -18,13 +18,7 @@ from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import CancelBody, UiChatBody
 from agentrail.gateway.chat_routes import headers_of
-from agentrail.gateway.frames import CONTENT_TYPE, STREAM_HEADERS
-from agentrail.gateway.incoming import CallerLeft
-from agentrail.gateway.open_calls import OpenStream
-from agentrail.gateway.protocols.ui_reader import UI_BUFFER, UiReader
-from agentrail.gateway.queries import check_id
-from agentrail.gateway.replies import ResponseCancelled
-from agentrail.gateway.routing import (
+from agentrail.gateway.endpoint import (
     CallRoute,
     OwnStream,
     Result,
@@ -33,6 +27,12 @@ from agentrail.gateway.routing import (
     answer_json,
     start_of,
 )
+from agentrail.gateway.frames import CONTENT_TYPE, STREAM_HEADERS
+from agentrail.gateway.incoming import CallerLeft
+from agentrail.gateway.open_calls import OpenStream
+from agentrail.gateway.protocols.ui_reader import UI_BUFFER, UiReader
+from agentrail.gateway.queries import check_id
+from agentrail.gateway.replies import ResponseCancelled
 from agentrail.host.identity import profile_of_session
 from agentrail.host.payloads import ChatRequest, HandledResponse
 from agentrail.messages import AssistantMessage, PromptRef, SessionId
