@@ -35,7 +35,7 @@ BUILDERS: Final = {"decoder_of", "converter_of"}
 MODULES: Final = (bodies, codec, exports, files, hook_codec, lines, forms, frames, past, listing, commands)
 BY_USE: Final = {
     "core/stack/plugin_state.py": "states of plugins",
-    "gateway/body_reading.py": "bodies of routes, which name their own",
+    "gateway/reading.py": "bodies of routes, which name their own",
     "gateway/socket_frames.py": "frames, each from the table of frames",
     "sandboxes/remote/wire.py": "answers of a type that the operation names",
     "tools/signature.py": "parameters of tools",

@@ -15,7 +15,7 @@ from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 
 if TYPE_CHECKING:
-    from agentrail.gateway.incoming import AsgiApp
+    from agentrail.gateway.reading import AsgiApp
 
 
 class ApplicationFailed(Exception):

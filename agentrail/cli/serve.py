@@ -44,7 +44,7 @@ from agentrail.tuning import many_sessions
 
 if TYPE_CHECKING:
     from agentrail.gateway.access import CallerCheck
-    from agentrail.gateway.incoming import AsgiApp
+    from agentrail.gateway.reading import AsgiApp
     from agentrail.gateway.serving import ConnectionLimits
 
 DRAIN_DELAY_SECONDS: Final = 5.0

@@ -21,7 +21,7 @@ from attrs import field, frozen
 from agentrail import outside
 from agentrail.errors import OptionError
 from agentrail.gateway.answers import ErrorAnswer, error_answer
-from agentrail.gateway.incoming import AsgiApp, AsgiReceive, AsgiSend, judge_headers
+from agentrail.gateway.reading import AsgiApp, AsgiReceive, AsgiSend, judge_headers
 from agentrail.gateway.token_file import follow_token_file
 from agentrail.gateway.tokens import PREFIX, SCOPES, Tokens
 from agentrail.host.identity import fault_of_name, faults_of_principal

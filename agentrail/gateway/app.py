@@ -27,9 +27,9 @@ from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules, Authenticate, 
 from agentrail.gateway.console_files import CONSOLE_FILE_ROUTES
 from agentrail.gateway.endpoint import CallRoute, Gateway, UnknownPath, guarded, starlette_routes
 from agentrail.gateway.hub import Hubs, open_hubs
-from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.protocols import ai_ui_routes
+from agentrail.gateway.reading import AsgiReceive, AsgiSend
 from agentrail.gateway.sockets import Sockets
 from agentrail.gateway.streams import write_stream
 from agentrail.gateway.watches import open_watches

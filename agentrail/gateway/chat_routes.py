@@ -22,7 +22,6 @@ from agentrail.gateway.answers import (
     error_answer,
 )
 from agentrail.gateway.bodies import ChatBody, SteerBody
-from agentrail.gateway.body_reading import decode_files
 from agentrail.gateway.endpoint import (
     CallRoute,
     Gateway,
@@ -32,7 +31,7 @@ from agentrail.gateway.endpoint import (
     WholeAnswer,
     answer_json,
 )
-from agentrail.gateway.queries import check_same_session, named_by_client
+from agentrail.gateway.reading import check_same_session, decode_files, named_by_client
 from agentrail.gateway.replies import ChatReply, ChatWaiting, SteerReply
 from agentrail.gateway.socket_bodies import PromptCommandBody
 from agentrail.gateway.stream_reader import StreamReader

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from agentrail.gateway import calls
 from agentrail.gateway.bodies import CommandBody
 from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
-from agentrail.gateway.queries import check_id, named_by_client
+from agentrail.gateway.reading import check_id, named_by_client
 from agentrail.gateway.session_routes import answer_of_call
 
 

@@ -30,11 +30,22 @@ from agentrail.gateway.access import (
     require_user,
 )
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
-from agentrail.gateway.body_reading import READ_HERE_BYTES, body_limit, check_content_type, decode_body
 from agentrail.gateway.hub import Hubs
-from agentrail.gateway.incoming import AsgiApp, AsgiReceive, AsgiSend, BodyReader, CallerLeft, wait_left
 from agentrail.gateway.open_calls import CallWatch
-from agentrail.gateway.queries import check_id, check_query
+from agentrail.gateway.reading import (
+    READ_HERE_BYTES,
+    AsgiApp,
+    AsgiReceive,
+    AsgiSend,
+    BodyReader,
+    CallerLeft,
+    body_limit,
+    check_content_type,
+    check_id,
+    check_query,
+    decode_body,
+    wait_left,
+)
 from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.watches import Watches

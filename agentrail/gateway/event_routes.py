@@ -9,7 +9,7 @@ from typing import Final
 from agentrail.gateway import calls
 from agentrail.gateway.console_files import lead_to_console, wants_page
 from agentrail.gateway.endpoint import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
-from agentrail.gateway.queries import (
+from agentrail.gateway.reading import (
     MAX_CURSOR,
     check_id,
     cursor_of,

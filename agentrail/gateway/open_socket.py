@@ -20,7 +20,7 @@ from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error
 from agentrail.gateway.catching_up import ReplaySocket, send_past
 from agentrail.gateway.command_memory import CommandMemory, CommandOutcome
 from agentrail.gateway.endpoint import Gateway
-from agentrail.gateway.incoming import AsgiReceive, AsgiSend
+from agentrail.gateway.reading import AsgiReceive, AsgiSend
 from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command
 from agentrail.gateway.socket_frames import (
     USUAL_HEARTBEAT_SECONDS,

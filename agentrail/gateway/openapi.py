@@ -16,7 +16,6 @@ import msgspec
 from agentrail import outside
 from agentrail.core.wire import codec
 from agentrail.gateway.bodies import BODIES
-from agentrail.gateway.body_reading import ID_FIELDS, WORD_FIELDS
 from agentrail.gateway.calls import MAX_EVENTS_OF_A_PAGE, MAX_SESSIONS_OF_A_TREE
 from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.calls.sessions import CURSOR
@@ -29,7 +28,7 @@ from agentrail.gateway.interface_frames import (
     replies_of_commands,
 )
 from agentrail.gateway.past_routes import MAX_RECORDS_OF_A_PAGE
-from agentrail.gateway.queries import MAX_CURSOR, MAX_SEARCH_CHARACTERS
+from agentrail.gateway.reading import ID_FIELDS, MAX_CURSOR, MAX_SEARCH_CHARACTERS, WORD_FIELDS
 from agentrail.gateway.replies import ErrorReply
 from agentrail.gateway.route_answers import (
     ASKS_PLUGINS,

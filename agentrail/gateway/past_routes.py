@@ -8,7 +8,7 @@ from typing import Final
 
 from agentrail.gateway import calls
 from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
-from agentrail.gateway.queries import MAX_CURSOR, MAX_SEARCH_CHARACTERS, refuse_field, whole_number, yes_or_no
+from agentrail.gateway.reading import MAX_CURSOR, MAX_SEARCH_CHARACTERS, refuse_field, whole_number, yes_or_no
 from agentrail.gateway.session_routes import answer_of_call
 from agentrail.runtime.inspecting import RECORD_KINDS
 

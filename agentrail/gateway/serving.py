@@ -25,8 +25,8 @@ from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
 
 from agentrail.errors import OptionError
-from agentrail.gateway.incoming import AsgiApp
 from agentrail.gateway.protocol import StrictHttp
+from agentrail.gateway.reading import AsgiApp
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.private_places import keep_private

@@ -26,7 +26,7 @@ from agentrail.gateway.bodies import (
 from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
 from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
-from agentrail.gateway.queries import MAX_CURSOR, whole_number, yes_or_no
+from agentrail.gateway.reading import MAX_CURSOR, whole_number, yes_or_no
 from agentrail.host.session_order import USUAL_SORT
 from agentrail.wire.rows import RowFilter
 

@@ -13,9 +13,8 @@ from agentrail import outside
 from agentrail.frozen import thawed
 from agentrail.gateway.access import CallHead, name_user, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
-from agentrail.gateway.body_reading import make_body
 from agentrail.gateway.endpoint import CallRoute, Gateway, Result, RouteCall, WholeAnswer
-from agentrail.gateway.queries import check_id, check_known, refuse_field
+from agentrail.gateway.reading import check_id, check_known, make_body, refuse_field
 from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.gateway.socket_methods import METHOD_ROUTES
 from agentrail.host.identity import SessionOwner

@@ -16,8 +16,14 @@ from agentrail.core.session.projection import Snapshot
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import KINDS, Event, UnknownEvent
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
-from agentrail.gateway.body_reading import read_object
-from agentrail.gateway.queries import MAX_CURSOR, check_filter, check_id, check_known, refuse_field
+from agentrail.gateway.reading import (
+    MAX_CURSOR,
+    check_filter,
+    check_id,
+    check_known,
+    read_object,
+    refuse_field,
+)
 from agentrail.gateway.watch_window import WatchPart
 from agentrail.host.limits import Limits
 from agentrail.structs import Value, converter_of

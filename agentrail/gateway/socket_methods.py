@@ -11,7 +11,7 @@ from agentrail.gateway.bodies import AbortBody
 from agentrail.gateway.calls.sessions import record_of_place, record_to_fork
 from agentrail.gateway.chat_routes import answer_prompt
 from agentrail.gateway.endpoint import CallRoute, Result, RouteCall, WholeAnswer, answer_json
-from agentrail.gateway.queries import MAX_CURSOR, refuse_field, whole_number, yes_or_no
+from agentrail.gateway.reading import MAX_CURSOR, refuse_field, whole_number, yes_or_no
 from agentrail.gateway.socket_bodies import (
     AbortCommandBody,
     AnswerBody,

@@ -20,9 +20,8 @@ from agentrail.gateway.command_memory import CommandMemory
 from agentrail.gateway.endpoint import CallRoute, Gateway
 from agentrail.gateway.frame_ring import FrameMemory
 from agentrail.gateway.hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
-from agentrail.gateway.incoming import AsgiReceive, AsgiSend, judge_headers
 from agentrail.gateway.open_socket import MemoryOfFrames, OpenSocket
-from agentrail.gateway.queries import check_query
+from agentrail.gateway.reading import AsgiReceive, AsgiSend, check_query, judge_headers
 from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
 from agentrail.gateway.socket_frames import socket_event_frame

@@ -21,8 +21,8 @@ from agentrail.gateway.frames import (
     StreamEnd,
     done_frame,
 )
-from agentrail.gateway.incoming import CallerLeft
 from agentrail.gateway.open_calls import OpenStream
+from agentrail.gateway.reading import CallerLeft
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.host.payloads import RequestOutcome
 from agentrail.host.requests import RequestRecord

@@ -13,7 +13,7 @@ from attrs import define, field
 
 from agentrail.gateway.access import require_scope
 from agentrail.gateway.answers import CallRefused, refuse_call
-from agentrail.gateway.queries import refuse_field
+from agentrail.gateway.reading import refuse_field
 from agentrail.gateway.watch_kinds import WATCH_KINDS, WatchKind
 from agentrail.gateway.watch_window import WatchPart, WatchWindow
 from agentrail.host.host import Host

@@ -31,7 +31,7 @@ from agentrail.errors import AgentrailError
 from agentrail.events import ApprovalRequired, AskUser, ClientCall
 from agentrail.frozen import MAX_LEVELS
 from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.body_reading import read_object
+from agentrail.gateway.reading import read_object
 from agentrail.gateway.socket_frames import decode_frame
 from agentrail.gateway.tokens import decode_tokens
 from agentrail.host.limits import Limits

@@ -26,18 +26,16 @@ from agentrail.gateway.bodies import (
     UiChatBody,
     described_bodies,
 )
-from agentrail.gateway.body_reading import (
+from agentrail.gateway.reading import (
     BodyBytes,
     body_limit,
     check_content_type,
-    decode_body,
-    decode_files,
-)
-from agentrail.gateway.queries import (
     check_id,
     check_query,
     check_same_session,
     cursor_of,
+    decode_body,
+    decode_files,
     named_by_client,
     whole_number,
     yes_or_no,
@@ -177,7 +175,7 @@ def test_json_may_be_64_deep_and_no_deeper():
 )
 def test_what_would_hold_the_loop_is_refused_before_anything_is_made_of_it(inside, monkeypatch):
     """Thousands of small values in a body of allowed size: it is looked at in C, up to a bound, and not decoded."""
-    monkeypatch.setattr("agentrail.gateway.body_reading.read_json", lambda _: pytest.fail("it was decoded"))
+    monkeypatch.setattr("agentrail.gateway.reading.read_json", lambda _: pytest.fail("it was decoded"))
     assert refused(decode_body, ChatBody, b'{"metadata":{"a":[' + inside + b"]}}", LIMITS)[0] in (400, 413)
 
 

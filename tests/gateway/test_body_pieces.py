@@ -12,11 +12,11 @@ from hypothesis import example, given, strategies as st
 from agentrail.core.wire import json_text
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import MAX_DIGITS, Misfit
-from agentrail.gateway import body_pieces, body_reading
+from agentrail.gateway import body_pieces, reading as body_reading
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.bodies import ChatBody
 from agentrail.gateway.body_pieces import parts_of
-from agentrail.gateway.body_reading import decode_body, decode_files, read_object
+from agentrail.gateway.reading import decode_body, decode_files, read_object
 from agentrail.host.limits import Limits
 from tests.slowness import slowness
 

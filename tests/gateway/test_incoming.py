@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.incoming import BodyReader, CallerLeft, judge_headers, wait_left
+from agentrail.gateway.reading import BodyReader, CallerLeft, judge_headers, wait_left
 from tests.runtime.rig import on_virtual_time
 
 LEFT = {"type": "http.disconnect"}

@@ -7,7 +7,7 @@ from agentrail.errors import OptionError
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.calls.inspection import check_may_inspect
 from agentrail.gateway.inspection_replies import CostBudget, CostDayBudget, CostItem, CostReply
-from agentrail.gateway.queries import refuse_field
+from agentrail.gateway.reading import refuse_field
 from agentrail.host import Host, Principal
 from agentrail.host.inspected_rows import abouts_of
 from agentrail.runtime.clock import now_ms

@@ -9,7 +9,7 @@ from agentrail.frozen import thawed
 from agentrail.gateway.answers import answer_to, refuse_call
 from agentrail.gateway.bodies import AbortBody, ApproveBody, CancelBody, RejectBody, RespondBody
 from agentrail.gateway.calls.answering import CallAnswer, answer_handled, answer_with
-from agentrail.gateway.queries import refuse_field
+from agentrail.gateway.reading import refuse_field
 from agentrail.gateway.replies import (
     ApprovalDecided,
     CallStopped,

@@ -28,7 +28,7 @@ from agentrail.gateway.inspection_replies import (
     SpanMarkItem,
     SpanPage,
 )
-from agentrail.gateway.queries import refuse_field
+from agentrail.gateway.reading import refuse_field
 from agentrail.host import Host, Principal
 from agentrail.runtime.glancing import hold_next_request
 from agentrail.runtime.past_events import PageAsked

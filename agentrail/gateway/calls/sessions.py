@@ -20,7 +20,7 @@ from agentrail.gateway.bodies import (
     RewindBody,
 )
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
-from agentrail.gateway.queries import check_filter, refuse_field
+from agentrail.gateway.reading import check_filter, refuse_field
 from agentrail.gateway.replies import (
     CompactionAsked,
     ModelReply,

@@ -28,10 +28,9 @@ from agentrail.gateway.endpoint import (
     start_of,
 )
 from agentrail.gateway.frames import CONTENT_TYPE, STREAM_HEADERS
-from agentrail.gateway.incoming import CallerLeft
 from agentrail.gateway.open_calls import OpenStream
 from agentrail.gateway.protocols.ui_reader import UI_BUFFER, UiReader
-from agentrail.gateway.queries import check_id
+from agentrail.gateway.reading import CallerLeft, check_id
 from agentrail.gateway.replies import ResponseCancelled
 from agentrail.host.identity import profile_of_session
 from agentrail.host.payloads import ChatRequest, HandledResponse

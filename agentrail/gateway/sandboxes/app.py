@@ -15,7 +15,7 @@ import trio
 from agentrail.errors import SandboxError
 from agentrail.gateway.access import UNAUTHORIZED, CallHead, head_of, send_refusal
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
-from agentrail.gateway.incoming import (
+from agentrail.gateway.reading import (
     AsgiReceive,
     AsgiSend,
     BodyReader,

@@ -11,7 +11,7 @@ from agentrail.abc import ProcessOptions, ProcessSandbox, ToolProcess
 from agentrail.core.values.offered import offers
 from agentrail.errors import ProcessRefused
 from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.incoming import AsgiReceive, AsgiSend
+from agentrail.gateway.reading import AsgiReceive, AsgiSend
 from agentrail.gateway.sandboxes.leases import Lease, OpenOperation
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels

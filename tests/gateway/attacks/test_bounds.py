@@ -8,7 +8,7 @@ import trio
 
 from agentrail.gateway import chat_routes, endpoint, open_socket, sockets as sockets_module
 from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.incoming import BodyReader
+from agentrail.gateway.reading import BodyReader
 from agentrail.gateway.serving import ConnectionLimits, tls_context
 from agentrail.host import Limits
 from agentrail.host.identity import SessionOwner

@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from agentrail.gateway.access import AccessRules, CallHead, judge_peer, judge_query, name_user
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.app import ROUTES
-from agentrail.gateway.body_reading import check_content_type
 from agentrail.gateway.calls.sessions import place_of_cursor
 from agentrail.gateway.endpoint import has_encoded_slash
-from agentrail.gateway.queries import check_id, cursor_of, named_by_client, whole_number
+from agentrail.gateway.reading import check_content_type, check_id, cursor_of, named_by_client, whole_number
 from agentrail.gateway.tokens import bearer_token, make_token
 from agentrail.host import Principal
 from tests.gateway.attacks.wire import (

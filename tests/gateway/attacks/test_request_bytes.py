@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.protocol import fault_of_head
-from agentrail.gateway.queries import check_query
+from agentrail.gateway.reading import check_query
 from agentrail.gateway.serving import ConnectionLimits
 from tests.gateway import web as web_module
 from tests.gateway.attacks.wire import (

@@ -1,22 +1,23 @@
-"""Reads bodies strictly: bounded while they come in, looked at for what would hold the loop, and then made into their structs.
+"""What stands in paths, queries and headers: ids, cursors, numbers and flags, read strictly.
 
-Pure: bytes in, values out. Nothing of a refused body is kept; each fault is named with its field and what to do about it, and no message
-repeats an id. What a field means for a session, and who may call, is decided elsewhere.
+Pure: texts in, values out. A text is a number only where every reader would take it for one; no message repeats an id or a token.
 """
 
 import base64
 import binascii
+import difflib
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, MutableMapping
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import msgspec
+import trio
 
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit
 from agentrail.errors import OptionError, TooLarge
 from agentrail.frozen import MAX_CONTAINERS
-from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer, refuse_call
 from agentrail.gateway.bodies import (
     AttachmentBody,
     ChatBody,
@@ -27,11 +28,189 @@ from agentrail.gateway.bodies import (
     SteerBody,
 )
 from agentrail.gateway.body_pieces import JSON_PIECE_BYTES, LongText, parts_of, read_apart
-from agentrail.gateway.queries import check_id, check_known, refuse_field
 from agentrail.host.attachments import Attachment
+from agentrail.host.identity import fault_of_name, fault_of_session_id
 from agentrail.host.limits import Limits
+from agentrail.host.listed_session import SESSION_PHASES
 from agentrail.host.metadata import check_metadata
 from agentrail.structs import converter_of
+from agentrail.wire.rows import MAX_ROWS, OUTCOMES_OF_ROWS, RowFilter
+
+MAX_CURSOR: Final = (1 << 53) - 1
+"""The largest whole number that every client can hold."""
+
+MAX_SEARCH_CHARACTERS: Final = 200
+"""Characters that rows are searched for."""
+
+
+def refuse_field(name: str, what: str) -> NoReturn:
+    """Refuse a field, or a part of a query.
+
+    Raises:
+        CallRefused: 422 `field_invalid`, in any case.
+    """
+    refuse_call("field_invalid", f"{name} {what}"[:300], more={"field": name})
+
+
+def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = "") -> None:
+    """Let names pass that are known.
+
+    Args:
+        given: What came, by name.
+        known: All that there are.
+        before: What stands in front of a name in messages: where it is.
+
+    Raises:
+        CallRefused: 422 `field_unknown`, with the nearest known name.
+    """
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return
+    near = difflib.get_close_matches(unknown[:128], known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    refuse_call(
+        "field_unknown",
+        f"{before}{unknown[:80]} is not known here",
+        hint=hint,
+        more={"field": before + unknown[:80]},
+    )
+
+
+def check_id(name: str, value: str, *, of_session: bool = False) -> str:
+    """Let an id pass: out of a body, a path, a query or a header.
+
+    Args:
+        name: Of the field.
+        value: What came.
+        of_session: Whether it is the id of a session, which has no `@` and no `+`.
+
+    Raises:
+        CallRefused: 422 `id_invalid`, which does not repeat it.
+    """
+    fault = fault_of_session_id(name, value) if of_session else fault_of_name(name, value)
+    if fault is not None:
+        refuse_call("id_invalid", fault, more={"field": name})
+    return value
+
+
+def check_same_session(body: ChatBody, session_id: str) -> None:
+    """Let a body pass that names no session, or the one in the path.
+
+    Raises:
+        CallRefused: 422: it names another one.
+    """
+    if body.session_id not in (None, session_id):
+        refuse_field("session_id", "is not the session in the path: leave it out")
+
+
+def named_by_client(body_id: str | None, header: str | None) -> str | None:
+    """Give the caller's name of a message: `client_id` of the body, or the header `Idempotency-Key`.
+
+    Raises:
+        CallRefused: 422: the header is no id, or both are there and differ.
+    """
+    if header is not None:
+        check_id("Idempotency-Key", header)
+        if body_id not in (None, header):
+            refuse_field("client_id", "is not what Idempotency-Key says: send one of both")
+    return body_id if body_id is not None else header
+
+
+def check_filter(wanted: RowFilter, before: str = "") -> None:
+    """Let a filter pass that rows can be found by.
+
+    Args:
+        wanted: The filter.
+        before: What stands in front of its names in messages: where they are.
+
+    Raises:
+        CallRefused: 422: a part of it cannot be.
+    """
+    if wanted.q is not None and len(wanted.q) > MAX_SEARCH_CHARACTERS:
+        refuse_field(f"{before}q", f"has more than {MAX_SEARCH_CHARACTERS} characters")
+    if wanted.agent_id is not None:
+        check_id(f"{before}agent_id", wanted.agent_id)
+    if wanted.phase is not None and wanted.phase not in SESSION_PHASES:
+        refuse_field(
+            f"{before}phase", f"is {wanted.phase!r:.40}: expected one of {', '.join(SESSION_PHASES)}"
+        )
+    if wanted.outcome is not None and wanted.outcome not in OUTCOMES_OF_ROWS:
+        refuse_field(
+            f"{before}outcome", f"is {wanted.outcome!r:.40}: expected one of {', '.join(OUTCOMES_OF_ROWS)}"
+        )
+    if not 1 <= wanted.limit <= MAX_ROWS:
+        refuse_field(f"{before}limit", f"is {wanted.limit:.0f}: expected a whole number from 1 to {MAX_ROWS}")
+
+
+_WHOLE: Final = re.compile(r"[0-9]{1,16}")
+
+
+def cursor_of(last_event_id: str | None, after: str | None) -> int | None:
+    """Give the number that a reader goes on after; None for one that begins.
+
+    Args:
+        last_event_id: The header `Last-Event-ID`. It goes first: a browser that comes back sends the query of its beginning again.
+        after: Of the query.
+
+    Raises:
+        CallRefused: 400 `cursor_invalid`: either of them is no whole number from 0.
+    """
+    found = [_cursor(name, text) for name, text in (("Last-Event-ID", last_event_id), ("after", after))]
+    return found[0] if found[0] is not None else found[1]
+
+
+def _cursor(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not _WHOLE.fullmatch(text) or int(text) > MAX_CURSOR:
+        refuse_call("cursor_invalid", f"{name} is no cursor: expected a whole number from 0")
+    return int(text)
+
+
+def whole_number(name: str, text: str | None, default: int, *, least: int = 0, most: int = MAX_CURSOR) -> int:
+    """Read a number of a query, such as `limit=50`.
+
+    Raises:
+        CallRefused: 422: it is none, or out of bounds.
+    """
+    if text is None:
+        return default
+    if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
+        refuse_field(name, f"is {text!r:.40}: expected a whole number from {least} to {most}")
+    return int(text)
+
+
+def yes_or_no(name: str, text: str | None) -> bool:
+    """Read a flag of a query, such as `wait=true`; left out means no.
+
+    Raises:
+        CallRefused: 422: it is neither `true` nor `false`.
+    """
+    if text not in (None, "true", "false"):
+        refuse_field(name, f"is {text!r:.40}: expected true or false")
+    return text == "true"
+
+
+def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
+    """Let a query pass whose names a route knows, each once.
+
+    Raises:
+        CallRefused: 400 for a token, which is not repeated; 422 for any other unknown name.
+    """
+    names = list(given)
+    if any(name.lower() in ("token", "access_token") for name in names):
+        refuse_call("token_in_url", "a token in a URL is refused")
+    twice = next(
+        (name for name in known if names.count(name) > 1), None
+    )  # and not each name: a stranger says how many
+    if twice is not None:
+        refuse_field(twice, "stands twice in the query")
+    check_known(dict.fromkeys(names), known or ("none",), "?")
+
+
+# Reads bodies strictly: bounded while they come in, looked at for what would hold the loop, and then made into their
+# structs. Pure: bytes in, values out. Nothing of a refused body is kept; each fault is named with its field and what to
+# do about it, and no message repeats an id. What a field means for a session, and who may call, is decided elsewhere.
 
 READ_HERE_BYTES: Final = 64 << 10
 """What is read while all others wait: twenty milliseconds at most."""
@@ -378,3 +557,145 @@ def _decoded(place: int, file: AttachmentBody) -> bytes:
 def body_limit(kind: type[msgspec.Struct], limits: Limits) -> int:
     """Say how many bytes a body may have while it comes in."""
     return limits.max_body_with_attachments_bytes if kind is ChatBody else limits.max_body_bytes
+
+
+# What comes in on a connection, read with bounds: how many headers, how large a body and how slow, and that the caller
+# has left. It knows messages of ASGI, and no framework: the server hands them over piece by piece, and limits none of
+# this by itself. What a body means does not enter; see `bodies`.
+
+AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+"""Gives the next message of a connection, as of ASGI."""
+
+AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+"""Takes a message of an application, as of ASGI."""
+
+AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], AsgiReceive, AsgiSend], Awaitable[None]]
+"""An application, as of ASGI 3."""
+
+MAX_HEADERS: Final = 100
+MAX_HEADER_BYTES: Final = 32 << 10
+
+SLOW_START_SECONDS: Final = 30.0
+"""How long a body may take however small it is."""
+
+SLOWEST_BYTES_PER_SECOND: Final = 4 << 10
+"""How fast a body has to come behind that, on the average."""
+
+MAX_BYTES_AT_ONCE: Final = 256 << 20
+"""Of all bodies that a process reads at one time; of those of one caller at most half of that, so that others have room."""
+
+
+class CallerLeft(Exception):
+    """The caller has closed the connection, so no answer is read. Caught at the gateway's edge."""
+
+
+def judge_headers(scope: Mapping[str, Any]) -> ErrorAnswer | None:
+    """Refuse a call with more headers, or a longer path and query, than any has that means well: all later code goes through them."""
+    headers = scope["headers"]
+    size = sum(len(name) + len(value) for name, value in headers)
+    size += len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
+    if len(headers) <= MAX_HEADERS and size <= MAX_HEADER_BYTES:
+        return None
+    return error_answer(
+        "headers_too_large",
+        f"expected at most {MAX_HEADERS} headers, and {MAX_HEADER_BYTES:,} bytes of them with the path and its query",
+    )
+
+
+class BodyReader:
+    """Reads bodies of calls, and bounds what all of them take together."""
+
+    def __init__(
+        self,
+        *,
+        max_bytes_at_once: int = MAX_BYTES_AT_ONCE,
+        slow_start_seconds: float = SLOW_START_SECONDS,
+        slowest_bytes_per_second: int = SLOWEST_BYTES_PER_SECOND,
+    ) -> None:
+        """Read none yet.
+
+        Args:
+            max_bytes_at_once: Of all bodies that are being read.
+            slow_start_seconds: How long each may take however small it is.
+            slowest_bytes_per_second: How fast it has to come behind that, on the average.
+        """
+        self._max_bytes_at_once = max_bytes_at_once
+        self._slow_start_seconds = slow_start_seconds
+        self._slowest = slowest_bytes_per_second
+        self._held_bytes = 0
+        self._held_of: dict[Hashable, int] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """How much has come of the bodies that are being read."""
+        return self._held_bytes
+
+    async def read(
+        self,
+        receive: AsgiReceive,
+        headers: Mapping[str, str],
+        max_bytes: int,
+        *,
+        caller: Hashable = None,
+    ) -> bytes:
+        """Read a body to its end.
+
+        Args:
+            receive: The connection.
+            headers: Of the call; a `content-length` that is too large is refused before anything is read.
+            max_bytes: How large it may be.
+            caller: Whose it is.
+
+        Raises:
+            CallRefused: 413 `too_large`, 400 for a length that is no number, 408 `too_slow`, 429 where other bodies of the caller take half of the room there is, or
+                503 `server_full` where all bodies take all of it. What had come is forgotten.
+            CallerLeft: In the middle of it.
+
+        Cancellation: What had come is forgotten.
+        """
+        body = BodyBytes(max_bytes, announced=headers.get("content-length"))
+        came = 0
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + self._slow_start_seconds) as scope:
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise CallerLeft
+                    piece = message.get("body", b"")
+                    self._find_room(len(piece), caller)
+                    body.add(piece)
+                    came += len(piece)
+                    self._hold(len(piece), caller)
+                    if not message.get("more_body", False):
+                        return body.whole()
+                    scope.deadline += len(piece) / self._slowest
+        finally:
+            self._hold(-came, caller)
+        expected = (
+            f"within {self._slow_start_seconds:g} s, and a second more for each {self._slowest:,} bytes"
+        )
+        raise CallRefused(error_answer("too_slow", f"expected the body {expected}"))
+
+    def _find_room(self, size: int, caller: Hashable) -> None:
+        if self._held_bytes + size > self._max_bytes_at_once:
+            refuse_call("server_full", "the server reads as many bodies as it has room for")
+        if caller is not None and 2 * (self._held_of.get(caller, 0) + size) > self._max_bytes_at_once:
+            message = "as many bodies of this caller are being read as there is room for"
+            raise CallRefused(error_answer("too_many_requests", message, headers={"retry-after": "5"}))
+
+    def _hold(self, size: int, caller: Hashable) -> None:
+        self._held_bytes += size
+        held = self._held_of.pop(caller, 0) + size
+        if held:  # else a caller would be kept for each that there ever was
+            self._held_of[caller] = held
+
+
+async def wait_left(receive: AsgiReceive) -> None:
+    """Wait until the caller of a call whose body was read has closed the connection.
+
+    The server tells a plain route nothing of that, and cancels none.
+
+    Cancellation: A checkpoint.
+    """
+    while (await receive())["type"] != "http.disconnect":
+        pass
