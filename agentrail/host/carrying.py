@@ -28,10 +28,9 @@ from agentrail.errors import (
 )
 from agentrail.events import AgentAbort, AgentEnd, AgentError
 from agentrail.host.attachments import Attachment, Uploads, message_of_files
-from agentrail.host.chains import Attaching, Hearing, PluginOrder
 from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.following import end_track, follow, follow_nowait, subscribe_to_requests
-from agentrail.host.hook_runner import HookRunner
+from agentrail.host.hooks import Attaching, Hearing, HookRunner, PluginOrder
 from agentrail.host.host_sessions import HostSessions
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import ChatRequest, RequestContext, RequestKind, RequestOutcome

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from agentrail.abc import AtEnd, ContextProvider, ProviderContext, TimedProvider
-from agentrail.host.chains import Chain, PluginOrder, WrongAnswer
-from agentrail.host.hook_runner import HookRunner
+from agentrail.host.hooks import Chain, HookRunner, PluginOrder, WrongAnswer
 from agentrail.host.plugin import HostPlugin
 from agentrail.messages import Message, UserMessage
 from agentrail.otp.edges import call_guarded

@@ -19,11 +19,10 @@ from agentrail.errors import (
 from agentrail.frozen import EMPTY, thawed
 from agentrail.host.attachments import Attachment
 from agentrail.host.carrying import HostParts, WhenBusy
-from agentrail.host.chains import PluginOrder
 from agentrail.host.closing import ClosingPlan, decide_closing
 from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.forgetting import UsersOfHost
-from agentrail.host.hook_runner import HookRunner
+from agentrail.host.hooks import HookRunner, PluginOrder
 from agentrail.host.host_sessions import already_there, has_no_cycle, refuse_child
 from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session
 from agentrail.host.inspected_rows import TreeFeed, plugin_rows

@@ -10,8 +10,7 @@ import trio
 from attrs import frozen
 
 from agentrail.actors.tree import TreeNode
-from agentrail.host.chains import PluginOrder
-from agentrail.host.hook_runner import HookRunner
+from agentrail.host.hooks import HookRunner, PluginOrder
 from agentrail.host.row_sources import TakenRows
 from agentrail.runtime.clock import ms_of
 from agentrail.runtime.glancing import first_words_of, title_of

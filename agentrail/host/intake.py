@@ -27,8 +27,8 @@ from agentrail.errors import (
 )
 from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
 from agentrail.host.carrying import HostParts, IncomingMessage, RequestRun, WhenBusy
-from agentrail.host.chains import Intercepting
 from agentrail.host.following import end_track, find_standing, follow, subscribe_to_requests
+from agentrail.host.hooks import Intercepting
 from agentrail.host.host_sessions import refuse_child
 from agentrail.host.identity import (
     SessionOwner,

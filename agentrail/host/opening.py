@@ -14,12 +14,11 @@ from agentrail.app import open_supervisor
 from agentrail.errors import SessionDown
 from agentrail.host.attachments import Uploads
 from agentrail.host.carrying import HostParts
-from agentrail.host.chains import PluginOrder
 from agentrail.host.closing import LEAST_SECONDS
 from agentrail.host.consolidation import Consolidation
 from agentrail.host.context import providers_of
 from agentrail.host.day_budgets import DayBudgets
-from agentrail.host.hook_runner import HookRunner, open_hook_runner
+from agentrail.host.hooks import HookRunner, PluginOrder, open_hook_runner
 from agentrail.host.host import Host
 from agentrail.host.host_sessions import HostSessions
 from agentrail.host.options import HostOptions, decide_host_options

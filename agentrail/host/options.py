@@ -17,7 +17,7 @@ from agentrail.abc.store import Store
 from agentrail.commands import CommandRegistry
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
-from agentrail.host.hook_runner import HOOK_SECONDS, OnPluginError
+from agentrail.host.hooks import HOOK_SECONDS, OnPluginError
 from agentrail.host.limits import Limits
 from agentrail.host.plugin import HostPlugin, check_host_plugins, faults_of_context_providers
 from agentrail.host.profiles import AgentProfile, AgentProfiles, ResolveAgentProfile, check_agent_profiles

@@ -20,9 +20,8 @@ from agentrail.actors import (
 from agentrail.actors.kept import Kept
 from agentrail.actors.supervising import log_report
 from agentrail.errors import ActorDown, ChildNotFound, HookTimeout, SupervisorGaveUp, SupervisorStopping
-from agentrail.host.chains import Beginning, PluginOrder, Stopping
 from agentrail.host.closing import LEAST_SECONDS
-from agentrail.host.hook_runner import HookRunner, named
+from agentrail.host.hooks import Beginning, HookRunner, PluginOrder, Stopping, named
 from agentrail.host.plugin import HostPlugin, overrides
 from agentrail.logs import Logger
 from agentrail.otp.child_specs import ChildSpec

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from agentrail.abc import NO_HOST, HostCall, HostCallEnd, HostHooks, HostVerdict
-from agentrail.host.chains import Judging, PluginOrder, Reporting
-from agentrail.host.hook_runner import HookRunner
+from agentrail.host.hooks import HookRunner, Judging, PluginOrder, Reporting
 from agentrail.host.payloads import AfterToolCall, BeforeToolCall, SessionReader, ToolCallContext
 from agentrail.messages import SessionId
 

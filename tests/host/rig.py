@@ -6,8 +6,7 @@ from typing import Any
 
 import trio
 
-from agentrail.host.chains import Chain, PluginOrder
-from agentrail.host.hook_runner import HookRunner
+from agentrail.host.hooks import Chain, HookRunner, PluginOrder
 from agentrail.host.payloads import (
     AfterToolCall,
     BeforeToolCall,

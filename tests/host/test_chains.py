@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import HookTimeout, RequestRefused
-from agentrail.host.chains import (
+from agentrail.host.hooks import (
     Attaching,
     Beginning,
     Hearing,

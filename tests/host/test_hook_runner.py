@@ -7,8 +7,7 @@ import trio
 import trio.testing
 
 from agentrail.errors import HookTimeout
-from agentrail.host.chains import Hearing, Intercepting, Judging, Reporting
-from agentrail.host.hook_runner import open_hook_runner
+from agentrail.host.hooks import Hearing, Intercepting, Judging, Reporting, open_hook_runner
 from agentrail.host.payloads import Allow, HandledResponse
 from tests.host.rig import (
     CHAT,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
-from agentrail.host.chains import Beginning, PluginOrder, Stopping
+from agentrail.host.hooks import Beginning, PluginOrder, Stopping
 from agentrail.host.payloads import Allow, AttachmentText, Deny, HandledResponse
 from agentrail.host.plugin import HOST_HOOKS, HostPlugin, check_host_plugins, overrides
 from tests.host.rig import AROUND, CHAT, CONTEXT, after, before, plugin, saying

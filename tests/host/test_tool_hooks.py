@@ -10,7 +10,7 @@ from agentrail import plugins as p
 from agentrail.abc import NO_HOST, Error, HostCall, Ok
 from agentrail.core.journal.replaying import replay
 from agentrail.events import AbortSettled, ToolBlocked, ToolExecutionEnd, ToolExecutionStart
-from agentrail.host.hook_runner import HookRunner, open_hook_runner
+from agentrail.host.hooks import HookRunner, open_hook_runner
 from agentrail.host.payloads import AfterToolCall, Allow, BeforeToolCall, Deny, ToolCallContext
 from agentrail.host.tool_hooks import tool_hooks
 from agentrail.messages import CallId
