@@ -27,7 +27,7 @@ from agentrail.host.host_sessions import already_there, has_no_cycle, refuse_chi
 from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session
 from agentrail.host.inspected_rows import TreeFeed, plugin_rows
 from agentrail.host.inspecting import Inspected
-from agentrail.host.intake import Intake, Sending, mint_session
+from agentrail.host.intake import CommandsOfHost, Intake, Sending, mint_session
 from agentrail.host.listed_session import ListedSession
 from agentrail.host.metadata import check_metadata
 from agentrail.host.options import HostOptions
@@ -51,7 +51,6 @@ from agentrail.host.requests import (
 from agentrail.host.session_feed import SessionFeed
 from agentrail.host.session_list import ALIVE
 from agentrail.host.session_order import USUAL_SORT, ListPlace
-from agentrail.host.slash_commands import CommandsOfHost
 from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
