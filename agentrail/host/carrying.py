@@ -28,11 +28,11 @@ from agentrail.errors import (
 )
 from agentrail.events import AgentAbort, AgentEnd, AgentError
 from agentrail.host.attachments import Attachment, Uploads, message_of_files
-from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.following import end_track, follow, follow_nowait, subscribe_to_requests
 from agentrail.host.hooks import Attaching, Hearing, HookRunner, PluginOrder
 from agentrail.host.host_sessions import HostSessions
 from agentrail.host.identity import SessionOwner
+from agentrail.host.limits import DayBudgets
 from agentrail.host.payloads import ChatRequest, RequestContext, RequestKind, RequestOutcome
 from agentrail.host.profiles import AgentProfile, ProfileContext
 from agentrail.host.request_end import ended_by_host

@@ -20,7 +20,6 @@ from agentrail.frozen import EMPTY, thawed
 from agentrail.host.attachments import Attachment
 from agentrail.host.carrying import HostParts, WhenBusy
 from agentrail.host.closing import ClosingPlan, decide_closing
-from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.forgetting import UsersOfHost
 from agentrail.host.hooks import HookRunner, PluginOrder
 from agentrail.host.host_sessions import already_there, has_no_cycle, refuse_child
@@ -28,6 +27,7 @@ from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session
 from agentrail.host.inspected_rows import TreeFeed, plugin_rows
 from agentrail.host.inspecting import Inspected
 from agentrail.host.intake import CommandsOfHost, Intake, Sending, mint_session
+from agentrail.host.limits import DayBudgets
 from agentrail.host.listed_session import ListedSession
 from agentrail.host.metadata import check_metadata
 from agentrail.host.options import HostOptions

@@ -17,10 +17,10 @@ from agentrail.host.carrying import HostParts
 from agentrail.host.closing import LEAST_SECONDS
 from agentrail.host.consolidation import Consolidation
 from agentrail.host.context import providers_of
-from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.hooks import HookRunner, PluginOrder, open_hook_runner
 from agentrail.host.host import Host
 from agentrail.host.host_sessions import HostSessions
+from agentrail.host.limits import DayBudgets
 from agentrail.host.options import HostOptions, decide_host_options
 from agentrail.host.payloads import SessionReader
 from agentrail.host.plugin_life import PluginLife, open_plugins

@@ -10,15 +10,15 @@ from hypothesis import given, strategies as st
 
 from agentrail.core.journal.spending import ATTO, Spending, SpentAmount
 from agentrail.errors import DayBudgetSpent, OptionError
-from agentrail.host.day_budgets import (
+from agentrail.host.limits import (
     LOOK_AGAIN_SECONDS,
     DayUse,
+    Limits,
     day_budgets,
     decide_spent,
     midnight_behind,
     use_of_day,
 )
-from agentrail.host.limits import Limits
 from agentrail.host.options import HostOptions
 from agentrail.messages import SessionId
 from agentrail.runtime.clock import set_now_ms
