@@ -32,7 +32,7 @@ from agentrail.host.attachments import Attachment
 from agentrail.host.identity import fault_of_name, fault_of_session_id
 from agentrail.host.limits import Limits
 from agentrail.host.listed_session import SESSION_PHASES
-from agentrail.host.metadata import check_metadata
+from agentrail.host.profiles import check_metadata
 from agentrail.structs import converter_of
 from agentrail.wire.rows import MAX_ROWS, OUTCOMES_OF_ROWS, RowFilter
 

@@ -29,7 +29,6 @@ from agentrail.host.inspecting import Inspected
 from agentrail.host.intake import CommandsOfHost, Intake, Sending, mint_session
 from agentrail.host.limits import DayBudgets
 from agentrail.host.listed_session import ListedSession
-from agentrail.host.metadata import check_metadata
 from agentrail.host.options import HostOptions
 from agentrail.host.own_checks import OwnChecks
 from agentrail.host.payloads import (
@@ -39,7 +38,7 @@ from agentrail.host.payloads import (
     RequestKind,
 )
 from agentrail.host.plugin_life import PluginLife
-from agentrail.host.profiles import ProfileContext
+from agentrail.host.profiles import ProfileContext, check_metadata
 from agentrail.host.readiness import CheckResult, Readiness
 from agentrail.host.requests import (
     HostRequest,

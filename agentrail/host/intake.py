@@ -47,7 +47,6 @@ from agentrail.host.identity import (
     session_id_for,
 )
 from agentrail.host.limits import Limits
-from agentrail.host.metadata import check_metadata
 from agentrail.host.payloads import (
     ChatRequest,
     ChatRequestContext,
@@ -56,6 +55,7 @@ from agentrail.host.payloads import (
     Principal,
     RequestKind,
 )
+from agentrail.host.profiles import check_metadata
 from agentrail.host.request_end import ended_by_host, without_session
 from agentrail.host.requests import (
     HostRequest,

@@ -14,9 +14,10 @@ from attrs import field, frozen
 
 from agentrail.abc import ContextProvider, name_of
 from agentrail.core.stack.loading import PluginEntry, call_handler, load_stack, sound_plugin
-from agentrail.errors import OptionError, PluginError, ProfileFailed
-from agentrail.frozen import EMPTY
+from agentrail.errors import OptionError, PluginError, ProfileFailed, TooLarge
+from agentrail.frozen import EMPTY, canonical_json, not_json, thawed, too_large
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
+from agentrail.host.limits import Limits
 from agentrail.messages import JsonObject, SessionId
 from agentrail.otp.edges import call_guarded, is_async
 from agentrail.runtime.crashes import raise_what_travels
@@ -436,3 +437,49 @@ def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for
 def _is_one_place(options: SessionOptions) -> bool:
     """Whether two sessions with these options work on the same files: all do but those whose sandbox is made for each."""
     return not (isinstance(options.sandbox, str) and is_alone(options.sandbox))
+
+
+# What a caller says of a session or a message besides its words: how much of it is taken, and that it is JSON. Pure.
+# Where it goes is not said here: that of a message is in `ChatRequest.metadata`, that of a session in its `user_data`.
+
+MAX_METADATA_LEVELS: Final = 64
+"""How deep metadata may be nested, itself counted: it stands inside of events and records, which may not be too deep either."""
+
+
+def check_metadata(metadata: object, limits: Limits) -> None:
+    """Refuse metadata that is no JSON object, or too much.
+
+    Raises:
+        OptionError: The caller's move: it is none; the message says where.
+        TooLarge: The caller's move: it has too many bytes, or is too deep.
+    """
+    if not isinstance(metadata, Mapping):
+        raise OptionError([f"metadata is of type {type(metadata).__name__}: expected a JSON object"])
+    if not metadata:
+        return
+    most = limits.max_metadata_bytes
+    # In front of what walks through it, so that it is not walked through for long.
+    if too_large(metadata, max_characters=most) is None:
+        fault = not_json(metadata, "metadata")
+        if fault is not None:
+            raise OptionError([fault])
+        if _levels_of(metadata) > MAX_METADATA_LEVELS:
+            message = f"metadata is nested more deeply than {MAX_METADATA_LEVELS} levels: make it flatter"
+            raise TooLarge(message)
+        if len(canonical_json(thawed(metadata))) <= most:
+            return
+    message = (
+        f"metadata has more than {most:,} bytes as JSON: keep what is large where it is, and give its name"
+    )
+    raise TooLarge(message)
+
+
+def _levels_of(value: Any) -> int:
+    """Count how deep a value is nested; one that `not_json` has let pass, so it ends."""
+    match value:
+        case Mapping():
+            return 1 + max((_levels_of(one) for one in value.values()), default=0)
+        case list() | tuple():
+            return 1 + max((_levels_of(one) for one in value), default=0)
+        case _:
+            return 0
