@@ -40,8 +40,7 @@ from agentrail.host.attachments import Attachment
 from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
-from agentrail.runtime.arguments import decide_settings
-from agentrail.runtime.content import Blocks, decide_blocks, words_in_blocks
+from agentrail.runtime.arguments import Blocks, decide_blocks, decide_settings, words_in_blocks
 from agentrail.wire.forms import encode_accepted
 
 # --- in

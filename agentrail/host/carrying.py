@@ -51,7 +51,7 @@ from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.content import Blocks
+from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts

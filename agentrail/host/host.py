@@ -53,7 +53,7 @@ from agentrail.host.session_order import USUAL_SORT, ListPlace
 from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
-from agentrail.runtime.content import Blocks
+from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import OnDrift
 from agentrail.runtime.past_events import PageAsked, PageOfEvents

@@ -70,8 +70,8 @@ from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.outside import current
+from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.content import Blocks
 from agentrail.runtime.glancing import names_for_commands
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts

@@ -9,8 +9,7 @@ from agentrail.commands.command import CommandRow
 from agentrail.errors import CodecError
 from agentrail.messages import SessionId
 from agentrail.remote.links import Links
-from agentrail.runtime.arguments import fault_of_text, refuse
-from agentrail.runtime.content import decide_client_id
+from agentrail.runtime.arguments import decide_client_id, fault_of_text, refuse
 from agentrail.structs import decoder_of
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from agentrail import outside
 from agentrail.messages import Content, Text
-from agentrail.runtime.content import decide_blocks
+from agentrail.runtime.arguments import decide_blocks
 
 
 def new_name() -> str:

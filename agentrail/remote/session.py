@@ -41,7 +41,10 @@ from agentrail.remote.requests import ENDED_STATUSES, answer_in
 from agentrail.remote.subscription import RemoteSubscription
 from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.arguments import (
+    decide_blocks,
+    decide_client_id,
     decide_settings,
+    decide_text,
     fault_of_choice,
     fault_of_digest,
     fault_of_flag,
@@ -53,9 +56,9 @@ from agentrail.runtime.arguments import (
     fault_of_via,
     fault_of_wait,
     refuse,
+    require_client_id,
 )
 from agentrail.runtime.asking import CALL_AGAIN, cure_of, wait_within
-from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
 from agentrail.runtime.cycle_stream import OnLeave
 from agentrail.runtime.looking_back import Rewound, fault_of_place

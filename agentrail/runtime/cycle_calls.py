@@ -12,8 +12,7 @@ from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.events import Event
 from agentrail.messages import Content
 from agentrail.runtime.answers import CycleReply, read_answer
-from agentrail.runtime.arguments import fault_of_wait, refuse
-from agentrail.runtime.content import decide_client_id
+from agentrail.runtime.arguments import decide_client_id, fault_of_wait, refuse
 from agentrail.typed import TypedValue, typed
 
 T = TypeVar("T")

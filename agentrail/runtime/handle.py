@@ -39,6 +39,8 @@ from agentrail.messages import (
     SteerRef,
 )
 from agentrail.runtime.arguments import (
+    decide_client_id,
+    decide_text,
     fault_of_edit,
     fault_of_flag,
     fault_of_outcome,
@@ -55,7 +57,6 @@ from agentrail.runtime.asking import CALL_AGAIN
 from agentrail.runtime.background_agents import BackgroundAgents
 from agentrail.runtime.changing import ChangingHandle
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.content import decide_client_id, decide_text
 from agentrail.runtime.cycle_stream import ENDS
 from agentrail.runtime.knowing import ReadAnswer, SessionFacts, facts_of_cell, reader_of
 from agentrail.runtime.looking_back import LookingBackHandle

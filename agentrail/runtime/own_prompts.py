@@ -6,8 +6,8 @@ from typing import Any
 from agentrail.core.protocol.signals import AbortCycle, Asked, Prompt
 from agentrail.errors import SessionDown, StoreUnavailable
 from agentrail.messages import PromptRef
+from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
 
 

@@ -16,6 +16,9 @@ from agentrail.events import Event
 from agentrail.messages import Content, PromptRef
 from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.arguments import (
+    Blocks,
+    decide_blocks,
+    decide_client_id,
     decide_settings,
     fault_of_choice,
     fault_of_digest,
@@ -24,10 +27,10 @@ from agentrail.runtime.arguments import (
     fault_of_via,
     fault_of_wait,
     refuse,
+    require_client_id,
 )
 from agentrail.runtime.asking import CALL_AGAIN, AskingHandle, cure_of, wait_within
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, require_client_id
 from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
 from agentrail.runtime.cycle_stream import CycleStream, OnLeave
 from agentrail.runtime.event_waits import EventWait, decide_wait

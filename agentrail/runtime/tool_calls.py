@@ -43,8 +43,8 @@ from agentrail.frozen import frozen_json, frozen_value, thawed
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.leaving import describe_bug
 from agentrail.outside import jitter, way_back
+from agentrail.runtime.arguments import decide_child
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.content import decide_child
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.file_notes import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.links import refusal_of_links

@@ -26,7 +26,7 @@ from agentrail.events import (
 )
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime import resuming
-from agentrail.runtime.content import decide_blocks
+from agentrail.runtime.arguments import decide_blocks
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.sleeping import FallAsleep
 from agentrail.runtime.supervisor import SessionSupervisor
