@@ -17,7 +17,7 @@ from agentrail.errors import ActorDown
 from agentrail.otp.child_specs import ChildSpec, Spec, SupervisorFlags
 from agentrail.otp.exits import NoProcess, Redact, keep
 from agentrail.otp.supervision_types import Started
-from agentrail.runtime.task_group import TaskGroup
+from agentrail.runtime.crashes import TaskGroup
 
 
 @frozen

@@ -68,6 +68,7 @@ from agentrail.runtime.clock import SessionTimers, now_ms
 from agentrail.runtime.context import ContextGatherer
 from agentrail.runtime.crashes import (
     PortCrashed,
+    TaskGroup,
     crash_edge,
     decide_child_crash,
     decide_provider_crash,
@@ -83,7 +84,6 @@ from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.responses import check_chunk, readable
-from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner
 from agentrail.runtime.tool_runner import clean_text
 

@@ -17,9 +17,8 @@ from agentrail.core.values.offered import offers
 from agentrail.errors import ProcessRefused
 from agentrail.otp.exits import keep
 from agentrail.processes import ProcessAccount
-from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_sandbox_crash
+from agentrail.runtime.crashes import PortCrashed, TaskGroup, crash_edge, decide_sandbox_crash
 from agentrail.runtime.scrubbing import Scrub
-from agentrail.runtime.task_group import TaskGroup
 
 _CLOSE_WITHIN_SECONDS: Final = 6.0
 """More than stopping a process may take: what bounds a stop is the sandbox, and this only what it does not."""

@@ -4,7 +4,7 @@ import trio
 
 from agentrail.core.session.owners import OfPluginRequest
 from agentrail.core.session.state import Phase, SessionState
-from agentrail.runtime.task_group import Control
+from agentrail.runtime.crashes import Control
 
 
 class RewindRequest(Control):

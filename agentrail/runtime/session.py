@@ -39,7 +39,7 @@ from agentrail.runtime.answers import NO_READERS, Readers, judged
 from agentrail.runtime.chunk_buffer import ChunkBuffer
 from agentrail.runtime.clean_signals import SignalCleaner
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
+from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, Control, TaskCrashed, TaskGroup, log_crash
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import Interpreter, MailboxItem
 from agentrail.runtime.options import SessionOptions
@@ -51,7 +51,6 @@ from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.sleeping import FallAsleep, Sleep, SleepingCell, last_envelope_of
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
-from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
 
 MAILBOX_CAPACITY = 1000
 

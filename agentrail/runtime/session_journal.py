@@ -36,6 +36,7 @@ from agentrail.errors import AgentrailError, CodecError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import Control
 from agentrail.runtime.file_notes import FileNotes
 from agentrail.runtime.old_events import OldEvents
 from agentrail.runtime.outbox import Leaving, Outbox
@@ -43,7 +44,6 @@ from agentrail.runtime.scrubbing import Scrub
 from agentrail.runtime.snapshots import begun_effects, is_at_rest, is_snapshot_due, make_snapshot
 from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import Writer
-from agentrail.runtime.task_group import Control
 
 LOGGER: Final = Logger("agentrail.runtime")
 

@@ -16,6 +16,7 @@ from agentrail.core.session.state import SessionState
 from agentrail.core.stack.plugin import Plugin
 from agentrail.errors import AgentrailError, SessionRested
 from agentrail.events import Envelope, Event
+from agentrail.runtime.crashes import Control
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.held_code import HeldCode
 from agentrail.runtime.options import SessionOptions
@@ -27,7 +28,6 @@ from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.snapshots import is_at_rest
 from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.subscription import TakenSnapshot
-from agentrail.runtime.task_group import Control
 from agentrail.runtime.workspace import Workspace
 
 

@@ -47,6 +47,7 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import (
     MAX_CRASH_MESSAGE,
     PortCrashed,
+    TaskGroup,
     crash_edge,
     decide_close_crash,
     log_crash,
@@ -83,7 +84,6 @@ from agentrail.runtime.sleeping_door import SleepingDoor
 from agentrail.runtime.starting import StartingDoor
 from agentrail.runtime.statistics import SupervisorStatistics
 from agentrail.runtime.subscription import decide_terms
-from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.workspace import MakeSandbox, Workspace

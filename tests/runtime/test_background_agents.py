@@ -18,7 +18,7 @@ from agentrail.events import (
 )
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.agent_tools import AgentTool
-from agentrail.runtime.task_group import TaskCrashed
+from agentrail.runtime.crashes import TaskCrashed
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool
 from tests.runtime.rig import only

@@ -7,8 +7,8 @@ import trio
 
 from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
 from agentrail.core.protocol.signals import SignalId, StatusQuery
+from agentrail.runtime.crashes import TaskCrashed, TaskGroup
 from agentrail.runtime.pending_calls import PendingCalls
-from agentrail.runtime.task_group import TaskCrashed, TaskGroup
 
 
 async def test_a_task_that_raises_is_told_to_the_actor():
