@@ -47,8 +47,7 @@ from agentrail.runtime.reviving import (
     stored_of,
     taken_on,
 )
-from agentrail.runtime.session import SessionCell
-from agentrail.runtime.sleeping import SleepingSession
+from agentrail.runtime.session import SessionCell, SleepingSession
 from agentrail.runtime.tool_origins import GoneTool, tool_at
 from agentrail.runtime.withheld import has_handle
 from agentrail.runtime.workspace import Workspace

@@ -39,9 +39,8 @@ from agentrail.runtime.resuming import ReadySession, Resumption, WantedSession
 from agentrail.runtime.resuming_door import ResumingDoor
 from agentrail.runtime.reviving import StoredOpening
 from agentrail.runtime.scopes import key_of
-from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session import FallAsleep, SessionCell, Sleep, SleepingCell, SleepingSession, left_of
 from agentrail.runtime.sessions_below import SessionEntry
-from agentrail.runtime.sleeping import FallAsleep, Sleep, SleepingCell, SleepingSession, left_of
 from agentrail.runtime.workspace import Workspace
 
 LOGGER: Final = Logger("agentrail.runtime")

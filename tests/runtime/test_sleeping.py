@@ -27,8 +27,7 @@ from agentrail.events import (
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime import resuming
 from agentrail.runtime.arguments import decide_blocks
-from agentrail.runtime.session import SessionCell
-from agentrail.runtime.sleeping import FallAsleep
+from agentrail.runtime.session import FallAsleep, SessionCell
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.expectations import check_events
