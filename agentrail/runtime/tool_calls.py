@@ -46,13 +46,13 @@ from agentrail.outside import jitter, way_back
 from agentrail.runtime.arguments import decide_child
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import PortCrashed, TaskGroup, crash_edge
-from agentrail.runtime.file_notes import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.links import refusal_of_links
 from agentrail.runtime.models import facts_of, provide_model
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.progress import Progress
+from agentrail.runtime.session_journal import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.tool_runner import Attempt, AttemptEnd, clean_text, plain_details, run_tool
 from agentrail.runtime.tool_threads import TOO_MANY
 
