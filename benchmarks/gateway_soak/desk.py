@@ -45,7 +45,7 @@ from agentrail.host import (
     RequestContext,
 )
 from agentrail.messages import AssistantMessage, Message, Text, TokenUsage, ToolMessage, UserMessage
-from agentrail.runtime import last_words, outbox
+from agentrail.runtime import last_words, store_writer as outbox
 from agentrail.runtime.options import SessionOptions
 from agentrail.stores.sqlite import SqliteStore
 from benchmarks.gateway_soak.account import names_in

@@ -65,11 +65,11 @@ QUEUES: Final = {
     "runtime/last_words.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
     "runtime/inspecting.py:kept": ("the limit of a page", "tests/gateway/test_past_routes.py"),
     "runtime/session_reports.py:parked": ("MAX_PARKED", "tests/runtime/test_session_reports.py"),
-    "runtime/outbox.py:_steps": (
+    "runtime/store_writer.py:_steps": (
         "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read",
         "tests/runtime/test_kept_sessions.py",
     ),
-    "runtime/outbox.py:_ephemeral": ("MAX_EPHEMERAL_BYTES", "tests/runtime/test_outbox.py"),
+    "runtime/store_writer.py:_ephemeral": ("MAX_EPHEMERAL_BYTES", "tests/runtime/test_outbox.py"),
     "runtime/store_writer.py:_again": ("MAX_BATCH", "tests/runtime/test_store_writer.py"),
     "runtime/store_writer.py:_calls": (
         "starts, ends and rests of sessions, and a beat; those that wait give up with the patience",

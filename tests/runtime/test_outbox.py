@@ -25,7 +25,7 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import SignalId, ToolWantsChild
 from agentrail.events import Envelope, MessageDelta, StatusUpdate
 from agentrail.messages import CallId
-from agentrail.runtime.outbox import MAX_EPHEMERAL_BYTES, Outbox
+from agentrail.runtime.store_writer import MAX_EPHEMERAL_BYTES, Outbox
 
 BEFORE, AFTER = "what it knew before", "what it knows"  # states are kept, and not looked into
 
