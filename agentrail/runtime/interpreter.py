@@ -75,7 +75,6 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.held_stream import HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import check_chunk, priced, provide_model, readable
 from agentrail.runtime.pending_calls import PendingCalls
@@ -83,6 +82,7 @@ from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.session_journal import KeptJournal
+from agentrail.runtime.subscription import HeldStream
 from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner
 from agentrail.runtime.tool_runner import clean_text
 

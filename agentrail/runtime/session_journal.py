@@ -43,12 +43,12 @@ from agentrail.otp.exits import keep
 from agentrail.outside import offload
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import Control
-from agentrail.runtime.held_stream import Gate
 from agentrail.runtime.old_events import OldEvents
 from agentrail.runtime.scrubbing import Scrub
 from agentrail.runtime.snapshots import begun_effects, is_at_rest, is_snapshot_due, make_snapshot
 from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import Leaving, Outbox, Writer
+from agentrail.runtime.subscription import Gate
 
 # What tools of a session write is noted in its journal before it is written: the way from a sandbox to the record. A
 # note is a signal that a tool lets the world know something, as any tool may; what the files contained goes to the
