@@ -35,7 +35,7 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
 from agentrail.runtime.ports import AgentLine, AgentWork
 from agentrail.runtime.session import SessionCell
-from agentrail.runtime.tool_runner import clean_text
+from agentrail.runtime.tool_calls import clean_text
 
 OpenAgent: TypeAlias = Callable[[AgentWork], AbstractAsyncContextManager[tuple[SessionCell, bool]]]
 """Starts the session of an agent, or finds it, and says whether it is new. Leaving the block stops it, shielded and bounded,

@@ -37,7 +37,7 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.models import facts_of, provide_model
 from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
 from agentrail.runtime.session import SessionCell
-from agentrail.runtime.tool_runner import clean_text
+from agentrail.runtime.tool_calls import clean_text
 from agentrail.runtime.withheld import handles_in
 
 MAX_SESSION_ID_CHARACTERS: Final = 128

@@ -64,7 +64,7 @@ from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.prompting import PromptingHandle
 from agentrail.runtime.ruling import RulingHandle
 from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor, with_kinds
-from agentrail.runtime.tool_runner import clean_text
+from agentrail.runtime.tool_calls import clean_text
 
 
 class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):

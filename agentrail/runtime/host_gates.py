@@ -21,7 +21,7 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.scrubbing import Scrub
-from agentrail.runtime.tool_runner import clean_text
+from agentrail.runtime.tool_calls import clean_text
 
 
 class Turnstile:

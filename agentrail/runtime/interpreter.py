@@ -83,8 +83,7 @@ from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, fin
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.session_journal import KeptJournal
 from agentrail.runtime.subscription import HeldStream
-from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner
-from agentrail.runtime.tool_runner import clean_text
+from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner, clean_text
 
 TEARDOWN_SECONDS: Final = 5.0
 """How long an abort waits for what it stopped before it calls it stuck."""

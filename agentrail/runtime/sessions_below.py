@@ -41,7 +41,7 @@ from agentrail.runtime.reviving import PluginFinder, revive_ended
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
-from agentrail.runtime.tool_runner import clean_text
+from agentrail.runtime.tool_calls import clean_text
 from agentrail.runtime.workspace import Workspace
 
 

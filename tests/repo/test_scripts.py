@@ -216,7 +216,7 @@ def test_a_walk_counts_what_a_prompt_enters(name):
     assert walk.calls_by_file["core/session/machine.py"] > 0
     assert walk.files <= walk.functions <= walk.calls
     assert walk.depth == max(walk.depth_by_task.values())
-    assert ("runtime/tool_runner.py" in walk.calls_by_file) is (name == "tool")
+    assert ("runtime/tool_calls.py" in walk.calls_by_file) is (name == "tool")
     assert ("gateway/chat_routes.py" in walk.calls_by_file) is (name == "chat")
 
 

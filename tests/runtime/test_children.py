@@ -473,7 +473,7 @@ def test_one_place_runs_tools():
         for file in (shell / room).rglob("*.py")
         if "tool.execute(" in file.read_text(encoding="utf-8")
     ]
-    assert places == ["runtime/tool_runner.py"]
+    assert places == ["runtime/tool_calls.py"]
 
 
 GRANDCHILD = calls(("task", {"description": "Dig deeper."}))

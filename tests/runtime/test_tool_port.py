@@ -23,7 +23,7 @@ from agentrail.events import (
     ToolTookEffect,
 )
 from agentrail.processes import note_started, note_stopped
-from agentrail.runtime.tool_runner import Attempt, AttemptEnd, run_tool
+from agentrail.runtime.tool_calls import Attempt, AttemptEnd, run_tool
 from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, MAX_TOOL_THREADS, TOO_MANY
 from agentrail.sandboxes import programs
 from agentrail.sandboxes.composite import CompositeSandbox
