@@ -1,6 +1,8 @@
-"""What stands in paths, queries and headers: ids, cursors, numbers and flags, read strictly.
+"""Strict readers for everything a client sends: paths, queries, headers, bodies and the ASGI messages that carry them.
 
-Pure: texts in, values out. A text is a number only where every reader would take it for one; no message repeats an id or a token.
+Texts and bytes in, values out. A text is a number only if every reader would take it for one. A body is bounded while it arrives and
+checked for content that would hold the loop before it becomes a struct; nothing of a refused body is kept. Messages name the field
+and the remedy, and never repeat an id or a token.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""The plugins of a host, asked one after another: who comes next, what each is given, and what its answer or its failure means.
+"""Host plugin hooks: the order of a chain, the time limit of each hook, and the effect of a failure.
 
-Pure: a chain is told what happened and says what is to be done. How a hook is called, and for how long, stands in `hook_runner`. The
-table of failures is 8.4 of the specification: each `failed` is one of its rows.
+The pure part is told what happened and returns what to do; the table of failures is 8.4 of the specification, and each `failed` is one of
+its rows. The runner calls the hooks and reports those that fail.
 """
 
 import inspect

@@ -1,6 +1,6 @@
-"""A record: one line of a session's journal, numbered without gaps and chained to the one before it by a hash. Pure.
+"""Records and their bodies. A record is one line of a session's journal, without gaps and chained to the one before by a hash. Pure.
 
-Only the form stands here. What is recorded is decided in `recording`, and what it comes to in `folding`.
+Only the form is here: `recording` decides what is recorded, and `folding` what a journal results in.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
-"""The gates that a call passes inside the core: lookup, parse, validate. Each refusal is a text for the model.
+"""Rules for tool calls that need no plugin: lookup, parsing, validation, and the detection of loops.
 
-Later gates (plugins, approvals) take their place behind these, in the order of docs/explanation/tools.md.
+Each refusal is a text for the model. The gates that follow these (plugins, approvals) are in the order of docs/explanation/tools.md.
 """
 
 import difflib

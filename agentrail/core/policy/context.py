@@ -1,9 +1,9 @@
-"""Compaction: a conversation that grows too long goes on with a summary in place of its beginning.
+"""What fits into a model's context: token estimates, compaction, and the conversation that is sent.
 
-Decided here: when, where to cut, what the model is asked, whether the result is taken. A summary is a request of its own,
-and the history is replaced in one step when it is there; until then the conversation is what it was, and an abort leaves
-it so. Every compaction shrinks the conversation by a fifth or changes nothing, and between two of one kind there are ten
-more messages: so none can follow another without end.
+Compaction replaces the beginning of a conversation with a summary. This module decides when to compact, where to cut, what to ask the
+model and whether to accept the result. The summary is a request of its own; the history is replaced in one step when it arrives,
+and an abort before that changes nothing. Every compaction shrinks the conversation by a fifth or changes nothing, and two of one kind
+are at least ten messages apart, so one cannot follow another indefinitely.
 """
 
 from collections.abc import Collection, Sequence

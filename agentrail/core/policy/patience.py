@@ -1,7 +1,7 @@
-"""When a request or a tool failed: again, later; another model; a shorter conversation; or not at all.
+"""What follows a failed request or tool and a silent stream: retry, another model, a shorter conversation, or an error.
 
-Functions from values to values. The jitter is drawn by the shell and comes in with the signal that reports the failure,
-so a replay pauses as long as the live run did. Nothing that waits enters this file.
+Functions from values to values. The shell draws the jitter and sends it with the signal that reports the failure, so a replay
+pauses as long as the live run did. Nothing in this file waits.
 """
 
 from collections.abc import Mapping
