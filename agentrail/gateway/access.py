@@ -489,9 +489,10 @@ def network_of(peer: str) -> str:
     return peer if found is None else str(found)
 
 
-# Lets callers in: asks `auth` who calls, and keeps count of those who are none. What is decided about a call stands in
-# `access`. No body is read here and no route is known. Of an `authenticate` of the application that fails nothing is
-# told but that it failed: what it raised may hold the headers of the call.
+# Lets callers in: asks `auth` who calls, and keeps count of those who are none. What is decided about a call stands in `access`.
+#
+# No body is read here and no route is known. Of an `authenticate` of the application that fails nothing is told but that it failed:
+# what it raised may hold the headers of the call.
 
 LOGGER: Final = Logger("agentrail.gateway")
 
@@ -657,9 +658,10 @@ def _failed(why: str) -> ErrorAnswer:
     return error_answer("plugin_failed", "the server could not find out who calls")
 
 
-# Stands in front of all routes: what every call meets before a route is looked for. An ASGI application around another
-# one. What is decided stands in `access` and `callers`; here it is carried out once, so that no route can forget it.
-# Routes find who calls in the state of the scope. No body is read here.
+# Stands in front of all routes: what every call meets before a route is looked for. An ASGI application around another one.
+#
+# It is carried out once, so that no route can forget it. Routes find who calls in
+# the state of the scope. No body is read here.
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """What is asked by machines that know no name of the server, and no token."""

@@ -1,6 +1,6 @@
 """The bodies of calls, as structs: which fields there are, of which kind, and what stands in for those that are left out.
 
-Pure values. How they are read, and what is refused, stands in `body_reading`; the page of the interface is made of these very classes.
+Pure values. How they are read, and what is refused, is in `reading`; the page of the interface is made of these very classes.
 """
 
 from typing import Any, Final, Literal

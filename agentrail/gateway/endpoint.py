@@ -1,6 +1,25 @@
-"""The way itself: one path with its methods, as an ASGI application, from the head of a call to its answer. How routes are added says `routing`.
+"""One URL path as an ASGI app: authenticate, validate, run the handler, write the response. And how routes are added.
 
-No path is named here, and nothing is decided about a call but the order in which others decide it.
+Nothing is decided about a call here but the order in which others decide it.
+
+How a route is added: write `async def handler(call: RouteCall) -> Result`, and put a `CallRoute` for it into the tuple `ROUTES` of a module
+that `app` lists. What the route says is judged before the handler runs, in the order of docs/explanation/host.md: headers, preflight,
+Host, Origin and token, scope, ids in the path, query, content type and body, user, limits, and for a stream its place. So a handler gets
+a `RouteCall` in which all of that holds, and does one thing:
+
+    async def rename(call: RouteCall) -> WholeAnswer:
+        session = await call.host.session(call.params["session_id"], call.principal, only_root=True)
+        return answer_json({"name": await rename_session(session, call.body.name)})
+
+    ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename, does="gives a session a name", body=NameBody),)
+
+- `call.params` has the parts of the path. Those whose name ends in `_id` were checked as ids; a `{path:path}` was not.
+- `call.query` has what stands behind the question mark; only names that `query` lists, each once, and their values unread: see `reading`.
+- `call.body` is the struct of `body`, read strictly.
+- What is raised is answered by the table of `answers`: a public exception as itself, `refuse_call(code, …)` as that code, all else
+  as 500 `internal`, whose cause the log has under a `request_id`.
+- When the caller leaves, the handler is cancelled; what `call.on_left` holds then is awaited, shielded.
+- A `HandledResponse` of an interceptor may be given as it is. A `StreamAnswer` is written by `streams`; its route says `is_stream`.
 """
 
 import math
@@ -59,23 +78,6 @@ from agentrail.runtime.crashes import log_crash, what_travels
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import ENGINE
 from agentrail.wire.plain import encode_plain
-
-# What the one way of a call is made of: a route, what its handler is given, and what it gives. The way itself stands in
-# `endpoint`. How a route is added: write `async def handler(call: RouteCall) -> Result`, and put a `CallRoute` for it
-# into the tuple `ROUTES` of a module that `app` lists. What the route says is judged before the handler runs, in the
-# order of docs/explanation/host.md: headers, preflight, Host, Origin and token, scope, ids in the path, query, content
-# type and body, user, limits, and for a stream its place. So a handler gets a `RouteCall` in which all of that holds,
-# and does one thing: async def rename(call: RouteCall) -> WholeAnswer: session = await
-# call.host.session(call.params["session_id"], call.principal, only_root=True) return answer_json({"name": await
-# rename_session(session, call.body.name)}) ROUTES = (CallRoute("POST", "/sessions/{session_id}/name", rename,
-# does="gives a session a name", body=NameBody),) - `call.params` has the parts of the path. Those whose name ends in
-# `_id` were checked as ids; a `{path:path}` was not. - `call.query` has what stands behind the question mark; only
-# names that `query` lists, each once, and their values unread: see `queries`. - `call.body` is the struct of `body`,
-# read strictly. - What is raised is answered by the table of `answers`: a public exception as itself,
-# `refuse_call(code, …)` as that code, all else as 500 `internal`, whose cause the log has under a `request_id`. - When
-# the caller leaves, the handler is cancelled; what `call.on_left` holds then is awaited, shielded. - A
-# `HandledResponse` of an interceptor may be given as it is. A `StreamAnswer` is written by `streams`; its route says
-# `is_stream`.
 
 MAX_READERS: Final = 2
 

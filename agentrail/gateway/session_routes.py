@@ -1,6 +1,6 @@
 """The routes of sessions, their requests, their files, and of who inspects them: each calls one function of `calls`, and adds headers.
 
-Nothing is decided here but how texts of a query are read. A route says in `SESSION_ROUTES` what it takes; see `routing`.
+Nothing is decided here but how texts of a query are read. A route says in `SESSION_ROUTES` what it takes; see `endpoint`.
 """
 
 import re

@@ -412,9 +412,9 @@ def _wrong(hook: str, value: Any, expected: str) -> str:
 
 
 # Calls the hooks of a chain, each within its time, and tells of those that fail. What a failure means, the chain says.
-# The hooks of one chain run in one task of the host's nursery, and not in that of their caller: one that shields itself
-# from cancellation delays its caller by its timeout and a second, and is then left behind. Until it has come back, its
-# plugin is not called.
+#
+# The hooks of one chain run in one task of the host's nursery, and not in that of their caller: one that shields itself from cancellation
+# delays its caller by its timeout and a second, and is then left behind. Until it has come back, its plugin is not called.
 
 LOGGER: Final = Logger("agentrail.host")
 

@@ -78,8 +78,7 @@ from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.scopes import key_of
 from agentrail.wire.plain import encode_plain
 
-# Slash commands of a host: those that a message of a user is, and those that are called by their name. Whose session it
-# is, the host says.
+# Slash commands of a host: those that a message of a user is, and those that are called by their name. Whose session it is, the host says.
 
 
 class OwnedSession:

@@ -1,6 +1,6 @@
 """The plugins of a host from their start to their stop: all of them or none, what runs beside them, and the way back.
 
-What a hook may raise and how long it may take, `hook_runner` says; how often `background` is started again, the rules of supervisors.
+What a hook may raise and how long it may take is in `hooks`; how often `background` is started again, the rules of supervisors.
 """
 
 from collections.abc import AsyncIterator

@@ -2,7 +2,7 @@
 
 Texts that come in pieces are looked at as one: what a model says, what it thinks, and what a tool says of its progress. The end of a
 piece that may be the beginning of a secret waits for the next one. It is let go in front of the end of its response, and of an abort, a
-stop or a restart, which keep what was said; and when the session looks at a stream that has been silent (`stalls`), so that it waits as
+stop or a restart, which keep what was said; and when the session looks at a stream that has been silent (`policy.patience`), so that it waits as
 long as that at most. What was let go is remembered, so that no secret gets through a pause either: then the rest of it is replaced.
 
 What a session knows and how a secret is found does not enter.

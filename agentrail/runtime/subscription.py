@@ -341,8 +341,7 @@ def _whole(name: str, value: object, *, least: int) -> str:
     return f"{name} is {value!r}: expected a whole number from {least}"
 
 
-# A stream that is read only while a gate is open: while a store takes nothing, its server waits, and no buffer of ours
-# grows.
+# A stream that is read only while a gate is open: while a store takes nothing, its server waits, and no buffer of ours grows.
 
 
 class Gate(Protocol):

@@ -83,8 +83,9 @@ from agentrail.runtime.session_journal import FileNotes, KeptJournal, NotingKeep
 from agentrail.runtime.tool_threads import TOO_MANY
 from agentrail.runtime.withheld import Withheld
 
-# One call, in a cancel scope of its own: what it returns, raises or never gives becomes exactly one outcome. What an
-# outcome says is decided by plain functions; `run_tool` awaits and asks them.
+# One call, in a cancel scope of its own: what it returns, raises or never gives becomes exactly one outcome.
+#
+# What an outcome says is decided by plain functions; `run_tool` awaits and asks them.
 
 MAX_CRASH_CHARACTERS: Final = 1000
 _OUTCOME_UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"

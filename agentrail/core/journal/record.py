@@ -219,8 +219,9 @@ def taken_draft(*, node: str, cause: str, engine: str, at_ms: int, events: int) 
 
 
 # The bodies of records that are no signals, as JSON and back; and large values, which are kept beside records. Pure.
-# Each body says its version. One of a newer version is refused, whole: a state that was made from half of a record
-# would be another state. Bodies of signals stand in `signal_bodies`. What a store keeps, and where, does not enter.
+#
+# Each body says its version. One of a newer version is refused, whole: a state that was made from half of a record would be another
+# state. Bodies of signals stand in `signal_bodies`. What a store keeps, and where, does not enter.
 
 # not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
 

@@ -209,9 +209,11 @@ def _with_history(error: ErrorInfo, number: int, failed: tuple[tuple[str, str], 
     )
 
 
-# The silence of a stream: when it is reported, and when it has lasted too long. One timer per stream, and no timer is
-# touched when a chunk comes: chunks note their time on the clock, and a timer that fires asks `decide_stall`, which
-# says when to look again. Setting a timer anew with each of fifty chunks a second would cost more than the chunks.
+# The silence of a stream: when it is reported, and when it has lasted too long.
+#
+# One timer per stream, and no timer is touched when a chunk comes: chunks note their time on the clock, and a timer that
+# fires asks `decide_stall`, which says when to look again. Setting a timer anew with each of fifty chunks a second would
+# cost more than the chunks.
 
 FIRST_REPORT_MS: Final = 10_000
 NEXT_REPORT_MS: Final = 5_000

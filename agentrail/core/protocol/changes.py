@@ -1,6 +1,6 @@
 """What a tool may change in its own session: a closed set of values, which the session applies when it records the result.
 
-Values only; what applying one means stands in `applying`. A tool that could reach into its session would act where no
+Values only; applying one is in `step_context`. A tool that could reach into its session would act where no
 journal sees it; a change travels in the signal of the result, so it is replayed like everything else.
 """
 

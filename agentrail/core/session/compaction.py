@@ -1,6 +1,6 @@
 """Compaction as it happens: the summary is asked for, the full text is written away, the history goes on with the summary.
 
-What is due, where to cut and whether a summary is taken stands in `compaction`. While it goes on the session is `RUNNING`, with
+When to compact, where to cut and whether to accept a summary is in `policy.context`. While it goes on the session is `RUNNING`, with
 or without a cycle; prompts and steers wait, and only an abort or a stop ends it. Whatever goes wrong, the conversation stays
 what it was.
 """

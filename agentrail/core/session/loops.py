@@ -1,6 +1,6 @@
 """Loops, as the session sees them: a batch that is answered is looked at, and a model that goes in circles hears so or is stopped.
 
-What a loop is stands in `loops`.
+What counts as a loop is in `policy.calls`.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """What a model will be sent next, part by part: for people who want to see what it sees. Pure; reads only, and decides nothing.
 
-Parts are estimated one by one, as `estimates` does; what a vendor counted stands beside their sum. Secrets are taken out by who shows this.
+Parts are estimated one by one, as in `policy.context`; what a vendor counted stands beside their sum. Secrets are taken out by who shows this.
 """
 
 import hashlib

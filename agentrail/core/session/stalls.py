@@ -1,6 +1,6 @@
 """The silence of the request that is out: chunks note their time, and a look at the clock comes when the timer says so.
 
-What a silence means stands in `stalls`. The timer begins with the stream and ends with it, so a request that answers in time
+What a silence means is in `policy.patience`. The timer begins with the stream and ends with it, so a request that answers in time
 costs no effect of its own.
 """
 

@@ -217,6 +217,7 @@ class StepContext:
 
 
 # The prompts that wait, and how subscribers hear of them: what a prompt came with goes with it, through every queue.
+#
 # Who lets a prompt wait, and when it starts, is decided elsewhere.
 
 
@@ -262,10 +263,11 @@ def say_queued(step: StepContext, prompt: QueuedPrompt, position: int) -> None:
     )
 
 
-# Context that is gathered: what others add to the requests of one turn, and that stands nowhere else. The messages
-# themselves never come here: the shell keeps them by the id of the gathering, joins them to each request of the turn,
-# and tells how many they are, how long, and what tells them from others. While they are gathered the session is
-# `RUNNING`, and no request is out. A session that gathers nothing asks one flag per request for it.
+# Context that is gathered: what others add to the requests of one turn, and that stands nowhere else.
+#
+# The messages themselves never come here: the shell keeps them by the id of the gathering, joins them to each request of the turn, and
+# tells how many they are, how long, and what tells them from others. While they are gathered the session is `RUNNING`, and no request
+# is out. A session that gathers nothing asks one flag per request for it.
 
 
 def begin_gathering(step: StepContext) -> bool:

@@ -30,11 +30,13 @@ from agentrail.messages import (
     UserMessage,
 )
 
-# Values that grow at their end in O(1), while all their older versions stay what they were. All versions of one value
-# share one container, and each knows how much of it is its own. Only the newest version may write behind its end; who
-# adds to an older one gets a copy of its part, so a fork never disturbs the line it came from. Not a persistent vector
-# with its tree: conversations are read from one end to the other for every request, and a list does that ten times
-# faster.
+# Values that grow at their end in O(1), while all their older versions stay what they were.
+#
+# All versions of one value share one container, and each knows how much of it is its own. Only the newest version may
+# write behind its end; who adds to an older one gets a copy of its part, so a fork never disturbs the line it came from.
+#
+# Not a persistent vector with its tree: conversations are read from one end to the other for every request, and a list
+# does that ten times faster.
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
