@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES: Final = {
-    "Authenticate": "callers",
+    "Authenticate": "access",
     "ServedHost": "app",
     "TokenEntry": "tokens",
     "Tokens": "tokens",
