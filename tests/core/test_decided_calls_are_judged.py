@@ -11,6 +11,7 @@ from agentrail import plugins as p
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.session.machine import new_session
+from agentrail.core.session.owners import OfHostCheck, OfHostReport
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
@@ -23,6 +24,12 @@ PAY = ToolSpec(
     name="pay",
     description="Pays.",
     parameters={"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]},
+)
+
+SHELL = ToolSpec(
+    name="shell",
+    description="Runs.",
+    parameters={"type": "object", "properties": {"command": {"type": "string"}}},
 )
 
 
@@ -48,7 +55,7 @@ class Judge(p.Plugin[Count]):
     def handle(self, event, state, ctx):
         """Answer, and count."""
         del ctx
-        return self.answer(event.arguments["cents"], Count(state.asked + 1))
+        return self.answer(event.arguments.get("cents", 0), Count(state.asked + 1))
 
 
 def limit(priority: int, most: int = 50) -> Judge:
@@ -70,10 +77,10 @@ def raises_to(priority: int, cents: int) -> Judge:
     return Judge("raises", priority, lambda _, state: p.ReplaceToolArgs({"cents": cents}, state))
 
 
-def begun(*plugins: Judge, semantics: int = 1) -> Told:
+def begun(*plugins: Judge, semantics: int = 1, hooks: frozenset[str] = frozenset()) -> Told:
     """A session with these plugins, in this order of registration."""
     stack, states = load_stack(plugins)
-    start = new_session(config(max_turns=9), Toolbox([*TOOLS, PAY]), stack, states)
+    start = new_session(config(max_turns=9, host_hooks=hooks), Toolbox([*TOOLS, PAY, SHELL]), stack, states)
     start = SessionState(start.phase, msgspec.structs.replace(start.data, semantics=semantics))
     told = Told(start)
     told.prompt("Pay.")
@@ -182,4 +189,68 @@ def test_a_journal_of_before_keeps_the_last_word_of_an_approval():
     told.complete("Now.", call("pay", cents=60))
     decide(told, "once", None)
     assert ran(told) == [60]
+    folds_to_what_was_lived(told.life)
+
+
+@pytest.mark.parametrize("hooks", [frozenset(), frozenset({"before_tool"})])
+def test_a_rule_stands_for_a_rewritten_call_that_it_covers_too(hooks):
+    """No person is asked again; a host that judges calls is asked about what will run."""
+    told = begun(asks(50), raises_to(500, 7), hooks=hooks)
+    told.complete("Now.", call("pay", cents=1))
+    for _ in range(5):
+        check_by_host(told)
+        if told.life.state.data.interactions:
+            told.approve("always")
+    told.finish_tools()
+    finish_reports(told)
+    told.complete("Now.", call("pay", "c2", cents=2))
+    check_by_host(told)
+    check_by_host(told)
+    assert ran(told) == [7, 7]
+    assert not told.life.state.data.interactions
+
+
+class Pushes(Judge):
+    """Asks about each command, and makes another one of the second."""
+
+    def handle(self, event, state, ctx):
+        """Rewrite behind the rule."""
+        del ctx
+        if state.asked != 1 or event.arguments["command"] == "git push":
+            return p.Continue(Count(state.asked + 1))
+        return p.ReplaceToolArgs({"command": "git push"}, Count(2))
+
+
+def test_a_rule_does_not_stand_for_a_rewritten_call_that_it_does_not_cover():
+    """A person is shown what it has become."""
+    told = begun(asks(50), Pushes("pushes", 500, None))
+    for call_id in ("c1", "c2"):
+        told.complete("Now.", call("shell", call_id, command="git status"))
+        if call_id == "c1":
+            told.approve("always")
+            told.finish_tools()
+    (again,) = told.life.state.data.interactions
+    assert again.asked.arguments == {"command": "git push"}
+
+
+def check_by_host(told: Told) -> None:
+    """Let the host allow every call that it is asked about."""
+    for effect_id, owner in tuple(told.life.state.data.open.items()):
+        if isinstance(owner, OfHostCheck):
+            told.say(s.HostJudged, effect_id=effect_id)
+
+
+def finish_reports(told: Told) -> None:
+    """Let the host have heard of every call that ended."""
+    for effect_id, owner in tuple(told.life.state.data.open.items()):
+        if isinstance(owner, OfHostReport):
+            told.say(s.HostTold, effect_id=effect_id)
+
+
+def test_an_edit_in_a_journal_of_before_is_judged_by_the_guards_alone():
+    """As it was lived: the guard refuses it, and a plugin behind the approval is not asked."""
+    told = begun(limit(1), asks(5), semantics=0)
+    told.complete("Now.", call("pay", cents=1))
+    decide(told, "once", 60)
+    assert ran(told) == []
     folds_to_what_was_lived(told.life)

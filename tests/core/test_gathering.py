@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from agentrail import plugins as p
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.context import TokenCount
 from agentrail.core.protocol.effects import CancelPluginRequest, GatherContext, StartStream
@@ -15,6 +16,7 @@ from agentrail.core.protocol.signals import (
     ResponseCompleted,
     Restarted,
     SignalId,
+    Steer,
     StreamStarted,
 )
 from agentrail.core.session import machine
@@ -22,12 +24,13 @@ from agentrail.core.session.legality import Verdict, verdict
 from agentrail.core.session.state import GatheredContext, Phase
 from agentrail.core.session.state_codec import decode_session, encode_session
 from agentrail.core.session.step_context import context_tokens, digest_with, is_gathering
-from agentrail.events import RequestStart
-from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage
+from agentrail.core.stack.loading import load_stack
+from agentrail.events import AgentAbort, RequestStart
+from agentrail.messages import AssistantMessage, PromptRef, SteerRef, Text, TokenUsage
 from agentrail.testing.promises import PROMISES
 from tests.core.drawn_lives import lives, steps
 from tests.core.outside import OpenFromOutside
-from tests.core.worlds import SMALL, completed, new_session, reachable, run, walk
+from tests.core.worlds import SMALL, TOOLS, completed, config, new_session, reachable, run, walk
 
 PROMPT = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=(Text(text="go"),))
 GATHERED = ContextGathered(at_ms=2, effect_id=EffectId("g1"), count=2, digest="abc", tokens=300)
@@ -170,3 +173,28 @@ def test_a_restart_ends_the_cycle_that_waited_for_it():
     late, effects = machine.step(after, GATHERED)
     assert (effects, late.data.dropped) == ((), after.data.dropped + 1)
     assert context_tokens(late.data) == 0
+
+
+class Stops(p.Plugin[None]):
+    """Ends a cycle in front of a request with a steer in it."""
+
+    def init(self) -> None:
+        """Remember nothing."""
+
+    @p.on(p.BeforeRequest)
+    def stop(self, event: p.BeforeRequest, state: None, ctx: p.Context) -> p.Action[None]:
+        """Stop."""
+        del ctx
+        texts = [getattr(block, "text", "") for message in event.messages for block in message.content]
+        return p.Abort("not that", state) if "Shorter!" in texts else p.Continue(state)
+
+
+def test_a_steer_that_came_while_it_was_gathered_is_judged():
+    """A plugin that refuses the request ends the cycle, and nothing is sent."""
+    stack, states = load_stack([Stops])
+    state = machine.new_session(config(gathers_context=True), TOOLS, stack, states)
+    steer = Steer(at_ms=2, signal_id=SignalId("x"), ref=SteerRef("x"), text="Shorter!")
+    steps = list(walk([PROMPT, steer, replace(GATHERED, at_ms=3)], state))
+    assert not [one for step in steps for one in step.of(StartStream)]
+    assert [one.reason for one in steps[-1].events if isinstance(one, AgentAbort)] == ["not that"]
+    assert steps[-1].after.phase is Phase.IDLE

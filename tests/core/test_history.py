@@ -142,3 +142,14 @@ def test_a_history_that_was_stored_is_one_again(asked):
         assert again.open == history.open
     with pytest.raises(HistoryError):
         History.of([says(call("c1")), HELLO])
+
+
+def test_only_a_result_of_the_last_message_is_corrected(asked):
+    """Of another call, and where the last message has no results, it is refused."""
+    answered = asked.answered([result("c1"), result("c2")])
+    with pytest.raises(HistoryError, match=r"no result of 'c9'; it has results of \['c1', 'c2'\]"):
+        answered.corrected(result("c9"))
+    with pytest.raises(HistoryError, match=r"no result of 'c1'; it has results of \[\]"):
+        asked.corrected(result("c1"))
+    late = ToolResult(call_id=CallId("c2"), name="read", text="late")
+    assert answered.corrected(late).messages[-1].results == (result("c1"), late)

@@ -7,14 +7,20 @@ from agentrail import plugins as p
 from agentrail.core.policy.budget import Budget, Ledger, ReservationId, Spent, lend_at_most, spent_since
 from agentrail.core.policy.context import CompactionPlan
 from agentrail.core.protocol.actions import ReadFile
-from agentrail.core.protocol.effects import CancelPluginRequest, CloseAgent, RunPluginRequest, StartStream
+from agentrail.core.protocol.effects import (
+    CancelPluginRequest,
+    CloseAgent,
+    Refuse,
+    RunPluginRequest,
+    StartStream,
+)
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import GoOn, Prompt, Restarted, SignalId, StatusQuery
+from agentrail.core.protocol.signals import GoOn, Prompt, Restarted, SignalId, StatusQuery, UpdatePluginOpts
 from agentrail.core.session import batch, call_gates, cycle, hooking, machine, recovery
 from agentrail.core.session.open_calls import CallState, HostCheck
 from agentrail.core.session.owners import OfPluginRequest, OfSummary, OfSurvivor
-from agentrail.core.session.state import BreakOff, Compaction, Cycle, Phase
+from agentrail.core.session.state import BreakOff, Compaction, Cycle, DoubtfulCalls, Phase
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.plugin_code import find_code
@@ -256,3 +262,31 @@ def test_nothing_else_expires_behind_a_break(monkeypatch):
     after = recovery._go_on(drafted(state), Phase.IDLE, expired)  # noqa: SLF001 - its own door
     assert isinstance(after, BreakOff)
     assert over == [waiting.id]
+
+
+def test_a_session_that_began_before_a_drift_is_not_started_again():
+    """Its call is answered as unknown, at its turn and in a recovery: an equal one would do the work twice."""
+    task = ToolSpec(name="task", description="x", parameters={"type": "object"}, answered_by="child")
+    doubts = DoubtfulCalls(calls=(("general-purpose", ""),))
+    state = survivor("waiting", spec=task, effect_id=None)
+    step = drafted(with_open(new_session()), doubtful=doubts)
+    answered = batch._spawn(step, state)  # noqa: SLF001 - its own door
+    assert answered.result is not None
+    assert answered.result.text == batch.calls.OUTCOME_UNKNOWN
+    decision = recovery._of_call(step.data, state, has_begun=False)  # noqa: SLF001 - as above
+    assert decision.decision == "unknown"
+    assert recovery._of_call(step.data, state, has_begun=True).decision == "resumed"  # noqa: SLF001 - as above
+
+
+def test_permissions_that_no_plugin_can_hold_are_refused():
+    """An agent may not be left with more than it was given, so the caller hears of it and nothing changes."""
+    stack, states = load_stack([Diary])
+    state = machine.new_session(config(), TOOLS, stack, states)
+    narrower = UpdatePluginOpts(
+        at_ms=1, signal_id=SignalId("u"), plugin="Diary", options={"deny": ["read"]}, narrows=True
+    )
+    after, effects = machine.step(state, narrower)
+    (refusal,) = [one for one in effects if isinstance(one, Refuse)]
+    assert isinstance(refusal.error, PluginError)
+    assert "give it the plugin Permissions" in str(refusal.error)
+    assert after.data.stack == state.data.stack

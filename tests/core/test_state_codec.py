@@ -23,6 +23,7 @@ from agentrail.core.session.open_calls import CallState, OpenCalls
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import (
     CODEC_VERSION,
+    begun_in,
     decode_config,
     decode_session,
     decode_stack,
@@ -790,3 +791,10 @@ def test_a_text_cut_anywhere_is_refused():
     for length in range(len(text)):
         with pytest.raises(CodecError):
             decode_config(text[:length])
+
+
+@pytest.mark.parametrize("text", ["[", '{"begun": 3}', "[" * 100_000])
+def test_what_may_have_begun_is_read_of_nothing_else(text):
+    """A typed error that names the part."""
+    with pytest.raises(CodecError, match="no session_state: "):
+        begun_in(text)

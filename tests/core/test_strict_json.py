@@ -52,3 +52,10 @@ def test_what_is_wrong_is_said_with_its_place(text, complaint):
 def test_each_kind_has_a_name(value, kind):
     """A sentence says what was expected, and names what came instead."""
     assert json_kind_of(value) == kind
+
+
+@pytest.mark.parametrize("digits", [1, 299, 300])
+def test_digits_at_any_place_are_read(digits):
+    """A number of 300 digits is finite too; fewer are not looked at again."""
+    text = f'["{"a" * 290}", {"9" * digits}, "{"b" * 600}"]'
+    assert decode_strictly(text)[1] == int("9" * digits)

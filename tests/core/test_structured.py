@@ -12,6 +12,7 @@ from agentrail.core.policy.response_format import (
     RepairTurn,
     ResponseFormat,
     document_in,
+    enclosed,
     fault_of_format,
 )
 
@@ -128,3 +129,13 @@ def test_what_the_caller_cannot_read_is_said_where_the_schema_has_nothing_agains
     verdict = CITY.check('{"city": "Lisbon"}', repaired=False, misfit="there is no such city")
     assert isinstance(verdict, RepairTurn)
     assert "there is no such city" in verdict.note
+
+
+def test_a_bare_value_is_taken_for_the_one_in_its_object():
+    """Only where the schema is that object and nothing more."""
+    bare = ResponseFormat(enclosed({"type": "integer"}))
+    assert bare.check("42", repaired=False) == Accepted({"value": 42})
+    assert document_in("42", enclosed({"type": "integer"})) == '{"value": 42}'
+    other = {**enclosed({"type": "integer"}), "required": []}
+    assert isinstance(ResponseFormat(other).check("42", repaired=False), RepairTurn)
+    assert document_in("42", other) == "42"

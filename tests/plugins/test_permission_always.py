@@ -152,3 +152,11 @@ def test_the_sessions_own_always_is_offered_where_it_is_no_wider(tool, arguments
     """Of a command it means the very words; of another tool every call, which may be more than was asked."""
     call = call_of(tool, **arguments)
     assert offers_always(call, proposed(call)) is offers
+
+
+def test_explain_names_a_rule_that_is_the_whole_line():
+    """Of a program that no star covers: these very words allow it, and others do not."""
+    policy = PermissionPolicy(allow=rules("shell(sort -o x y)"))
+    told = explain_call(policy, call_of("shell", command="sort -o x y"))
+    assert (told.decision, [rule.text for rule in told.by]) == ("allow", ["shell(sort -o x y)"])
+    assert explain_call(policy, call_of("shell", command="sort -o x z")).decision != "allow"

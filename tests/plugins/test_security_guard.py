@@ -10,6 +10,7 @@ from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.pipeline import run_hook
 from agentrail.errors import PluginError
 from agentrail.messages import CallId, SessionId
+from agentrail.plugins.destructive import destroys
 from agentrail.plugins.protected_paths import first_that_protects
 from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.shell_plain import PlainLine, read_plain
@@ -574,3 +575,19 @@ def test_no_name_is_longer_than_a_name_may_be():
     """A pattern that asks for more letters than that meets nothing."""
     assert first_that_protects(("secret",), "s*" + "a" * 300, working_dir="/w") is None
     assert first_that_protects(("secret",), "s*t", working_dir="/w") == "secret"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("find . -not -name x -delete", True),
+        ("find . -name x -o -delete", True),
+        ("find . -name x -delete", False),
+        ("find . -empty -delete", False),
+    ],
+)
+def test_find_deletes_only_behind_a_test(line, is_refused):
+    """A test that is turned around, or a branch without one, says of nothing that it stays."""
+    read = read_plain(line)
+    assert isinstance(read, PlainLine)
+    assert (destroys(read.commands[0]) is not None) is is_refused

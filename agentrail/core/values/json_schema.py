@@ -218,7 +218,7 @@ def _place_of(error: ValidationError) -> list[str]:
 # said in words that the model can act on.
 
 _LARGE_EXPONENT: Final = re.compile(r"[eE]\+?[0-9]{3}")
-_DIGITS: Final = re.compile(r"[0-9]*")
+_DIGITS: Final = re.compile(r"[0-9]+")
 _MANY_DIGITS: Final = 300
 """A number with fewer digits and a small exponent is finite."""
 # All that is whole in one match, and each half in one of its own: one for each escape would take five times as long.

@@ -1,0 +1,145 @@
+"""Verdicts on calls in a fold that brings a session back: the records decide, one rule after the other."""
+
+import msgspec
+import pytest
+
+from agentrail.core.journal import folding
+from agentrail.core.journal.branches import CallBehind, _note_end
+from agentrail.core.journal.folding import NO_SOURCES, Walked
+from agentrail.core.policy.calls import Refused, hash_arguments
+from agentrail.core.protocol.actions import Abort, BlockTool, RequireApproval
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.hooks import BeforeTool
+from agentrail.core.session.batch import _validated
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.recorded_calls import DIGITS, GUESSES, RecordedCalls, began_call
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.outcome import Decision, Outcome
+from agentrail.core.values.toolbox import ToolSpec, read_call
+from agentrail.errors import InternalError
+from agentrail.events import ToolTookEffect
+from agentrail.messages import CallId, ToolResult
+from tests.core.journal.recorded import Told, call, resealed
+from tests.core.worlds import READ, new_session
+
+ARGUMENTS = {"path": "a"}
+RAN = f"run_tool t1 read op=o args={hash_arguments(ARGUMENTS)[:DIGITS]}"
+
+
+def state_of(spec=READ, name="read"):
+    """A call of a tool before its guards."""
+    return CallState(
+        call=read_call("c1", name, '{"path": "a"}'), spec=spec, arguments=ARGUMENTS, stage="waiting"
+    )
+
+
+def outcome_of(action=None):
+    """The guards' answer; None for none that stops the call."""
+    event = BeforeTool(name="read", arguments=ARGUMENTS, call_id=CallId("c1"))
+    decision = None if action is None else Decision(action=action, by="guard")
+    return Outcome(event=event, states={}, decision=decision)
+
+
+def judged(recorded, action, state=None):
+    """The action that counts, and the plugins whose verdicts do not."""
+    counts = recorded.judged(state or state_of(), outcome_of(action), outcome_of)
+    return None if counts.decision is None else counts.decision.action, recorded.set_aside
+
+
+ASKS = RequireApproval("sure?", None)
+BLOCKS = BlockTool("no", None)
+
+
+@pytest.mark.parametrize(
+    ("guess", "action", "counts", "set_aside"),
+    [
+        ("as_said", BLOCKS, BlockTool, []),
+        ("as_said", None, BlockTool, ["journal"]),
+        ("asked", BLOCKS, RequireApproval, ["guard"]),
+        ("refused", ASKS, BlockTool, ["guard"]),
+        ("aborted", BLOCKS, Abort, ["guard"]),
+        ("allowed", BLOCKS, type(None), ["guard"]),
+    ],
+)
+def test_a_call_that_no_record_names_gets_the_guess(guess, action, counts, set_aside):
+    """A guard's refusal stands at first; an allowed call that no record names was refused then."""
+    found, aside = judged(RecordedCalls([""], 0, guess), action)
+    assert (type(found), aside) == (counts, set_aside)
+
+
+@pytest.mark.parametrize(
+    ("guess", "counts", "set_aside"), [("as_said", BlockTool, []), ("asked", RequireApproval, ["guard"])]
+)
+def test_a_call_that_people_answer_is_named_by_no_record(guess, counts, set_aside):
+    """So its guards count, or the guess."""
+    spec = ToolSpec(name="read", description="x", parameters={"type": "object"}, answered_by="user")
+    found, aside = judged(RecordedCalls([RAN], 0, guess), BLOCKS, state_of(spec))
+    assert (type(found), aside) == (counts, set_aside)
+
+
+def test_a_call_that_a_later_record_names_may_have_waited_for_a_person():
+    """A guard that asks is right, and any other verdict is set aside."""
+    later = ["", RAN]
+    assert judged(RecordedCalls(later, 0), ASKS) == (ASKS, [])
+    assert judged(RecordedCalls(later, 0), BLOCKS) == (None, ["guard"])
+    assert judged(RecordedCalls(["", "start_stream r2", RAN], 0), BLOCKS) == (BLOCKS, [])
+
+
+def test_a_refused_call_that_a_record_names_has_passed():
+    """Its tool was withheld by newer code; with other arguments it stays refused."""
+    recorded = RecordedCalls([RAN], 0)
+    step = StepContext(new_session().data, 1, recorded=recorded)
+    passed = _validated(step, state_of(), "tool_use", withheld=True)
+    assert not isinstance(passed, Refused)
+    assert (passed.arguments, recorded.was_asked, recorded.set_aside) == (ARGUMENTS, True, ["journal"])
+    other = msgspec.structs.replace(state_of(), arguments={"path": "b"})
+    assert isinstance(_validated(step, other, "tool_use", withheld=True), Refused)
+
+
+def test_a_sub_agent_is_named_by_its_kind():
+    """Its record has no digest of arguments."""
+    spec = ToolSpec(name="task", description="x", parameters={"type": "object"}, answered_by="child")
+    assert began_call(state_of(spec, "task"), {"subagent_type": "scout", "task": "Look."}) == ("scout", "")
+
+
+def test_a_guess_with_which_a_step_crashes_is_passed_over(monkeypatch):
+    """The next one is tried, and a drift is found all the same."""
+    told = Told(new_session())
+    told.prompt("Go")
+    told.complete("I look.", call(path="a"))
+    place = max(record.seq for record in told.life.records if "run_tool" in record.does)
+    lost = resealed(told.life.records, {place: {"does": ""}})
+    tried, real = [], folding.step
+
+    def step(state, signal, recorded=None):
+        if recorded is None:
+            return real(state, signal)
+        tried.append(recorded.guess)
+        if recorded.guess in {"as_said", "asked"}:
+            message = "a bug"
+            raise InternalError(message)
+        return real(state, signal, recorded)
+
+    monkeypatch.setattr(folding, "step", step)
+    sources = msgspec.structs.replace(told.life.sources(), keeps_verdicts=True)
+    folded = folding.fold_journal(lost, sources)
+    assert tried == list(GUESSES)
+    assert folded.drift is not None
+    assert folded.drift.first == place
+
+
+def test_a_record_without_a_signal_was_caused_by_no_plugin():
+    """Nothing was stepped there."""
+    told = Told(new_session())
+    walked = Walked(record=told.life.records[0], before=told.life.start, signal=None, after=told.life.start)
+    assert folding._last_asked(walked, NO_SOURCES) == ""  # noqa: SLF001 - its own door
+
+
+@pytest.mark.parametrize(("is_error", "outcome"), [(False, "done"), (True, "failed")])
+def test_a_stopped_call_that_took_effect_is_told_as_such(is_error, outcome):
+    """The late value says what it did; the result of the stop, before and after it, does not."""
+    behind = CallBehind(number=1, call_id=CallId("c1"), name="pay", effect_class="once")
+    found = {behind.call_id: msgspec.structs.replace(behind, outcome="unknown")}
+    result = ToolResult(call_id=CallId("c1"), name="pay", text="paid", is_error=is_error)
+    _note_end(found, Publish(event=ToolTookEffect(name="pay", call_id=CallId("c1"), result=result)))
+    assert found[CallId("c1")].outcome == outcome
