@@ -489,10 +489,9 @@ def network_of(peer: str) -> str:
     return peer if found is None else str(found)
 
 
-# Lets callers in: asks `auth` who calls, and keeps count of those who are none. What is decided about a call stands in `access`.
+# Authentication: calls `auth` and counts failures per address. Decisions about a call are above.
 #
-# No body is read here and no route is known. Of an `authenticate` of the application that fails nothing is told but that it failed:
-# what it raised may hold the headers of the call.
+# If the application's `authenticate` raises, only the fact is reported: the exception may contain the call's headers.
 
 LOGGER: Final = Logger("agentrail.gateway")
 
@@ -658,10 +657,9 @@ def _failed(why: str) -> ErrorAnswer:
     return error_answer("plugin_failed", "the server could not find out who calls")
 
 
-# Stands in front of all routes: what every call meets before a route is looked for. An ASGI application around another one.
+# ASGI middleware for the checks that every call passes before routing, so that no route can omit them.
 #
-# It is carried out once, so that no route can forget it. Routes find who calls in
-# the state of the scope. No body is read here.
+# Routes read the caller from the state of the scope.
 
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """What is asked by machines that know no name of the server, and no token."""

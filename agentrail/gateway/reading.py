@@ -210,10 +210,7 @@ def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
     check_known(dict.fromkeys(names), known or ("none",), "?")
 
 
-# Reads bodies strictly: bounded while they come in, looked at for what would hold the loop, and then made into their structs.
-#
-# Pure: bytes in, values out. Nothing of a refused body is kept; each fault is named with its field and what to do about it, and no message
-# repeats an id. What a field means for a session, and who may call, is decided elsewhere.
+# Request bodies: bounded on arrival, checked for content that would hold the loop, then decoded into structs.
 
 READ_HERE_BYTES: Final = 64 << 10
 """What is read while all others wait: twenty milliseconds at most."""
@@ -562,10 +559,9 @@ def body_limit(kind: type[msgspec.Struct], limits: Limits) -> int:
     return limits.max_body_with_attachments_bytes if kind is ChatBody else limits.max_body_bytes
 
 
-# What comes in on a connection, read with bounds: how many headers, how large a body and how slow, and that the caller has left.
+# Limits of a connection: number of headers, size and speed of a body, and whether the caller left.
 #
-# It knows messages of ASGI, and no framework: the server hands them over piece by piece, and limits none of this by itself. What a body
-# means does not enter; see `bodies`.
+# The server passes ASGI messages one by one and enforces none of these limits itself.
 
 AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 """Gives the next message of a connection, as of ASGI."""

@@ -411,10 +411,10 @@ def _wrong(hook: str, value: Any, expected: str) -> str:
     return f"{hook} returned {type(value).__name__}, expected {expected}"
 
 
-# Calls the hooks of a chain, each within its time, and tells of those that fail. What a failure means, the chain says.
+# The runner: calls each hook within its time limit and reports failures to the chain.
 #
-# The hooks of one chain run in one task of the host's nursery, and not in that of their caller: one that shields itself from cancellation
-# delays its caller by its timeout and a second, and is then left behind. Until it has come back, its plugin is not called.
+# The hooks of a chain run in one task of the host's nursery, not in the caller's: a hook that shields itself from cancellation delays
+# its caller by its timeout and one second, and is then abandoned. Its plugin is not called again until it returns.
 
 LOGGER: Final = Logger("agentrail.host")
 

@@ -446,13 +446,11 @@ class OpenSessions(Generic[K]):
             self._ids[oldest] = self._ids.pop(oldest)
 
 
-# Budgets of a day: what a caller, and a whole tenant, may spend from one midnight of UTC to the next, and what is spent of that.
+# Day budgets of a user and of a tenant, from one midnight UTC to the next.
 #
-# What was spent is read from the journals, so it is the same behind a restart and on all nodes, and the same that `/inspect/cost` tells. What
-# follows from it is decided in plain functions. No HTTP enters.
-#
-# A message is refused when the budget is spent; it is not cut when it passes the budget. Not a reservation in front of each request: what a
-# cycle is going to cost is known to its session, and what all sessions of a tenant reserve would have to be known in one place, on all nodes.
+# Spending is read from the journals, so it is the same after a restart and on every node, and equals `/inspect/cost`. A message is refused
+# once the budget is spent; a running cycle is not cut. Reserving a budget before each request was rejected: only the session knows
+# the cost of its cycle, and the reservations of a tenant would need one place for all nodes.
 
 LOOK_AGAIN_SECONDS: Final = 2.0
 """How long what was read counts; what is spent meanwhile is seen later."""

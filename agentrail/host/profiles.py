@@ -439,9 +439,9 @@ def _is_one_place(options: SessionOptions) -> bool:
     return not (isinstance(options.sandbox, str) and is_alone(options.sandbox))
 
 
-# What a caller says of a session or a message besides its words: how much of it is taken, and that it is JSON.
+# Caller metadata of sessions and messages: a bounded JSON object.
 #
-# Pure. Where it goes is not said here: that of a message is in `ChatRequest.metadata`, that of a session in its `user_data`.
+# A message's is in `ChatRequest.metadata`, a session's in its `user_data`.
 
 MAX_METADATA_LEVELS: Final = 64
 """How deep metadata may be nested, itself counted: it stands inside of events and records, which may not be too deep either."""

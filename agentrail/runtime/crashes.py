@@ -176,10 +176,10 @@ def decide_close_crash(error: BaseException) -> ErrorInfo:
     )
 
 
-# What one incarnation of a session has at work: a group of tasks in a nursery that outlives it, so that none can keep it from ending.
+# The tasks of one incarnation of a session, in a nursery that outlives it.
 #
-# In a nursery of its own a crashed session would come back when its last tool has ended, and one that shields itself from
-# cancellation may never end. The group is dismissed instead: cancelled, waited for within a bound, and then left behind.
+# In a nursery of its own, a crashed session would restart only after its last tool ended, and a tool that shields itself may never
+# end. The group is cancelled, awaited for a bounded time and then abandoned.
 
 
 class Control:

@@ -26,11 +26,10 @@ from agentrail.events import (
 from agentrail.messages import CallId, SessionId
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 
-# What a session says in passing and has not said for good: the answer that streams, thinking, the progress of calls.
+# Unfinished output: the streaming answer, thinking and the progress of calls.
 #
-# Ephemeral events are never replayed, so one who joins in the middle would miss how they began. The bus lets each event pass by here, in
-# the order in which it publishes, and a snapshot says what came of it: the very words that a reader has who was there all along.
-# Nothing of it is stored: after a crash of the process a request is sent anew. No subscriber enters.
+# Ephemeral events are never replayed, so a subscriber that joins later would miss the beginning. The bus passes each event through here in
+# order, and a snapshot returns the text so far, as a subscriber from the start has it. Nothing is stored.
 
 _BEGINS_ANEW: Final[frozenset[type[Event]]] = frozenset({ResponseComplete, StreamError})
 _ENDS: Final[frozenset[type[Event]]] = frozenset(

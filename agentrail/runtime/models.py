@@ -236,10 +236,10 @@ def _fault_of_capabilities(known: object) -> str | None:
     return None
 
 
-# What a provider gives, held to its types on its way into a session. No session and no store enters.
+# Type checks for a provider's output on its way into a session.
 #
-# Nothing has looked at them: a struct takes what it is made of, a test of the provider may not have met it, and a step may not mind. But
-# a record with such a value cannot be read again, and a journal with such a record cannot be folded, with all that stands behind it.
+# A struct accepts any field value, and a step may not notice a wrong one. But a record that contains it cannot be read again, nor any record
+# after it.
 
 _STOP_REASONS: Final = frozenset(get_args(StopReason))
 _NEVER_RECORDED: Final[frozenset[type]] = frozenset({ToolCallStarted, ArgumentsDelta})

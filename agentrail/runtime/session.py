@@ -65,10 +65,10 @@ from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.workspace import Workspace
 
-# Sleep: the actor of a session that does nothing has left, and what it knew stands in its journal alone.
+# Hibernation: the actor of an idle session ends, and its state is in the journal alone.
 #
-# What is left in memory is a row: the code that no journal holds, and where the session stands. Who holds a handle, or reads its events,
-# holds a cell without a state; what is sent to that waits in its mailbox, and wakes it. How it is woken stands in `sleeping_door`.
+# Memory keeps a row: code that no journal holds, and the session's place. A handle or subscription holds a cell without a state; a message to
+# it waits in the mailbox and wakes the session. `sleeping_door` wakes it.
 
 
 class SleepStage(Enum):

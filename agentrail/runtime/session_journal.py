@@ -50,10 +50,10 @@ from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import Leaving, Outbox, Writer
 from agentrail.runtime.subscription import Gate
 
-# What tools of a session write is noted in its journal before it is written: the way from a sandbox to the record.
+# Notes of file writes: a tool's write is recorded before it happens.
 #
-# A note is a signal that a tool lets the world know something, as any tool may; what the files contained goes to the store beside its
-# record. Nothing in here reads or writes a file.
+# A note is a signal that a tool affects the outside world; the previous content is stored next to its record. Nothing here reads or
+# writes a file.
 
 _IN_LINE_BYTES: Final = 1 << 16
 """More than this is looked through for secrets in a thread: the loop is not held."""

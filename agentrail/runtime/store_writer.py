@@ -442,10 +442,10 @@ def _raise_bug(error: BaseException) -> tuple[Fenced | None, ...]:
     raise StoreBug(said) from None
 
 
-# The outbox of a session with a store: what its steps decided waits here until the records of those steps are durable. Plain.
+# The outbox of a session with a store: effects wait here until the records of their step are durable.
 #
-# Nothing is seen, and no work begins, of a step that a crash could take back. What stops work does not wait: it leaves at once,
-# also past a store that hangs, and takes along what it stops where that has not left. No Trio, no store and no clock enter.
+# So nothing of a step that a crash could undo is published or started. Effects that stop work do not wait: they leave at once, even
+# past a store that hangs, and remove what they stop from the outbox. No Trio, no store and no clock.
 
 MAX_EPHEMERAL_BYTES: Final = 1 << 20
 """How much of events that are never replayed waits; of more the oldest are thrown away."""

@@ -83,9 +83,9 @@ from agentrail.runtime.session_journal import FileNotes, KeptJournal, NotingKeep
 from agentrail.runtime.tool_threads import TOO_MANY
 from agentrail.runtime.withheld import Withheld
 
-# One call, in a cancel scope of its own: what it returns, raises or never gives becomes exactly one outcome.
+# One tool call in its own cancel scope: whatever the tool returns or raises, it has exactly one outcome.
 #
-# What an outcome says is decided by plain functions; `run_tool` awaits and asks them.
+# Plain functions decide on the outcome; `run_tool` awaits the tool and calls them.
 
 MAX_CRASH_CHARACTERS: Final = 1000
 _OUTCOME_UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"

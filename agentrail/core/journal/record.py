@@ -218,10 +218,9 @@ def taken_draft(*, node: str, cause: str, engine: str, at_ms: int, events: int) 
     return Draft(at_ms=at_ms, kind=TAKEN, body=msgspec.json.encode(body), events=events)
 
 
-# The bodies of records that are no signals, as JSON and back; and large values, which are kept beside records. Pure.
+# Bodies of records other than signals (those are in `signal_bodies`), and large values, which are stored next to records.
 #
-# Each body says its version. One of a newer version is refused, whole: a state that was made from half of a record would be another
-# state. Bodies of signals stand in `signal_bodies`. What a store keeps, and where, does not enter.
+# A body has a version. A newer version is refused as a whole, because half of a record would give another state.
 
 # not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
 

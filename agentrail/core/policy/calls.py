@@ -115,15 +115,14 @@ def _unknown(name: str, tools: Toolbox) -> str:
     return f'Unknown tool "{name}".{guess} Tools: {", ".join(tools.names)}.'
 
 
-# Loops: a model that calls the same thing again and again, or edits a file to and fro.
+# Loop detection: a model repeats a call, or edits a file back and forth.
 #
-# *The same call* is the same tool with the same arguments and the same result. Calls of it count as in a row while only
-# `pure` calls and failed ones stand between them: anything else that succeeds may have changed something, and the count of
-# all other calls starts over. *To and fro* is a write that brings a file back to a content which it had before in this cycle.
-# First comes a note to the model, later the end of the cycle.
+# *The same call* has the same tool, arguments and result. Repetitions count while only `pure` and failed calls are between them;
+# any other successful call may have changed something, so all other counts restart. *Back and forth* is a write that restores
+# a content that the file had earlier in this cycle. The model first gets a note; later the cycle ends.
 #
-# A watch lives as long as its cycle, and its size is bounded. What a tool did to a file it tells in the `details` of its
-# result, as `file_change_in` reads them: arguments alone do not say what a file held before.
+# A watch lives as long as its cycle and is bounded. A tool reports its change to a file in the `details` of its result, as
+# `file_change_in` reads them: arguments alone do not tell what a file held before.
 
 LoopType: TypeAlias = Literal["repeat_pattern", "file_loop_warn", "file_loop_abort"]
 

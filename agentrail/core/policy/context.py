@@ -37,11 +37,11 @@ from agentrail.messages import (
     UserMessage,
 )
 
-# How many tokens a conversation has, as far as one can say without the vendor's tokenizer.
+# Token counts of a conversation, without the vendor's tokenizer.
 #
-# What a vendor reported last covers everything up to its response, exactly; only what was added since is estimated, at four
-# bytes a token. Reports are never added up: each one counts the whole conversation again. And nothing is counted twice, so a
-# turn pays for what it adds, also where no vendor ever reports.
+# The vendor's last report is exact up to its response; what was added since is estimated at four bytes per token. Reports are never
+# summed, because each counts the whole conversation. Nothing is counted twice, so a turn pays for what it adds, even if no
+# vendor reports.
 
 BYTES_PER_TOKEN: Final = 4
 IMAGE_TOKENS: Final = 1_600
@@ -398,14 +398,14 @@ def _squeezed(text: str, most: int) -> str:
     return f"{text[:head]}\n\n[… {len(text) - most:,} characters left out …]\n\n{text[-tail:]}"
 
 
-# What is sent of a conversation: old tool arguments are shortened, refused cycles left out. Never in the history.
+# The outgoing conversation: old tool arguments are shortened and refused cycles omitted. The history keeps both.
 #
-# A file that was written fifty messages ago need not be sent again in full. And a vendor that has refused goes on refusing
-# while the cause is in the context, so what led to a refusal is for people to see and for no model to read again.
+# A file that was written fifty messages ago need not be sent again in full. A vendor that refused would refuse again while the cause is in
+# the context, so people can read it and the model does not.
 #
-# What changes in a request costs the vendor's prompt cache from there on. So the border between old and new moves in steps:
-# between two steps every request extends the one before it byte for byte, and a step changes something only where a long
-# argument lies in the block that it passes. A shortened message is made once and kept, so that its encoded form is too.
+# A change in a request costs the vendor's prompt cache from there on. So the border between old and new moves in steps: between two
+# steps every request extends the one before byte for byte, and a step changes only long arguments in the block that it passes. A
+# shortened message is made once and kept, and so is its encoded form.
 
 FRESH_MESSAGES: Final = 20
 STEP: Final = 10

@@ -209,11 +209,10 @@ def _with_history(error: ErrorInfo, number: int, failed: tuple[tuple[str, str], 
     )
 
 
-# The silence of a stream: when it is reported, and when it has lasted too long.
+# Silent streams: when a silence is reported, and when it is an error.
 #
-# One timer per stream, and no timer is touched when a chunk comes: chunks note their time on the clock, and a timer that
-# fires asks `decide_stall`, which says when to look again. Setting a timer anew with each of fifty chunks a second would
-# cost more than the chunks.
+# There is one timer per stream. A chunk only notes its time, and a timer that fires asks `decide_stall` when to look again: resetting a
+# timer for each of fifty chunks per second would cost more than the chunks.
 
 FIRST_REPORT_MS: Final = 10_000
 NEXT_REPORT_MS: Final = 5_000

@@ -98,10 +98,10 @@ from agentrail.events import (
 )
 from agentrail.messages import PromptRef, Text, TokenUsage, UserMessage
 
-# What of a session changes while it runs: its model, its tools, its plugins.
+# Changes of a running session's model, tools and plugins.
 #
-# Models and tools change at once for the state; what is under way keeps its own. Plugins change between two cycles only, so
-# no hook of an old version, or with old options, runs afterwards.
+# Models and tools change at once; a running request or call keeps its own. Plugins change only between two cycles, so no hook
+# of an old version, or with old options, runs afterwards.
 
 
 def switch_model(step: StepContext, signal: ChangeModel) -> None:
@@ -251,11 +251,11 @@ def _code_of(step: StepContext, signal: ChangePlugins) -> PluginEntry:
     return plugin if record.options is None else (plugin, record.options)
 
 
-# Handing a session over to another of its agents: the same session goes on with the other's prompt, model and tools.
+# Handoff: the session continues with another agent's prompt, model and tools.
 #
-# The history, the queue, the guards with their states and the agents in the background stay as they are; what is allowed is what
-# was allowed before and the other agent allows too. The call is answered when it is taken, and the session is handed over in front of the next request, when all other calls of its batch have ended; so
-# a cycle that is broken off in between is handed over with the next one.
+# History, queue, guards with their states and background agents stay. Both the old and the new agent must allow a call. The call
+# is answered at once, and the handoff happens before the next request, when all other calls of its batch have ended; if
+# the cycle is aborted first, it happens with the next cycle.
 
 MAX_HANDOFF_CHARACTERS: Final = 4_000
 

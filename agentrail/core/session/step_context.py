@@ -216,9 +216,9 @@ class StepContext:
         return self.data.stream
 
 
-# The prompts that wait, and how subscribers hear of them: what a prompt came with goes with it, through every queue.
+# The prompt queue and its events. A prompt keeps everything that it came with.
 #
-# Who lets a prompt wait, and when it starts, is decided elsewhere.
+# Which prompts wait and when one starts is decided elsewhere.
 
 
 def waiting_prompt(signal: Prompt, askers: tuple[SignalId, ...]) -> QueuedPrompt:
@@ -263,11 +263,10 @@ def say_queued(step: StepContext, prompt: QueuedPrompt, position: int) -> None:
     )
 
 
-# Context that is gathered: what others add to the requests of one turn, and that stands nowhere else.
+# Gathered context: messages that others add to the requests of one turn.
 #
-# The messages themselves never come here: the shell keeps them by the id of the gathering, joins them to each request of the turn, and
-# tells how many they are, how long, and what tells them from others. While they are gathered the session is `RUNNING`, and no request
-# is out. A session that gathers nothing asks one flag per request for it.
+# The shell keeps the messages under the id of the gathering and adds them to each request of the turn; only their number, length and digest are
+# here. While they are gathered the session is `RUNNING` without a request. A session that gathers nothing reads one flag per request.
 
 
 def begin_gathering(step: StepContext) -> bool:

@@ -30,13 +30,11 @@ from agentrail.messages import (
     UserMessage,
 )
 
-# Values that grow at their end in O(1), while all their older versions stay what they were.
+# Append-only sequences: appending is O(1), and older versions never change.
 #
-# All versions of one value share one container, and each knows how much of it is its own. Only the newest version may
-# write behind its end; who adds to an older one gets a copy of its part, so a fork never disturbs the line it came from.
-#
-# Not a persistent vector with its tree: conversations are read from one end to the other for every request, and a list
-# does that ten times faster.
+# All versions share one list, and each knows its own length. Only the newest version appends in place; appending to an older one copies its
+# part, so a fork never changes the original. A persistent vector was rejected: a conversation is read from end to end for every
+# request, and a list is ten times as fast at that.
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
