@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.protocol import signals as s
-from agentrail.core.protocol.effects import RunTool
+from agentrail.core.protocol.effects import AskHost, RunTool
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.owners import OfHostCheck, OfHostReport
 from agentrail.core.session.state import SessionState
@@ -203,10 +203,12 @@ def test_a_rule_stands_for_a_rewritten_call_that_it_covers_too(hooks):
             told.approve("always")
     told.finish_tools()
     finish_reports(told)
+    asked_before = len(asked_of_host(told))
     told.complete("Now.", call("pay", "c2", cents=2))
     check_by_host(told)
     check_by_host(told)
     assert ran(told) == [7, 7]
+    assert asked_of_host(told)[asked_before:] == ([2, 7] if hooks else [])
     assert not told.life.state.data.interactions
 
 
@@ -231,6 +233,12 @@ def test_a_rule_does_not_stand_for_a_rewritten_call_that_it_does_not_cover():
             told.finish_tools()
     (again,) = told.life.state.data.interactions
     assert again.asked.arguments == {"command": "git push"}
+
+
+def asked_of_host(told: Told) -> list[int]:
+    """The cents of all calls that the host was asked about."""
+    effects = [effect for _, done in told.life.steps for effect in done]
+    return [cast("int", effect.arguments["cents"]) for effect in effects if isinstance(effect, AskHost)]
 
 
 def check_by_host(told: Told) -> None:

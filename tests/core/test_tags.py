@@ -15,6 +15,7 @@ PIECES = st.sampled_from(
         *("a", " ", "<", ">", "/", "<b>", "é\n"),
         *("`", "``", "```", "\n"),
         *("<status>", "</status>", "<title>", "</title>", "<sta", "tus>", "</sta"),
+        "<title>T</title>",
         *("x" * (MAX_CONTENT - 1), LONG),
     )
 )
@@ -66,6 +67,9 @@ def test_every_character_comes_out_once(pieces):
         ("<status>Reading</status>Hello.", "Hello.", [Tag("status", "Reading")]),
         ("a<title>T</title>b<status>S</status>c", "abc", [Tag("title", "T"), Tag("status", "S")]),
         ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2", []),
+        ("`a\n<title>T</title>`", "`a\n`", [Tag("title", "T")]),
+        ("``<title>T</title>``", "````", [Tag("title", "T")]),
+        ("```a`b``c``` `x` <title>T</title> ```", "```a`b``c``` `x`  ```", [Tag("title", "T")]),
         ("<b>bold</b>", "<b>bold</b>", []),
         ("<Status>x</Status>", "<Status>x</Status>", []),
         ("<status>never closed", "<status>never closed", []),
