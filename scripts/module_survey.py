@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import frozen
 
-from scripts.compiling import ROOMS, reason_against
+from scripts.compiling import compiled_modules
 
 MIN_SHARED_FIELDS: Final = 6
 MIN_SHARED_PART: Final = 0.6
@@ -49,7 +49,7 @@ def survey_modules(package: Path, *, max_file_lines: int) -> ModuleSurvey:
     """Find the modules that can be merged into their only importer.
 
     Args:
-        package: Folder of the package.
+        package: Folder of the package, `agentrail`.
         max_file_lines: Length limit of a merged file.
 
     Raises:
@@ -61,6 +61,7 @@ def survey_modules(package: Path, *, max_file_lines: int) -> ModuleSurvey:
     }
     into = dict(_only_importers(sources))
     lines = {module: source.count("\n") for module, source in sources.items()}
+    compiled = {f"{name.replace('.', '/')}.py" for name in compiled_modules(package.parent)}
     merges: dict[str, str] = {}
     refused: list[tuple[Merge, str]] = []
     for module in sorted(into, key=lambda one: (lines[one], one)):
@@ -69,7 +70,7 @@ def survey_modules(package: Path, *, max_file_lines: int) -> ModuleSurvey:
             target = merges[target]
         merge = Merge(module=module, into=target)
         length = lines[module] + lines[target]
-        if _is_compiled(module, sources[module]) != _is_compiled(target, sources[target]):
+        if (module in compiled) != (target in compiled):
             refused.append((merge, "only one of the two is compiled"))
         elif length > max_file_lines:
             refused.append((merge, f"the file would have {length} lines"))
@@ -107,20 +108,12 @@ def _is_init(path: str) -> bool:
     return path.endswith("/__init__.py")
 
 
-def _is_compiled(path: str, source: str) -> bool:
-    return path.split("/")[1].removesuffix(".py") in ROOMS and reason_against(source) is None
-
-
 def compiled_functions(package: Path) -> int:
     """Count the functions of the modules that a compiled build compiles."""
     return sum(
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for path in package.rglob("*.py")
-        if path.name != "__init__.py"
-        and _is_compiled(
-            path.relative_to(package.parent).as_posix(), source := path.read_text(encoding="utf-8")
-        )
-        for node in ast.walk(ast.parse(source))
+        for name in compiled_modules(package.parent)
+        for node in ast.walk(ast.parse((package.parent / f"{name.replace('.', '/')}.py").read_text("utf-8")))
     )
 
 

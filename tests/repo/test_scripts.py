@@ -100,12 +100,12 @@ class Base:
     # a comment is not
 """,
     "whole.py": """\
-from room.base import Base
-from room.other import Twin
+from agentrail.base import Base
+from agentrail.other import Twin
 
 class Whole(Base):
     def one(self):
-        from room.base import Base
+        from agentrail.base import Base
 
         return 1
 
@@ -122,49 +122,50 @@ class Derived(Twin): pass
 }
 
 
-def room_of(tmp_path, files):
-    """Write modules into a package `room`."""
-    (tmp_path / "room").mkdir()
+def package_of(tmp_path, files):
+    """Write modules into a package of our name."""
+    package = tmp_path / "agentrail"
     for name, text in files.items():
-        (tmp_path / "room" / name).write_text(text)
-    return tmp_path / "room"
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    return package
 
 
 def test_a_class_counts_with_its_mixins_and_without_docstrings(tmp_path):
     """Bases are found by their import, so another class of the same name counts for nothing."""
-    found = survey(room_of(tmp_path, MIXED))
+    found = survey(package_of(tmp_path, MIXED))
     assert {place.where: place.lines for place in found.classes} == {
-        "room/base.py Base": 2,
-        "room/whole.py Whole": 5,
-        "room/whole.py Twin": 2,
-        "room/other.py Twin": 2,
-        "room/other.py Derived": 3,
+        "agentrail/base.py Base": 2,
+        "agentrail/whole.py Whole": 5,
+        "agentrail/whole.py Twin": 2,
+        "agentrail/other.py Twin": 2,
+        "agentrail/other.py Derived": 3,
     }
     assert (found.lines, found.code_lines) == (22, 10)
 
 
 def test_a_module_with_one_importer_in_its_folder_is_mergeable(tmp_path):
     """Not one that an `__init__` exports, that two modules import, that makes a file too long, or a compiled one into one that is not."""
-    room = room_of(
+    package = package_of(
         tmp_path,
         {
-            "__init__.py": "from room.public import a\n",
+            "__init__.py": "from agentrail.public import a\n",
             "public.py": "a = 1\n",
             "small.py": "b = 1\n",
-            "user.py": "from room.small import b\nfrom room import shared\nfrom room.long import c\n",
-            "second.py": "from room import shared\nfrom room import user\n",
+            "user.py": "from agentrail.small import b\nfrom agentrail import shared\nfrom agentrail.long import c\n",
+            "second.py": "from agentrail import shared\nfrom agentrail import user\n",
             "shared.py": "",
             "long.py": "c = 1\n" * 96,
         },
     )
-    found = survey_modules(room, max_file_lines=100)
+    found = survey_modules(package, max_file_lines=100)
     assert found.merges == (
-        Merge(module="room/small.py", into="room/user.py"),
-        Merge(module="room/user.py", into="room/second.py"),
+        Merge(module="agentrail/small.py", into="agentrail/user.py"),
+        Merge(module="agentrail/user.py", into="agentrail/second.py"),
     )
     (too_long,) = found.refused
     assert too_long == (
-        Merge(module="room/long.py", into="room/second.py"),
+        Merge(module="agentrail/long.py", into="agentrail/second.py"),
         "the file would have 102 lines",
     )
     assert found.mergeable_percent == 28.6
@@ -172,20 +173,23 @@ def test_a_module_with_one_importer_in_its_folder_is_mergeable(tmp_path):
 
 def test_no_merge_takes_a_module_out_of_the_compiled_build(tmp_path):
     """A compiled module stays apart from its importer when that one is interpreted."""
-    room = room_of(tmp_path, {})
-    (room / "core").mkdir()
-    (room / "core" / "pure.py").write_text("def count() -> int:\n    return 1\n")
-    (room / "core" / "user.py").write_text("from room.core.pure import count\nclass Open: pass\n")
-    found = survey_modules(room, max_file_lines=100)
+    package = package_of(
+        tmp_path,
+        {
+            "core/pure.py": "def count() -> int:\n    return 1\n",
+            "core/user.py": "from agentrail.core.pure import count\nclass Open: pass\n",
+        },
+    )
+    found = survey_modules(package, max_file_lines=100)
     assert found.merges == ()
     assert [why for _, why in found.refused] == ["only one of the two is compiled"]
-    assert compiled_functions(room) == 1
+    assert compiled_functions(package) == 1
 
 
 def test_classes_that_repeat_six_fields_are_found(tmp_path):
     """Six of seven are a pair, five are none."""
     fields = "abcdefg"
-    room = room_of(
+    package = package_of(
         tmp_path,
         {
             "a.py": "class A:\n" + "".join(f"    {name}: int\n" for name in fields),
@@ -193,7 +197,7 @@ def test_classes_that_repeat_six_fields_are_found(tmp_path):
             "c.py": "class C:\n" + "".join(f"    {name}: int\n" for name in f"{fields[2:]}yz"),
         },
     )
-    assert list(similar_classes(room)) == [("room/a.py A", "room/b.py B")]
+    assert list(similar_classes(package)) == [("agentrail/a.py A", "agentrail/b.py B")]
 
 
 def test_a_figure_that_is_worse_than_its_bar_is_named():
