@@ -62,8 +62,8 @@ SCRUBBED: Final = (
 # function-scoped fixtures from pytest-trio, which reset nothing that an example could leave behind.
 QUIET: Final = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=QUIET)
-# The same examples in every run: what is green here stays green, and what is red can be had again at home. New ones are drawn
-# by `dev`, also by the stranger's `make test` in CI, and by `nightly`; so they need not be many.
+# The same examples in every run: what is green here stays green, and what is red can be had again at home. `make property` and
+# `make nightly` draw new ones, and so does pytest when it is run by hand.
 settings.register_profile(
     "ci", max_examples=75, deadline=None, suppress_health_check=QUIET, derandomize=True, print_blob=True
 )

@@ -17,7 +17,7 @@ FOLDERS: Final = ("tests", "property_tests")
 SERIES: Final[Mapping[str, frozenset[int]]] = {
     "S": frozenset(number for number in range(1, 221) if number % 7),
     "AT": frozenset(number for number in range(1, 163) if number % 8),
-    "H": frozenset(number for number in range(1, 119) if number % 6),
+    "H": frozenset(number for number in range(1, 119) if number % 6) | {60, 96},
     "J": frozenset(range(1, 34)) - {7, 19, 27, 31},
     "C": frozenset(number for number in range(1, 48) if number % 5),
 }

@@ -6,7 +6,7 @@ import json
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from agentrail.core.values.known_secrets import REPLACEMENT, KnownSecrets, StreamedText
 from agentrail.core.values.secret_forms import MIN_SECRET_CHARACTERS, secret_forms_of
@@ -144,7 +144,20 @@ def pieces_of(text, cuts):
     return [text[begin:end] for begin, end in itertools.pairwise(places)]
 
 
+def ends_in_a_secret_that_overlaps_one(text):
+    """Whether a text ends in more than half of a secret that begins inside one that is there completely."""
+    begun = [
+        size
+        for form in FORMS
+        for size in range(max(len(form) // 2 + 1, MIN_SECRET_CHARACTERS), len(form))
+        if text.endswith(form[:size])
+    ]
+    stretches = KNOWN.found_in(text)
+    return bool(begun and stretches) and len(text) - max(begun) < stretches[-1][1]
+
+
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 200), max_size=12))
+@example(text="aaaaaaaaabaababaab", cuts=[])
 @settings(max_examples=60)
 def test_wherever_a_stream_is_cut_no_secret_gets_through_and_the_rest_does(text, cuts):
     """What was let through is the same for each cut, and the same as of the whole text."""
@@ -156,10 +169,13 @@ def test_wherever_a_stream_is_cut_no_secret_gets_through_and_the_rest_does(text,
     said = "".join(map(stream.feed, pieces))
     assert whole.startswith(said)
     end, rest = stream.let_go(), whole[len(said) :]
-    assert end in {
-        rest,
-        *(f"{rest[:cut]}{REPLACEMENT}" for cut in range(len(rest) - MIN_SECRET_CHARACTERS + 1)),
-    }
+    if end == "" and said.endswith(REPLACEMENT):  # one replacement stands for both
+        assert not rest or ends_in_a_secret_that_overlaps_one(text)
+    else:
+        assert end in {
+            rest,
+            *(f"{rest[:cut]}{REPLACEMENT}" for cut in range(len(rest) - MIN_SECRET_CHARACTERS + 1)),
+        }
     assert "".join(KNOWN.replaced_pieces(pieces)) == whole
 
 

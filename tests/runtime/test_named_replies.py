@@ -105,7 +105,6 @@ async def test_a_prompt_that_waits_in_the_queue_has_its_own_answer():
 
 
 @on_bounded_time
-@pytest.mark.at(32)
 async def test_a_caller_above_hears_of_a_store_that_keeps_its_child_waiting():
     """The session that is asked has nothing to write: what it waits for has."""
     store = FaultyStore(MemoryStore())
