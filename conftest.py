@@ -94,6 +94,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="some",
         help="of which tests in tests/runtime the journals of sessions are folded: one in eight, always the same, or all (default: %(default)s)",
     )
+    parser.addoption(
+        "--skipped-to",
+        type=Path,
+        metavar="FILE",
+        help="write the tests that were skipped there, one in each line, so that `pytest @FILE` runs them",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -534,6 +540,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name those that held it longest. No test fails by it: what it costs depends on the machine."""
+    _write_skipped(terminalreporter)
     found = sorted(
         {
             (*value, report.nodeid)
@@ -551,3 +558,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"{milliseconds} ms  {where}: {said.splitlines()[0]}")
         for line in said.splitlines()[-2:]:
             terminalreporter.line(f"        {line.strip()}")
+
+
+def _write_skipped(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write what was skipped where `--skipped-to` says: of a page the page, whose later examples need the earlier ones."""
+    file: Path | None = terminalreporter.config.getoption("skipped_to")
+    if file is not None:
+        skipped = {
+            report.nodeid.partition("::sybil:")[0] for report in terminalreporter.stats.get("skipped", ())
+        }
+        file.write_text("".join(f"{test}\n" for test in sorted(skipped)), encoding="utf-8")

@@ -2,8 +2,11 @@
 # The README's two commands as a stranger has them: a fresh clone, a home without anything in it, an interpreter that
 # other users may not reach, and of all programs only those that the README names. What the tests need beyond that they
 # must do without, and say so.
+#
+# as_a_stranger.sh FOLDER: counts lines too, and leaves two files there: `coverage`, and `skipped` with the tests that were skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+kept=${1:+$(mkdir -p "$1" && realpath "$1")}
 
 # What our scripts install, what the tests talk to, and Node, which the README does not ask for.
 hidden=' bwrap rg node nodejs npm npx psql postgres chromium chromedriver docker podman nginx caddy '
@@ -41,4 +44,9 @@ for program in $hidden; do
     fi
 done
 stranger make run
-stranger make test
+if [ -z "$kept" ]; then
+    stranger make test
+else
+    stranger make test TEST_OPTIONS="--cov --cov-report= --folded=all --skipped-to=$kept/skipped"
+    cp .coverage "$kept/coverage"
+fi

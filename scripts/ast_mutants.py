@@ -128,7 +128,7 @@ def _tests_by_line(contexts: Path) -> dict[str, dict[int, list[str]]]:
     data = CoverageData(str(contexts))
     data.read()
     return {
-        Path(file).relative_to(ROOT).as_posix(): {
+        (ROOT / file).relative_to(ROOT).as_posix(): {
             line: sorted({name.partition("|")[0] for name in names if name})
             for line, names in data.contexts_by_lineno(file).items()
         }

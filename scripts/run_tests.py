@@ -36,7 +36,7 @@ def run_tests(arguments: Sequence[str], python: str = sys.executable) -> int:
 
 
 def alone(arguments: Sequence[str]) -> list[str]:
-    """Give the options of a run without those that choose tests, count lines or share the work: `-m`, `-n`, paths, `--cov…`."""
+    """Give the options of a run without those that choose tests, count lines, list what was skipped or share the work."""
     kept: list[str] = []
     given = iter(arguments)
     for argument in given:
@@ -44,7 +44,7 @@ def alone(arguments: Sequence[str]) -> list[str]:
             next(given, None)
         elif argument in ("-p", "-o", "-W"):
             kept += [argument, *itertools.islice(given, 1)]
-        elif argument.startswith("-") and not argument.startswith(("--cov", "--ignore")):
+        elif argument.startswith("-") and not argument.startswith(("--cov", "--ignore", "--skipped-to")):
             kept.append(argument)
     return kept
 

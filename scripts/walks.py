@@ -55,6 +55,10 @@ class Walk:
         return max(self.depth_by_task.values(), default=0)
 
 
+_PERIODIC: Final = frozenset({"watch sockets"})
+"""Tasks that look after the server every few seconds: whether one wakes up during a walk depends on the clock."""
+
+
 @frozen
 class _Recorder:
     """A profiler that counts the calls of the package."""
@@ -65,14 +69,13 @@ class _Recorder:
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         place = _place(frame)
-        if event != "call" or place is None:
+        if event != "call" or place is None or (task := _task_name()) in _PERIODIC:
             return
         self.calls[place] += 1
         self.functions.add(f"{place} {frame.f_code.co_qualname}")
         depth, at = 0, frame.f_back
         while at is not None:
             depth, at = depth + (_place(at) is not None), at.f_back
-        task = _task_name()
         self.depths[task] = max(self.depths.get(task, 0), depth + 1)
 
     def finish(self) -> Walk:

@@ -101,7 +101,7 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
         "make test": "CI does, .ci/run",
         "make check": "CI does, .ci/run",
     },
-    "docs/examples/README.md": {"": "make examples does that to each program, in CI"},
+    "docs/examples/README.md": {"": "make examples does that to each program, in `make nightly`"},
     "docs/how-to/be-told-by-webhooks.md": {
         "curl -s localhost:8700": "the program of the page sends the same message without a network"
     },
@@ -123,7 +123,7 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
     "docs/how-to/test-a-plugin-stack.md": {
         "agentrail check-plugins": "the stack is the reader's: tests/cli/test_check_plugins.py has some"
     },
-    "docs/reference/benchmarks.md": {"": "minutes: CI runs `make bench-quick`"},
+    "docs/reference/benchmarks.md": {"": "minutes: `make nightly` runs `make bench-quick`"},
     "docs/reference/cli.md": {
         'agentrail run "Think about it"': _NEEDS_A_KEY,
         'agentrail run "Hi"': _NEEDS_OLLAMA,

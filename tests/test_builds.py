@@ -16,6 +16,7 @@ from agentrail.builds import FOLDER, look_at_build
 from agentrail.cli.doctor import show_build, show_finding
 from agentrail.core.session.machine import step
 from benchmarks.bars import build_in_use
+from scripts.run_mutants import ROOT, copy_project, run_tests
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 MODULE = "agentrail.otp.restarts"
@@ -149,6 +150,29 @@ def test_the_pure_build_is_said(package):
 def test_benchmarks_say_which_build_they_measured():
     """The bars follow from what was really imported."""
     assert build_in_use() == ("compiled" if HERE.modules else "pure")
+
+
+@pytest.mark.check
+@pytest.mark.skipif(HERE.modules != 0, reason="the compiled build runs: all of it was compiled")
+def test_one_module_is_compiled_and_its_tests_pass_on_it(tmp_path):
+    """A smoke test of the compiled build; `make compiled-test` compiles all of it, and runs all tests on that."""
+    module, file = "agentrail.otp.tables", "agentrail/otp/tables.py"
+    alone = tmp_path / "alone"  # the rest of the package would be read for its types, for two minutes
+    (alone / "agentrail/otp").mkdir(parents=True)
+    shutil.copy(FOLDER / file, alone / file)
+    for package in ("agentrail", "agentrail/otp"):
+        (alone / package / "__init__.py").touch()
+    command = [sys.executable, "scripts/compiling.py", str(alone), agentrail.__version__, module]
+    made = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert made.returncode == 0, made.stdout + made.stderr
+    tree = copy_project(tmp_path / "tree")
+    for extension in (alone / "agentrail/otp").glob(
+        f"*{SUFFIX}"
+    ):  # the module, and what mypyc makes beside it
+        shutil.copy(extension, tree / extension.relative_to(alone))
+    ran = run_there(tree, f"import {module} as module; print(module.__file__)")
+    assert ran.stdout.strip() == str(tree / f"agentrail/otp/tables{SUFFIX}"), ran.stderr
+    assert run_tests(tree, "tests/otp/test_tables.py", show=True) == 0
 
 
 # --- on the compiled build

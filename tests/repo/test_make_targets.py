@@ -1,30 +1,35 @@
 """What `make test` leaves to `make check` is run there, so no test is run by nobody."""
 
 import os
+import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+import agentrail
+from agentrail.builds import FOLDER, look_at_build
 
 ROOT = Path(__file__).parents[2]
 RUNNER = "scripts.run_tests"  # pytest, and one more try for what failed
 CHOOSES = ("-m", "-k", "--ignore", "--ignore-glob", "--deselect", "--last-failed", "--lf", "--maxfail", "-x")
 
 
-def commands(target: str) -> list[str]:
-    """Give the lines that the target would run."""
+def commands(*target: str) -> list[str]:
+    """Give the lines that the target would run; a variable of make may follow it."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     said = subprocess.run(
-        ["make", "--dry-run", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        ["make", "--dry-run", *target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
     return said.stdout.splitlines()
 
 
-def pytest_runs(target: str) -> list[list[str]]:
+def pytest_runs(*target: str) -> list[list[str]]:
     """Give the arguments of each run of pytest that the target would make."""
-    lines = [shlex.split(line) for line in commands(target) if f" -m {RUNNER} " in line]
+    lines = [shlex.split(line) for line in commands(*target) if f" -m {RUNNER} " in line]
     return [words[words.index(RUNNER) + 1 :] for words in lines]
 
 
@@ -57,6 +62,35 @@ def test_make_check_runs_everything():
     assert "property_tests" in paths(properties)
     alone = [path for run in others for path in paths(run) if not chosen(run)]
     assert chosen(properties) == [f"--ignore={path}" for path in alone]
+
+
+def test_where_the_suite_was_counted_make_check_runs_what_was_skipped_there():
+    """And everything else as always; its lines add to those that were counted."""
+    rest, *others = pytest_runs("check", "COUNTED=build/stranger")
+    assert [word for word in rest if word.startswith("@")] == ["@build/stranger/skipped"]
+    assert chosen(rest) == []
+    assert "--cov-append" in rest
+    assert "cp build/stranger/coverage .coverage" in commands("check", "COUNTED=build/stranger")
+    assert others == pytest_runs("check")[1:]
+
+
+@pytest.mark.check
+def test_what_was_skipped_is_written_so_that_it_can_be_run(tmp_path):
+    """Each test by its name, and an example by that of its page."""
+    page = "docs/how-to/behind-fastapi.md"
+    skipped = tmp_path / "skipped"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    first = [*command, f"--skipped-to={skipped}", "-k", "missing or sybil", "tests/test_builds.py", page]
+    whole = subprocess.run(first, cwd=ROOT, check=True, capture_output=True, text=True)
+    written = skipped.read_text(encoding="utf-8").splitlines()
+    assert page in written
+    if not look_at_build(FOLDER, agentrail.__version__)[0].modules:
+        assert "tests/test_builds.py::test_the_library_may_be_missing" in written
+        assert (
+            "tests/test_builds.py::test_each_module_may_be_missing[agentrail.core.session.machine]" in written
+        )
+    ran = subprocess.run([*command, f"@{skipped}"], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert re.findall(r"\d+ skipped", ran.stdout) == re.findall(r"\d+ skipped", whole.stdout) != []
 
 
 def test_make_check_gives_properties_more_examples_than_make_test():
