@@ -15,6 +15,7 @@ from agentrail.config.places import ConfigPath
 
 _LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MAX_LEVELS: Final = 8
+_TOO_DEEP: Final = f"expected at most {_MAX_LEVELS} levels: nest less deeply"
 _LINE: Final = re.compile(r"([A-Za-z0-9_-]+:[ \t]+)(\S.*)")
 _COMMENT: Final = re.compile(r"[ \t]+#.*$")
 _BEGINS_OTHERWISE: Final = frozenset("\"'{|>&*!%@`#")
@@ -157,7 +158,10 @@ class _Reader:
             mark = _where(error)
             said = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
             line = 1 if mark is None else mark.line + 1
-            raise HeadFault(line, f"this is no YAML: {said}{_what_to_do(said)}") from None
+            # From 6.0.4 on, PyYAML stops at 1,000 levels while it looks ahead, before the first level gets here.
+            is_too_deep = "maximum nesting" in said
+            reason = _TOO_DEEP if is_too_deep else f"this is no YAML: {said}{_what_to_do(said)}"
+            raise HeadFault(line, reason) from None
         if not isinstance(after, yaml.StreamEndEvent):
             _refuse(after, "expected one document: leave out what stands behind ...")
         return dict(values)
@@ -171,7 +175,7 @@ class _Reader:
         if event.tag is not None:
             _refuse(event, "tags are not read: write the value alone")
         if len(path) > _MAX_LEVELS:
-            _refuse(event, f"expected at most {_MAX_LEVELS} levels: nest less deeply")
+            _refuse(event, _TOO_DEEP)
         self.lines.setdefault(path, event.start_mark.line + 1)
         match event:
             case yaml.ScalarEvent():
