@@ -10,10 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from agentrail.core.policy.context import Outgoing, outgoing
-from agentrail.core.policy.response_format import Rejected, RepairTurn
+from agentrail.core.policy.patience import FIRST_REPORT_MS, StallClock, decide_stall
+from agentrail.core.policy.response_format import Accepted, Rejected, RepairTurn, ResponseFormat, document_in
 from agentrail.core.protocol.actions import ResolveApproval
+from agentrail.core.protocol.effects import CancelStream, SetTimer, StartStream, stall_timer_of
 from agentrail.core.protocol.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
-from agentrail.core.protocol.request import CachePoint
+from agentrail.core.protocol.request import CachePoint, EffectId, ModelRequest
 from agentrail.core.protocol.signals import (
     ChangeModel,
     ChangePlugins,
@@ -29,6 +31,7 @@ from agentrail.core.session.agent_state import ActingAgent, AgentSpec
 from agentrail.core.session.budget import reserve_request
 from agentrail.core.session.hooking import ask_plugins, context_of, has_listeners
 from agentrail.core.session.open_calls import NO_CALLS, CallState
+from agentrail.core.session.owners import OfStallTimer, OfStream
 from agentrail.core.session.projection import (
     LAST_TURN_NOTE,
     cycle_messages_of,
@@ -37,8 +40,6 @@ from agentrail.core.session.projection import (
     request_of,
 )
 from agentrail.core.session.receipts import ToolsReceipt
-from agentrail.core.session.response_format import answer_of, ask_for_repair, check_answer
-from agentrail.core.session.stalls import start_stream
 from agentrail.core.session.state import (
     BreakOff,
     Cycle,
@@ -59,6 +60,7 @@ from agentrail.core.session.step_context import (
     say_queued,
     take_context,
 )
+from agentrail.core.session.tags import visible_text
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.narrowing import narrow_stack, replace_unsafe
 from agentrail.core.stack.outcome import Outcome
@@ -91,12 +93,13 @@ from agentrail.events import (
     PromptRejected,
     RequestStart,
     SteeringApplied,
+    StreamStalled,
     ToolAttached,
     ToolDetached,
     ToolSourceChanged,
     ToolsUpdated,
 )
-from agentrail.messages import PromptRef, Text, TokenUsage, UserMessage
+from agentrail.messages import AssistantMessage, JsonObject, Message, PromptRef, Text, TokenUsage, UserMessage
 
 # Changes of a running session's model, tools and plugins.
 #
@@ -806,3 +809,117 @@ def _apply_steers(step: StepContext) -> None:
     step.data.steers = ()
     step.data.history = step.data.history.with_user(UserMessage(content=content, origin="steer"))
     step.publish(SteeringApplied(refs=tuple(steer.ref for steer in steers), count=len(steers)))
+
+
+# Silence of the current request. Chunks note their time, and a timer says when to look at the clock.
+#
+# `policy.patience` says what a silence means. The timer starts and ends with the stream, so a request that answers in time
+# costs no effect of its own.
+
+
+def start_stream(step: StepContext, request: ModelRequest, context: EffectId | None = None) -> None:
+    """Send a request, with what was gathered for it, and say when to look at it first."""
+    clock = StallClock(heard_at_ms=step.at_ms)
+    _, silence = decide_stall(clock, step.at_ms, model_of(step.data).stalls)
+    step.data.stream = msgspec.structs.replace(step.stream, clock=clock)
+    look_at_ms = silence.look_again_at_ms or step.at_ms
+    effect = StartStream(request=request, look_at_ms=look_at_ms, context=context)
+    step.start_stream(effect, OfStream(), OfStallTimer())
+
+
+def note_chunk(step: StepContext) -> None:
+    """Note that something came. The first time the silence that counts becomes another, and may end before the next look."""
+    stream = step.stream
+    clock = stream.clock.heard(step.at_ms)
+    step.data.stream = msgspec.structs.replace(stream, clock=clock)
+    stalls = model_of(step.data).stalls
+    if not stream.clock.begun and stalls.stall_policy != "report" and stalls.stall_ms < FIRST_REPORT_MS:
+        _look_at(step, stream.effect_id, step.at_ms + stalls.stall_ms)
+
+
+def look(step: StepContext, pinged_at_ms: int) -> ErrorInfo | None:
+    """Look at the clock: report a silence, and set the next look; or stop a stream that has been silent for too long.
+
+    Args:
+        step: The step.
+        pinged_at_ms: The last sign of life that is no chunk; 0 if there was none.
+
+    Returns:
+        Why the request is over, or None when it goes on.
+    """
+    stream = step.stream
+    heard = stream.clock.pinged(pinged_at_ms) if pinged_at_ms else stream.clock
+    clock, silence = decide_stall(heard, step.at_ms, model_of(step.data).stalls)
+    step.data.stream = msgspec.structs.replace(stream, clock=clock)
+    if silence.reported_seconds is not None:
+        step.publish(StreamStalled(elapsed_seconds=silence.reported_seconds))
+    if silence.look_again_at_ms is not None:
+        _look_at(step, stream.effect_id, silence.look_again_at_ms)
+    else:
+        step.cancel(CancelStream(effect_id=stream.effect_id))
+    return silence.error
+
+
+def _look_at(step: StepContext, attempt: EffectId, at_ms: int) -> None:
+    step.start(SetTimer(effect_id=stall_timer_of(attempt), at_ms=at_ms), OfStallTimer())
+
+
+# The answer of a cycle: the text for its caller, and whether it has the promised format (`policy.response_format`).
+
+
+_WITHOUT_AN_ANSWER: Final = frozenset({"not_resumed", "superseded"})
+"""The ends of a cycle that people chose: what the model would have answered is unknown."""
+
+
+def answer_of(step: StepContext) -> str:
+    """Give the answer of the cycle: what was said aloud in its last response; its document, where it is to have a shape.
+
+    Not all that was said: "I will look that up" between two calls, and the answer before the repair, are no part of it.
+    """
+    data = step.data
+    last = _last_response(cycle_messages_of(data))
+    said = "" if last is None else visible_text(last.text, data.config)
+    schema = _schema_of(data)
+    return said if schema is None else document_in(said, schema)
+
+
+def _last_response(messages: tuple[Message, ...]) -> AssistantMessage | None:
+    # From the end: a cycle of a hundred turns has two hundred messages, and its answer is mostly the last of them.
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            return message
+    return None
+
+
+def _schema_of(data: Known) -> JsonObject | None:
+    settings = data.cycle.settings if data.cycle is not None else None
+    if settings is not None and settings.response_format is not None:
+        return settings.response_format
+    return None if data.config.response_format is None else data.config.response_format.schema
+
+
+def format_of(data: Known) -> ResponseFormat | None:
+    """Give what the answer of the running cycle is judged by: what its caller wants, else what the session was set up with."""
+    settings = data.cycle.settings if data.cycle is not None else None
+    if settings is not None and settings.response_format is not None:
+        # Compiled when it is needed: once or twice in a cycle.
+        return ResponseFormat(settings.response_format)
+    return data.config.response_format
+
+
+def check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Rejected | None:
+    """Judge the answer of a cycle that is about to finish; None when it may."""
+    if _schema_of(step.data) is None or stop_reason in _WITHOUT_AN_ANSWER:
+        return None
+    wanted = format_of(step.data)
+    assert wanted is not None  # noqa: S101 - it was looked for
+    no_turn_left = step.cycle.repaired or step.cycle.turn >= step.data.config.max_turns
+    verdict = wanted.check(answer_of(step), repaired=no_turn_left, misfit=step.cycle.misfit)
+    return None if isinstance(verdict, Accepted) else verdict
+
+
+def ask_for_repair(step: StepContext, repair: RepairTurn) -> None:
+    """Tell the model what is wrong with its answer; once in a cycle."""
+    note = UserMessage(content=(Text(text=repair.note),), origin="note")
+    step.data.history = step.data.history.with_user(note)
+    step.data.cycle = msgspec.structs.replace(step.cycle, repaired=True)

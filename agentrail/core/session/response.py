@@ -27,11 +27,10 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session import compaction
 from agentrail.core.session.batch import begin_batch
 from agentrail.core.session.budget import learn_from, spend, spend_lost, spend_on_failure
-from agentrail.core.session.cycle import ask_and_send, fail, finish, send_request
+from agentrail.core.session.cycle import ask_and_send, fail, finish, look, note_chunk, send_request
 from agentrail.core.session.hooking import apply_outcome, consult, has_listeners
 from agentrail.core.session.owners import OfPause
 from agentrail.core.session.projection import model_of, models_of
-from agentrail.core.session.stalls import look, note_chunk
 from agentrail.core.session.state import BreakOff, Next, Phase, Stream
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.session.tags import append_text, flush, publish_tags

@@ -8,7 +8,7 @@ from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild, StartStream
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ResponseCompleted, StreamFailed
-from agentrail.core.session.response_format import format_of
+from agentrail.core.session.cycle import format_of
 from agentrail.core.session.state import Phase
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
