@@ -30,7 +30,7 @@ class SessionMachine:
                 return self._judge(signal, phase, data)  # type: ignore[arg-type]  # nothing else is sent to it
             case statem.TimedOut():
                 step = StepContext(data, self.at_ms)
-                if teardown.is_over(step):
+                if step.data.stopping is not None and teardown.may_end(step):
                     teardown.finish_session(step)
                     return statem.Keep(
                         step.close(), [*_performed(step), statem.NextEvent(statem.Internal("over"))]
@@ -69,7 +69,9 @@ def step(
 def _transition(step: StepContext, after: Phase) -> Transition:
     data, actions = step.data, _performed(step)
     is_free = data.cycle is None and data.teardown is None
-    if after is Phase.IDLE and (teardown.is_over(step) or (data.queue and is_free)):
+    if after is Phase.IDLE and (
+        (data.stopping is not None and teardown.may_end(step)) or (data.queue and is_free)
+    ):
         actions = [*actions, statem.StateTimeout(0.0)]
     return statem.NextState(after, step.close(), actions)
 

@@ -364,8 +364,8 @@ def tell_or_wake(step: StepContext, source: str, text: str) -> None:
 
 
 def wake_after_cycle(step: StepContext) -> None:
-    """Begin another cycle where news came while the last turn was at work, and no prompt waits that would bring them along."""
-    if step.data.agents.is_waking and _may_be_woken(step):
+    """Start another cycle for news that came during the last turn, unless a queued prompt brings them along."""
+    if _may_be_woken(step):
         _wake(step, "background", "\n\n".join(take_notes(step)))
 
 

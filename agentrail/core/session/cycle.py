@@ -683,7 +683,8 @@ def _finish_well(step: StepContext, stop_reason: EndReason) -> Phase:
     for asker in cycle.askers:
         step.reply(asker, ended.text)
     requeue_steers(step)
-    agents.wake_after_cycle(step)
+    if step.data.agents.is_waking:
+        agents.wake_after_cycle(step)
     return Phase.IDLE
 
 

@@ -238,7 +238,7 @@ def _advance(
                 postponed = _postponed(step, postponed, taken)
         elif phase is not _IDLE:
             return phase, postponed, False
-        elif teardown.is_over(step):
+        elif step.data.stopping is not None and teardown.may_end(step):
             teardown.finish_session(step)
             step.ask(End(describe(Shutdown(step.data.stopping))))
             return phase, postponed, True

@@ -176,10 +176,9 @@ def teardown_settled(step: StepContext, receipt: AbortReceipt, values: tuple[Lat
         _stop_rest(step)
 
 
-def is_over(step: StepContext) -> bool:
-    """Say whether nothing keeps the session any more."""
-    data = step.data
-    return data.stopping is not None and data.teardown is None and not any(owned_by(data.open, OfDrain))
+def may_end(step: StepContext) -> bool:
+    """Whether a session that is stopping has nothing left to wait for."""
+    return step.data.teardown is None and not any(owned_by(step.data.open, OfDrain))
 
 
 def finish_session(step: StepContext) -> None:
