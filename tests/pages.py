@@ -92,9 +92,7 @@ NOT_PLAYED: Final[Mapping[str, Mapping[str, str]]] = {
     "README.md": {
         "make run": "scripts/as_a_stranger.sh runs it in CI, in a fresh clone",
         "make test": "scripts/as_a_stranger.sh runs it in CI, in a fresh clone",
-        "make demo": "it is `agentrail serve --demo`, which docs/how-to/use-the-console.md has too",
         "agentrail demo": "two minutes: tests/cli/test_demo_tour.py gives the tour",
-        'agentrail run "What does Makefile do?"': _NEEDS_OLLAMA,
         "agentrail chat": _NEEDS_A_PERSON,
     },
     "CONTRIBUTING.md": {

@@ -84,7 +84,7 @@ def test_each_page_leads_to_the_one_that_comes_next():
     }
     assert len(wanted) > 80
     assert wrong == {}
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Where to go on")[2]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Next steps")[2]
     assert pages.target_of(next(pages.links_in(readme)), "README.md") == wanted["README.md"]
 
 
