@@ -1,7 +1,7 @@
-"""The page of all decisions: number, what was decided, date and status, drawn from the records.
+"""The page of all decisions: the titles by topic, drawn from the records.
 
-A record is a heading with a number that no other has, a line with its date and status, and the reasons. Records stand on a page for each
-subject, in `docs/explanation/decisions/`, oldest first. One that no longer holds keeps its place and says which took it.
+A record is a heading with a number, its date, and three short paragraphs: context, decision, consequences. The records of a topic
+are one page of `docs/explanation/decisions/`.
 """
 
 import re
@@ -15,11 +15,14 @@ from scripts.docsite.pages import github_anchor, title_of
 
 FOLDER: Final = ROOT / "docs" / "explanation" / "decisions"
 DRAWN: Final = "<!-- Drawn from the records by `make docs`; edit those. -->"
+MAX_WORDS: Final = 150
+LAST_NUMBER: Final = 669
+"""Highest number ever given. Most of the records up to 667 were deleted; a number is never given twice."""
 RECORD: Final = re.compile(
-    r"^## (?P<heading>(?P<number>\d{4}) · (?P<title>[^\n]+))\n\n\*(?P<date>\d{4}-\d{2}-\d{2}) · (?P<status>[^*\n]+)\*\n\n(?P<text>.*?)(?=^## |\Z)",
+    r"^## (?P<heading>(?P<number>\d{4}) · (?P<title>[^\n]+))\n\n\*(?P<date>\d{4}-\d{2}-\d{2})\*\n\n"
+    r"(?P<text>\*\*Context\.\*\* .+?\n\n\*\*Decision\.\*\* .+?\n\n\*\*Consequences\.\*\* .+?)(?=^## |\Z)",
     re.MULTILINE | re.DOTALL,
 )
-STATUS: Final = re.compile(r"accepted|superseded by \[\d{4}\]\([^)]+\)")
 
 
 @frozen(kw_only=True)
@@ -27,34 +30,31 @@ class DecisionRecord:
     """One decision.
 
     Attributes:
-        number: What it is called, four digits.
-        title: What was decided, as a sentence.
-        date: When, as YYYY-MM-DD.
-        status: `accepted`, or what took its place.
-        text: The reasons.
-        anchor: What its heading is linked by.
+        number: Four digits.
+        title: The decision, as a sentence.
+        date: As YYYY-MM-DD.
+        text: Context, decision and consequences.
+        anchor: Anchor of its heading.
     """
 
     number: str
     title: str
     date: str
-    status: str
     text: str
     anchor: str
 
 
 def read_records(text: str) -> list[DecisionRecord]:
-    """Read the records of a page, in the order in which they stand.
+    """Read the records of a page, in their order.
 
     Raises:
-        ValueError: A heading of the second level is no record; the message has it.
+        ValueError: A heading of the second level does not begin a record.
     """
     found = [
         DecisionRecord(
             number=one["number"],
             title=one["title"],
             date=one["date"],
-            status=one["status"],
             text=one["text"].strip(),
             anchor=github_anchor(one["heading"]),
         )
@@ -63,52 +63,39 @@ def read_records(text: str) -> list[DecisionRecord]:
     known = {f"{one.number} · {one.title}" for one in found}
     for heading in re.findall(r"^## (.+)$", text, re.MULTILINE):
         if heading not in known:
-            message = f"{heading!r} is no record: expected `## 0001 · What was decided`, and below it `*2026-11-22 · accepted*`"
+            message = (
+                f"{heading!r} does not begin a record: expected `## 0001 · The decision`, `*2026-11-22*`, and paragraphs that "
+                "begin with `**Context.**`, `**Decision.**` and `**Consequences.**`"
+            )
             raise ValueError(message)
     return found
 
 
 def decisions_page(folder: Path = FOLDER) -> str:
-    """Write the list: a table for each subject.
+    """Return the list of titles by topic.
 
     Raises:
-        FileNotFoundError: There is no record.
+        FileNotFoundError: The folder holds no records.
     """
     lines = [
-        "# What we decided",
+        "# Decisions",
         "",
         DRAWN,
         "",
-        "Where a choice was open, or where we left the road that was drawn first. Each record has a number, a date and a status; a new one gets the next",
-        "number, at the end of the page of its subject.",
+        "Choices that a reader of the code would otherwise undo, each with its reasons in at most 150 words. Reasons that concern one function are",
+        "comments next to it.",
         "",
     ]
     found = sorted(folder.glob("*.md"))
     if not found:
-        message = f"there are no records in {folder}: the list would be empty"
+        message = f"{folder} holds no records, so the list would be empty"
         raise FileNotFoundError(message)
     for page in found:
         text = page.read_text(encoding="utf-8")
+        topic = title_of(text).removeprefix("Decisions: ")
+        lines += [f"## {topic[:1].upper()}{topic[1:]}", ""]
         lines += [
-            f"## [{_subject(text)}](decisions/{page.name})",
-            "",
-            "| | what was decided | date | status |",
-            "|---|---|---|---|",
-        ]
-        lines += [
-            f"| [{one.number}](decisions/{page.name}#{one.anchor}) | {one.title.replace('|', chr(92) + '|')} | {one.date} | {_plain(one.status)} |"
-            for one in read_records(text)
+            f"- [{one.number}](decisions/{page.name}#{one.anchor}) {one.title}" for one in read_records(text)
         ]
         lines.append("")
     return "\n".join(lines)
-
-
-def _subject(text: str) -> str:
-    """Name what the records of a page are about."""
-    subject = title_of(text).removeprefix("Decisions: ")
-    return f"{subject[:1].upper()}{subject[1:]}"
-
-
-def _plain(status: str) -> str:
-    """Leave out where the link of a status leads: the list is on another page."""
-    return re.sub(r"\[(\d{4})\]\([^)]+\)", r"\1", status)

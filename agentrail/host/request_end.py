@@ -1,7 +1,8 @@
 """Whose end is it? How one request stands, from the events of its session: a fold, with no look at anything else.
 
 Pure: a standing and an event give the next standing. A session runs one cycle at a time, and prompts wait, are taken for decisions, are
-thrown away or steer; so an end belongs to a request only by the rules that stand here (docs/explanation/decisions.md, "Requests of a host").
+thrown away or steer; so an end belongs to a request only by the rules in this file. One table per session, kept by a task, would be
+a second state, which could differ from the session's.
 Who subscribes, and who is told, is decided elsewhere.
 """
 
