@@ -7,7 +7,6 @@ from attrs import field, frozen
 
 from agentrail.abc import ToolContext, ToolListing, ToolOutcome
 from agentrail.core.session.agent_state import HANDOFF_TOOL
-from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject
 
@@ -26,15 +25,12 @@ class AgentTool:
         description: What the model reads.
         parameters: JSON Schema.
         max_depth: How deep sessions may start sessions; the ones below have no such tool.
-        effect_class: What it promises about being run twice.
     """
 
     name: str
     description: str | Callable[[ToolListing], str]
     parameters: JsonObject
     max_depth: int = 1
-    effect_class: EffectClass = "once"
-    killable: bool = field(default=True, init=False)
     answered_by: str = field(default="machine", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:

@@ -61,8 +61,6 @@ class SkillTool:
         init=False,
     )
     parameters: JsonObject = field(factory=lambda: dict(_OPEN), init=False)
-    killable: bool = field(default=True, init=False)
-    effect_class: EffectClass = field(default="once", init=False)
     timeout_seconds: float | None = field(default=600.0, init=False)
 
     def label(self, arguments: JsonObject) -> str:
@@ -151,7 +149,6 @@ class SkillSearch:
         init=False,
     )
     parameters: JsonObject = field(factory=lambda: dict(_FIND), init=False)
-    killable: bool = field(default=True, init=False)
     effect_class: EffectClass = field(default="pure", init=False)
 
     def label(self, arguments: JsonObject) -> str:

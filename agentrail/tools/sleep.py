@@ -33,8 +33,6 @@ class SleepTool:
     description: str = field(default=_DESCRIPTION, init=False)
     parameters: JsonObject = field(factory=lambda: _PARAMETERS, init=False, repr=False)
     effect_class: EffectClass = field(default="pure", init=False)
-    killable: bool = field(default=True, init=False)
-    timeout_seconds: float | None = field(default=None, init=False)
     polling: bool = field(default=True, init=False)
     answered_by: str = field(default="machine", init=False)
 

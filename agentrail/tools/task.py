@@ -7,7 +7,6 @@ from attrs import field, frozen
 
 from agentrail.abc import ToolContext, ToolListing, ToolOutcome
 from agentrail.core.session.agent_state import GENERAL_PURPOSE
-from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject
 
@@ -61,8 +60,6 @@ class TaskTool:
     name: str = field(default="task", init=False)
     description: Callable[[ToolListing], str] = field(default=_describe, init=False)
     parameters: JsonObject = field(factory=lambda: dict(_PARAMETERS), init=False)
-    killable: bool = field(default=True, init=False)
-    effect_class: EffectClass = field(default="once", init=False)
     answered_by: str = field(default="child", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
