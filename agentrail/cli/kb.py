@@ -49,8 +49,8 @@ from agentrail.cli.stored import run_over_store, say
 from agentrail.core.values.offered import offers
 from agentrail.errors import OptionError, ProviderError
 from agentrail.providers.embeddings import OpenAIEmbedder
-from agentrail.runtime.knowledge import search_passages
 from agentrail.runtime.meanings import NoMeaning
+from agentrail.runtime.own_stores import search_passages
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge
 from agentrail.tools.printing import counted, printable

@@ -29,7 +29,7 @@ from agentrail.cli.named_places import PLACES, decide_place
 from agentrail.cli.output import write_error
 from agentrail.cli.stored import StorePlace, run_over_store, say
 from agentrail.errors import OptionError
-from agentrail.runtime.memories import search_both
+from agentrail.runtime.own_stores import search_both
 from agentrail.stores.named_memories import directory_of_memories, opened_notes
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.tools.printing import printable

@@ -18,7 +18,7 @@ from agentrail.abc.store import Erasure, Filters, Store, StoredSession
 from agentrail.core.journal.erasing import USER_FORGOTTEN
 from agentrail.errors import AgentrailError, Erased, OptionError, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
-from agentrail.runtime.memories import decide_owner
+from agentrail.runtime.own_stores import decide_owner
 from agentrail.runtime.reviving import opening_of
 
 TreeKey: TypeAlias = tuple[str, SessionId]

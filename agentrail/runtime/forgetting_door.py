@@ -27,7 +27,7 @@ from agentrail.runtime.forgetting import (
 )
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import Keeping
-from agentrail.runtime.memories import decide_owner
+from agentrail.runtime.own_stores import decide_owner
 from agentrail.runtime.scopes import NO_SCOPE, key_of
 from agentrail.runtime.session import SessionCell
 

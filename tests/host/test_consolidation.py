@@ -14,7 +14,7 @@ from agentrail.host.consolidation import PROFILE_ID, Consolidation
 from agentrail.host.identity import SessionOwner
 from agentrail.host.profile_policy import IDLE_MS, OLD_MS, SessionChange, decode_profile
 from agentrail.outside import current
-from agentrail.runtime.memories import MemoryDesk
+from agentrail.runtime.own_stores import OwnMemories, StoreDesk
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.models import ScriptedModel, says
@@ -86,7 +86,7 @@ class Sessions:
         if self.recall is None:
             return None
         owner = MemoryOwner(tenant=owner.tenant_id, user=owner.user_id)
-        return MemoryDesk(self.recall, current()).of(owner)
+        return OwnMemories(StoreDesk(self.recall, current()), owner)
 
     def profile_of(self, owner=ADA):
         """What stands in a profile: texts, and what they rest on."""

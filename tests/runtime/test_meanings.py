@@ -19,9 +19,8 @@ from agentrail.host.options import HostOptions
 from agentrail.outside import current
 from agentrail.plugins import AutoRecall
 from agentrail.runtime.embedding import EmbedderEdge
-from agentrail.runtime.knowledge import KnowledgeShelf
 from agentrail.runtime.meanings import LOOK_FOR_MEANINGS_SECONDS, QUERY_SECONDS, REST_SECONDS, Meanings
-from agentrail.runtime.memories import MemoryDesk
+from agentrail.runtime.own_stores import OwnKnowledge, OwnMemories, StoreDesk
 from agentrail.stores import named_memories
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.recall_memory import InMemoryRecall
@@ -104,15 +103,15 @@ async def test_memories_are_found_by_words_and_by_meaning(store, nursery):
     """What has no word of the query is found by what it means; another owner's never; tags hold for both (12.5)."""
     assert isinstance(store, VectorRecall)
     toy = Toy()
-    desk = MemoryDesk(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon))
-    own = desk.of(ADA)
+    desk = StoreDesk(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon))
+    own = OwnMemories(desk, ADA)
     for entry_id, text, tags in (
         ("m1", "Brew the leaves.", ["drink"]),
         ("m2", "A station.", []),
         ("m3", "tea", []),
     ):
         await own.put(text, tags=tags, entry_id=entry_id)
-    await desk.of(MemoryOwner(tenant="acme", user="bob")).put("tea leaves")
+    await OwnMemories(desk, MemoryOwner(tenant="acme", user="bob")).put("tea leaves")
     await settled(store, toy)
     assert [one.id for one in await own.search("tea")] == ["m3", "m1"]
     assert [one.id for one in await own.search("hot tea", tags_any=["drink"])] == ["m1"]
@@ -138,7 +137,9 @@ async def test_vectors_of_another_embedder_are_made_anew(store, nursery):
         store.put(ADA, entry(f"m{number}", "tea" if number else "rail"))
     first, second = Toy(), Toy("other")
     for embedder in (first, second):
-        own = MemoryDesk(store, current(), Meanings(EmbedderEdge(embedder), nursery.start_soon)).of(ADA)
+        own = OwnMemories(
+            StoreDesk(store, current(), Meanings(EmbedderEdge(embedder), nursery.start_soon)), ADA
+        )
         await own.search("train")  # nothing of this kind may be there yet
         await settled(store, embedder)
         assert [one.id for one in await own.search("train")] == ["m0"]
@@ -151,7 +152,7 @@ async def test_a_slow_embedder_leaves_the_words(autojump_clock, nursery):
     """After two seconds words alone are compared, and somebody is told; then it rests, and is asked again (12.5)."""
     store, toy, said = InMemoryRecall(), Toy(seconds=9), []
     store.put(ADA, entry("m1", "green tea"))
-    own = MemoryDesk(store, current(), Meanings(EmbedderEdge(toy), lambda *_: None)).of(ADA)
+    own = OwnMemories(StoreDesk(store, current(), Meanings(EmbedderEdge(toy), lambda *_: None)), ADA)
     began = trio.current_time()
     assert [one.id for one in await own.telling(said.append).search("tea")] == ["m1"]
     assert trio.current_time() - began == QUERY_SECONDS
@@ -193,10 +194,8 @@ async def test_an_embedder_that_fails_leaves_the_words(fault, said):
 async def test_wrong_numbers_of_vectors_are_a_bug_of_the_embedder():
     """Too few, or of another dimension: nothing of it is kept."""
     store, toy, said = InMemoryRecall(), Toy(), []
-    own = (
-        MemoryDesk(store, current(), Meanings(EmbedderEdge(toy), lambda *_: None))
-        .of(ADA)
-        .telling(said.append)
+    own = OwnMemories(StoreDesk(store, current(), Meanings(EmbedderEdge(toy), lambda *_: None)), ADA).telling(
+        said.append
     )
     for wrong in (lambda _: [], lambda texts: [[1.0]] * len(texts)):
 
@@ -205,11 +204,9 @@ async def test_wrong_numbers_of_vectors_are_a_bug_of_the_embedder():
             return wrong(texts)
 
         toy.embed = embed
-        fresh = (
-            MemoryDesk(store, current(), Meanings(EmbedderEdge(toy), lambda *_: None))
-            .of(ADA)
-            .telling(said.append)
-        )
+        fresh = OwnMemories(
+            StoreDesk(store, current(), Meanings(EmbedderEdge(toy), lambda *_: None)), ADA
+        ).telling(said.append)
         await fresh.search("tea")
     assert ["crashed" in one for one in said] == [True, True]
     assert own.owner == ADA
@@ -218,7 +215,7 @@ async def test_wrong_numbers_of_vectors_are_a_bug_of_the_embedder():
 async def test_what_another_process_wrote_is_looked_for_from_time_to_time(autojump_clock, nursery):
     """A minute behind the last look, at a search; what fails in the background is tried again then."""
     store, toy = InMemoryRecall(), Toy()
-    own = MemoryDesk(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon)).of(ADA)
+    own = OwnMemories(StoreDesk(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon)), ADA)
     await own.search("hound")
     await trio.testing.wait_all_tasks_blocked()
     store.put(ADA, entry("m1", "A puppy."))
@@ -244,8 +241,8 @@ async def test_passages_are_found_by_words_and_by_meaning(tmp_path, nursery):
         store.open_base("acme", base, readers)
         store.add("acme", base, "a.md", b"# Rail\n\nThe station is near.\n")
         store.add("acme", base, "b.md", b"# Dogs\n\nA puppy barks.\n")
-    shelf = KnowledgeShelf(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon))
-    own = shelf.of(ADA)
+    shelf = StoreDesk(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon))
+    own = OwnKnowledge(shelf, ADA)
     await own.search("train")
     await settled(store, toy)
     assert [(one.base, one.path) for one in await own.search("train")] == [("open", "a.md")]

@@ -13,7 +13,7 @@ from agentrail.core.protocol.hooks import Found
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.events import PluginEvent
 from agentrail.outside import current
-from agentrail.runtime.memories import MemoryDesk, decide_owner
+from agentrail.runtime.own_stores import OwnMemories, StoreDesk, decide_owner
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall
@@ -237,7 +237,7 @@ class Hangs(InMemoryRecall):
 async def test_a_write_that_was_cancelled_is_done_all_the_same():
     """What has begun goes on in its thread, and who waits for it does not; the next write waits for it."""
     store = Hangs()
-    own = MemoryDesk(store, current()).of(ADA)
+    own = OwnMemories(StoreDesk(store, current()), ADA)
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(own.put, "Likes tea.")
@@ -252,7 +252,7 @@ async def test_a_write_that_was_cancelled_is_done_all_the_same():
 async def test_every_call_is_a_checkpoint_and_cancelled_before_it_begins_does_nothing():
     """Also of a store that takes no time."""
     store = InMemoryRecall()
-    own = MemoryDesk(store, current()).of(ADA)
+    own = OwnMemories(StoreDesk(store, current()), ADA)
     for call in (
         lambda: own.put("tea"),
         lambda: own.get("m1"),
@@ -272,7 +272,7 @@ async def test_every_call_is_a_checkpoint_and_cancelled_before_it_begins_does_no
 async def test_memories_of_an_owner_in_files(tmp_path):
     """The same calls over `SqliteRecall`, in threads."""
     store = SqliteRecall(tmp_path)
-    own = MemoryDesk(store, current()).of(ADA, "s1")
+    own = OwnMemories(StoreDesk(store, current()), ADA, "s1")
     entry = await own.put("Likes tea.", tags=["drink"])
     assert entry.id.startswith("m-")
     assert await own.get(entry.id) == entry

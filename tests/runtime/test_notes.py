@@ -15,10 +15,8 @@ from agentrail.core.values.notes import USUAL_TOPIC, notes_about, topics_of, wit
 from agentrail.errors import OptionError
 from agentrail.events import PluginEvent
 from agentrail.outside import current
-from agentrail.runtime.memories import MemoryDesk
-from agentrail.runtime.memory_requests import run_memory_request
-from agentrail.runtime.notes import NoteDesk
-from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores
+from agentrail.runtime.own_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
+from agentrail.runtime.plugin_requests import run_memory_request
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.notes_memory import InMemoryNotes
 from agentrail.stores.recall_memory import InMemoryRecall
@@ -109,7 +107,8 @@ async def test_requests_of_plugins_are_done_once():
     """Made again, as after a crash, they change nothing; the oldest memories of a tag go, and no others (12.14)."""
     recall, notes = InMemoryRecall(), InMemoryNotes()
     own = OwnStores(
-        memories=MemoryDesk(recall, current()).of(ADA, "s1"), notes=NoteDesk(notes, current()).of(ADA, "s1")
+        memories=OwnMemories(StoreDesk(recall, current()), ADA, "s1"),
+        notes=OwnNotes(StoreDesk(notes, current()), ADA, "s1"),
     )
     await own.memories.put("of another tag", tags=["other"])
     for number in (0, 1, 2, 3, 3):
@@ -134,7 +133,7 @@ async def test_requests_of_plugins_are_done_once():
 async def test_every_call_is_a_checkpoint_and_cancelled_before_it_begins_does_nothing():
     """Also of a store that takes no time."""
     notes = InMemoryNotes()
-    own = NoteDesk(notes, current()).of(ADA, "s1")
+    own = OwnNotes(StoreDesk(notes, current()), ADA, "s1")
     for call in (own.read, own.topics, lambda: own.add("a", ["x"]), lambda: own.remove("a")):
         with trio.CancelScope() as scope:
             scope.cancel()

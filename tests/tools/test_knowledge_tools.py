@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.abc import Error, MemoryOwner, Ok, Passage
 from agentrail.outside import current
-from agentrail.runtime.knowledge import KnowledgeShelf
+from agentrail.runtime.own_stores import OwnKnowledge, StoreDesk
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.tools.kb_list import BASE_MISSING, kb_list
 from agentrail.tools.kb_read import kb_read
@@ -30,7 +30,9 @@ def store(tmp_path):
 
 def context_of(store, user):
     """A call of a session of somebody's."""
-    return evolve(CTX, knowledge=KnowledgeShelf(store, current()).of(MemoryOwner(tenant="acme", user=user)))
+    return evolve(
+        CTX, knowledge=OwnKnowledge(StoreDesk(store, current()), MemoryOwner(tenant="acme", user=user))
+    )
 
 
 async def test_passages_are_shown_with_what_to_cite(store):

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from agentrail.abc import Error, MemoryEntry, MemoryOwner, Ok
 from agentrail.errors import ToolDefinitionError
 from agentrail.outside import current
-from agentrail.runtime.memories import MemoryDesk
+from agentrail.runtime.own_stores import OwnMemories, StoreDesk
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.tools import builtin
 from agentrail.tools.forget import forget_memory as forget
@@ -32,7 +32,7 @@ def ctx(store):
 def context_of(store, user, emitted=None, **rest):
     """A call of a session of somebody's."""
     seen = [] if emitted is None else emitted
-    own = MemoryDesk(store, current()).of(MemoryOwner(tenant="acme", user=user), "s1")
+    own = OwnMemories(StoreDesk(store, current()), MemoryOwner(tenant="acme", user=user), "s1")
     return evolve(CTX, memories=own, event=lambda name, payload: seen.append((name, payload)), **rest)
 
 
