@@ -318,7 +318,7 @@ SERVE_SAID: Final = """What the command line says is added to what the applicati
 `agentrail.toml`, that in front of the user's. `--config` and `--trust-project` are as of `agentrail run`; of lists in variables the items have commas between them."""
 
 HOST_SAID: Final = """Without an application of yours each agent of the files is a profile, with its name as id. `[host]` takes besides, each as above: {names};
-`profiles`, the names of the agents that are served, in order; and `[host.limits]` what follows. See [configure agents in files](../how-to/configure-agents.md#a-server-of-them)."""
+`profiles`, the names of the agents that are served, in order; and `[host.limits]` what follows. See [configure agents in files](../how-to/configure-agents.md#serve-the-agents)."""
 
 LIMITS_SAID: Final = "`create_app(limits=Limits(messages_per_minute=20))`. What is beyond one is answered with 413, 422 or 429 as [the routes](routes.md#errors) say, and 429 says in `Retry-After` when to come back."
 
