@@ -191,9 +191,6 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
         "embedder_crashed": CodeEntry(
             "An embedder raised.", "Look at the log; until it answers again words alone are compared."
         ),
-        "errand_failed": CodeEntry(
-            "A request of a plugin failed.", "Look at the message; the plugin decides what follows."
-        ),
         "events_lost": CodeEntry(
             "A host did not see the end of a request.", "Read the status of the session: it is true."
         ),
@@ -225,6 +222,9 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
         ),
         "plugin_raised": CodeEntry(
             "A plugin raised.", "The plugin author mends it; the log has the traceback, the session goes on."
+        ),
+        "plugin_request_failed": CodeEntry(
+            "A request of a plugin failed.", "Look at the message; the plugin decides what follows."
         ),
         "process_stopped": CodeEntry(
             "The process ended while this was done.", "Ask again; what may have happened is told as unknown."

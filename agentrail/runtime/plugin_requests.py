@@ -171,7 +171,7 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
     except ProviderError as error:
         return RequestFailed(error=info_of(error))
     except AgentrailError as error:
-        return RequestFailed(error=ErrorInfo(code="errand_failed", message=words_of(error)))
+        return RequestFailed(error=ErrorInfo(code="plugin_request_failed", message=words_of(error)))
 
 
 async def _read(wanted: ReadFile, sandbox: Sandbox) -> RequestResult:

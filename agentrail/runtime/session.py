@@ -15,7 +15,7 @@ from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCall
 from agentrail.core.protocol.signals import (
     Asked,
     ChangeTools,
-    Final,
+    FinalOutcome,
     Recovered,
     ResponseCompleted,
     Restarted,
@@ -974,5 +974,5 @@ def decide_quarantine(signal: Signal, error: BaseException, scrub: Scrub = keep)
         signal_kind=kind,
         error=ErrorInfo(code="internal_error", message=message),
         asked_by=signal.signal_id if isinstance(signal, Asked) else None,
-        owed_by=signal.effect_id if isinstance(signal, Final) else None,
+        owed_by=signal.effect_id if isinstance(signal, FinalOutcome) else None,
     )

@@ -98,8 +98,6 @@ _GROUP_OF.update(
 _NAMES: Final[Mapping[type[Effect], str]] = {
     asked.ReplyToCaller: "Reply",
     asked.ClearTimer: "CancelTimer",
-    asked.RunPluginRequest: "RunErrand",
-    asked.CancelPluginRequest: "CancelErrand",
 }
 
 
@@ -166,7 +164,7 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"KillTools {' '.join(effect_ids)}"
         case asked.RunPluginRequest(effect_id=effect_id, wanted=wanted, refused=refused):
             answered = "" if refused is None else f" refused {refused.code}"
-            return f"RunErrand {effect_id} {type(wanted).__name__}{answered}"
+            return f"RunPluginRequest {effect_id} {type(wanted).__name__}{answered}"
         case asked.GatherContext(effect_id=effect_id, messages=messages):
             return f"GatherContext {effect_id} messages={len(messages)}"
         case asked.SetProviderOpts(model=model, provider_opts=opts):

@@ -121,7 +121,7 @@ _GRAMMAR: Final = """
     AgentIdled         effect_id outcome "text" turns= spent=
     AgentEnded         effect_id "reason" [lost:is_lost] spent= @receipt
     TimerFired         effect_id jitter= pinged=pinged_at_ms
-    ErrandFinished     effect_id @result
+    PluginRequestFinished effect_id @result
     ContextGathered    effect_id count= digest= tokens=
     TeardownFinished   effect_id @receipt @values
 """

@@ -185,7 +185,7 @@ def _fault_of_size(bounds: msgspec.Meta, kind: str, size: int) -> str | None:
     return None
 
 
-class Union(TypeNode):
+class UnionNode(TypeNode):
     """One of several types. Where more than one is an object, they are tried in the order in which they were written."""
 
     def __init__(

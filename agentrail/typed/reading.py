@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from agentrail.errors import TypeFault
-from agentrail.typed.containers import Array, DictType, Places, Union
+from agentrail.typed.containers import Array, DictType, Places, UnionNode
 from agentrail.typed.faults import type_name
 from agentrail.typed.models import PydanticModel, is_model
 from agentrail.typed.nodes import Family, Leaf, Named, Remarked, Schema, TypeNode
@@ -185,7 +185,7 @@ class TypeReader:
             return (*arrays, *objects, *tables)[0]
         # A dict takes any object, so it comes after the classes.
         name = " | ".join(type_name(_unwrapped(one)[0]) for one in members)
-        return Union(name, scalar, arrays[0] if arrays else None, (*objects, *tables))
+        return UnionNode(name, scalar, arrays[0] if arrays else None, (*objects, *tables))
 
 
 def leaf(hint: Any, metas: _Metas, where: str) -> Leaf:

@@ -354,7 +354,7 @@ wishes = st.lists(
 
 @given(members=wishes)
 def test_of_sections_and_hints_the_last_word_counts_and_plugin_requests_are_all_run(members):
-    """Key by key and hint by hint; who says nothing about one takes nothing back. Errands come in the order of execution."""
+    """Key by key and hint by hint; who says nothing about one takes nothing back. Requests come in the order of execution."""
     outcome = outcome_of([Wishes(wish) for wish in members], p.BeforeRequest)
     asked = sorted(members, key=lambda wish: wish.priority)
     sections: dict[str, str | None] = {}

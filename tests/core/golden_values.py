@@ -501,7 +501,7 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
     "respond_user": s.Respond(
         at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), response=1, user="ann@acme"
     ),
-    "errand_finished_instructions": s.PluginRequestFinished(
+    "plugin_request_finished_instructions": s.PluginRequestFinished(
         at_ms=_AT,
         effect_id=EffectId("e2"),
         result=InstructionsFound(
@@ -512,10 +512,10 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
             unread=(UnreadInstructions(path="~/.agentrail/AGENTS.md", reason="it is no text"),),
         ),
     ),
-    "errand_finished_kept": s.PluginRequestFinished(
+    "plugin_request_finished_kept": s.PluginRequestFinished(
         at_ms=_AT, effect_id=EffectId("e3"), result=MemoryKept(entry_id="e-1")
     ),
-    "errand_finished_notes": s.PluginRequestFinished(
+    "plugin_request_finished_notes": s.PluginRequestFinished(
         at_ms=_AT,
         effect_id=EffectId("e4"),
         result=NotesIndex(
@@ -526,7 +526,7 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
             added=("We deploy on Fridays.",),
         ),
     ),
-    "errand_finished_words_only": s.PluginRequestFinished(
+    "plugin_request_finished_words_only": s.PluginRequestFinished(
         at_ms=_AT, effect_id=EffectId("e5"), result=Found(entries=("tea",), words_only="too slow")
     ),
     "change_tools_origin": s.ChangeTools(

@@ -86,7 +86,7 @@ LONG = f"""session show=cycle
 @80    Prompt p5 "The secret end?"
 @90    StreamFailed r5 context_overflow "too long"
 @100   ResponseCompleted c6 "A king."
-@110   ErrandFinished e7 written path=compacted/x.md bytes=9
+@110   PluginRequestFinished e7 written path=compacted/x.md bytes=9
 """
 
 

@@ -426,7 +426,7 @@ def test_deltas_ask_nobody():
 
 
 def test_who_cannot_wait_is_told_at_once():
-    """On a hook that cannot wait the answer is `cannot_wait`, in the same step, and no errand goes out (5.8)."""
+    """On a hook that cannot wait the answer is `cannot_wait`, in the same step, and no request goes out (5.8)."""
     script = '@10    Prompt p1 "Look."\n'
     state, asked = play("BeforeCompact=skip", script, WaitsForAModel())
     assert [event.payload for event in events(asked, PluginEvent)] == ["cannot_wait"]
@@ -445,7 +445,7 @@ def test_a_last_word_is_published_before_the_end():
 
 
 def test_an_abort_that_comes_when_the_cycle_is_over_stops_nothing():
-    """A plugin hears of its errand late: there is nothing left to abort, and nothing is published about it."""
+    """A plugin hears of its request late: there is nothing left to abort, and nothing is published about it."""
     script = '@10    Prompt p1 "Look."\n@100   ResponseCompleted r2 "Done."\n'
     state, asked = play("BeforeCompact=skip", script, AbortsLate())
     (plugin_request,) = [effect for effect in asked if isinstance(effect, RunPluginRequest)]

@@ -669,7 +669,7 @@ def test_a_hook_waits_for_an_answer_and_then_goes_on():
 
 
 def test_what_was_published_before_the_wait_is_not_published_again():
-    """The outcome of a resumed run has the events and errands since the wait, and all the rest of the whole run."""
+    """The outcome of a resumed run has the events and requests since the wait, and all the rest of the whole run."""
     first = Says("first", lambda e, s, c: p.Intervene("one", s, emits=(("a", 1),)), priority=100)
     stack, states = load_stack([first, Says("asks", asks_first("t", lambda e, s, c: p.Emit("b", 2, s)))])
     waits = run_hook(stack, EVENTS[p.BeforeFinish], states, CTX)

@@ -100,7 +100,7 @@ def found_in(files: dict[str, str], names: tuple[str, ...], below: tuple[str, ..
 
 
 def failed(message: str) -> p.RequestFailed:
-    """An errand that could not be done."""
+    """A request that could not be done."""
     return p.RequestFailed(error=ErrorInfo(code="io_error", message=message))
 
 

@@ -24,7 +24,6 @@ OLD_WORDS: Final = re.compile(r"\b(?:some|no)body\b|\bwhoever\b|errand", re.IGNO
 """Docstrings, messages and pages say the caller, the plugin author, the operator, a request of a plugin."""
 
 STORED: Final = {
-    "signals.py": ('tag="errand_finished"',),
     "decisions.py": ("Not run: nobody approved this call within",),
     "budget.py": (
         "and nobody knows what this request may cost",
@@ -32,12 +31,7 @@ STORED: Final = {
     ),
     "machine.py": ("and nobody waits for this",),
     "tool_calls.py": ("[Not started: nobody waited for it any more]",),
-    "plugin_requests.py": ('code="errand_failed"',),
-    "scenario_out.py": ('"RunErrand"', '"CancelErrand"', 'f"RunErrand'),
-    "scenario_signals.py": ("    ErrandFinished ",),
     "sandbox.md": ("`nobody`",),
-    "journal.md": ("`errand_finished`",),
-    "errors.md": ("`errand_failed`",),
 }
 """What is written to journals and read from scenarios keeps its name for ever; so does the user of Unix."""
 
@@ -87,7 +81,7 @@ def test_old_words_stand_nowhere():
         ("crew.py", "# Nobody waits for a `Slots`.\n", ["Nobody", "Slots"]),
         ("crew.md", "An errand of somebody's, in a `Crew`.\n", ["errand", "somebody", "Crew"]),
         ("crew.md", "Work of a crew\n", []),
-        ("signals.py", 'class Done(Final, tag="errand_finished"): ...\n', []),
+        ("sandbox.md", "The user `nobody` owns it.\n", []),
     ],
 )
 def test_an_old_word_is_found(page, text, words):

@@ -197,7 +197,10 @@ async def test_a_plugin_searches_the_memories_of_its_owner():
         assert await heard(supervisor, user_data=ada, plugin=(Looks, {"max_entries": 1})) == [
             "Likes green tea."
         ]
-        assert await heard(supervisor, user_data=ada, plugin=(Looks, {"max_entries": 0})) == "errand_failed"
+        assert (
+            await heard(supervisor, user_data=ada, plugin=(Looks, {"max_entries": 0}))
+            == "plugin_request_failed"
+        )
         assert await heard(supervisor, user_data={"user_id": "bob"}) == []
     async with open_nameless() as supervisor:
         assert await heard(supervisor) == "no_memory"

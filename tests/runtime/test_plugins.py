@@ -230,7 +230,7 @@ class Torn(MemorySandbox):
 
 
 async def test_a_sandbox_that_crashes_is_an_answer_to_the_plugin(supervisor):
-    """Its bug ends the errand, not the session: RequestFailed with `sandbox_crashed` (5.6, 6.12)."""
+    """Its bug ends the request, not the session: RequestFailed with `sandbox_crashed` (5.6, 6.12)."""
     session = await supervisor.start_session(
         model=ScriptedModel([says("a"), says("b")]), plugins=[Reader], sandbox=Torn()
     )

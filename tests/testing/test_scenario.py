@@ -116,7 +116,7 @@ def test_rewrite_stores_what_came_out(tmp_path):
             "expected entry=what stands for a plugin, got {'name': 'a'}",
         ),
         (
-            "@0 ErrandFinished e1 eaten",
+            "@0 PluginRequestFinished e1 eaten",
             "expected file, written, answer, found, instructions, kept, notes or failed",
         ),
         ('@0 ReplyQuery q1 "why"', 'ReplyQuery takes no "why"'),

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from agentrail.core.policy.budget import Budget, Spent
-from agentrail.core.protocol.stamped import EffectOutcome, Final, Stamped
+from agentrail.core.protocol.stamped import EffectOutcome, FinalOutcome, Stamped
 from agentrail.events import AbortReceipt
 
 
@@ -23,7 +23,7 @@ class AgentIdled(EffectOutcome, frozen=True, kw_only=True):
     spent: Spent
 
 
-class AgentEnded(Final, frozen=True, kw_only=True):
+class AgentEnded(FinalOutcome, frozen=True, kw_only=True):
     """An agent in the background is gone: closed, stopped, or it crashed too often.
 
     Attributes:

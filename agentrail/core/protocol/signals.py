@@ -35,7 +35,7 @@ from agentrail.core.protocol.request import Chunk, EffectId, ModelFacts
 from agentrail.core.protocol.stamped import (
     Asked as Asked,
     EffectOutcome as EffectOutcome,
-    Final as Final,
+    FinalOutcome as FinalOutcome,
     SignalId as SignalId,
     Stamped as Stamped,
 )
@@ -471,7 +471,7 @@ class ChunksArrived(EffectOutcome, frozen=True, kw_only=True):
     chunks: tuple[Chunk, ...]
 
 
-class ResponseCompleted(Final, frozen=True, kw_only=True, omit_defaults=True):
+class ResponseCompleted(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
     """The response is complete.
 
     Attributes:
@@ -491,7 +491,7 @@ class ResponseCompleted(Final, frozen=True, kw_only=True, omit_defaults=True):
     misfit: str | None = None
 
 
-class StreamFailed(Final, frozen=True, kw_only=True):
+class StreamFailed(FinalOutcome, frozen=True, kw_only=True):
     """There will be no response.
 
     Attributes:
@@ -530,7 +530,7 @@ class ChildPublished(EffectOutcome, frozen=True, kw_only=True):
     child_id: SessionId | None = None
 
 
-class HostJudged(Final, frozen=True, kw_only=True):
+class HostJudged(FinalOutcome, frozen=True, kw_only=True):
     """The host has said whether a call may run.
 
     Attributes:
@@ -548,11 +548,11 @@ class HostJudged(Final, frozen=True, kw_only=True):
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 
-class HostTold(Final, frozen=True, kw_only=True):
+class HostTold(FinalOutcome, frozen=True, kw_only=True):
     """The host knows what a call came to, or failed over it."""
 
 
-class TimerFired(Final, frozen=True, kw_only=True):
+class TimerFired(FinalOutcome, frozen=True, kw_only=True):
     """The time that a `SetTimer` named has come.
 
     Attributes:
@@ -564,7 +564,7 @@ class TimerFired(Final, frozen=True, kw_only=True):
     pinged_at_ms: int = 0
 
 
-class PluginRequestFinished(Final, frozen=True, kw_only=True, tag="errand_finished"):
+class PluginRequestFinished(FinalOutcome, frozen=True, kw_only=True):
     """What a plugin had asked for is there, or cannot be done.
 
     Attributes:
@@ -574,7 +574,7 @@ class PluginRequestFinished(Final, frozen=True, kw_only=True, tag="errand_finish
     result: RequestResult
 
 
-class ContextGathered(Final, frozen=True, kw_only=True):
+class ContextGathered(FinalOutcome, frozen=True, kw_only=True):
     """What is added to the requests of one turn is known. The messages themselves stay in the shell, by this id.
 
     A gathering that fails gives nothing, and that is no error.
@@ -590,7 +590,7 @@ class ContextGathered(Final, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-class TeardownFinished(Final, frozen=True, kw_only=True, omit_defaults=True):
+class TeardownFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
     """All that an abort stopped is gone, or its time is over.
 
     Attributes:

@@ -38,5 +38,5 @@ class EffectOutcome(Stamped, frozen=True, kw_only=True):
     effect_id: EffectId
 
 
-class Final(EffectOutcome, frozen=True, kw_only=True):
+class FinalOutcome(EffectOutcome, frozen=True, kw_only=True):
     """The one outcome that an effect owes; nothing comes after it."""

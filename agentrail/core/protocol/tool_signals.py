@@ -5,7 +5,7 @@ from msgspec.structs import force_setattr
 
 from agentrail.core.policy.budget import Spent
 from agentrail.core.protocol.changes import Change
-from agentrail.core.protocol.stamped import EffectOutcome, Final
+from agentrail.core.protocol.stamped import EffectOutcome, FinalOutcome
 from agentrail.frozen import frozen_value
 from agentrail.messages import CallId, Image, JsonValue
 from agentrail.structs import Value
@@ -61,7 +61,7 @@ class LateValue(Value, frozen=True, kw_only=True, omit_defaults=True):
     is_error: bool = False
 
 
-class ToolFinished(Final, frozen=True, kw_only=True, omit_defaults=True):
+class ToolFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
     """A tool is done, well or badly, or was stopped; or a session that worked for a call or for its tool.
 
     Attributes:
