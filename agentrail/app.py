@@ -22,17 +22,14 @@ from agentrail.actors.trio_only import need_trio
 from agentrail.core.values.offered import offers
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
 from agentrail.errors.advice import Advice, advise
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
 from agentrail.providers.failures import Vendor, no_keys_shown
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import decode_object
 from agentrail.providers.model_names import likely_model, likely_provider, usual_address
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.profiles import Profiles
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeper import open_sessions

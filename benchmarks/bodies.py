@@ -12,12 +12,9 @@ from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.values.history import Log
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, Message, Text, UserMessage
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Row, Sample, Target, interleave
 from benchmarks.ours import expect

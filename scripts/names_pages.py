@@ -59,7 +59,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             (
                 "agentrail.providers.options agentrail.providers.http agentrail.providers.http_provider "
                 "agentrail.providers.wire_format agentrail.providers.response_builder agentrail.providers.json_text "
-                "agentrail.providers.failures agentrail.providers.prices agentrail.providers.gemini agentrail.providers.embeddings"
+                "agentrail.providers.failures agentrail.providers.prices agentrail.providers.vendors agentrail.providers.embeddings"
             ),
         ),
         "stores": (

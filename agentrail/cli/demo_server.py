@@ -1,7 +1,7 @@
 """What `agentrail serve --demo` serves: three profiles on the demo model, and sessions that are at work when the first page opens.
 
 It plays people who write messages, in the order of `SCRIPT`, the same in each run; answers, approvals and aborts are left to who looks at
-it. What the profiles do stands in `demo_profiles`, what the model says in `agentrail.providers.demo_scenes`.
+it. What the profiles do stands in `demo_profiles`, what the model says in `agentrail.providers.demo`.
 """
 
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""HTTP: the one module that knows the HTTP library. No wire format of a vendor enters this file.
+"""HTTP: the only module that knows the HTTP library. No wire format of a vendor enters this file.
 
 Its successor keeps the interface, so that a change of library is a change of this file. `HttpClients` belongs to one
 supervisor; it has a pooled client per origin, because scans of a pool grow with its streams, and one TLS context for
@@ -14,6 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from socket import gaierror
 from types import MappingProxyType, TracebackType
 from typing import Final, Self, cast
 from urllib.parse import urlsplit
@@ -28,10 +29,46 @@ from agentrail import outside
 from agentrail.errors import ProtocolError, ProviderError, Timeout, Transport
 from agentrail.errors.advice import Advice, advise, setting, with_advice
 from agentrail.logs import Logger
-from agentrail.providers.connecting import why_unreachable
 from agentrail.providers.failures import Answer, Vendor, failure_of, is_vendor_itself, scrubbed
 from agentrail.providers.json_text import shown
 from agentrail.web.one_piece import OnePiece
+
+# Why a connection failed.
+#
+# The library gives one class to a host without a name, a port without a server and a certificate that is not trusted. What they
+# are stands in its causes, which are the standard library's. No HTTP library enters this file.
+
+_MAX_CAUSES: Final = 100
+
+_CAUSES: Final[tuple[tuple[type[BaseException], Advice], ...]] = (
+    (ssl.SSLCertVerificationError, Advice.CERTIFICATE),  # the special before the general: it is an SSLError
+    (ssl.SSLError, Advice.NO_TLS),
+    (gaierror, Advice.NO_SUCH_HOST),
+    (ConnectionRefusedError, Advice.REFUSED),
+)
+
+
+def why_unreachable(error: BaseException) -> Advice:
+    """Say what is in the way of a connection, by the first cause in the table that is there."""
+    found = tuple(causes_of(error))
+    for kind, advice in _CAUSES:
+        if any(isinstance(cause, kind) for cause in found):
+            return advice
+    return Advice.UNREACHABLE
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and all that led to it, also where several attempts failed side by side; not for ever."""
+    waiting, seen = [error], {id(error)}
+    while waiting and len(seen) <= _MAX_CAUSES:
+        current = waiting.pop()
+        yield current
+        inside = current.exceptions if isinstance(current, BaseExceptionGroup) else ()
+        for cause in (current.__cause__, current.__context__, *inside):
+            if cause is not None and id(cause) not in seen:
+                seen.add(id(cause))
+                waiting.append(cause)
+
 
 LOGGER: Final = Logger("agentrail.providers")
 

@@ -1,37 +1,269 @@
-"""The provider that carries out a wire format over HTTP: `HttpProvider`. No format enters this file.
+"""`HttpProvider`: a provider that carries out a wire format over HTTP. No format enters this file.
 
 `HttpProvider(ChatFormat(options), http)` is a provider; `OpenAIChat(options, http)` is the same under the name of its vendor.
 """
 
 import datetime
 import inspect
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from types import MappingProxyType
 from typing import Final
 
-from attrs import evolve
+import msgspec
+import trio
+from attrs import define, evolve, field
 
 from agentrail import outside
 from agentrail.abc import Capabilities, Secret
 from agentrail.abc.held_secrets import keys_in
 from agentrail.core.policy.model_policy import ModelPolicy
-from agentrail.core.protocol.request import Chunk, ModelRequest
-from agentrail.errors import Authentication
+from agentrail.core.protocol.request import (
+    ArgumentsDelta,
+    Chunk,
+    Completed,
+    ModelRequest,
+    TextDelta,
+    ToolCallStarted,
+    UsageUpdate,
+)
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.errors import Authentication, ProviderError
 from agentrail.errors.advice import with_advice
 from agentrail.logs import Logger
-from agentrail.providers.answer_tool import AnswerChunks, with_answer_tool
+from agentrail.messages import AssistantBlock, AssistantMessage, Text, TokenUsage, ToolCall
 from agentrail.providers.failures import (
     Vendor,
     advise_about_foreign_key,
     owner_of_foreign_key,
+    scrub,
     scrubbed,
 )
-from agentrail.providers.http import HttpClients
+from agentrail.providers.http import HttpClients, LastActivity, Post, next_before
 from agentrail.providers.json_text import shown
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList
-from agentrail.providers.streaming import make_post, open_chunks
-from agentrail.providers.wire_format import WireFormat
+from agentrail.providers.wire_format import Reader, WireFormat, merged_headers
+
+# Structured answers of models that take no schema.
+#
+# The request has one more tool, whose parameters are the schema; a call of it comes back as text, so that the session, its history and its
+# subscribers see an answer like any other. The road not taken is the schema in the prompt: such models follow tools better.
+
+ANSWER_TOOL: Final = "final_answer"
+_DESCRIPTION: Final = "Give your final answer by calling this tool, once, when you are done: its arguments are the answer. Say it in no other way."
+
+
+def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str | None]:
+    """Put the tool into a request whose answer is to have a shape.
+
+    Returns:
+        The request without its schema, and what the tool is called in it; the request as it is, and None, where no shape is wanted,
+        or one that is no object, which no tool could take.
+    """
+    schema = request.response_format
+    if schema is None or schema.get("type") != "object":
+        return request, None
+    # On the last turn the others are withheld, and this one may be called all the same.
+    specs = request.tools.specs if request.tool_choice == "auto" else ()
+    name = ANSWER_TOOL
+    while any(spec.name == name for spec in specs):
+        name += "_"
+    tools = Toolbox((*specs, ToolSpec(name=name, description=_DESCRIPTION, parameters=schema)))
+    return msgspec.structs.replace(request, tools=tools, tool_choice="auto", response_format=None), name
+
+
+@define
+class AnswerChunks:
+    """The chunks of a response in which a call of the tool is text."""
+
+    chunks: AsyncIterator[Chunk]
+    name: str
+    _said: dict[int, str] = field(factory=dict, init=False)
+
+    @property
+    def pinged_at(self) -> float | None:
+        """When the server last gave a sign of life; as of the port."""
+        pinged_at: float | None = getattr(self.chunks, "pinged_at", None)
+        return pinged_at
+
+    def __aiter__(self) -> "AnswerChunks":
+        """Iterate over oneself."""
+        return self
+
+    async def __anext__(self) -> Chunk:
+        """Give the next chunk, as a session that knows no such tool is to read it."""
+        while True:
+            chunk = self._read(await anext(self.chunks))
+            if chunk is not None:
+                return chunk
+
+    def _read(self, chunk: Chunk) -> Chunk | None:
+        match chunk:
+            case ToolCallStarted(index=index, name=self.name):
+                self._said[index] = ""
+                return None
+            case ArgumentsDelta(index=index, text=text) if index in self._said:
+                self._said[index] += text
+                return TextDelta(text) if text else None
+            case Completed(message=message):
+                return self._with_answer(chunk, message)
+            case _:
+                return chunk
+
+    def _with_answer(self, chunk: Completed, message: AssistantMessage) -> Completed:
+        # What came in pieces is what the message says, to the letter: subscribers have read it.
+        said = iter(self._said.values())
+        content: list[AssistantBlock] = []
+        for block in message.content:
+            if isinstance(block, ToolCall) and block.name == self.name:
+                content.append(Text(text=next(said, "") or _written(block)))
+            else:
+                content.append(block)
+        is_last = not any(isinstance(block, ToolCall) for block in content)
+        stop_reason = "end" if is_last and chunk.stop_reason == "tool_use" else chunk.stop_reason
+        answered = msgspec.structs.replace(message, content=tuple(content), stop_reason=stop_reason)
+        return Completed(stop_reason, answered, chunk.usage)
+
+
+def _written(call: ToolCall) -> str:
+    return call.malformed or json.dumps(call.arguments, ensure_ascii=False)
+
+
+# A stream of chunks, from a request and a reader.
+
+_DRAIN_SECONDS: Final = 0.25
+_CHUNKS_AT_A_TIME: Final = 1_000
+_WITH_USAGE: Final = (UsageUpdate, Completed)  # nearly every chunk is neither, and is not asked twice
+_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+        "accept-encoding": "identity",  # what is compressed comes in larger pieces, and so later
+    }
+)
+
+
+def make_post(
+    options: ProviderOptions, *, url: str, headers: Mapping[str, str], body: bytes, vendor: Vendor
+) -> Post:
+    """Put a request together: our headers as the options change them, and how the connection is to be made."""
+    return Post(
+        url=url,
+        headers=merged_headers({**_HEADERS, **headers}, options),
+        body=body,
+        vendor=vendor,
+        verify=options.verify,
+        trust_env=options.trust_env,
+        http2=options.http2,
+    )
+
+
+class ChunkStream:
+    """The chunks of a response, and a sign of life between them.
+
+    The caller gets the generator itself: what each of a thousand chunks goes through should be thin.
+    """
+
+    def __init__(self, chunks: AsyncGenerator[Chunk, None], activity: LastActivity) -> None:
+        self._chunks = chunks
+        self._pulse = activity
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        """Give the generator."""
+        return self._chunks
+
+    async def __anext__(self) -> Chunk:
+        """Wait for the next chunk."""
+        return await anext(self._chunks)
+
+    @property
+    def pinged_at(self) -> float | None:
+        """When the server last sent anything, a chunk or not, on Trio's clock."""
+        return self._pulse.beat_at
+
+
+@asynccontextmanager
+async def open_chunks(
+    http: HttpClients,
+    post: Post,
+    reader: Reader,
+    *,
+    within_seconds: float,
+    cost: Callable[[TokenUsage], float | None],
+) -> AsyncIterator[AsyncIterator[Chunk]]:
+    """Open the stream of one response.
+
+    Args:
+        http: The clients of the supervisor.
+        post: The request.
+        reader: Fresh.
+        within_seconds: Until the first chunk.
+        cost: Prices what was used, in US dollars. It is fixed here, so that no replay depends on a list of prices.
+
+    Raises:
+        ProviderError: On entering or while iterating, once.
+
+    Cancellation: Leaving the block, by whatever way, closes the connection.
+    """
+    deadline = trio.current_time() + within_seconds
+    activity = LastActivity()
+    async with (
+        http.open_events(post, deadline=deadline, activity=activity) as events,
+        aclosing(_chunks(events, post, reader, deadline, cost)) as chunks,
+    ):
+        yield ChunkStream(chunks, activity)
+
+
+async def _chunks(
+    events: AsyncIterator[str],
+    post: Post,
+    reader: Reader,
+    deadline: float,
+    cost: Callable[[TokenUsage], float | None],
+) -> AsyncGenerator[Chunk, None]:
+    chunks: list[Chunk] = []
+    try:
+        while not chunks:
+            data = await next_before(events, deadline, post.vendor)
+            chunks = reader.close() if data is None else reader.feed(data)
+        for chunk in chunks:
+            yield _priced(chunk, cost) if type(chunk) in _WITH_USAGE else chunk
+        if not _has_terminal(chunks):
+            async for data in events:
+                chunks = reader.feed(data)
+                for number, chunk in enumerate(chunks, start=1):
+                    yield _priced(chunk, cost) if type(chunk) in _WITH_USAGE else chunk
+                    # One event may hold thousands, and others want their turn.
+                    if number % _CHUNKS_AT_A_TIME == 0:
+                        await trio.lowlevel.checkpoint()
+                if _has_terminal(chunks):
+                    break
+            else:
+                for chunk in reader.close():
+                    yield _priced(chunk, cost)
+    except ProviderError as error:  # the manager `no_keys_shown` would stand around a yield
+        scrub(error, post.vendor)
+        raise
+    # The end of the body is on its way, and only a connection that was read to its end can serve the next request.
+    # The response is complete: whatever goes wrong now is not its failure.
+    with suppress(ProviderError), trio.move_on_after(_DRAIN_SECONDS):
+        async for data in events:
+            reader.feed(data)
+
+
+def _has_terminal(chunks: list[Chunk]) -> bool:
+    return bool(chunks) and type(chunks[-1]) is Completed
+
+
+def _priced(chunk: Chunk, cost: Callable[[TokenUsage], float | None]) -> Chunk:
+    if not isinstance(chunk, UsageUpdate | Completed):
+        return chunk
+    return msgspec.structs.replace(
+        chunk, usage=msgspec.structs.replace(chunk.usage, cost_usd=cost(chunk.usage))
+    )
+
 
 LOGGER: Final = Logger("agentrail.providers")
 

@@ -18,12 +18,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from agentrail.abc import Provider
 from agentrail.core.protocol.request import ModelRequest
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 
 Dialect: TypeAlias = Literal["anthropic", "openai-chat", "openai", "google"]
 """A wire format, by the name of the provider that speaks it."""

@@ -15,7 +15,7 @@ from agentrail.blueprints import CAPABILITIES, Blueprint, Capability, PromptCont
 from agentrail.blueprints.prompt import fill_in, without_comment
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins import Permissions, Planning, PromptCache
-from agentrail.providers.anthropic_request import MessagesFormat
+from agentrail.providers.anthropic_format import MessagesFormat
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.base_prompt import BASE_PROMPT, decide_inherited
 from agentrail.runtime.options import make_options

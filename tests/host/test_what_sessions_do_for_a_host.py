@@ -13,10 +13,9 @@ from agentrail.events import RequestStart
 from agentrail.host import Allow, BeforeToolCall, HostPlugin, HostRequest
 from agentrail.messages import CallId, ToolMessage
 from agentrail.plugins import Action, BeforeRequest, Context, Continue, Hints, HumanApproval, Plugin, on
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, OpenAIChat
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import RecordingTool

@@ -6,12 +6,9 @@ import trio
 from agentrail.core.protocol.request import Chunk, Completed, ModelRequest, ReasoningDelta
 from agentrail.errors import Overloaded, RateLimited, Transport
 from agentrail.messages import Message, Thinking, ToolMessage, ToolResult
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from tests.peers import Aimock
 from tests.providers.transcripts import completed, request_of, said, tools
 

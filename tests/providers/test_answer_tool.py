@@ -16,10 +16,10 @@ from agentrail.core.protocol.request import (
 )
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import AssistantMessage, Text, TokenUsage, UserMessage
-from agentrail.providers.answer_tool import AnswerChunks, with_answer_tool
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients
+from agentrail.providers.http_provider import AnswerChunks, with_answer_tool
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages
 from agentrail.testing.serving import ServedReply, open_server
 from tests.providers.transcripts import KEY
 

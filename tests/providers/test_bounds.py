@@ -11,13 +11,10 @@ import trio
 from agentrail.app import list_models
 from agentrail.errors import Overloaded, ProtocolError, ProviderError, Transport
 from agentrail.providers import http as http_module
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.failures import Vendor
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.testing.serving import ServedReply, open_server
 from tests.providers.transcripts import KEY, WIRE, request_of
 

@@ -16,10 +16,9 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, OpenAIChat
 from tests.providers.transcripts import request_of, tools
 from tests.providers.vendors import judge
 

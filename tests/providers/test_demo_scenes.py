@@ -7,8 +7,7 @@ import pytest
 from agentrail.core.protocol.request import ReasoningDelta, TextDelta
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import AssistantMessage, ToolMessage, ToolResult
-from agentrail.providers.demo import Demo, respond
-from agentrail.providers.demo_scenes import SCENES, decide_turn, is_staged
+from agentrail.providers.demo import SCENES, Demo, decide_turn, is_staged, respond
 from tests.providers.transcripts import completed, request_of, said
 
 NAMES = sorted(

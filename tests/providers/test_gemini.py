@@ -23,9 +23,9 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.providers.gemini import PLACEHOLDER, Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import PLACEHOLDER, Gemini
 from agentrail.testing.check_dialects import check_dialect
 from agentrail.testing.serving import open_server, reply, stream
 from tests.providers.transcripts import KEY, WIRE, completed, read, request_of, said, tools

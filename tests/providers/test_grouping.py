@@ -23,13 +23,10 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.gemini import Gemini
-from agentrail.providers.grouping import Grouping, Placed
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
+from agentrail.providers.wire_format import Grouping, Placed
 from tests.providers.transcripts import request_of
 
 FORMATS: Final = (AnthropicMessages, OpenAIChat, OpenAIResponses, Gemini)

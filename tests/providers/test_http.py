@@ -25,11 +25,9 @@ from agentrail.errors import (
     Transport,
 )
 from agentrail.providers import http as http_module
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients, Post
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, OpenAIChat, OpenAIResponses
 from agentrail.testing.serving import Served, ServedReply, open_server, reply, stream
 from tests.providers.transcripts import KEY, VENDOR, WIRE, completed, read, request_of
 

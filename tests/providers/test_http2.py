@@ -10,12 +10,9 @@ import trio
 from agentrail.core.protocol.request import Chunk, TextDelta
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError, ProtocolError, Transport
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from tests.providers.h2_server import Served, open_h2_server
 from tests.providers.transcripts import KEY, WIRE, completed, request_of
 from tests.thinned import first

@@ -7,12 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from agentrail.messages import AssistantMessage, CallId, Image, ToolCall, ToolMessage, ToolResult
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from tests.providers.transcripts import request_of, said
 from tests.providers.vendors import judge
 

@@ -10,11 +10,9 @@ import trio
 from agentrail.core.protocol.request import Chunk, Completed, ReasoningDelta
 from agentrail.errors import Overloaded, RateLimited
 from agentrail.messages import Message, Opaque, Thinking, ToolMessage, ToolResult
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, OpenAIChat, OpenAIResponses
 from tests.peers import Litellm
 from tests.providers.transcripts import completed, request_of, said, tools
 

@@ -13,8 +13,8 @@ from agentrail.core.values.toolbox import parse_arguments
 from agentrail.errors import ProtocolError, ProviderError
 from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.json_text import JsonEnd, shown
+from agentrail.providers.openai_chat_format import ThinkTags
 from agentrail.providers.response_builder import MAX_CALLS, MAX_PIECES
-from agentrail.providers.think_tags import ThinkTags
 from tests.providers.transcripts import VENDOR, completed, reader_of
 
 FEW, MANY = 500, 2_000

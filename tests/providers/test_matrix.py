@@ -21,12 +21,9 @@ from agentrail.errors import (
     Transport,
 )
 from agentrail.events import StreamStalled
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.testing.serving import ServedReply, open_server, reply, stream
 from tests.providers.transcripts import KEY, WIRE, completed, request_of
 

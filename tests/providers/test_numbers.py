@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import ProviderError
-from agentrail.providers.failures import Answer, Vendor, failure_of, reported_failure
-from agentrail.providers.numbers import MAX_SECONDS, read_date, read_integer, read_seconds
+from agentrail.providers.failures import (
+    MAX_SECONDS,
+    Answer,
+    Vendor,
+    failure_of,
+    read_date,
+    read_integer,
+    read_seconds,
+    reported_failure,
+)
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 KEY = "0f3b9c2d77a14be18c55d0aa9e6f1234"

@@ -21,8 +21,8 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import OpenAIResponses
 from agentrail.testing.check_dialects import check_dialect
 from tests.providers.transcripts import WIRE, completed, read, request_of, said, tools
 

@@ -9,13 +9,11 @@ from agentrail.abc import Secret, model_policy_of
 from agentrail.core.policy.budget import Price
 from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.errors import OptionError
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
+from agentrail.providers.http_provider import make_post
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.streaming import make_post
+from agentrail.providers.vendors import AnthropicMessages, OpenAIChat, OpenAIResponses
 from tests.providers.transcripts import KEY, VENDOR
 
 GOOD = {

@@ -8,13 +8,10 @@ import trio
 
 from agentrail.errors import ProtocolError, RateLimited
 from agentrail.providers import http as http_module
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.failures import Vendor
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.testing.serving import ServedReply, open_server
 from tests.providers.transcripts import KEY, WIRE, completed, request_of
 

@@ -11,14 +11,11 @@ from msgspec.structs import replace
 from agentrail.core.policy.budget import Price
 from agentrail.core.protocol.request import Completed, UsageUpdate
 from agentrail.messages import TokenUsage
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo, respond
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList, cost_of
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.runtime.models import facts_of
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.serving import open_server, stream

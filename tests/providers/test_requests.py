@@ -25,12 +25,9 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.testing.check_dialects import check_dialect
 from tests.providers.transcripts import request_of, said, tools
 from tests.providers.vendors import judge

@@ -9,10 +9,10 @@ from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import BadRequest
 from agentrail.messages import Text, UserMessage
-from agentrail.providers.anthropic_request import MessagesFormat
-from agentrail.providers.gemini_request import GeminiFormat
-from agentrail.providers.openai_chat_request import ChatFormat
-from agentrail.providers.openai_responses_request import ResponsesFormat
+from agentrail.providers.anthropic_format import MessagesFormat
+from agentrail.providers.gemini_format import GeminiFormat
+from agentrail.providers.openai_chat_format import ChatFormat
+from agentrail.providers.openai_responses_format import ResponsesFormat
 from agentrail.providers.options import ProviderOptions
 
 OPTIONS = {"temperature": 1.0, "top_p": 0.1}

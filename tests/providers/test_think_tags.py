@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.providers.think_tags import ThinkTags
+from agentrail.providers.openai_chat_format import ThinkTags
 
 
 def _told(*pieces: str) -> tuple[str, str]:

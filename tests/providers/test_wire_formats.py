@@ -12,17 +12,14 @@ from hypothesis import given, strategies as st
 
 from agentrail.core.protocol.request import ModelRequest
 from agentrail.errors import OptionError, ProviderError
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.anthropic_request import MessagesFormat
-from agentrail.providers.gemini import Gemini
-from agentrail.providers.gemini_request import GeminiFormat
+from agentrail.providers.anthropic_format import MessagesFormat
+from agentrail.providers.gemini_format import GeminiFormat
 from agentrail.providers.http import HttpClients, LastActivity, Post
 from agentrail.providers.http_provider import HttpProvider
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_chat_request import ChatFormat
-from agentrail.providers.openai_responses import OpenAIResponses
-from agentrail.providers.openai_responses_request import ResponsesFormat
+from agentrail.providers.openai_chat_format import ChatFormat
+from agentrail.providers.openai_responses_format import ResponsesFormat
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.providers.wire_format import WireFormat
 from tests.providers.test_grouping import conversations
 from tests.providers.transcripts import KEY, WIRE, completed, events_of, request_of, transcripts
@@ -152,7 +149,7 @@ def test_a_format_is_understood_without_the_http_library(wire):
     """Who imports a format, to read a transcript or to make a body, does not load what talks to servers."""
     script = (
         "import importlib, sys\n"
-        f"importlib.import_module('agentrail.providers.{wire}_request')\n"
+        f"importlib.import_module('agentrail.providers.{wire}_format')\n"
         "print(sorted({'httpx', 'httpx_sse', 'httpcore', 'h11', 'genai_prices'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

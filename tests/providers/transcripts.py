@@ -7,11 +7,11 @@ from typing import Final
 from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import JsonObject, Message, Text, UserMessage
-from agentrail.providers.anthropic_stream import MessagesStream
+from agentrail.providers.anthropic_format import MessagesStream
 from agentrail.providers.failures import Vendor
-from agentrail.providers.gemini_stream import GeminiStream
-from agentrail.providers.openai_chat_stream import ChatStream
-from agentrail.providers.openai_responses_stream import ResponsesStream
+from agentrail.providers.gemini_format import GeminiStream
+from agentrail.providers.openai_chat_format import ChatStream
+from agentrail.providers.openai_responses_format import ResponsesStream
 from agentrail.providers.wire_format import Reader
 
 WIRE: Final = Path(__file__).parent.parent / "wire"

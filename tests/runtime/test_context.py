@@ -31,9 +31,9 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.plugins import BeforeRequest, Continue, plugin
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages
 from agentrail.runtime.context import ContextGatherer, decide_context, digest_of_context
 from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.expectations import check_history

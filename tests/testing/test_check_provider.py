@@ -22,14 +22,11 @@ from agentrail.core.protocol.request import (
 )
 from agentrail.errors import Overloaded, ProtocolError, ProviderError, Transport
 from agentrail.messages import AssistantMessage, Text, TokenUsage
-from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients, Post
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_chat_stream import ChatStream
-from agentrail.providers.openai_responses import OpenAIResponses
+from agentrail.providers.openai_chat_format import ChatStream
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.testing.check_provider import (
     ProviderCase,
     check_provider,

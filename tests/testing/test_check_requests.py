@@ -12,12 +12,9 @@ from agentrail.abc import Provider, Tool
 from agentrail.core.protocol.request import ModelRequest
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import TokenUsage, UserMessage
-from agentrail.providers.anthropic import AnthropicMessages
-from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
-from agentrail.providers.openai_chat import OpenAIChat
-from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
+from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.testing.check_requests import check_requests_extend
 from agentrail.testing.models import ScriptedModel, calls, says
 from tests.providers.transcripts import request_of, said, tools

@@ -1,0 +1,554 @@
+"""The wire format of OpenAI Chat Completions: requests (`ChatFormat`) and streams (`ChatStream`). Pure."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
+from agentrail.core.values.toolbox import Toolbox, parse_arguments
+from agentrail.errors import OptionError
+from agentrail.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    StopReason,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    encoded,
+)
+from agentrail.providers.failures import Vendor, cut_short, failure_in_stream
+from agentrail.providers.json_text import JsonEnd, decode_object, encode_json
+from agentrail.providers.options import ProviderOptions
+from agentrail.providers.response_builder import ResponseBuilder, pieces_in, usage_in
+from agentrail.providers.wire_format import (
+    Endpoint,
+    Grouping,
+    MakeReader,
+    Placed,
+    between,
+    chosen_tool,
+    joined_object,
+    options_for,
+    output_bound,
+    refuse_settings,
+    sampling,
+    sayable,
+    spoken,
+    wire_arguments,
+    wire_id,
+    wire_name,
+)
+
+# Thinking between tags at the beginning of a text.
+#
+# Servers that do not know their model's way of thinking send it as text, `<think>` in front and `</think>` behind. Tags
+# count at the beginning only: behind it a model may write about them. They arrive in pieces, so what could become one is
+# held until it is one or is none.
+
+_OPEN: Final = "<think>"
+_CLOSE: Final = "</think>"
+
+
+class ThinkTags:
+    """Tells thinking from text, piece by piece. The pairs it returns are a text and whether it is thinking."""
+
+    def __init__(self) -> None:
+        """Begin at the beginning of a text."""
+        self._held = ""
+        self._blanks: list[str] = []  # in front of what is held: they are looked at once
+        self._is_inside = False
+        self._has_thought = False
+        self._is_behind = False  # of the closing tag, where the blank lines are a part of the tag
+        self.is_over: bool = False
+        """Whether all that follows is text, and there is nothing to ask here any more."""
+
+    def feed(self, piece: str) -> list[tuple[str, bool]]:
+        """Take a piece, and return what is certain by now."""
+        if self.is_over:
+            return [(piece, False)] if piece else []
+        said: list[tuple[str, bool]] = []
+        self._held += piece
+        if not (self._is_inside or self._is_behind):
+            self._look_for_open(said)
+        if self._is_inside:
+            self._look_for_close(said)
+        if self._is_behind:
+            self._held = self._held.lstrip()
+            if self._held:
+                said.append((self._held, False))
+                self._end()
+        return said
+
+    def flush(self) -> list[tuple[str, bool]]:
+        """Return what was held, because no more text comes."""
+        held, is_inside, is_behind = "".join((*self._blanks, self._held)), self._is_inside, self._is_behind
+        self._end()
+        return [(held, is_inside)] if held and not is_behind else []
+
+    def _look_for_open(self, said: list[tuple[str, bool]]) -> None:
+        begin = self._held.lstrip()
+        if begin.startswith(_OPEN):
+            self._is_inside = True
+            self._blanks = []
+            self._held = begin[len(_OPEN) :]
+        elif not _OPEN.startswith(begin):
+            said.append(("".join((*self._blanks, self._held)), False))
+            self._end()
+        elif len(begin) < len(self._held):
+            self._blanks.append(self._held[: len(self._held) - len(begin)])
+            self._held = begin
+
+    def _look_for_close(self, said: list[tuple[str, bool]]) -> None:
+        if not self._has_thought:  # the line break behind the tag is a part of it
+            self._held = self._held.lstrip("\n")
+        thought, tag, rest = self._held.partition(_CLOSE)
+        if tag:
+            self._is_inside, self._is_behind = False, True
+            self._held = rest
+        else:
+            thought, self._held = _split_at_beginning(thought)
+        if thought:
+            self._has_thought = True
+            said.append((thought, True))
+
+    def _end(self) -> None:
+        self._held, self._blanks = "", []
+        self._is_inside = self._is_behind = False
+        self.is_over = True
+
+
+def _split_at_beginning(text: str) -> tuple[str, str]:
+    """Split off the end of a text that could be the beginning of the closing tag."""
+    for length in range(min(len(_CLOSE) - 1, len(text)), 0, -1):
+        if _CLOSE.startswith(text[-length:]):
+            return text[:-length], text[-length:]
+    return text, ""
+
+
+# The stream, event by event.
+#
+# Many servers speak this format, each with an accent. What is tolerated is written where it is tolerated, and each has a
+# transcript in `tests/wire/openai_chat`.
+
+_STOP_REASONS: Final[Mapping[str, StopReason]] = MappingProxyType(
+    {
+        "stop": "end",
+        "tool_calls": "tool_use",
+        "function_call": "tool_use",
+        "length": "max_tokens",
+        "content_filter": "refused",
+    }
+)
+
+
+class _Slot:
+    """A call that is being assembled. It starts, for the outside, when its name is complete."""
+
+    __slots__ = ("arguments", "index", "name", "wire_id")
+
+    def __init__(self) -> None:
+        self.index: int | None = None  # in the draft, once started
+        self.name = ""
+        self.wire_id = ""
+        self.arguments = JsonEnd()
+
+
+class ChatStream:
+    """Understands one response. Feed it the data of each event, then close it."""
+
+    def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
+        """Begin a response; see `MakeReader`."""
+        self.draft: ResponseBuilder = ResponseBuilder(provider="openai-chat", model=model, attempt=attempt)
+        self._vendor = vendor
+        self._request_bytes = request_bytes
+        self._slots: dict[object, _Slot] = {}  # by the wire's index
+        self._slot: _Slot | None = None  # the one that grew last
+        self._waiting: _Slot | None = None  # the last that began: before it, all others were started
+        self._tags = ThinkTags()
+        self._finish_reason: str | None = None
+        self._was_refused = False
+        self._usage: TokenUsage | None = None
+        self._is_finished = False
+        self.ignored_events: int = 0
+        """How many events came after the terminal, or said nothing that is known here."""
+
+    def feed(self, data: str) -> list[Chunk]:
+        """Understand the data of one event.
+
+        Raises:
+            ProviderError: The vendor's move: the event is an error, or none of this format.
+        """
+        if self._is_finished:
+            self.ignored_events += 1
+            return []
+        if data.startswith("[DONE]"):
+            return [*self._start_waiting(), self._completed()]
+        event = decode_object(data)
+        if event.get("error") or event.get("object") == "error":
+            failure = failure_in_stream(event, self._vendor)
+            if failure is not None:
+                raise failure
+        chunks: list[Chunk] = []
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if isinstance(choice, dict):
+            # `message` is a whole completion where a stream was asked for.
+            delta = choice.get("delta") or choice.get("message")
+            if isinstance(delta, dict):
+                self._delta(delta, chunks)
+            reason = choice.get("finish_reason")
+            if isinstance(reason, str) and reason:
+                self._finish_reason = reason
+                chunks += self._start_waiting()
+        usage = event.get("usage")
+        if isinstance(usage, dict):
+            self._take_usage(usage, chunks)
+        elif choice is None:
+            self.ignored_events += 1  # an empty list of choices is some server's heartbeat
+        return chunks
+
+    def close(self) -> list[Chunk]:
+        """Say what the end of the stream means. Several servers leave `[DONE]` out; none leaves out the reason.
+
+        Raises:
+            Transport: The vendor's move: the stream ended before the response did.
+        """
+        if self._is_finished:
+            return []
+        if self._finish_reason is None:
+            raise cut_short(self._vendor)
+        return [*self._start_waiting(), self._completed()]
+
+    def _delta(self, delta: dict[str, Any], chunks: list[Chunk]) -> None:
+        content = delta.get("content")
+        if content and isinstance(content, str):  # first, because nearly every delta is this one
+            if self._tags.is_over:  # nearly always
+                chunks.append(self.draft.text(content))
+            else:
+                chunks += self._said(content)
+            if len(delta) == 1:
+                return
+        elif isinstance(content, list):  # parts, as in a request
+            texts = [part.get("text") for part in pieces_in(content) if isinstance(part, dict)]
+            chunks += [
+                chunk for text in texts if text and isinstance(text, str) for chunk in self._said(text)
+            ]
+        thoughts = delta.get("reasoning_content") or delta.get("reasoning")
+        if thoughts and isinstance(thoughts, str):
+            chunks.append(self.draft.thinking(thoughts))
+        refusal = delta.get("refusal")
+        if refusal and isinstance(refusal, str):
+            self._was_refused = True
+            chunks.append(self.draft.text(refusal))
+        for part in pieces_in(delta.get("tool_calls")):
+            if isinstance(part, dict):
+                self._call_part(part, chunks)
+
+    def _said(self, text: str) -> list[Chunk]:
+        return self._untagged(self._tags.feed(text))
+
+    def _untagged(self, pieces: list[tuple[str, bool]]) -> list[Chunk]:
+        say, think = self.draft.text, self.draft.thinking
+        return [think(piece) if is_thinking else say(piece) for piece, is_thinking in pieces]
+
+    # --- calls
+
+    def _call_part(self, part: dict[str, Any], chunks: list[Chunk]) -> None:
+        function = part.get("function")
+        if not isinstance(function, dict):
+            function = {}
+        # Numbers are no ids: one is made up.
+        wire_id = part.get("id") if isinstance(part.get("id"), str) else ""
+        name = function.get("name") if isinstance(function.get("name"), str) else ""
+        arguments = function.get("arguments")
+        slot = self._slot_for(part.get("index"), wire_id or "", name or "", chunks)
+        if slot.index is None:
+            slot.wire_id = slot.wire_id or wire_id or ""
+            if name and name != slot.name:  # repeated by some, in pieces by others
+                slot.name += name
+        if arguments in (None, "", {}):
+            return
+        if not isinstance(arguments, str):  # an object instead of its text
+            arguments = encode_json(arguments).decode()
+        index = self._start(slot, chunks)
+        chunks.append(self.draft.arguments(index, arguments))
+
+    def _slot_for(self, index: object, wire_id: str, name: str, chunks: list[Chunk]) -> _Slot:
+        """Find the call that a part belongs to: by index, unless id or name say that another one begins."""
+        key = index if isinstance(index, int) else None
+        slot = self._slots.get(key) if key is not None else self._slot
+        if slot is None or self._begins_anew(slot, wire_id, name):
+            chunks += self._start_waiting()
+            slot = self._slots[key] = self._waiting = _Slot()
+        self._slot = slot
+        return slot
+
+    def _begins_anew(self, slot: _Slot, wire_id: str, name: str) -> bool:
+        if wire_id and slot.wire_id:
+            return wire_id != slot.wire_id  # some servers write index 0 for every parallel call
+        # Without ids: a name again, after arguments that are complete, is the next call.
+        if not name or slot.index is None:
+            return False
+        slot.arguments.read_on(self.draft.argument_pieces(slot.index))
+        return slot.arguments.is_reached and not isinstance(
+            parse_arguments("".join(self.draft.argument_pieces(slot.index))), str
+        )
+
+    def _start(self, slot: _Slot, chunks: list[Chunk]) -> int:
+        if slot.index is None:
+            started = self.draft.start_call(slot.wire_id, slot.name)
+            slot.index = started.index
+            chunks.append(started)
+        return slot.index
+
+    def _start_waiting(self) -> list[Chunk]:
+        """Say what was held: text that could have become a tag, and calls whose name could still have grown."""
+        chunks: list[Chunk] = self._untagged(self._tags.flush())
+        if self._waiting is not None:
+            self._start(self._waiting, chunks)
+            self._waiting = None
+        return chunks
+
+    # --- the end
+
+    def _take_usage(self, usage: dict[str, Any], chunks: list[Chunk]) -> None:
+        taken = usage_in(self.draft, usage, "prompt_tokens", "completion_tokens") or self.draft.estimate(
+            self._request_bytes
+        )
+        if taken != self._usage:  # some servers repeat it with every chunk
+            self._usage = taken
+            chunks.append(UsageUpdate(taken))
+
+    def _completed(self) -> Completed:
+        self._is_finished = True
+        usage = self._usage or self.draft.estimate(self._request_bytes)
+        return self.draft.completed(self._stop_reason(), usage)
+
+    def _stop_reason(self) -> StopReason:
+        if self._was_refused:
+            return "refused"
+        # Without a reason but with `[DONE]`, as some proxies end a stream: it is over, and why is unknown.
+        reason = _STOP_REASONS.get(self._finish_reason or "", "other")
+        if reason in {"end", "other"} and self.draft.has_calls:
+            return "tool_use"
+        if reason == "tool_use" and not self.draft.has_calls:
+            return "end"
+        return reason
+
+
+# Requests.
+#
+
+NAME: Final = "openai-chat"
+_VENDOR_URL: Final = "https://api.openai.com/v1"
+_KEY_HELP: Final = "set OPENAI_API_KEY or the option 'api_key', or try demo: which needs none"
+_WORDS_ONLY: Final = (
+    "provider option 'reasoning': openai-chat takes off, low, medium or high, not a number of tokens"
+)
+_PARAGRAPH: Final = encode_json("\n\n")[1:-1]
+
+
+class ChatFormat:
+    """The wire format of the provider `openai-chat`."""
+
+    name = NAME
+    make_reader: MakeReader = ChatStream
+
+    def __init__(self, options: ProviderOptions) -> None:
+        """Take the options.
+
+        Raises:
+            OptionError: Your move: a budget in tokens, which this format cannot say.
+        """
+        if isinstance(options.reasoning, int):
+            raise OptionError([_WORDS_ONLY])
+        self.options = options
+        base_url = options.base_url or _VENDOR_URL
+        self._is_vendor = urlsplit(base_url).hostname == "api.openai.com"
+        # Reasoning in the open is an invention of compatible servers. Those that write it want it back; OpenAI itself
+        # refuses a message with such a member.
+        self._wire = NAME if self._is_vendor else f"{NAME}+reasoning"
+        self.endpoint: Endpoint = Endpoint(
+            base_url=base_url,
+            url=base_url,
+            vendor=Vendor(
+                name=NAME, key_help=_KEY_HELP, base_url=base_url, is_compatible=not self._is_vendor
+            ),
+            key_missing=f"openai-chat needs a key for {base_url}: {_KEY_HELP}" if self._is_vendor else None,
+        )
+        self._grouping = Grouping(_role_of)
+        self.encodings: int = 0
+
+    def url_of(self, model_name: str) -> str:
+        """Give the address of a request; the model stands in the body."""
+        return f"{self.endpoint.url}/chat/completions"
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
+        options = options_for(request, self.options)
+        refuse_settings(_WORDS_ONLY if isinstance(options.reasoning, int) else None)
+        members: dict[str, bytes | list[bytes]] = {
+            "model": encode_json(request.model_name),
+            "messages": self._messages(request),
+            "stream": b"true",
+            "stream_options": b'{"include_usage":true}',
+        }
+        if len(request.tools):
+            members["tools"] = request.tools.encoded(NAME, _tools)
+            members["tool_choice"] = _tool_choice(chosen_tool(request, options))
+        bound = output_bound(request, options)
+        if bound is not None:
+            members["max_completion_tokens" if self._is_vendor else "max_tokens"] = encode_json(bound)
+        if options.reasoning is not None:
+            members["reasoning_effort"] = encode_json(
+                "none" if options.reasoning == "off" else options.reasoning
+            )
+        members |= sampling(options)
+        if options.stop:
+            members["stop"] = encode_json(options.stop)
+        if request.response_format is not None:
+            schema = {"name": "answer", "schema": request.response_format}
+            members["response_format"] = encode_json({"type": "json_schema", "json_schema": schema})
+        return joined_object(members, options.extra_body)
+
+    def _messages(self, request: ModelRequest) -> list[bytes]:
+        """Join all messages behind the system prompt; neighbours of one role become one message."""
+        said = self._grouping.pieces_of(request.messages, says=self._unit, wrap=self._wrap)
+        if not request.system:
+            return said
+        begin, *items, end = said
+        system = b'{"role":"system","content":%b}' % encode_json(request.system)
+        return [begin, system, *([b","] if items else []), *items, end]
+
+    def _unit(self, message: Message) -> bytes:
+        """Return what is kept of a message: of a user's the inside of its content, of others the whole."""
+        if not isinstance(message, UserMessage):
+            return encoded(message, self._wire, self._encode)
+        # A plain text goes as a text, not as a list of one part: some servers know nothing else.
+        if self._shows(message):
+            return encoded(message, f"{NAME}:parts", self._encode_parts)
+        return encoded(message, f"{NAME}:text", self._encode_text)
+
+    def _wrap(self, group: Sequence[Placed]) -> Sequence[bytes]:
+        """Make one message of neighbours of one role."""
+        messages = [message for _, message in group]
+        first = messages[0]
+        if isinstance(first, UserMessage):
+            if not any(map(self._shows, messages)):
+                texts = map(self._unit, messages)
+                return [b'{"role":"user","content":"', *between(_PARAGRAPH, texts), b'"}']
+            parts = (encoded(message, f"{NAME}:parts", self._encode_parts) for message in messages)
+            return [b'{"role":"user","content":[', *between(b",", parts), b"]}"]
+        if isinstance(first, AssistantMessage) and len(messages) > 1:
+            # Rare, so encoded anew: one message with the content of all. Its pieces are not worth caches of their own.
+            blocks = [
+                block
+                for message in messages
+                if isinstance(message, AssistantMessage)
+                for block in message.content
+            ]
+            return [self._encode(AssistantMessage(content=tuple(blocks), model=first.model))]
+        return [self._unit(first)]
+
+    def _shows(self, message: Message) -> bool:
+        return isinstance(message, UserMessage) and any(
+            isinstance(block, Image) for block in sayable(message, self.options)
+        )
+
+    def _encode(self, message: Message) -> bytes:
+        self.encodings += 1
+        if isinstance(message, ToolMessage):
+            # Words alone: a result takes no pictures here, and where it is not refused they are not seen.
+            return b",".join(
+                encode_json(
+                    {"role": "tool", "tool_call_id": wire_id(result.call_id), "content": result.words}
+                )
+                for result in message.results
+            )
+        return (
+            _assistant(message, with_reasoning=not self._is_vendor)
+            if isinstance(message, AssistantMessage)
+            else b""
+        )
+
+    def _encode_text(self, message: Message) -> bytes:
+        self.encodings += 1
+        blocks = message.content if isinstance(message, UserMessage) else ()
+        texts = (spoken(block) for block in blocks)
+        return encode_json("\n\n".join(text for text in texts if text.strip()))[1:-1]
+
+    def _encode_parts(self, message: Message) -> bytes:
+        self.encodings += 1
+        parts: list[object] = []
+        for block in message.content if isinstance(message, UserMessage) else ():
+            text = spoken(block)
+            if isinstance(block, Image):
+                parts.append(
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": f"data:{block.media_type};base64,{block.data}"},
+                    }
+                )
+            elif text.strip():
+                parts.append({"type": "text", "text": text})
+        return encode_json(parts)[1:-1]
+
+
+def _role_of(message: Message) -> str | None:
+    if isinstance(message, ToolMessage):
+        return None
+    return "user" if isinstance(message, UserMessage) else "assistant"
+
+
+def _assistant(message: AssistantMessage, *, with_reasoning: bool) -> bytes:
+    """Encode one message, or nothing when nothing of it can be said here."""
+    text = "".join(block.text for block in message.content if isinstance(block, Text))
+    calls = [_call(call) for call in message.calls]
+    if not calls and not text.strip():
+        return b""
+    body: dict[str, object] = {"role": "assistant", "content": text or None}
+    if calls:
+        body["tool_calls"] = calls
+        # Reasoning goes back inside a tool loop only: behind a plain answer some servers refuse it.
+        thoughts = "".join(
+            block.text for block in message.content if isinstance(block, Thinking) and block.provider == NAME
+        )
+        if with_reasoning and thoughts:
+            body["reasoning_content"] = thoughts
+    return encode_json(body)
+
+
+def _call(call: ToolCall) -> dict[str, object]:
+    arguments = encode_json(wire_arguments(call)).decode()
+    return {
+        "id": wire_id(call.call_id),
+        "type": "function",
+        "function": {"name": wire_name(call.name), "arguments": arguments},
+    }
+
+
+def _tools(tools: Toolbox) -> bytes:
+    return encode_json(
+        [
+            {
+                "type": "function",
+                "function": {
+                    "name": spec.name,
+                    "description": spec.description,
+                    "parameters": spec.parameters,
+                },
+            }
+            for spec in tools
+        ]
+    )
+
+
+def _tool_choice(choice: str) -> bytes:
+    if choice in {"auto", "none", "required"}:
+        return encode_json(choice)
+    return encode_json({"type": "function", "function": {"name": choice}})
