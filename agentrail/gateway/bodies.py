@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from agentrail.structs import Value
+from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
 
 
 class AttachmentBody(Value, frozen=True, kw_only=True):
@@ -134,32 +135,6 @@ class ApproveBody(Value, frozen=True, kw_only=True):
     auto_resume: bool = True
 
 
-class RejectBody(Value, frozen=True, kw_only=True):
-    """A call that may not run.
-
-    Attributes:
-        approval_id: Which one.
-        reason: What the model reads.
-        auto_resume: Whether the model gets a turn to react.
-    """
-
-    approval_id: str
-    reason: str | None = None
-    auto_resume: bool = False
-
-
-class RespondBody(Value, frozen=True, kw_only=True):
-    """An answer to a question.
-
-    Attributes:
-        ref: Which one.
-        response: In words, the number of an option, or the object that was filled in.
-    """
-
-    ref: str
-    response: str | int | dict[str, Any]
-
-
 class ModelBody(Value, frozen=True, kw_only=True):
     """Another model.
 
@@ -225,16 +200,6 @@ class ResumeBody(Value, frozen=True, kw_only=True):
     """
 
     on_drift: Literal["park", "go_on"] = "park"
-
-
-class CompactBody(Value, frozen=True, kw_only=True):
-    """Why a conversation is to be summarised.
-
-    Attributes:
-        reason: For people.
-    """
-
-    reason: str | None = None
 
 
 class CancelBody(Value, frozen=True, kw_only=True):

@@ -25,7 +25,6 @@ from agentrail.gateway.bodies import (
     ChatBody,
     CreateSessionBody,
     ForkBody,
-    RespondBody,
     RewindBody,
     SteerBody,
 )
@@ -36,6 +35,7 @@ from agentrail.host.limits import Limits
 from agentrail.host.listed_session import SESSION_PHASES
 from agentrail.host.profiles import check_metadata
 from agentrail.structs import converter_of
+from agentrail.wire.operations import RespondBody
 from agentrail.wire.rows import MAX_ROWS, OUTCOMES_OF_ROWS, RowFilter
 
 MAX_CURSOR: Final = (1 << 53) - 1

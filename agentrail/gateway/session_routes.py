@@ -14,12 +14,9 @@ from agentrail.gateway.bodies import (
     AbortBody,
     ApproveBody,
     CancelBody,
-    CompactBody,
     CreateSessionBody,
     ForkBody,
     ModelBody,
-    RejectBody,
-    RespondBody,
     ResumeBody,
     RewindBody,
 )
@@ -28,6 +25,7 @@ from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
 from agentrail.gateway.reading import MAX_CURSOR, whole_number, yes_or_no
 from agentrail.host.session_order import USUAL_SORT
+from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
 from agentrail.wire.rows import RowFilter
 
 MAX_SESSIONS_OF_A_PAGE: Final = 200

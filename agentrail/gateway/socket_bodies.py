@@ -7,6 +7,7 @@ import msgspec
 from agentrail.gateway.bodies import AbortBody, ChatBody
 from agentrail.messages import FileRef, Image, Text
 from agentrail.structs import Value
+from agentrail.wire.operations import DeclineBody
 
 
 class PromptCommandBody(ChatBody, frozen=True, kw_only=True):
@@ -53,18 +54,6 @@ class AbortCommandBody(AbortBody, frozen=True, kw_only=True):
 
     children: bool = True
     ref: str | None = None
-
-
-class DeclineBody(Value, frozen=True, kw_only=True):
-    """A question that gets no answer.
-
-    Attributes:
-        ref: Which one.
-        reason: For who asked.
-    """
-
-    ref: str
-    reason: str | None = None
 
 
 class AnswerBody(Value, frozen=True, kw_only=True):

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from agentrail.abc import Error, Ok
 from agentrail.errors import ToolContractError
-from agentrail.gateway.bodies import AbortBody
+from agentrail.gateway.bodies import (
+    AbortBody,
+)
 from agentrail.gateway.calls.sessions import record_of_place, record_to_fork
 from agentrail.gateway.chat_routes import answer_prompt
 from agentrail.gateway.endpoint import CallRoute, Result, RouteCall, WholeAnswer, answer_json
@@ -15,7 +17,6 @@ from agentrail.gateway.reading import MAX_CURSOR, refuse_field, whole_number, ye
 from agentrail.gateway.socket_bodies import (
     AbortCommandBody,
     AnswerBody,
-    DeclineBody,
     ForkCommandBody,
     GoOnBody,
     PromptCommandBody,
@@ -26,6 +27,7 @@ from agentrail.gateway.socket_bodies import (
 )
 from agentrail.runtime.handle import Session
 from agentrail.wire.forms import encode_past_state, encode_receipt, encode_receipt_found
+from agentrail.wire.operations import DeclineBody
 
 MAX_RECORDS_OF_A_COMMAND: Final = 1_000
 """Records of a journal that one command gives."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -46,3 +47,12 @@ def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
             raise
         message = f"what came is no answer of the session: {error}; a plugin of the host may have answered in its place"
         raise RemoteRefused(message, code="request_handled", more=told) from error
+
+
+def read_result(gives: Any, result: bytes) -> Any:
+    """Read the result of a call by its type.
+
+    Raises:
+        RemoteRefused: As of `read_reply`.
+    """
+    return read_reply(partial(decode_receipt, gives), result)

@@ -4,17 +4,20 @@ What can be said wrongly is found here, before anything is sent, as the session'
 request, so that it is known after any number of lost connections.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar, cast
 
 from agentrail import outside
+from agentrail.abc import Error, Ok
 from agentrail.core.journal.branches import PastTurn
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.core.protocol.signals import KillMode
+from agentrail.core.session.asked_forms import ApprovalRule
+from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.projection import Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
+    AgentrailError,
     AlreadyExists,
     AlreadyStarted,
     CodecError,
@@ -22,12 +25,12 @@ from agentrail.errors import (
     OptionError,
     SessionDown,
     SessionUnknown,
+    UnknownRule,
 )
-from agentrail.events import AbortReceipt, Event
+from agentrail.events import Event
 from agentrail.messages import Content, Message, SessionId
 from agentrail.remote.commands import RemoteCommands
 from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
-from agentrail.remote.decisions import RemoteDecisions
 from agentrail.remote.frames import object_in
 from agentrail.remote.links import Links
 from agentrail.remote.listing import RemoteListing
@@ -36,7 +39,7 @@ from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
 from agentrail.remote.past import read_journal_page, read_rewound, read_turns
 from agentrail.remote.prompt_bodies import new_name, prompt_body
 from agentrail.remote.reading import RemoteReading
-from agentrail.remote.replies import read_prompt_receipt, read_reply
+from agentrail.remote.replies import read_prompt_receipt, read_reply, read_result
 from agentrail.remote.requests import ENDED_STATUSES, answer_in
 from agentrail.remote.subscription import RemoteSubscription
 from agentrail.runtime.answers import CycleReply
@@ -49,8 +52,8 @@ from agentrail.runtime.arguments import (
     fault_of_digest,
     fault_of_flag,
     fault_of_model,
+    fault_of_outcome,
     fault_of_provider_opts,
-    fault_of_reason,
     fault_of_request_id,
     fault_of_text,
     fault_of_via,
@@ -63,6 +66,7 @@ from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
 from agentrail.runtime.cycle_stream import OnLeave
 from agentrail.runtime.looking_back import Rewound, fault_of_place
 from agentrail.runtime.past import JournalEntry, PastState, fault_of_after, fault_of_limit, fault_of_number
+from agentrail.runtime.session_calls import SessionCalls, check_arguments
 from agentrail.runtime.subscription import decide_terms, fault_of_cursor
 from agentrail.wire.forms import (
     decode_messages,
@@ -71,7 +75,11 @@ from agentrail.wire.forms import (
     decode_receipt_found,
     decode_snapshot,
     decode_status,
+    read_rules,
 )
+from agentrail.wire.operations import Operation, decided
+
+R = TypeVar("R")
 
 PAGE: Final = 1_000
 """How many messages are asked for at once."""
@@ -83,7 +91,7 @@ WAIT_SECONDS: Final = 60
 """How long one question about a request may wait at the server for its end."""
 
 
-class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, NotRemoteCalls):
+class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, NotRemoteCalls):
     """A session on a server, from outside. It stays good when connections are lost and come back."""
 
     __slots__ = ("_links", "_session_id")
@@ -140,7 +148,7 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
         refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
         refuse_arguments("prompt", via=via, request_id=request_id, digest=digest)
         told = {**said, "client_id": named, "settings": decide_settings(settings)}
-        return read_reply(read_prompt_receipt, await self._call("prompt", told))
+        return read_reply(read_prompt_receipt, await self._send("prompt", told))
 
     async def steer(
         self,
@@ -156,7 +164,7 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
         refuse_arguments("steer", via=via, request_id=request_id)
         told = {"message": said, "client_id": named}
         receipt: SteerReceipt = read_reply(
-            partial(decode_receipt, SteerReceipt), await self._call("steer", told)
+            partial(decode_receipt, SteerReceipt), await self._send("steer", told)
         )
         return receipt
 
@@ -175,7 +183,7 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
         refuse_arguments("go_on", via=via, request_id=request_id, digest=digest)
         told = {"client_id": named, "settings": decide_settings(settings)}
         receipt: PromptReceipt = read_reply(
-            partial(decode_receipt, PromptReceipt), await self._call("go_on", told)
+            partial(decode_receipt, PromptReceipt), await self._send("go_on", told)
         )
         return receipt
 
@@ -186,7 +194,7 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
         refuse(fault_of_digest(digest))
         told = {"client_id": require_client_id(client_id)}
         refuse_arguments("receipt_of", digest=digest)
-        return read_reply(decode_receipt_found, await self._call("receipt_of", told))
+        return read_reply(decode_receipt_found, await self._send("receipt_of", told))
 
     async def _answer(self, asked: CycleQuestion) -> str:
         return await wait_within(asked.timeout_seconds, partial(self._ask, asked), cure_of(asked.client_id))
@@ -225,7 +233,7 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
         Cancellation: The request goes on.
         """
         while True:
-            result = await self._call("request", {"request_id": request_id, "wait": WAIT_SECONDS})
+            result = await self._send("request", {"request_id": request_id, "wait": WAIT_SECONDS})
             told = object_in(result)
             if told.get("status") in ENDED_STATUSES:
                 return told
@@ -241,7 +249,7 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
             RequestOver: Your move: it has ended.
             RequestUnknown: As of `wait_for_request`.
         """
-        await self._call("cancel", {"request_id": request_id, "reason": reason})
+        await self._send("cancel", {"request_id": request_id, "reason": reason})
 
     def stream(  # noqa: PLR0913 - as of `Session.stream`
         self,
@@ -291,62 +299,65 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
             return ""
         return answer_in(await self.wait_for_request(request_id), self._session_id)
 
+    # --- the calls that are one row each
+
+    async def _call(self, operation: Operation[R], **given: Any) -> R:
+        check_arguments(operation, given)
+        refuse_arguments(operation.name, **{name: given.pop(name) for name in operation.local})
+        result = await self._have_done(operation.name, given, operation.was_ours)
+        return cast("R", None if operation.gives is None else read_result(operation.gives, result))
+
+    async def _have_done(
+        self, name: str, told: Mapping[str, Any], was_ours: Callable[[AgentrailError], bool]
+    ) -> bytes:
+        answered = await self._links.first.ask(name, self._session_id, told)
+        if answered.error is not None and not (answered.was_repeated and was_ours(answered.error)):
+            raise answered.error
+        return answered.result
+
     # --- decisions
 
-    async def abort(  # noqa: PLR0913 - as of `Session.abort`
-        self,
-        reason: str | None = None,
-        *,
-        kill_tools: KillMode = "killable",
-        clear_queue: bool = False,
-        wait: bool = True,
-        children: bool = True,
-        ref: str | None = None,
-    ) -> AbortReceipt:
-        """Stop the cycle, now, in every phase; as `Session.abort`."""
-        is_known = kill_tools in ("killable", "all", "none")
-        refuse(
-            fault_of_reason(reason),
-            None if is_known else f"kill_tools is {kill_tools!r}: expected 'killable', 'all' or 'none'",
-            fault_of_flag("clear_queue", clear_queue),
-            fault_of_flag("wait", wait),
-            fault_of_flag("children", children),
-            None if ref is None else fault_of_text("ref", ref),
-        )
+    async def answer(self, ref: str, outcome: Ok | Error) -> None:
+        """Give the result of a call that this client ran; as `Session.answer`."""
+        refuse(fault_of_text("ref", ref), fault_of_outcome(outcome))
+        check_size(ref, outcome.text)
         told = {
-            "reason": reason,
-            "kill_tools": kill_tools,
-            "clear_queue": clear_queue,
-            "wait": wait,
-            "children": children,
             "ref": ref,
+            "text": outcome.text,
+            "is_error": isinstance(outcome, Error),
+            "details": outcome.details,
+            "images": outcome.images if isinstance(outcome, Ok) and outcome.images else None,
         }
-        receipt: AbortReceipt = read_reply(
-            partial(decode_receipt, AbortReceipt), await self._call("abort", told)
-        )
-        return receipt
+        await self._have_done("answer", told, decided("approved"))
 
-    async def abort_tool(self, call_id: str, reason: str | None = None) -> None:
-        """Stop one call, running or waiting; as `Session.abort_tool`."""
-        refuse(fault_of_text("call_id", call_id), fault_of_reason(reason))
-        await self._call("abort_tool", {"call_id": call_id, "reason": reason})
+    async def rules(self) -> tuple[ApprovalRule, ...]:
+        """Give the rules that people made, here and in the sessions below; as `Session.rules`."""
+        return read_reply(read_rules, await self._send("rules", {}))
+
+    async def revoke_rule(self, rule_id: str) -> None:
+        """Take a rule back; as `Session.revoke_rule`."""
+        refuse(fault_of_text("rule_id", rule_id))
+        # Sent twice, because a connection was lost between, it is our own doing that the rule is gone.
+        await self._have_done(
+            "revoke_rule", {"rule_id": rule_id}, lambda error: isinstance(error, UnknownRule)
+        )
 
     # --- how it stands
 
     async def status(self) -> Status:
         """Say how the session stands; as `Session.status`."""
-        return read_reply(decode_status, await self._call("status", {}))
+        return read_reply(decode_status, await self._send("status", {}))
 
     async def snapshot(self) -> Snapshot:
         """Give all that a client which comes late needs to draw the session; as `Session.snapshot`."""
-        return read_reply(decode_snapshot, await self._call("snapshot", {}))
+        return read_reply(decode_snapshot, await self._send("snapshot", {}))
 
     async def messages(self) -> tuple[Message, ...]:
         """Give the conversation so far, asked for a page at a time; as `Session.messages`."""
         found: list[Message] = []
         after: int | None = 0
         while after is not None:
-            page = read_reply(decode_messages, await self._call("messages", {"after": after, "limit": PAGE}))
+            page = read_reply(decode_messages, await self._send("messages", {"after": after, "limit": PAGE}))
             found += page.messages
             if page.next is not None and page.next <= after:
                 message = (
@@ -394,12 +405,7 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
             message = "switch_model over a network takes the name of a model: a provider object is code"
             raise NotRemote(message)
         opts = None if provider_opts is None else dict(provider_opts)
-        await self._call("switch_model", {"model": model, "provider_opts": opts})
-
-    async def compact(self, reason: str | None = None) -> None:
-        """Let a summary stand for the beginning of the conversation; as `Session.compact`."""
-        refuse(fault_of_reason(reason))
-        await self._call("compact", {"reason": reason})
+        await self._send("switch_model", {"model": model, "provider_opts": opts})
 
     async def fork(
         self,
@@ -454,7 +460,7 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
         )
         # Left out where it is not asked for: a server of before it takes the same command.
         told = {"to": to, "turn": turn, "files": files, "force": force, **({"dry": True} if dry else {})}
-        return read_reply(read_rewound, await self._call("rewind", told))
+        return read_reply(read_rewound, await self._send("rewind", told))
 
     async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
         """Read the journal, a page at a time; as `Session.journal`. It takes a token with the scope `inspect`."""
@@ -463,7 +469,7 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
         while len(found) < limit:
             page = min(limit - len(found), PAGE)
             told = {"after": after + len(found), "limit": page}
-            entries = read_reply(read_journal_page, await self._call("journal", told))[:page]
+            entries = read_reply(read_journal_page, await self._send("journal", told))[:page]
             found += entries
             if len(entries) < page:
                 break
@@ -472,12 +478,12 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
     async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
         """Name the turns that are over; as `Session.turns`. A server gives a thousand at most."""
         refuse(fault_of_limit(limit))
-        return read_reply(read_turns, await self._call("turns", {"limit": min(limit, PAGE)}))
+        return read_reply(read_turns, await self._send("turns", {"limit": min(limit, PAGE)}))
 
     async def state_at(self, number: int) -> PastState:
         """Say what the session was behind a record; as `Session.state_at`. It takes a token with the scope `inspect`."""
         refuse(fault_of_number("number", number, needed=True))
-        told = read_reply(decode_past_state, await self._call("state_at", {"number": number}))
+        told = read_reply(decode_past_state, await self._send("state_at", {"number": number}))
         return PastState(number=told[0], at_ms=told[1], snapshot=told[2], messages=told[3])
 
     async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
@@ -486,10 +492,9 @@ class RemoteSession(CycleCalls, RemoteCommands, RemoteDecisions, RemoteListing, 
         await wait_within(timeout_seconds, partial(self._stop, reason), CALL_AGAIN)
 
     async def _stop(self, reason: str) -> None:
-        answered = await self._links.first.ask("stop", self._session_id, {"reason": reason})
-        is_over = isinstance(answered.error, SessionDown | SessionUnknown)
-        if answered.error is not None and not (is_over and answered.was_repeated):
-            raise answered.error
+        await self._have_done(
+            "stop", {"reason": reason}, lambda error: isinstance(error, SessionDown | SessionUnknown)
+        )
 
-    async def _call(self, name: str, told: Mapping[str, Any]) -> bytes:
+    async def _send(self, name: str, told: Mapping[str, Any]) -> bytes:
         return await self._links.first.call(name, self._session_id, told)

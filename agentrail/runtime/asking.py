@@ -2,15 +2,19 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 import trio
 
 from agentrail.core.protocol.signals import Asked
 from agentrail.errors import ReplyTimeout
+from agentrail.runtime.clock import now_ms
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_calls import SessionCalls, check_arguments
+from agentrail.wire.operations import Operation
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 COLLECT_REPLY: Final = (
@@ -19,14 +23,23 @@ COLLECT_REPLY: Final = (
 CALL_AGAIN: Final = "call this again to wait for longer"
 
 
-class AskingHandle:
-    """A handle that knows whom to ask, and nothing of what there is to ask."""
+class AskingHandle(SessionCalls):
+    """A handle that knows whom to ask: each call of the table is one signal."""
 
     __slots__ = ("_cell",)
 
     def __init__(self, cell: SessionCell) -> None:
         """Made by the supervisor; use `start_session` or `supervisor.session(id)`."""
         self._cell = cell
+
+    async def _call(self, operation: Operation[R], **given: Any) -> R:
+        check_arguments(operation, given)
+        if operation.signal is None:
+            return cast("R", await getattr(self, f"_do_{operation.name}")(**given))
+        signal = operation.signal(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), **given)
+        if operation.owner is None:
+            return cast("R", await self._ask(signal))
+        return cast("R", await self._ask_owner(given[operation.owner], signal))
 
     async def _ask_owner(self, interaction_id: str, signal: Asked) -> object:
         """Ask the session that an interaction belongs to: this one, or one that works for a call of it."""

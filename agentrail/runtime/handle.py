@@ -7,16 +7,8 @@ from attrs import evolve
 
 from agentrail.abc import Error, Ok
 from agentrail.core.protocol.signals import (
-    AbortCycle,
-    AbortTool,
     AnswerCall,
-    Approve,
-    Compact,
-    Decline,
-    KillMode,
     MessagesQuery,
-    Reject,
-    Respond,
     SnapshotQuery,
     StatusQuery,
     Steer,
@@ -26,29 +18,19 @@ from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.projection import Snapshot, Status
 from agentrail.core.session.receipts import SteerReceipt
 from agentrail.errors import OptionError
-from agentrail.events import AbortReceipt, Event
+from agentrail.events import Event
 from agentrail.messages import (
-    ApprovalId,
-    CallId,
     ClientCallRef,
-    JsonObject,
     Message,
-    PromptRef,
-    QuestionRef,
     SessionId,
     SteerRef,
 )
 from agentrail.runtime.arguments import (
     decide_client_id,
     decide_text,
-    fault_of_edit,
-    fault_of_flag,
     fault_of_outcome,
-    fault_of_reason,
     fault_of_request_id,
-    fault_of_response,
     fault_of_text,
-    fault_of_user,
     fault_of_via,
     fault_of_wait,
     refuse,
@@ -101,57 +83,6 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         cell = self._cell
         phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
         return f"<Session {self._cell.ports.key} {phase}>"
-
-    async def abort(  # noqa: PLR0913 - all that a caller may say of it
-        self,
-        reason: str | None = None,
-        *,
-        kill_tools: KillMode = "killable",
-        clear_queue: bool = False,
-        wait: bool = True,
-        children: bool = True,
-        ref: str | None = None,
-    ) -> AbortReceipt:
-        """Stop the cycle, now, in every phase. Idempotent; in idle it finds nothing to stop and says so.
-
-        Args:
-            reason: For people; it is in `AgentAbort` and in the results of the calls that were stopped.
-            kill_tools: `killable` stops all but immune tools, `all` every one, `none` no one.
-            clear_queue: Whether the prompts that wait are thrown away, or go on by themselves.
-            wait: Whether to wait until what was stopped is gone, at most five seconds.
-            children: Whether the agents in the background are stopped too; they work on else.
-            ref: The prompt whose cycle is meant, as in its receipt, and no other. One that waits is taken out of the queue; where
-                its cycle has ended nothing is stopped, whatever runs by now. None for the cycle that runs.
-
-        Returns:
-            What was stopped, what would not stop, what runs on. `settled` is false when `wait` was.
-
-        Raises:
-            OptionError: Your move: `kill_tools` is none of the three, or an argument is of a wrong type.
-            SessionDown: The session has ended.
-
-        Cancellation: Only the receipt is lost; the abort goes on.
-        """
-        is_known = kill_tools in ("killable", "all", "none")
-        refuse(
-            fault_of_reason(reason),
-            None if is_known else f"kill_tools is {kill_tools!r}: expected 'killable', 'all' or 'none'",
-            fault_of_flag("clear_queue", clear_queue),
-            fault_of_flag("wait", wait),
-            fault_of_flag("children", children),
-            None if ref is None else fault_of_text("ref", ref),
-        )
-        signal = AbortCycle(
-            at_ms=now_ms(),
-            signal_id=self._cell.pending_calls.mint(),
-            reason=reason,
-            kill_tools=kill_tools,
-            clear_queue=clear_queue,
-            wait=wait,
-            children=children,
-            ref=None if ref is None else PromptRef(ref),
-        )
-        return cast("AbortReceipt", await self._ask(signal))
 
     async def status(self) -> Status:
         """Say how the session stands, and those that work for its calls: what waits there for people is in `children`.
@@ -251,164 +182,6 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         )
         return cast("SteerReceipt", await self._ask(signal))
 
-    async def abort_tool(self, call_id: str, reason: str | None = None) -> None:
-        """Stop one call, running or waiting; its result says so, and the others of its batch go on.
-
-        Args:
-            call_id: As in `ToolExecutionStart`, `ApprovalRequired` or `status()`.
-            reason: For people, and for the model.
-
-        Raises:
-            UnknownCall: Your move: no call of this id is open.
-            OptionError: Your move: an argument of a wrong type.
-            SessionDown: The session has ended.
-
-        Cancellation: The call is stopped all the same. Returns when it is answered; its task ends behind that, bounded.
-        """
-        refuse(fault_of_text("call_id", call_id), fault_of_reason(reason))
-        signal = AbortTool(
-            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), call_id=CallId(call_id), reason=reason
-        )
-        await self._ask(signal)
-
-    async def approve(
-        self,
-        approval_id: str,
-        *,
-        kind: str = "once",
-        arguments: JsonObject | None = None,
-        auto_resume: bool = True,
-        user: str | None = None,
-    ) -> None:
-        """Let the very call run that `ApprovalRequired` showed.
-
-        Args:
-            approval_id: `approval.id` of the event.
-            kind: `once`, or `always`: then calls of the same tool and command family need no approval any more, and those
-                that wait already run too.
-            arguments: What shall run instead; held against the tool's schema, and the model is told.
-            auto_resume: Whether the model reads the result; else the cycle ends when the call has.
-            user: The id of the user who decides; recorded with the decision, in `ApprovalResolved` and the journal.
-
-        Raises:
-            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
-            InvalidArguments: Your move: the tool does not take these; the call still waits.
-            OptionError: Your move: `kind` is neither of the two, or an argument is of a wrong type.
-            SessionDown: The session has ended.
-
-        Cancellation: The decision stands.
-        """
-        refuse(
-            fault_of_text("approval_id", approval_id),
-            None if kind in ("once", "always") else f"kind is {kind!r}: expected 'once' or 'always'",
-            fault_of_edit(arguments),
-            fault_of_flag("auto_resume", auto_resume),
-            fault_of_user(user),
-        )
-        signal = Approve(
-            at_ms=now_ms(),
-            signal_id=self._cell.pending_calls.mint(),
-            approval_id=ApprovalId(approval_id),
-            how="always" if kind == "always" else "once",
-            arguments=arguments,
-            auto_resume=auto_resume,
-            user=user,
-        )
-        await self._ask_owner(approval_id, signal)
-
-    async def reject(
-        self,
-        approval_id: str,
-        reason: str | None = None,
-        *,
-        auto_resume: bool = False,
-        user: str | None = None,
-    ) -> None:
-        """Refuse a call; the model reads the reason as its result.
-
-        Args:
-            approval_id: `approval.id` of `ApprovalRequired`.
-            reason: Guidance for the model.
-            auto_resume: Whether the model gets a turn to react; else the cycle ends as finished.
-            user: As of `approve`.
-
-        Raises:
-            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
-            OptionError: Your move: an argument of a wrong type.
-            SessionDown: The session has ended.
-
-        Cancellation: The decision stands.
-        """
-        refuse(
-            fault_of_text("approval_id", approval_id),
-            fault_of_reason(reason),
-            fault_of_flag("auto_resume", auto_resume),
-            fault_of_user(user),
-        )
-        signal = Reject(
-            at_ms=now_ms(),
-            signal_id=self._cell.pending_calls.mint(),
-            approval_id=ApprovalId(approval_id),
-            reason=reason,
-            auto_resume=auto_resume,
-            user=user,
-        )
-        await self._ask_owner(approval_id, signal)
-
-    async def respond(self, ref: str, response: str | int | JsonObject, *, user: str | None = None) -> None:
-        """Answer a question of the model or of a tool, or a call that waits for an approval in place of its tool.
-
-        Args:
-            ref: Of `AskUser`, or `approval.id`.
-            response: The answer in words, or which of the options, from 0; where the question has a `schema`, the object that was
-                filled in.
-            user: As of `approve`.
-
-        Raises:
-            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to answer any more, and why.
-            InvalidResponse: Your move: empty, an option that is none, a text for a form, or an object that does not fit it, with a
-                sentence for each field; it still waits.
-            OptionError: Your move: an argument of a wrong type.
-            SessionDown: The session has ended.
-
-        Cancellation: The answer stands.
-        """
-        refuse(fault_of_text("ref", ref), fault_of_response(response), fault_of_user(user))
-        signal = Respond(
-            at_ms=now_ms(),
-            signal_id=self._cell.pending_calls.mint(),
-            ref=QuestionRef(ref),
-            response=response,
-            user=user,
-        )
-        await self._ask_owner(ref, signal)
-
-    async def decline(self, ref: str, reason: str | None = None, *, user: str | None = None) -> None:
-        """Say that a question gets no answer: the model reads that as the result of its call, a tool that asks has an error.
-
-        Args:
-            ref: Of `AskUser`.
-            reason: For who asked.
-            user: As of `approve`.
-
-        Raises:
-            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decline any more, and why.
-            InvalidResponse: Your move: it is an approval, which is refused with `reject`.
-            OptionError: Your move: an argument of a wrong type.
-            SessionDown: The session has ended.
-
-        Cancellation: The decision stands.
-        """
-        refuse(fault_of_text("ref", ref), fault_of_reason(reason), fault_of_user(user))
-        signal = Decline(
-            at_ms=now_ms(),
-            signal_id=self._cell.pending_calls.mint(),
-            ref=QuestionRef(ref),
-            reason=reason,
-            user=user,
-        )
-        await self._ask_owner(ref, signal)
-
     async def answer(self, ref: str, outcome: Ok | Error) -> None:
         """Give the result of a call that the client ran: one of a tool whose `answered_by` is `client`.
 
@@ -437,25 +210,6 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
             images=outcome.images if isinstance(outcome, Ok) else (),
         )
         await self._ask_owner(ref, signal)
-
-    async def compact(self, reason: str | None = None) -> None:
-        """Let a summary stand for the beginning of the conversation: now in idle, else before the next request.
-
-        The model writes it, the full text goes into a file of the workspace, and `CompactEnd` says what became of it. The
-        last messages stay as they are; where there are no others, `CompactSkipped` says so. Asked for while one goes on,
-        that one serves.
-
-        Args:
-            reason: For people; it is in `CompactStart`.
-
-        Raises:
-            OptionError: Your move: a reason that is no text.
-            SessionDown: The session has ended.
-
-        Cancellation: The compaction goes on; only an abort stops it. Returns when it is noted.
-        """
-        refuse(fault_of_reason(reason))
-        await self._ask(Compact(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), reason=reason))
 
     async def snapshot(self) -> Snapshot:
         """Give all that a client which comes late needs to draw the session.

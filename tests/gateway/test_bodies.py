@@ -14,12 +14,9 @@ from agentrail.gateway.bodies import (
     CancelBody,
     ChatBody,
     CommandBody,
-    CompactBody,
     CreateSessionBody,
     ForkBody,
     ModelBody,
-    RejectBody,
-    RespondBody,
     ResumeBody,
     RewindBody,
     SteerBody,
@@ -42,6 +39,7 @@ from agentrail.gateway.reading import (
 )
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
+from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
 
 LIMITS = Limits()
 MIB = 1 << 20

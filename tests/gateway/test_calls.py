@@ -19,12 +19,9 @@ from agentrail.gateway.bodies import (
     ApproveBody,
     CancelBody,
     CommandBody,
-    CompactBody,
     CreateSessionBody,
     ForkBody,
     ModelBody,
-    RejectBody,
-    RespondBody,
     ResumeBody,
     RewindBody,
 )
@@ -45,6 +42,7 @@ from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls as model_calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
 from agentrail.wire.rows import RowFilter
 from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting, profile
 from tests.runtime.rig import on_bounded_time, on_virtual_time

@@ -7,7 +7,11 @@ from msgspec import UNSET
 from agentrail.errors import StopNotWritten
 from agentrail.frozen import thawed
 from agentrail.gateway.answers import answer_to, refuse_call
-from agentrail.gateway.bodies import AbortBody, ApproveBody, CancelBody, RejectBody, RespondBody
+from agentrail.gateway.bodies import (
+    AbortBody,
+    ApproveBody,
+    CancelBody,
+)
 from agentrail.gateway.calls.answering import CallAnswer, answer_handled, answer_with
 from agentrail.gateway.reading import refuse_field
 from agentrail.gateway.replies import (
@@ -24,6 +28,7 @@ from agentrail.host import Host, Principal, RequestRecord
 from agentrail.host.approval_forms import read_approval
 from agentrail.runtime.handle import Session
 from agentrail.wire.forms import encode_receipt, list_rules
+from agentrail.wire.operations import RejectBody, RespondBody
 
 MAX_WAIT_SECONDS: Final = 300
 """How long a call may wait for the end of a request."""

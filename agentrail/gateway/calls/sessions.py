@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from agentrail.frozen import thawed
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import (
-    CompactBody,
     CreateSessionBody,
     ForkBody,
     ModelBody,
@@ -40,6 +39,7 @@ from agentrail.host.session_order import SORTS, USUAL_SORT, ListPlace, place_in_
 from agentrail.runtime.handle import Session
 from agentrail.runtime.looking_back import record_of_event
 from agentrail.wire.forms import encode_messages, encode_snapshot, encode_status
+from agentrail.wire.operations import CompactBody
 from agentrail.wire.rows import ALL_ROWS, RowFilter
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
