@@ -172,6 +172,7 @@ def _function_lines(function: Any) -> Iterator[str]:
 def _member_lines(kind: type, name: str, heading: str, *, depth: int = 3) -> Iterator[str]:
     owner = next(one for one in kind.__mro__ if name in vars(one))
     member = vars(owner)[name]
+    owner = _owner_of_source(member) or owner
     signatures = _signatures_in(owner, name)
     shown = f"`{_SPOKEN[name]}` a `{kind.__name__}`" if name in _SPOKEN else f"`{heading}`"
     yield from (f"{'#' * depth} {shown}", "")
@@ -190,6 +191,12 @@ def _member_lines(kind: type, name: str, heading: str, *, depth: int = 3) -> Ite
 
 _SPOKEN: Final = MappingProxyType({"__aenter__": "async with", "__anext__": "async for"})
 """No caller writes these names."""
+
+
+def _owner_of_source(member: Any) -> type | None:
+    """Find the class whose source has the `def` of a method that `of_part` made; None for any other member."""
+    made = inspect.unwrap(member)
+    return None if made is member else getattr(inspect.getmodule(made), made.__qualname__.partition(".")[0])
 
 
 @cache

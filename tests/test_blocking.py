@@ -217,7 +217,7 @@ def test_every_public_call_has_its_twins_with_the_same_signature(near, far, inne
     for name, call in public(near).items():
         if name in inner:
             continue
-        wanted = [twins] + ([futures] if inspect.iscoroutinefunction(call) else [])
+        wanted = [twins] + ([futures] if inspect.iscoroutinefunction(inspect.unwrap(call)) else [])
         missing += [f"{name} {number}" for number, where in enumerate(wanted) if name not in where]
         if inspect.isfunction(call):
             unlike += [name for where in wanted if name in where and shape(where[name]) != shape(call)]

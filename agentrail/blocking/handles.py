@@ -33,10 +33,10 @@ from agentrail.runtime.background_agents import BackgroundAgents as AsyncAgents
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session as AsyncSession
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
-from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.scopes import NO_SCOPE
+from agentrail.runtime.session_facts import SessionFacts
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
 

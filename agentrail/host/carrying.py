@@ -54,7 +54,7 @@ from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
-from agentrail.runtime.knowing import SessionFacts
+from agentrail.runtime.session_facts import SessionFacts
 
 LOGGER: Final = Logger("agentrail.host")
 

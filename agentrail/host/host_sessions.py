@@ -53,10 +53,10 @@ from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at, phase_of
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import OnDrift
-from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.last_words import LastWords
 from agentrail.runtime.past_events import PageAsked, PageOfEvents
 from agentrail.runtime.scopes import key_of
+from agentrail.runtime.session_facts import SessionFacts
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")

@@ -74,8 +74,8 @@ from agentrail.runtime.arguments import Blocks
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.glancing import names_for_commands
 from agentrail.runtime.handle import Session
-from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.scopes import key_of
+from agentrail.runtime.session_facts import SessionFacts
 from agentrail.wire.plain import encode_plain
 
 # Slash commands of a host: those that a message of a user is, and those that are called by their name. Whose session it is, the host says.

@@ -15,8 +15,6 @@ from agentrail.core.journal.erasing import USER_FORGOTTEN
 from agentrail.errors import AgentrailError, OptionError, SessionDown, SessionNotFound, StillNeeded
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_text, refuse
-from agentrail.runtime.assembly import Dependencies
-from agentrail.runtime.beginnings import Beginnings
 from agentrail.runtime.forgetting import (
     ForgottenUser,
     TreeKey,
@@ -30,6 +28,7 @@ from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.own_stores import decide_owner
 from agentrail.runtime.scopes import NO_SCOPE, key_of
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.shared import Shared
 
 _TRIES: Final = 3
 """How often a session is ended that is to be erased, and wakes each time."""
@@ -42,9 +41,7 @@ _OVERWRITE_PAUSE_SECONDS: Final = 0.5
 class ForgettingDoor(ABC):
     """What a supervisor does to forget a user."""
 
-    _keeping: Keeping | None
-    _dependencies: Dependencies
-    _beginnings: Beginnings
+    _shared: Shared
 
     async def forget_user(self, user_id: str, *, tenant_id: str = "") -> ForgottenUser:
         """Forget a user: end their sessions, erase what was said in them, and remove what is remembered of them. Again is fine.
@@ -76,7 +73,7 @@ class ForgettingDoor(ABC):
         owner = MemoryOwner(tenant=tenant_id, user=user_id)
         # Sessions first: what they remember is removed behind their end, so that nothing comes to it any more.
         told = await self._forget_sessions(owner)
-        desks = self._dependencies.desks
+        desks = self._shared.dependencies.desks
         if desks is not None:
             notes = await desks.forget_notes(owner)
             memories = await desks.forget(owner)
@@ -95,17 +92,19 @@ class ForgettingDoor(ABC):
             OptionError: Your move: one of them is no text.
         """
         refuse(fault_of_text("user_id", user_id), fault_of_text("tenant_id", tenant_id))
-        desks = self._dependencies.desks
+        desks = self._shared.dependencies.desks
         return None if desks is None else desks.memories_of(MemoryOwner(tenant=tenant_id, user=user_id))
 
     async def _forget_sessions(self, owner: MemoryOwner) -> ForgottenUser:
-        if self._keeping is None:
+        if self._shared.keeping is None:
             return await self._end_unkept(owner)
-        found: UserTrees = await self._keeping.read(partial(trees_of_user, self._keeping.store, owner))
+        found: UserTrees = await self._shared.keeping.read(
+            partial(trees_of_user, self._shared.keeping.store, owner)
+        )
         erased, done, left = Erasure(), list[TreeKey](), [*found.unread.values()]
         for scope, root in found.trees:
             try:
-                erased += await self._erase_tree(self._keeping, scope, root)
+                erased += await self._erase_tree(self._shared.keeping, scope, root)
                 done.append((scope, root))
             except SessionNotFound:  # it is deleted just now
                 continue
@@ -128,7 +127,7 @@ class ForgettingDoor(ABC):
                     await self.stop_session(root, USER_FORGOTTEN, scope=scope)
             except AgentrailError as error:  # it sleeps, and cannot be woken to be ended
                 why = error
-            async with self._beginnings.reserve(key):
+            async with self._shared.beginnings.reserve(key):
                 if self._known(key) is None:
                     erase = partial(keeping.store.erase, scope, root, USER_FORGOTTEN)
                     erased = await keeping.write(erase)
@@ -153,7 +152,7 @@ class ForgettingDoor(ABC):
 
     async def _overwrite(self) -> bool:
         """See to it that nothing erased stands in a file of the store; a reader who stands in the way is waited for, some seconds."""
-        keeping = self._keeping
+        keeping = self._shared.keeping
         if keeping is None:
             return True
         for place in range(_OVERWRITE_TRIES):

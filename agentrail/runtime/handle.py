@@ -40,11 +40,11 @@ from agentrail.runtime.background_agents import BackgroundAgents
 from agentrail.runtime.changing import ChangingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.cycle_stream import ENDS
-from agentrail.runtime.knowing import ReadAnswer, SessionFacts, facts_of_cell, reader_of
 from agentrail.runtime.looking_back import LookingBackHandle
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.prompting import PromptingHandle
 from agentrail.runtime.ruling import RulingHandle
+from agentrail.runtime.session_facts import ReadAnswer, SessionFacts, facts_of_cell, reader_of
 from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor, with_kinds
 from agentrail.runtime.tool_calls import clean_text
 

@@ -3,31 +3,21 @@
 They read, change nothing and wake no session.
 """
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections import Counter
-from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
-import trio
 from attrs import frozen
 
-from agentrail.core.stack.loading import Ask
-from agentrail.core.stack.plugin import Plugin
 from agentrail.errors import AgentrailError, Authentication, ModelNotFound
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import refuse
-from agentrail.runtime.assembly import Dependencies
 from agentrail.runtime.hook_times import HookCount, LastFailure
-from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.options import SessionOptions
-from agentrail.runtime.plugin_watch import QuietWatch
-from agentrail.runtime.reviving import PluginFinder
-from agentrail.runtime.scopes import fault_of_scope, key_of
-from agentrail.runtime.session_reports import ReportBoard, SessionReport
-from agentrail.runtime.sessions_below import SessionEntry
-from agentrail.runtime.spending_book import SessionSpending, SpendingBook
+from agentrail.runtime.scopes import fault_of_scope
+from agentrail.runtime.session_reports import SessionReport
+from agentrail.runtime.shared import Shared
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -70,15 +60,7 @@ class BudgetUse:
 class InspectingDoor(ABC):
     """The calls of a supervisor that look at all of its sessions."""
 
-    _dependencies: Dependencies
-    _entries: dict[str, SessionEntry]
-    _board: ReportBoard
-    _book: SpendingBook | None
-    _booking: trio.Lock
-
-    def _begin_inspecting(self) -> None:
-        self._book = None
-        self._booking = trio.Lock()
+    _shared: Shared
 
     def parked_sessions(self, *, scope: str | None = None) -> tuple[SessionReport, ...]:
         """Say which sessions crashed too often and were given up, the last hundred, the newest last.
@@ -90,7 +72,7 @@ class InspectingDoor(ABC):
             OptionError: Your move: a scope that can be none.
         """
         refuse(None if scope is None else fault_of_scope("scope", scope))
-        return tuple([one for one in self._board.parked if scope in (None, one.scope)])
+        return tuple([one for one in self._shared.board.parked if scope in (None, one.scope)])
 
     def plugin_use(self, *, scope: str) -> tuple[PluginUse, ...]:
         """Say how the plugins of sessions do, by name.
@@ -103,11 +85,11 @@ class InspectingDoor(ABC):
         """
         refuse(fault_of_scope("scope", scope) if scope else None)
         having: Counter[str] = Counter()
-        for entry in self._entries.values():
+        for entry in self._shared.entries.values():
             cell = entry.cell
             if cell.ports.scope == scope and not cell.is_asleep and not cell.state.ended:
                 having.update(cell.state.data.stack.names)
-        tally = self._dependencies.tallies.of(scope)
+        tally = self._shared.dependencies.tallies.of(scope)
         return tuple([
             PluginUse(
                 name=name,
@@ -130,7 +112,7 @@ class InspectingDoor(ABC):
         if not isinstance(model, str) or model.startswith(_REGISTRY):
             return None  # an object is there already, and what a registry has is found out when it is asked
         try:
-            self._dependencies.resolve_provider(model, options.provider_opts)
+            self._shared.dependencies.resolve_provider(model, options.provider_opts)
         except (Authentication, ModelNotFound) as error:
             return f"{error}"
         except AgentrailError as error:
@@ -151,7 +133,7 @@ class InspectingDoor(ABC):
         """
         refuse(fault_of_scope("scope", scope) if scope else None)
         found: list[BudgetUse] = []
-        for entry in self._entries.values():
+        for entry in self._shared.entries.values():
             cell = entry.cell
             if cell.ports.scope != scope or cell.is_asleep or len(cell.state.data.config.path) > 1:
                 continue
@@ -161,47 +143,3 @@ class InspectingDoor(ABC):
                 used = ledger.spent_nano_usd / _NANO
                 found.append(BudgetUse(session_id=cell.ports.session_id, used_usd=used, limit_usd=limit))
         return tuple(sorted(found, key=lambda one: one.used_usd / one.limit_usd, reverse=True))
-
-    async def spendings(
-        self, *, scope: str | None = None, since_ms: int | None = None
-    ) -> tuple[SessionSpending, ...]:
-        """Say what sessions have used, from their journals: also those that have ended, and each that works for another by itself.
-
-        Args:
-            scope: Only sessions of this scope, `""` for those without one; None for all.
-            since_ms: Only sessions that were written since, in milliseconds since 1970; None for all.
-
-        Raises:
-            OptionError: Your move: there is no store, or a scope that can be none.
-            StoreUnavailable: The store cannot be read now.
-
-        Cancellation: At once; what was read by then is kept for the next look. It is worked out in a thread, one look at a time, and of
-            what was read before only what was written since is read.
-        """
-        refuse(fault_of_scope("scope", scope) if scope else None)
-        await trio.lowlevel.checkpoint()
-        keeping = self._store_of("spendings")
-        live = {
-            entry.cell.ports.key: tuple(entry.cell.plugins)
-            for entry in self._entries.values()
-            if not entry.cell.is_asleep
-        }
-        async with self._booking:
-            # A look that was cancelled may still be at it, in its thread: its book is left to it.
-            book, self._book = self._book or SpendingBook(keeping.store), None
-            book.find_code_with(partial(self._code_of, live))
-            told = await keeping.fold(partial(book.look, scope, since_ms))
-            self._book = book
-        return told
-
-    def _code_of(
-        self, live: Mapping[str, tuple[Plugin, ...]], scope: str, session_id: SessionId
-    ) -> tuple[PluginFinder, Ask]:
-        """Find the code of plugins as a session that is awake has it, else where it was defined; with a watch of its own, for a thread."""
-        watch = QuietWatch(session_id, {}, self._dependencies.outside)
-        finder = PluginFinder({plugin.name: plugin for plugin in live.get(key_of(scope, session_id), ())})
-        watch.find_others(finder)
-        return finder, watch
-
-    @abstractmethod
-    def _store_of(self, call: str) -> Keeping: ...

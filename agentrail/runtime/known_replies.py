@@ -20,8 +20,8 @@ from agentrail.messages import PromptRef
 from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.cycle_stream import CYCLE_ENDS
 from agentrail.runtime.event_waits import bounded
-from agentrail.runtime.knowing import reader_of
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_facts import reader_of
 from agentrail.runtime.subscription import Terms
 
 _KINDS: Final = frozenset[type[Event]]((*CYCLE_ENDS, PromptDropped, PromptRejected, PromptTaken))

@@ -17,6 +17,7 @@ from agentrail.runtime.arguments import refuse
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keywords import SessionKeywords
+from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.past import (
     Journal,
     JournalEntry,
@@ -29,9 +30,9 @@ from agentrail.runtime.restoring import RestoredFiles, versioned_of
 from agentrail.runtime.rewinding import RewindRequest
 from agentrail.runtime.session import SessionCell
 
-T = TypeVar("T")
-
 _MAX_TRIES = 5
+
+T = TypeVar("T")
 
 
 @frozen(kw_only=True)
@@ -51,13 +52,13 @@ class Rewound:
 
 
 class Branching(Protocol):
-    """The supervisor of a session, as far as its handle looks back and branches off."""
+    """The part of a supervisor that looks back and branches off for a handle."""
 
-    async def _look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
-        """Let a function read the journal of a session, in a worker thread."""
+    async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
+        """Read the journal of a session in a worker thread."""
         ...
 
-    async def _begin_fork(
+    async def begin_fork(
         self,
         cell: SessionCell,
         at: int | None,
@@ -69,12 +70,12 @@ class Branching(Protocol):
         """Begin a fork of a session."""
         ...
 
-    async def _restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
-        """Let the files of a session be what they were behind a record."""
+    async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
+        """Restore the files of a session as they were after a record."""
         ...
 
-    def _make_ready(self, cell: SessionCell, then: SessionState) -> None:
-        """Let a session have the code that an earlier state of it needs."""
+    def make_ready(self, cell: SessionCell, then: SessionState) -> None:
+        """Give a session the code that an earlier state of it needs."""
         ...
 
 
@@ -104,7 +105,7 @@ class LookingBackHandle(AskingHandle):
         """
         refuse(fault_of_after(after), fault_of_limit(limit))
         await trio.lowlevel.checkpoint()
-        return await self._branching()._look_back(self._cell, lambda journal: journal.entries(after, limit))  # noqa: SLF001 - part of the supervisor
+        return await self._branching().look_back(self._cell, lambda journal: journal.entries(after, limit))
 
     async def state_at(self, number: int) -> PastState:
         """Say what the session was behind a record: the fold of its journal up to there, with all that waited for people.
@@ -124,7 +125,7 @@ class LookingBackHandle(AskingHandle):
         """
         refuse(fault_of_number("number", number, needed=True))
         await trio.lowlevel.checkpoint()
-        return await self._branching()._look_back(self._cell, lambda journal: journal.past_state(number))  # noqa: SLF001 - part of the supervisor
+        return await self._branching().look_back(self._cell, lambda journal: journal.past_state(number))
 
     async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
         """Name the turns that are over: those that `rewind(turn=…)` goes back to, and behind which `fork(turn=…)` begins.
@@ -145,7 +146,7 @@ class LookingBackHandle(AskingHandle):
         """
         refuse(fault_of_limit(limit))
         await trio.lowlevel.checkpoint()
-        return await self._branching()._look_back(self._cell, lambda journal: journal.turns()[-limit:])  # noqa: SLF001 - part of the supervisor
+        return await self._branching().look_back(self._cell, lambda journal: journal.turns()[-limit:])
 
     async def fork(
         self,
@@ -191,7 +192,7 @@ class LookingBackHandle(AskingHandle):
         )
         await trio.lowlevel.checkpoint()
         given: dict[str, Any] = {**options, **({} if model is None else {"model": model})}
-        fork = await self._branching()._begin_fork(self._cell, at, turn, given, files=files)  # noqa: SLF001 - part of the supervisor
+        fork = await self._branching().begin_fork(self._cell, at, turn, given, files=files)
         return type(self)(fork)
 
     async def rewind(
@@ -245,23 +246,23 @@ class LookingBackHandle(AskingHandle):
         await trio.lowlevel.checkpoint()
         cell, branching = self._cell, self._branching()
         await cell.awake()
-        check_root(cell, "rewind")
+        options_of_root(cell, "rewind")
         cell.pending_calls.refuse_self("rewind")
         if files:
             versioned_of(cell, "rewind")
         at_ms = now_ms()
         look = partial(_to_go_back_to, to, turn, cell.state, at_ms)
-        number, then = await branching._look_back(cell, look)  # noqa: SLF001 - part of the supervisor
+        number, then = await branching.look_back(cell, look)
         if dry:
             return Rewound(
                 number=number,
-                calls=await branching._look_back(cell, lambda journal: journal.calls_behind(number)),  # noqa: SLF001 - part of the supervisor
+                calls=await branching.look_back(cell, lambda journal: journal.calls_behind(number)),
             )
-        branching._make_ready(cell, then)  # noqa: SLF001 - part of the supervisor
+        branching.make_ready(cell, then)
         request = RewindRequest(number=number, then=then, at_ms=at_ms)
         await self._go_back(request)
-        calls = await branching._look_back(cell, partial(_calls_behind, number, request.seq))  # noqa: SLF001 - part of the supervisor
-        restored = await branching._restore_files(cell, number, force=force) if files else None  # noqa: SLF001 - part of the supervisor
+        calls = await branching.look_back(cell, partial(_calls_behind, number, request.seq))
+        restored = await branching.restore_files(cell, number, force=force) if files else None
         return Rewound(number=number, calls=calls, files=restored)
 
     async def _go_back(self, request: RewindRequest) -> None:
@@ -306,7 +307,7 @@ async def record_of_event(session: LookingBackHandle, event: int) -> int:
     refuse(fault_of_number("event", event, needed=True))
     await trio.lowlevel.checkpoint()
     branching = session._branching()  # noqa: SLF001 - of the same module
-    return await branching._look_back(session._cell, lambda journal: journal.number_of_event(event))  # noqa: SLF001 - as above
+    return await branching.look_back(session._cell, lambda journal: journal.number_of_event(event))  # noqa: SLF001 - of the same module
 
 
 def _to_go_back_to(
@@ -344,13 +345,14 @@ def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms:
     return asked_by(then, now.data.stack.ask)
 
 
-def check_root(cell: SessionCell, call: str) -> None:
-    """Refuse what only a root can do.
+def options_of_root(cell: SessionCell, call: str) -> SessionOptions:
+    """Return what a root was started with; only a root can fork and go back.
 
     Raises:
         OptionError: Your move: it works for another session, whose root is named.
     """
-    path = cell.bus.path
-    if len(path) > 1:
+    path, options = cell.bus.path, cell.options
+    if len(path) > 1 or options is None:  # one that works for another has none
         fault = f"{call}: session {path[-1]!r} works for another one, and has no branches of its own: {call} {path[0]!r}, its root"
         raise OptionError([fault])
+    return options

@@ -80,6 +80,7 @@ class Journal:
     """The journal of one stored session, with what its plugins come from. Each call blocks.
 
     Attributes:
+        store: Where it is.
         stored: How the store has it, when this was made.
     """
 
@@ -92,7 +93,7 @@ class Journal:
             finder: Finds the code of its plugins.
             ask: How handlers are called.
         """
-        self._store = store
+        self.store: Store = store
         self.stored: StoredSession = stored
         self._finder = finder
         self._ask = ask
@@ -104,7 +105,7 @@ class Journal:
             Trimmed: What was asked for was dropped.
             CodecError: A large value is missing.
         """
-        return journal_entries(self._store, self.stored, after, limit)
+        return journal_entries(self.store, self.stored, after, limit)
 
     def state_behind(self, number: int) -> SessionState:
         """Fold up to a number.
@@ -126,7 +127,7 @@ class Journal:
     def past_state(self, number: int) -> PastState:
         """Say what the session was behind a record; as of `state_behind`."""
         state = self.state_behind(number)
-        (record,) = self._store.read(self.stored.scope, self.stored.session, number - 1, 1)
+        (record,) = self.store.read(self.stored.scope, self.stored.session, number - 1, 1)
         return PastState(
             number=number,
             at_ms=record.at_ms,
@@ -161,7 +162,7 @@ class Journal:
         Raises:
             AgentrailError: As of `state_behind`; when its record is reached.
         """
-        stored, store, sources = self.stored, self._store, self._sources()
+        stored, store, sources = self.stored, self.store, self._sources()
         records = read_after(store, stored.scope, stored.session, after, up_to)
         tail = Tail()
         try:
@@ -182,7 +183,7 @@ class Journal:
         stored, end = self.stored, before
         while end > stored.first_seq:
             after = max(stored.first_seq - 1, end - 1 - _LOOKED_BACK)
-            page = self._store.read(stored.scope, stored.session, after, end - 1 - after)
+            page = self.store.read(stored.scope, stored.session, after, end - 1 - after)
             for record in reversed(page):
                 if begins(record.does, effect_id):
                     return record.seq
@@ -227,7 +228,7 @@ class Journal:
             Trimmed: The beginning was dropped, so that no one knows how many there were.
             OptionError, Erased, JournalCorrupt, CodecError, Unrevivable: As of `state_behind`.
         """
-        records = read_after(self._store, self.stored.scope, self.stored.session, 0)
+        records = read_after(self.store, self.stored.scope, self.stored.session, 0)
         sources = self._sources()
         return past_turns(walk(first_state(records, sources), records, sources=sources))
 
@@ -255,14 +256,14 @@ class Journal:
         return low
 
     def _events_behind(self, number: int) -> int:
-        (record,) = self._store.read(self.stored.scope, self.stored.session, number - 1, 1)
+        (record,) = self.store.read(self.stored.scope, self.stored.session, number - 1, 1)
         return record.events
 
     def calls_behind(self, number: int) -> tuple[CallBehind, ...]:
         """Name the calls behind a record that may have changed something outside."""
         stored = self.stored
-        records = read_after(self._store, stored.scope, stored.session, number)
-        (last,) = self._store.read(stored.scope, stored.session, number - 1, 1)
+        records = read_after(self.store, stored.scope, stored.session, number)
+        (last,) = self.store.read(stored.scope, stored.session, number - 1, 1)
         tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
         return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
 
@@ -274,14 +275,14 @@ class Journal:
             CodecError: A record cannot be read.
         """
         self.check_number(number)
-        stored, store = self.stored, self._store
+        stored, store = self.stored, self.store
         return files_behind(read_after(store, stored.scope, stored.session, number), store.blob)
 
     def _sources(self) -> Sources:
-        return fold_sources(self._store, self.stored, self._finder, self._ask)
+        return fold_sources(self.store, self.stored, self._finder, self._ask)
 
     def _state_behind(self, number: int) -> SessionState:
-        return state_behind(self._store, self.stored, self._finder, self._ask, number)
+        return state_behind(self.store, self.stored, self._finder, self._ask, number)
 
 
 def journal_entries(store: Store, stored: StoredSession, after: int, limit: int) -> tuple[JournalEntry, ...]:

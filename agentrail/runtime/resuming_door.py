@@ -9,19 +9,19 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Provider
-from agentrail.abc.store import Cause, Filters, OwedRow, OwedStore, StoredSession
-from agentrail.core.values.offered import offers
+from agentrail.abc.store import Cause, Filters
 from agentrail.errors import AgentrailError, JournalDrifted, OptionError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
 from agentrail.runtime.handle import Session
-from agentrail.runtime.keeping import Keeping, OnDrift
+from agentrail.runtime.keeping import OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.resuming import WantedSession
 from agentrail.runtime.reviving import StoredOpening
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
+from agentrail.runtime.shared import Shared
 
 LOGGER = Logger("agentrail.runtime")
 
@@ -62,10 +62,10 @@ class NotResumed:
 class ResumingDoor(ABC):
     """The calls of a supervisor about stored sessions."""
 
-    _keeping: Keeping | None
+    _shared: Shared
+
     _revive: Revive | None
     _stuck: set[tuple[str, str]]
-    _nursery: trio.Nursery
 
     async def resume_session(
         self,
@@ -123,76 +123,6 @@ class ResumingDoor(ABC):
         wanted = WantedSession(session_id=SessionId(session_id), scope=scope, force=force, on_drift=on_drift)
         return await self._bring_back(wanted, partial(self._give, options, chosen))
 
-    async def find(
-        self,
-        filters: Filters = Filters(),  # noqa: B008 - frozen
-        *,
-        after: tuple[str, str] | None = None,
-        limit: int = 100,
-    ) -> Sequence[StoredSession]:
-        """Look for sessions in the store, alive or not, without reading their journals.
-
-        Args:
-            filters: Which ones.
-            after: Behind which scope and id to go on; None to begin.
-            limit: How many at most.
-
-        Returns:
-            In the order of their scopes and ids.
-
-        Raises:
-            OptionError: Your move: there is no store.
-            StoreUnavailable: It cannot be read now.
-
-        Cancellation: At once.
-        """
-        await trio.lowlevel.checkpoint()
-        keeping = self._store_of("find")
-        return await keeping.read(partial(keeping.store.find, filters, after=after, limit=limit))
-
-    @property
-    def keeps_owed(self) -> bool:
-        """Whether there is a store, and it keeps what is owed to others too."""
-        return self._owed_store is not None
-
-    async def owed(self, kind: str, *, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """Give what the store keeps of what is owed; see `OwedStore.owed`.
-
-        Raises:
-            OptionError: Your move: there is no store that keeps it.
-            StoreUnavailable: It cannot be read now.
-
-        Cancellation: At once.
-        """
-        await trio.lowlevel.checkpoint()
-        store = self._owing("owed")
-        return await self._store_of("owed").read(partial(store.owed, kind, after, limit))
-
-    async def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Let the store keep what is owed, and forget what is owed no longer; see `OwedStore.change_owed`.
-
-        Raises:
-            OptionError: Your move: there is no store that keeps it.
-            StoreUnavailable: It takes nothing for now, and nothing is known of what it did: do it again.
-
-        Cancellation: What has not begun is not done.
-        """
-        await trio.lowlevel.checkpoint()
-        store = self._owing("change_owed")
-        await self._store_of("change_owed").write(partial(store.change_owed, tuple(put), tuple(drop)))
-
-    @property
-    def _owed_store(self) -> OwedStore | None:
-        store: object = None if self._keeping is None else self._keeping.store
-        return store if offers(store, OwedStore) else None
-
-    def _owing(self, call: str) -> OwedStore:
-        store = self._owed_store
-        if store is None:
-            message = f"{call} needs a store that keeps what is owed, as those of agentrail do"
-            raise OptionError([message])
-        return store
-
     async def resume_all(self, which: Resume) -> tuple[NotResumed, ...]:
         """Bring stored sessions back that have no owner any more. One that cannot come back keeps no other from it.
 
@@ -210,7 +140,7 @@ class ResumingDoor(ABC):
         """
         if which not in ("none", "working", "all"):
             raise OptionError([f"resume is {which!r:.80}: expected 'none', 'working' or 'all'"])
-        keeping = self._store_of("resume")
+        keeping = self._shared.store_of("resume")
         look = keeping.store.orphans if which == "working" else partial(keeping.store.find, _ROOTS)
         failed: list[NotResumed] = []
         after: tuple[str, str] | None = None
@@ -269,7 +199,7 @@ class ResumingDoor(ABC):
         Raises:
             StoreUnavailable: It cannot be read now.
         """
-        keeping = self._store_of("resume")
+        keeping = self._shared.store_of("resume")
         while True:
             limit = len(self._stuck) + _AT_ONCE
             found = await keeping.read(partial(keeping.store.due, SOON_MS, limit))
@@ -294,7 +224,7 @@ class ResumingDoor(ABC):
             StoreUnavailable: The store cannot be read now.
         """
         await self._resume_due()
-        self._nursery.start_soon(self._keep_resuming_due, name="timers of stored sessions")
+        self._shared.nursery.start_soon(self._keep_resuming_due, name="timers of stored sessions")
 
     async def _keep_resuming_due(self) -> None:
         """Look again and again, so that each timer finds its session awake.
@@ -323,12 +253,6 @@ class ResumingDoor(ABC):
         if isinstance(revived, SessionOptions):
             return revived
         return {**(revived or {}), **given}
-
-    def _store_of(self, call: str) -> Keeping:
-        if self._keeping is None:
-            message = f"{call} needs a store: open_supervisor(store='sqlite:'), or 'memory:' for tests"
-            raise OptionError([message])
-        return self._keeping
 
     @abstractmethod
     async def _bring_back(self, wanted: WantedSession, give: Callable[[StoredOpening], Any]) -> Session: ...

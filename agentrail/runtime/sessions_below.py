@@ -6,10 +6,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
-from attrs import define
 
 from agentrail.abc import Error, ToolOutcome, timeout_seconds_of
-from agentrail.actors.start import ActorView
 from agentrail.core.policy.budget import spent_of
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.session.children import sources_said_by
@@ -18,9 +16,7 @@ from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import TERMINAL, ResponseComplete
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
-from agentrail.runtime.assembly import Dependencies
 from agentrail.runtime.background import is_idle, is_untouched, prompt_cell, run_agent
-from agentrail.runtime.branch import Branch
 from agentrail.runtime.children import (
     Deliver,
     SeenOfChild,
@@ -32,7 +28,6 @@ from agentrail.runtime.children import (
 )
 from agentrail.runtime.ending import CHILD_STOP_WITHIN_SECONDS, end_child, stop_quietly
 from agentrail.runtime.handle import Session
-from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
 from agentrail.runtime.put_to_rest import leave_quietly
@@ -41,63 +36,25 @@ from agentrail.runtime.reviving import PluginFinder, revive_ended
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
+from agentrail.runtime.shared import Shared
 from agentrail.runtime.tool_calls import clean_text
 from agentrail.runtime.workspace import Workspace
-
-
-@define(eq=False)
-class SessionEntry:
-    """A session under supervision.
-
-    Attributes:
-        cell: What survives its actor.
-        workspace: What is closed when it is gone.
-        branch: What runs behind its actor.
-    """
-
-    cell: SessionCell
-    workspace: Workspace
-    branch: Branch
-
-    def look(self) -> ActorView:
-        """Say how it looks in a tree."""
-        cell = self.cell
-        phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
-        return ActorView(phase, cell.mailbox.statistics().waiting, self.branch.supervisor)
 
 
 class SessionsBelow(ABC):
     """What a supervisor does for sessions that work for others."""
 
-    _entries: dict[str, SessionEntry]
-    _dependencies: Dependencies
-    _keeping: Keeping | None
-    _nursery: trio.Nursery
-    _down: str | None
+    _shared: Shared
 
     @abstractmethod
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session: ...
 
-    @abstractmethod
-    def _live(self, key: str) -> SessionEntry | None: ...
-
-    async def _begin_journal(self, cell: SessionCell, keeping: Keeping) -> None:
-        """Begin the journal of a session that is about to begin.
-
-        Raises:
-            AlreadyExists, StoreUnavailable, OptionError: As of `start_session`.
-            SessionDown: The supervisor closed meanwhile.
-        """
-        await keeping.begin(cell)
-        if self._down is not None:
-            raise SessionDown(cell.ports.session_id, self._down)
-
     async def _resume_child(
         self, effect: ResumeChild, ports: Ports, deliver: Deliver, usage: ChildUsage
     ) -> ToolOutcome:
-        parent = self._entries[ports.key].cell
+        parent = self._shared.entries[ports.key].cell
         child_id = child_ids_of(ports.session_id, effect)[-1]
-        entry = self._live(key_of(ports.scope, child_id))
+        entry = self._shared.live(key_of(ports.scope, child_id))
         journal = None if entry is None else entry.cell.journal
         if entry is None or journal is None:
             return await self._answer_of_ended(parent, child_id, effect.name, usage)
@@ -117,14 +74,17 @@ class SessionsBelow(ABC):
     ) -> ToolOutcome:
         """Answer with how a child ended whose end had not reached the session above: its journal has it."""
         unknown = Error(text=f"[Outcome unknown: the session that worked for {name} is not there any more]")
-        keeping = self._keeping
+        keeping = self._shared.keeping
         if keeping is None:
             return unknown
         # With a watch and a finder of its own: what a thread runs may touch nothing that the loop owns.
         members = parent.state.data.stack.members
         finder = PluginFinder({member.name: member.plugin for member in members})
         watch = QuietWatch(
-            child_id, parent.ports.user_data, self._dependencies.outside, withheld=parent.ports.withheld
+            child_id,
+            parent.ports.user_data,
+            self._shared.dependencies.outside,
+            withheld=parent.ports.withheld,
         )
         watch.find_others(finder)
         read = partial(revive_ended, keeping.store, parent.ports.scope, child_id, finder, watch)
@@ -147,7 +107,7 @@ class SessionsBelow(ABC):
     async def _run_child(
         self, task: ChildWork, ports: Ports, deliver: Deliver, usage: ChildUsage
     ) -> ToolOutcome:
-        parent = self._entries[ports.key].cell
+        parent = self._shared.entries[ports.key].cell
         open_child = partial(self._open_child, parent, usage)
         if task.effect.wish is not None:
             return await run_for_tool(task, open_child, deliver)
@@ -158,14 +118,15 @@ class SessionsBelow(ABC):
     async def _open_child(
         self, parent: SessionCell, usage: ChildUsage, task: ChildWork
     ) -> AsyncIterator[Session]:
-        cell = assemble_child(parent, task, fresh_id=f"s-{self._dependencies.outside.ids(6)}")
+        cell = assemble_child(parent, task, fresh_id=f"s-{self._shared.dependencies.outside.ids(6)}")
         await trio.lowlevel.checkpoint()
-        if self._down is not None or self._live(cell.ports.key) is not None:
-            raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
-        if self._keeping is not None:
-            await self._begin_journal(cell, self._keeping)
+        if self._shared.down is not None or self._shared.live(cell.ports.key) is not None:
+            raise SessionDown(
+                cell.ports.session_id, self._shared.down or "a session of this id is alive already"
+            )
+        await self._shared.begin_journal(cell)
         # The sandbox is its parent's, who closes it: this workspace is never opened.
-        workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
+        workspace = Workspace(self._shared.dependencies.make_sandbox, "local", cell.ports.working_dir)
         child = self._begin(cell, workspace, "temporary")
         usage.session_id = cell.ports.session_id
         try:
@@ -175,7 +136,7 @@ class SessionsBelow(ABC):
         usage.session_id = None  # it ended by itself: no abort has stopped it
 
     async def _run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
-        parent = self._entries[ports.key].cell
+        parent = self._shared.entries[ports.key].cell
         return await run_agent(
             AgentWork(effect=effect), partial(self._open_agent, parent, line.usage), deliver, line
         )
@@ -196,26 +157,27 @@ class SessionsBelow(ABC):
     async def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
         """Make the session of an agent, or find the one that a crash of its parent left alive; say whether it is to be prompted."""
         session_id = work.effect.child_id or SessionId(f"{parent.ports.session_id}{work.own_name}")
-        live = self._live(key_of(parent.ports.scope, session_id))
+        live = self._shared.live(key_of(parent.ports.scope, session_id))
         if live is not None and live.cell.state.data.config.path[:-1] == parent.state.data.config.path:
             # Its process may have stopped between its beginning and its prompt.
             return live.cell, is_untouched(live.cell) and not live.cell.mailbox.has_mail()
-        if live is not None or work.effect.child_id is not None or self._down is not None:
+        if live is not None or work.effect.child_id is not None or self._shared.down is not None:
             there = "it is gone" if live is None else "a session of this id is alive already"
-            raise SessionDown(session_id, self._down or there)
-        cell = assemble_child(parent, work, fresh_id=f"s-{self._dependencies.outside.ids(6)}")
-        if self._keeping is not None:
-            await self._begin_journal(cell, self._keeping)
-        workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
+            raise SessionDown(session_id, self._shared.down or there)
+        cell = assemble_child(parent, work, fresh_id=f"s-{self._shared.dependencies.outside.ids(6)}")
+        await self._shared.begin_journal(cell)
+        workspace = Workspace(self._shared.dependencies.make_sandbox, "local", cell.ports.working_dir)
         self._begin(cell, workspace, "transient")
         return cell, True
 
     def _stop_agents(self, parent: SessionCell) -> None:
         """Stop what a session that crashed for good had in the background; others have stopped theirs themselves."""
         path = parent.state.data.config.path
-        for entry in tuple(self._entries.values()):
+        for entry in tuple(self._shared.entries.values()):
             if entry.cell.state.data.config.path[:-1] == path and not entry.cell.state.ended:
-                self._nursery.start_soon(stop_quietly, entry.cell, "the session above has ended", name="stop")
+                self._shared.nursery.start_soon(
+                    stop_quietly, entry.cell, "the session above has ended", name="stop"
+                )
 
 
 def _seen_of(cell: SessionCell, journal: SessionJournal) -> SeenOfChild:

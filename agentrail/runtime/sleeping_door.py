@@ -26,11 +26,9 @@ from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.assembly import Dependencies
-from agentrail.runtime.beginnings import Beginnings
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import PortCrashed, crash_edge
-from agentrail.runtime.fan_in import FanIn
+from agentrail.runtime.forks import Forks
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.ports import Ports
@@ -39,8 +37,8 @@ from agentrail.runtime.resuming import ReadySession, Resumption, WantedSession
 from agentrail.runtime.resuming_door import ResumingDoor
 from agentrail.runtime.reviving import StoredOpening
 from agentrail.runtime.scopes import key_of
-from agentrail.runtime.session import FallAsleep, SessionCell, Sleep, SleepingCell, SleepingSession, left_of
-from agentrail.runtime.sessions_below import SessionEntry
+from agentrail.runtime.session import FallAsleep, SessionCell, Sleep, SleepingCell, left_of
+from agentrail.runtime.shared import SessionEntry, Shared
 from agentrail.runtime.workspace import Workspace
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -65,12 +63,8 @@ _FALL_ASLEEP: Final = FallAsleep()
 class SleepingDoor(ResumingDoor):
     """What a supervisor does for sessions that sleep."""
 
-    _entries: dict[str, SessionEntry]
-    _beginnings: Beginnings
-    _dependencies: Dependencies
-    _nursery: trio.Nursery
-    _fan_in: FanIn
-    _down: str | None
+    _shared: Shared
+    _forks: Forks
 
     def _begin_sleeping(self, hibernate_after: float | None) -> None:
         """Begin to look after idle sessions; a task of the supervisor does, where any is to sleep.
@@ -79,7 +73,6 @@ class SleepingDoor(ResumingDoor):
             hibernate_after: How many seconds a session is idle before it sleeps; None for never.
         """
         self._hibernate_after = hibernate_after
-        self._asleep: dict[str, SleepingSession] = {}
         self._stuck = set()
         # A cell without a state, for as long as a handle, a subscriber or a caller holds it.
         self._hollow: WeakValueDictionary[str, SessionCell] = WeakValueDictionary()
@@ -88,7 +81,7 @@ class SleepingDoor(ResumingDoor):
         self._is_sooner = trio.Event()
         self._turns = trio.CapacityLimiter(COMING_BACK_AT_ONCE)
         if hibernate_after is not None:
-            self._nursery.start_soon(self._look_after_sleep, name="sleep of sessions")
+            self._shared.nursery.start_soon(self._look_after_sleep, name="sleep of sessions")
 
     # --- falling asleep
 
@@ -97,7 +90,7 @@ class SleepingDoor(ResumingDoor):
         if self._hibernate_after is None or cell.journal is None or len(cell.bus.path) > 1:
             return
         key = cell.ports.key
-        row = self._asleep.pop(key, None)
+        row = self._shared.asleep.pop(key, None)
         self._hollow.pop(key, None)
         self._deadlines.disarm(("due", key))
         self._arm("idle", key, trio.current_time() + self._hibernate_after)
@@ -136,7 +129,7 @@ class SleepingDoor(ResumingDoor):
             if cell is not None:
                 cell.stir()
             return
-        entry, after = self._entries.get(key), self._hibernate_after
+        entry, after = self._shared.entries.get(key), self._hibernate_after
         if entry is None or entry.cell.journal is None or after is None:
             return
         now, cell = trio.current_time(), entry.cell
@@ -146,24 +139,24 @@ class SleepingDoor(ResumingDoor):
             return
         self._arm("idle", key, now + after)
         # A child behind its actor is at work, whatever the session does.
-        if self._down is None and entry.branch.supervisor is None and cell.may_sleep():
+        if self._shared.down is None and entry.branch.supervisor is None and cell.may_sleep():
             cell.mailbox.put_control(_FALL_ASLEEP)
 
     def _lie_down(self, entry: SessionEntry) -> None:
         """Let a session sleep whose actor has left: from here on a row stands for it."""
-        cell, keeping = entry.cell, self._keeping
+        cell, keeping = entry.cell, self._shared.keeping
         assert keeping is not None  # noqa: S101 - no other sleeps
         key = cell.ports.key
-        row = self._asleep[key] = left_of(cell, entry.workspace)
+        row = self._shared.asleep[key] = left_of(cell, entry.workspace)
         keeping.leave(cell)
-        del self._entries[key]
+        del self._shared.entries[key]
         self._deadlines.disarm(("idle", key))
-        self._fan_in.lie_down(cell)
+        self._shared.fan_in.lie_down(cell)
         cell.lie_down(row)
         self._hollow[key] = cell
         if row.due_at_ms is not None:
             self._arm("due", key, trio.current_time() + max(row.due_at_ms - now_ms(), 0) / 1000)
-        if self._down is not None:
+        if self._shared.down is not None:
             self._close_hollow(cell, RESTED)
         elif cell.sleep is not None and cell.sleep.waking is not None:  # a message came while it left
             self._wake_soon(cell)
@@ -172,18 +165,18 @@ class SleepingDoor(ResumingDoor):
 
     def _hollow_of(self, key: str) -> SessionCell | None:
         """Give the cell of a session that sleeps; None of one that does not."""
-        row = self._asleep.get(key)
+        row = self._shared.asleep.get(key)
         if row is None:
             return None
         cell = self._hollow.get(key)
         if cell is None:
             cell = self._hollow[key] = SessionCell(None, row.ports, sleep=Sleep(self._wake_soon, row))
-            cell.branching = self
+            cell.branching = self._forks
         return cell
 
     def _wake_soon(self, cell: SleepingCell) -> None:
         assert isinstance(cell, SessionCell)  # noqa: S101 - the one class of it
-        self._nursery.start_soon(self._wake, cell, name="wake")
+        self._shared.nursery.start_soon(self._wake, cell, name="wake")
 
     async def _wake(self, cell: SessionCell) -> None:
         """Wake a session, and tell who waits for it what became of that. What it was sent lies in its mailbox.
@@ -192,8 +185,8 @@ class SleepingDoor(ResumingDoor):
         """
         key = cell.ports.key
         try:
-            async with self._beginnings.reserve(key):
-                row = self._asleep.get(key)
+            async with self._shared.beginnings.reserve(key):
+                row = self._shared.asleep.get(key)
                 if row is None:  # it came back by another way
                     return
                 wanted = WantedSession(session_id=cell.ports.session_id, scope=cell.ports.scope)
@@ -203,7 +196,7 @@ class SleepingDoor(ResumingDoor):
             SessionDown,
             SessionNotFound,
         ) as error:  # it ended elsewhere, was deleted, or the supervisor closes
-            self._forget_sleeping(cell, str(error) if self._down is None else RESTED)
+            self._forget_sleeping(cell, str(error) if self._shared.down is None else RESTED)
         except AgentrailError as error:
             self._stay_asleep(cell, error)
         except PortCrashed as crashed:
@@ -217,19 +210,21 @@ class SleepingDoor(ResumingDoor):
         cell.pending_calls.refuse_all(error)
         if sleep is not None:
             sleep.settle(error)
-        row = self._asleep.get(key)  # none where its supervisor has closed meanwhile
+        row = self._shared.asleep.get(key)  # none where its supervisor has closed meanwhile
         if row is not None and row.due_at_ms is not None:
             self._arm("due", key, trio.current_time() + AGAIN_SECONDS)
 
     def _forget_sleeping(self, cell: SessionCell, reason: str) -> None:
         key = cell.ports.key
-        row = self._asleep.pop(key, None)
-        self._fan_in.forget_sleeping(key)
+        row = self._shared.asleep.pop(key, None)
+        self._shared.fan_in.forget_sleeping(key)
         self._deadlines.disarm(("due", key))
         self._hollow.pop(key, None)
         self._close_hollow(cell, reason)
         if row is not None:
-            self._nursery.start_soon(self._close_workspace, row.workspace, row.ports, name="close sandbox")
+            self._shared.nursery.start_soon(
+                self._close_workspace, row.workspace, row.ports, name="close sandbox"
+            )
 
     def _close_hollow(self, cell: SessionCell, reason: str) -> None:
         """Tell who holds a session that sleeps that it does not wake here any more."""
@@ -247,7 +242,7 @@ class SleepingDoor(ResumingDoor):
         Cancellation: What is open is left.
         """
         self._close_hollows()
-        rows, self._asleep = tuple(self._asleep.values()), {}
+        rows, self._shared.asleep = tuple(self._shared.asleep.values()), {}
         async with trio.open_nursery() as nursery:
             for row in rows:
                 if row.workspace.is_open:
@@ -256,13 +251,13 @@ class SleepingDoor(ResumingDoor):
     # --- coming back, by whatever way
 
     async def _bring_back(self, wanted: WantedSession, give: Callable[[StoredOpening], Any]) -> Session:
-        self._store_of("resume_session")
+        self._shared.store_of("resume_session")
         await trio.lowlevel.checkpoint()
         key = key_of(wanted.scope, wanted.session_id)
-        async with self._beginnings.reserve(key):
-            if self._down is not None:
-                raise SessionDown(wanted.session_id, self._down)
-            live = self._live(key)  # one that sleeps comes back with what is given now
+        async with self._shared.beginnings.reserve(key):
+            if self._shared.down is not None:
+                raise SessionDown(wanted.session_id, self._shared.down)
+            live = self._shared.live(key)  # one that sleeps comes back with what is given now
             if live is not None:
                 message = f"session {wanted.session_id!r} is alive already: use its handle"
                 raise AlreadyStarted(message, handle=Session(live.cell))
@@ -277,10 +272,10 @@ class SleepingDoor(ResumingDoor):
             SessionDown: The supervisor closed meanwhile.
             AgentrailError: As of `Resumption.run`.
         """
-        keeping = self._store_of("resume_session")
+        keeping = self._shared.store_of("resume_session")
         key = key_of(wanted.scope, wanted.session_id)
-        asleep = self._asleep.get(key)
-        resumption = Resumption(keeping, self._dependencies, wanted, partial(self._cell_for, key))
+        asleep = self._shared.asleep.get(key)
+        resumption = Resumption(keeping, self._shared.dependencies, wanted, partial(self._cell_for, key))
         async with self._turns:
             try:
                 ready = await go(resumption)
@@ -294,7 +289,7 @@ class SleepingDoor(ResumingDoor):
         root.cell.options = root.options
         session = self._begin(root.cell, root.workspace, root.options.restart)
         if asleep is not None and asleep.workspace is not root.workspace:
-            self._nursery.start_soon(
+            self._shared.nursery.start_soon(
                 self._close_workspace, asleep.workspace, asleep.ports, name="close sandbox"
             )
         return session
@@ -305,9 +300,9 @@ class SleepingDoor(ResumingDoor):
         Raises:
             SessionDown: The supervisor has closed meanwhile.
         """
-        if self._down is not None:
+        if self._shared.down is not None:
             keeping.leave(cell)
-            raise SessionDown(cell.ports.session_id, self._down)
+            raise SessionDown(cell.ports.session_id, self._shared.down)
 
     def _cell_for(self, key: str, state: SessionState, ports: Ports, events: Sequence[Event]) -> SessionCell:
         """Make the cell of a root that comes back; where it slept, and is held, that is filled."""
@@ -319,17 +314,14 @@ class SleepingDoor(ResumingDoor):
 
     def _lie_down_again(self, key: str) -> None:
         """Empty the cell of a session that was made ready, and does not begin."""
-        cell, row = self._hollow.get(key), self._asleep.get(key)
+        cell, row = self._hollow.get(key), self._shared.asleep.get(key)
         if cell is not None and row is not None:
             cell.lie_down(row)
 
     def _is_away(self, scope: str, session_id: str) -> bool:
         """Whether a session is neither alive here nor asleep here, with a timer of its own."""
         key = key_of(scope, session_id)
-        return self._live(key) is None and key not in self._asleep
-
-    @abstractmethod
-    def _live(self, key: str) -> SessionEntry | None: ...
+        return self._shared.live(key) is None and key not in self._shared.asleep
 
     @abstractmethod
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session: ...

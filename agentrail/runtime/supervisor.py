@@ -40,9 +40,7 @@ from agentrail.otp.supervision_types import Report, Started
 from agentrail.outside import current
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
-from agentrail.runtime.beginnings import Beginnings
 from agentrail.runtime.branch import Branch
-from agentrail.runtime.branching_door import BranchingDoor
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import (
     MAX_CRASH_MESSAGE,
@@ -56,13 +54,13 @@ from agentrail.runtime.crashes import (
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.embedding import EmbedderEdge
 from agentrail.runtime.ending import stop_quietly
-from agentrail.runtime.exporting_door import ExportingDoor
-from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
+from agentrail.runtime.fan_in import EVERY, ManySubscription
 from agentrail.runtime.forgetting_door import ForgettingDoor
+from agentrail.runtime.forks import Forks
 from agentrail.runtime.handle import Session
 from agentrail.runtime.inspecting_door import InspectingDoor
+from agentrail.runtime.journals import Journals
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
-from agentrail.runtime.knowing import KnowingDoor
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.meanings import Meanings
 from agentrail.runtime.monitoring import SessionMonitor
@@ -71,15 +69,15 @@ from agentrail.runtime.own_stores import NO_STORES, SharedStores, StoreDesks
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
-from agentrail.runtime.reading_door import ReadingDoor
 from agentrail.runtime.restart_rules import BRANCH
 from agentrail.runtime.resting import Rested
 from agentrail.runtime.resuming_door import Revive
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
-from agentrail.runtime.session_reports import DEFAULT_BUFFER, ReportBoard, SessionReport, SessionReports
-from agentrail.runtime.sessions_below import SessionEntry, SessionsBelow
+from agentrail.runtime.session_reports import DEFAULT_BUFFER, SessionReport, SessionReports
+from agentrail.runtime.sessions_below import SessionsBelow
+from agentrail.runtime.shared import SessionEntry, Shared, of_part
 from agentrail.runtime.sleeping_door import SleepingDoor
 from agentrail.runtime.starting import StartingDoor
 from agentrail.runtime.statistics import SupervisorStatistics
@@ -94,15 +92,15 @@ DISMISS_WITHIN_SECONDS: Final = 5.0
 _CLOSE_WITHIN_SECONDS: Final = 2.0
 
 
+def _journals(supervisor: "SessionSupervisor") -> Journals:
+    return supervisor.journals
+
+
 class SessionSupervisor(
     StartingDoor,
     SleepingDoor,
-    BranchingDoor,
     ForgettingDoor,
-    ExportingDoor,
-    ReadingDoor,
     InspectingDoor,
-    KnowingDoor,
     SessionsBelow,
 ):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
@@ -126,10 +124,12 @@ class SessionSupervisor(
     ) -> None:
         """Made by `open_supervisor`."""
         self._root = root
-        self._nursery = nursery  # for what the sessions have at work: it outlives each of them
+        # The nursery is for what the sessions have at work: it outlives each of them.
+        self._shared = Shared(nursery=nursery, keeping=keeping, ended=EndedSessions(nursery))
+        self.journals: Journals = Journals(self._shared, known=self._known, seen=self._seen)
         embedder = shared.embedder
         meanings = None if embedder is None else Meanings(EmbedderEdge(embedder), nursery.start_soon)
-        self._dependencies = Dependencies(
+        self._shared.dependencies = Dependencies(
             resolve_provider=resolve_provider,
             make_sandbox=make_sandbox,
             specs=ToolSpecs(),
@@ -142,24 +142,39 @@ class SessionSupervisor(
             desks=None if shared is NO_STORES else StoreDesks(shared, current(), meanings),
             instructions=shared.instructions,
         )
-        self._keeping = keeping
+        self._forks = Forks(self._shared, self.journals, check_free=self._check_free, begin=self._begin)
         self._revive = revive
-        self._entries: dict[str, SessionEntry] = {}
-        self._beginnings = Beginnings()
-        self._fan_in = FanIn()
-        self._gone = EndedSessions(nursery)
-        self._board = ReportBoard()
-        self._down: str | None = None
         # One object of each, and not one for each session.
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
         self._begin_sleeping(hibernate_after)
-        self._begin_inspecting()
+
+    find = of_part(_journals, Journals.find)
+    facts_of = of_part(_journals, Journals.facts_of)
+    stored_journal = of_part(_journals, Journals.stored_journal)
+    stored_state = of_part(_journals, Journals.stored_state)
+    find_records = of_part(_journals, Journals.find_records)
+    plain_state_at = of_part(_journals, Journals.plain_state_at)
+    explain_record = of_part(_journals, Journals.explain_record)
+    events_page = of_part(_journals, Journals.events_page)
+    check_store = of_part(_journals, Journals.check_store)
+    spendings = of_part(_journals, Journals.spendings)
+    export_session = of_part(_journals, Journals.export_session)
+    import_session = of_part(_journals, Journals.import_session)
+    trim_session = of_part(_journals, Journals.trim_session)
+    delete_session = of_part(_journals, Journals.delete_session)
+    owed = of_part(_journals, Journals.owed)
+    change_owed = of_part(_journals, Journals.change_owed)
+
+    @property
+    def keeps_owed(self) -> bool:
+        """Whether there is a store, and it keeps what is owed to others too."""
+        return self.journals.keeps_owed
 
     @property
     def is_closing(self) -> bool:
         """Whether it takes no more sessions."""
-        return self._down is not None
+        return self._shared.down is not None
 
     def ask_host(self, host: HostHooks) -> None:
         """Let the calls of sessions that begin from now on be judged by a host; for one that is opened over this supervisor.
@@ -169,11 +184,11 @@ class SessionSupervisor(
         """
         if host is NO_HOST:
             return
-        if self._dependencies.host is not NO_HOST:
+        if self._shared.dependencies.host is not NO_HOST:
             raise OptionError(
                 ["this supervisor asks another host about calls already: open one for each host"]
             )
-        self._dependencies = evolve(self._dependencies, host=host)
+        self._shared.dependencies = evolve(self._shared.dependencies, host=host)
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
         """Start a session; one for a call must have the tool.
@@ -181,9 +196,9 @@ class SessionSupervisor(
         Raises:
             Exception: As of `start_session`, and `UnknownTool`. Nothing was started.
         """
-        session_id = SessionId(chosen.session_id or f"s-{self._dependencies.outside.ids(6)}")
+        session_id = SessionId(chosen.session_id or f"s-{self._shared.dependencies.outside.ids(6)}")
         self._check_free(chosen.scope, session_id)
-        cell, workspace = assemble(session_id, chosen, self._dependencies)
+        cell, workspace = assemble(session_id, chosen, self._shared.dependencies)
         names = cell.state.data.tools.names
         if calling is not None and calling not in names:
             there = f"there are {', '.join(names)}" if names else "give tools in the options"
@@ -192,12 +207,12 @@ class SessionSupervisor(
         refused = decide_refusal(cell.state, now_ms())
         if refused is not None:
             raise SessionRefused(session_id, refused)
-        if self._keeping is None:
+        if self._shared.keeping is None:
             return self._begin(cell, workspace, chosen.restart)
         cell.options = chosen
-        async with self._beginnings.reserve(cell.ports.key):
+        async with self._shared.beginnings.reserve(cell.ports.key):
             self._check_free(chosen.scope, session_id)
-            await self._begin_journal(cell, self._keeping)
+            await self._shared.begin_journal(cell)
             return self._begin(cell, workspace, chosen.restart)
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
@@ -214,7 +229,7 @@ class SessionSupervisor(
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         cell = self._known(key_of(scope, session_id))
         if cell is None:
-            raise self._gone.error_for(scope, session_id, self._down)
+            raise self._shared.ended.error_for(scope, session_id, self._shared.down)
         return Session(cell)
 
     def sessions(self, *, scope: str | None = None) -> tuple[Session, ...]:
@@ -227,7 +242,7 @@ class SessionSupervisor(
             OptionError: Your move: a scope that can be none.
         """
         refuse(None if scope is None else fault_of_scope("scope", scope))
-        live = (entry.cell for entry in self._entries.values() if not entry.cell.state.ended)
+        live = (entry.cell for entry in self._shared.entries.values() if not entry.cell.state.ended)
         return tuple(Session(cell) for cell in live if scope is None or cell.ports.scope == scope)
 
     def subscribe_all(
@@ -261,7 +276,7 @@ class SessionSupervisor(
                 when the block is entered, as `CursorAhead`.
         """
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
-        return self._fan_in.subscribe_all(terms, after, scope)
+        return self._shared.fan_in.subscribe_all(terms, after, scope)
 
     def subscribe_group(  # noqa: PLR0913 - those of `subscribe_all`, by keyword, and the group
         self,
@@ -287,7 +302,7 @@ class SessionSupervisor(
             OptionError: As of `subscribe_all`.
         """
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
-        return self._fan_in.subscribe_group(group_id, terms, after, scope)
+        return self._shared.fan_in.subscribe_group(group_id, terms, after, scope)
 
     async def stop_session(self, session_id: str, reason: str = "stopped", *, scope: str = NO_SCOPE) -> None:
         """Stop a session and wait until it is gone.
@@ -358,7 +373,7 @@ class SessionSupervisor(
             OptionError: Your move: an id that is no text, or a scope that can be none.
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
-        return self._gone.find(key_of(scope, session_id))
+        return self._shared.ended.find(key_of(scope, session_id))
 
     def reports(self, *, scope: str | None = None, buffer: int = DEFAULT_BUFFER) -> SessionReports:
         """Tell of restarts and of sessions that were given up, as they happen.
@@ -375,7 +390,7 @@ class SessionSupervisor(
         Raises:
             OptionError: Your move: a scope that can be none, or a buffer below 1.
         """
-        return self._board.subscribe(scope=scope, buffer=buffer)
+        return self._shared.board.subscribe(scope=scope, buffer=buffer)
 
     async def tree(
         self, *, scope: str | None = None, after: int | None = None, limit: int | None = None
@@ -404,15 +419,16 @@ class SessionSupervisor(
             )
             return await self._root.tree(wanted)
         except ActorDown:
-            raise SessionDown(EVERY, self._down or "the supervisor was closed") from None
+            raise SessionDown(EVERY, self._shared.down or "the supervisor was closed") from None
 
     def statistics(self) -> SupervisorStatistics:
         """Count; cheap, at any time, also after the supervisor was closed."""
-        threads = self._dependencies.threads.statistics()
-        retention = None if self._keeping is None else self._keeping.retention
+        threads = self._shared.dependencies.threads.statistics()
+        retention = None if self._shared.keeping is None else self._shared.keeping.retention
         return SupervisorStatistics(
-            live=sum(not entry.cell.state.ended for entry in self._entries.values()) + len(self._asleep),
-            asleep=len(self._asleep),
+            live=sum(not entry.cell.state.ended for entry in self._shared.entries.values())
+            + len(self._shared.asleep),
+            asleep=len(self._shared.asleep),
             started=self._started,
             ended=self._ended,
             parked=self._parked,
@@ -435,17 +451,17 @@ class SessionSupervisor(
         """
         # Behind an actor that is up, so not before its next instance is.
         await self.session(session_id, scope=scope).status()
-        return await self._entries[key_of(scope, session_id)].branch.start_child(spec)
+        return await self._shared.entries[key_of(scope, session_id)].branch.start_child(spec)
 
     async def stop_all(self, reason: str) -> None:
         """Take no more sessions, and stop those there are, newest first and side by side.
 
         Cancellation: What has not ended yet is left to the code that cancels.
         """
-        self._down = reason
+        self._shared.down = reason
         self._close_hollows()
         async with trio.open_nursery() as nursery:
-            for entry in reversed(self._entries.values()):
+            for entry in reversed(self._shared.entries.values()):
                 if entry.cell.is_leaving:  # by itself
                     continue
                 if entry.cell.journal is None:
@@ -455,18 +471,18 @@ class SessionSupervisor(
 
     async def _close_rest(self) -> None:
         """Free what sessions hold that could not end in order, once their actors are gone."""
-        for entry in tuple(self._entries.values()):
+        for entry in tuple(self._shared.entries.values()):
             await self._retire(entry, "the supervisor had no more time for it")
         await self._close_sleeping()
-        self._fan_in.close("the supervisor was closed")
-        self._gone.close()
-        self._board.close("the supervisor was closed")
+        self._shared.fan_in.close("the supervisor was closed")
+        self._shared.ended.close()
+        self._shared.board.close("the supervisor was closed")
 
     # --- finding
 
     def _check_free(self, scope: str, session_id: SessionId) -> None:
-        if self._down is not None:
-            raise SessionDown(session_id, self._down)
+        if self._shared.down is not None:
+            raise SessionDown(session_id, self._shared.down)
         known = self._known(key_of(scope, session_id))
         if known is not None:
             within = f" of scope {scope!r}" if scope else ""
@@ -475,40 +491,37 @@ class SessionSupervisor(
 
     def _known(self, key: str) -> SessionCell | None:
         """Give the cell of a session that is alive, or sleeps; None where there is none."""
-        entry = self._live(key)
+        entry = self._shared.live(key)
         if entry is not None:
             return entry.cell
-        return None if self._down is not None else self._hollow_of(key)
+        return None if self._shared.down is not None else self._hollow_of(key)
 
     def _let_go(self, scope: str, root: SessionId) -> None:
         """Keep nothing any more of a tree that ended here."""
-        self._gone.drop_tree(scope, root)
+        self._shared.ended.drop_tree(scope, root)
 
     def _seen(self, key: str) -> SessionCell | None:
         """Give the cell of a session that is here, or was until not long ago; None where there is none."""
         cell = self._known(key)
         if cell is not None:
             return cell
-        words = self._gone.find(key)
+        words = self._shared.ended.find(key)
         session = None if words is None else words.session
         return None if session is None else session._cell  # noqa: SLF001 - the door between a handle and its cell
 
     def _find_cell(self, scope: str, session_id: str) -> SessionCell | None:
-        entry = self._live(key_of(scope, session_id))
+        entry = self._shared.live(key_of(scope, session_id))
         return None if entry is None else entry.cell
-
-    def _live(self, key: str) -> SessionEntry | None:
-        entry = self._entries.get(key)
-        # One that has ended may still wait for a tool that will not stop; its id is free all the same.
-        return None if entry is None or entry.cell.state.ended else entry
 
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session:
         key = cell.ports.key
-        entry = self._entries[key] = SessionEntry(cell, workspace, Branch(key, BRANCH, redact=cell.scrub))
+        entry = self._shared.entries[key] = SessionEntry(
+            cell, workspace, Branch(key, BRANCH, redact=cell.scrub)
+        )
         cell.find = self._find
-        if self._keeping is not None:
-            cell.branching = self
-        self._fan_in.join(cell)
+        if self._shared.keeping is not None:
+            cell.branching = self._forks
+        self._shared.fan_in.join(cell)
         self._watch_sleep(cell)
         # Not waited for: a subscriber that comes before the next checkpoint sees all that the session ever publishes.
         self._root.start_child_soon(self._child_spec(entry, restart))
@@ -532,12 +545,12 @@ class SessionSupervisor(
             self._started += cell.sleep is None or not cell.sleep.was_asleep
         else:
             self._restarts += 1
-            self._board.publish("restarted", cell, cell.state.data.incarnation + 1, now_ms())
+            self._shared.board.publish("restarted", cell, cell.state.data.incarnation + 1, now_ms())
         watch = cell.state.data.stack.ask
         if isinstance(watch, PluginWatch):
-            watch.count_in(self._dependencies.tallies.of(cell.ports.scope))
+            watch.count_in(self._shared.dependencies.tallies.of(cell.ports.scope))
         scrub = cell.scrub
-        task_group = TaskGroup(self._nursery, cell.mailbox, scrub)
+        task_group = TaskGroup(self._shared.nursery, cell.mailbox, scrub)
         entry.branch.enter(task_group)
         try:
             parked = await cell.run(task_group)
@@ -586,13 +599,13 @@ class SessionSupervisor(
 
     def _hear(self, report: Report) -> None:
         """Take a report of the supervisors below: it goes to the log, and a session that was given up is parked."""
-        ended = self._entries.get(str(report.child_id)) if report.kind == "child_terminated" else None
+        ended = self._shared.entries.get(str(report.child_id)) if report.kind == "child_terminated" else None
         if ended is None or ended.cell.crash is None:  # else it told the log itself, and none of its secrets
             log_report(report)
         is_given_up = report.kind == "shutdown" or (
             report.kind == "child_terminated" and report.restart == "temporary"
         )
-        entry = self._entries.get(str(report.child_id)) if is_given_up else None
+        entry = self._shared.entries.get(str(report.child_id)) if is_given_up else None
         if entry is not None and entry.cell.crash is not None:  # else it is about an older session of this id
             self._park(entry, entry.cell.crash)
 
@@ -600,16 +613,16 @@ class SessionSupervisor(
         self._parked += 1
         entry.cell.say_last_words(Parked(at_ms=now_ms(), reason=crash))
         if entry.cell.journal is not None:
-            self._nursery.start_soon(self._park_kept, entry, crash, name="park")
+            self._shared.nursery.start_soon(self._park_kept, entry, crash, name="park")
             return
         self._close(entry, f"parked: {crash}")
-        self._board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
-        self._nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
+        self._shared.board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
+        self._shared.nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
 
     def _note_parked(self, scope: str, session_id: SessionId, reason: str) -> None:
         """Say of a session that came back from its journal that it is not continued."""
         self._parked += 1
-        self._board.note_parked(
+        self._shared.board.note_parked(
             SessionReport(
                 kind="parked",
                 session_id=session_id,
@@ -625,16 +638,17 @@ class SessionSupervisor(
         with cleanup_scope(_CLOSE_WITHIN_SECONDS + STORE_PATIENCE_SECONDS):
             await entry.cell.drain()
         self._close(entry, f"parked: {crash}")
-        self._board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
+        self._shared.board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
         await self._retire(entry, f"parked: {crash}")
 
     def _close(self, entry: SessionEntry, reason: str) -> None:
         """Let no caller wait for a session any more, and give its id free."""
         key = entry.cell.ports.key
         entry.cell.close(reason)
-        if self._entries.get(key) is entry:  # else it is noted, and the next of this id may be there already
-            del self._entries[key]
-            self._gone.add(entry.cell)
+        # Otherwise it is noted, and the next of this id may be there already.
+        if self._shared.entries.get(key) is entry:
+            del self._shared.entries[key]
+            self._shared.ended.add(entry.cell)
 
     async def _retire(self, entry: SessionEntry, reason: str) -> None:
         """Free all that a session held, and note that it is gone.
@@ -643,8 +657,8 @@ class SessionSupervisor(
         """
         self._close(entry, reason)
         self._ended += 1
-        if self._keeping is not None and entry.cell.journal is not None:
-            self._keeping.leave(entry.cell)
+        if self._shared.keeping is not None and entry.cell.journal is not None:
+            self._shared.keeping.leave(entry.cell)
         leaves = entry.cell.journal is not None and entry.cell.rested is not None
         if entry.cell.state.data.agents.states and not leaves:
             self._stop_agents(entry.cell)

@@ -26,7 +26,7 @@ BRINGS_BACK = {
 MAKES_SESSIONS = {
     "runtime/assembly.py",  # a new one
     "runtime/children.py",  # a new one, below another
-    "runtime/branching_door.py",  # a fork, whose journal begins with the state that it is given
+    "runtime/forks.py",  # a fork, whose journal begins with the state that it is given
     "runtime/resuming.py",  # the one that comes back
     "runtime/sleeping_door.py",  # the shell of one that sleeps, which `resuming` fills
 }

@@ -178,7 +178,7 @@ async def test_folds_are_made_four_at_a_time():
     async with no_orphans(), open_kept(store) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         await session.ask("Hi")
-        keeping = supervisor._keeping  # noqa: SLF001 - the limit is nowhere else to be seen
+        keeping = supervisor._shared.keeping  # noqa: SLF001 - the limit is nowhere else to be seen
         most, seen = 0, []
 
         async def look() -> None:
@@ -589,7 +589,7 @@ async def test_a_rewind_is_told_when_it_is_durable():
         with pytest.raises(StoreUnavailable):
             await session.rewind(number)
         store.mend()
-        writer = supervisor._keeping.writer  # noqa: SLF001 - it says when the store is back
+        writer = supervisor._shared.keeping.writer  # noqa: SLF001 - it says when the store is back
         with trio.fail_after(10):
             await writer.wait_available()
         await session.rewind(number)

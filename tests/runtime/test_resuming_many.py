@@ -150,7 +150,7 @@ async def test_wherever_it_is_cancelled_no_tree_has_an_owner_that_does_not_run_i
                 machine.left = number
                 with scope:
                     await supervisor.resume_all("all")
-                await supervisor._keeping.writer.wait_empty()  # noqa: SLF001 - for what is given back
+                await supervisor._shared.keeping.writer.wait_empty()  # noqa: SLF001 - for what is given back
                 alive = {one.session_id for one in supervisor.sessions()}
                 owned = {one.session for one in inner.find() if one.node}
                 assert owned == alive
@@ -181,7 +181,7 @@ async def test_what_cannot_be_read_once_it_is_taken_is_given_back(monkeypatch):
         async with open_bare_over(store, revive=give) as supervisor:
             with pytest.raises(StoreUnavailable, match="the disk is full"):
                 await supervisor.resume_session("s-00000", model=saying("b"))
-            await supervisor._keeping.writer.wait_empty()  # noqa: SLF001 - for what is given back
+            await supervisor._shared.keeping.writer.wait_empty()  # noqa: SLF001 - for what is given back
             assert inner.read("", "s-00000")[-1].kind == TAKEN
             assert inner.get("", "s-00000").node == ""
             session = await supervisor.resume_session("s-00000", model=saying("b"))

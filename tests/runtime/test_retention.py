@@ -427,7 +427,7 @@ async def test_a_supervisor_sweeps_and_its_sessions_live(tmp_path, clock, kind):
 
 async def sweeps(supervisor, count):
     """Wait for so many sweeps of a supervisor."""
-    found = supervisor._keeping.retention  # noqa: SLF001 - a sweep without a deletion shows nowhere else
+    found = supervisor._shared.keeping.retention  # noqa: SLF001 - a sweep without a deletion shows nowhere else
     await eventually(lambda: found.sweeps >= count)
 
 

@@ -244,7 +244,7 @@ async def test_a_prompt_that_comes_while_it_leaves_is_read_when_it_woke():
 
     async def dismiss_slowly(self, *given):
         await dismiss(self, *given)
-        if self._down is None:
+        if not self.is_closing:
             await trio.sleep(1)
 
     async with no_orphans(), open_sleepy(store) as supervisor:

@@ -7,7 +7,7 @@ from agentrail.gateway.replies import CommandDone, CommandItem, CommandList
 from agentrail.host import ChatRequest, HandledResponse, Host, Principal
 from agentrail.host.identity import SessionOwner
 from agentrail.messages import SessionId
-from agentrail.runtime.knowing import SessionFacts
+from agentrail.runtime.session_facts import SessionFacts
 
 
 async def list_commands(host: Host, principal: Principal, session_id: str | None) -> CallAnswer:

@@ -3,22 +3,17 @@
 For the code that puts sessions behind a product: it has to know to whom a session belongs before it wakes or touches it.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeAlias
 
-import trio
 from attrs import field, frozen
 
 from agentrail.core.policy.response_format import document_in
 from agentrail.core.session.tags import without_tags
 from agentrail.errors import Erased, SessionNotFound
 from agentrail.messages import AssistantMessage, JsonObject, Message, SessionId
-from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.reviving import StoredOpening, opening_of, stored_of
-from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session import SessionCell
 
 ReadAnswer: TypeAlias = Callable[[Sequence[Message]], str]
@@ -44,40 +39,6 @@ class SessionFacts:
     has_ended: bool = False
 
 
-class KnowingDoor(ABC):
-    """What a supervisor says of sessions that are not asked."""
-
-    _keeping: Keeping | None
-
-    async def facts_of(self, session_id: str, *, scope: str = NO_SCOPE) -> SessionFacts | None:
-        """Say what is known of a session, alive or in the store. It is neither woken nor taken.
-
-        Args:
-            session_id: Its id.
-            scope: The one that it was started in.
-
-        Returns:
-            None: there is none, as far as is known here; or all that was known of it was erased.
-
-        Raises:
-            OptionError: Your move: an id that is no text, or a scope that can be none.
-            StoreUnavailable: It is not alive here, and the store cannot be read now.
-
-        Cancellation: Always a checkpoint.
-        """
-        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
-        await trio.lowlevel.checkpoint()
-        cell = self._known(key_of(scope, session_id))
-        if cell is not None:
-            return facts_of_cell(cell)
-        if self._keeping is None:
-            return None
-        return await self._keeping.read(partial(_stored_facts, self._keeping, scope, SessionId(session_id)))
-
-    @abstractmethod
-    def _known(self, key: str) -> SessionCell | None: ...
-
-
 def facts_of_cell(cell: SessionCell) -> SessionFacts:
     """Say what is known of a session that is, or was, alive here."""
     ports = cell.ports
@@ -86,7 +47,7 @@ def facts_of_cell(cell: SessionCell) -> SessionFacts:
     )
 
 
-def _stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> SessionFacts | None:
+def stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> SessionFacts | None:
     """Read them from the first record of a journal. This blocks."""
     try:
         stored = stored_of(keeping.store, scope, session_id)

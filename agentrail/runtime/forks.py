@@ -1,0 +1,298 @@
+"""Forks of sessions, and what going back to an earlier record takes: a part of the supervisor that handles call.
+
+A fork is a session like any other: its journal begins with all that it goes on with, so no other journal is needed to read it.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import attrs
+import msgspec
+
+from agentrail.abc import Sandbox
+from agentrail.core.journal.files import FilesBehind
+from agentrail.core.journal.folding import asked_by
+from agentrail.core.session.branching import config_of_fork, forked_state
+from agentrail.core.session.state import SessionConfig, SessionState
+from agentrail.core.stack.loading import Ask, PluginStates
+from agentrail.core.stack.plugin_code import part_entry
+from agentrail.errors import OptionError, SessionRefused, Unrevivable
+from agentrail.messages import SessionId
+from agentrail.otp.child_specs import Restart
+from agentrail.runtime.assembly import assemble, decide_refusal
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.journals import Journals
+from agentrail.runtime.looking_back import options_of_root
+from agentrail.runtime.options import SessionOptions, make_options
+from agentrail.runtime.past import Journal
+from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.ports import Ports
+from agentrail.runtime.restoring import (
+    RestoredFiles,
+    copy_files,
+    directory_of_fork,
+    put_files_back,
+    versioned_of,
+)
+from agentrail.runtime.resuming import missing_code, ports_of
+from agentrail.runtime.reviving import PluginFinder, stored_of
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.shared import Shared
+from agentrail.runtime.workspace import Workspace
+
+T = TypeVar("T")
+
+_OWN_OF_A_FORK: Final = frozenset({"messages", "scope"})
+_CONFIG_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "model": ("model",),
+    "fallback_models": ("fallbacks",),
+    "base_prompt": ("system_prompt",),
+    "prompt_mode": ("system_prompt", "prompt_mode"),
+    "approval_timeout_seconds": ("approval_timeout_ms",),
+    "tool_timeout_seconds": ("question_timeout_ms",),
+    "agents": ("agents", "agent_limits"),
+    "max_agents": ("agent_limits",),
+    "max_agents_total": ("agent_limits",),
+    "max_agent_depth": ("agent_limits",),
+    "context_providers": ("gathers_context",),
+}
+"""Which fields an option decides that has another name there, or more than one."""
+
+_FIELDS: Final = frozenset(SessionConfig.__struct_fields__) - {"session_id", "path"}
+
+
+class Forks:
+    """The part of a supervisor that handles call to branch off and to go back."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        journals: Journals,
+        *,
+        check_free: Callable[[str, SessionId], None],
+        begin: Callable[[SessionCell, Workspace, Restart], object],
+    ) -> None:
+        """Begin without forks.
+
+        Args:
+            shared: State of the supervisor.
+            journals: Its stored sessions.
+            check_free: Raises unless a session of this scope and id can begin.
+            begin: Starts the actor of a session.
+        """
+        self._shared = shared
+        self._journals = journals
+        self._check_free, self._begin = check_free, begin
+
+    async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
+        """Read the journal of a session; see `Journals.look_back`."""
+        return await self._journals.look_back(cell, read)
+
+    async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
+        """Let the files of a session be what they were behind a record.
+
+        Raises:
+            Exception: As of `Session.rewind`.
+
+        Cancellation: As of `put_files_back`.
+        """
+        keeping, sandbox = self._shared.store_of("rewind"), versioned_of(cell, "rewind")
+        behind = await self.look_back(cell, lambda journal: journal.files_behind(number))
+        return await put_files_back(cell, sandbox, behind, keeping.store.blob, force=force)
+
+    async def begin_fork(
+        self,
+        cell: SessionCell,
+        at: int | None,
+        turn: int | None,
+        given: Mapping[str, Any],
+        *,
+        files: bool = False,
+    ) -> SessionCell:
+        """Begin a fork of a session.
+
+        Raises:
+            Exception: As of `Session.fork`.
+
+        Cancellation: Until its journal is begun nothing was done.
+        """
+        keeping = self._shared.store_of("fork")
+        known = options_of_root(cell, "fork")
+        scope = cell.ports.scope
+        wanted = given.get("session_id") or f"s-{self._shared.dependencies.outside.ids(6)}"
+        if not files:
+            return await self._fork_cell(cell, known, at, turn, {**given, "session_id": wanted})
+        sandbox = versioned_of(cell, "fork")
+        directory = directory_of_fork(given, known, cell.ports.working_dir, wanted)
+        elsewhere = {name: value for name, value in given.items() if name != "working_dir"}
+        _options_of_fork(known, SessionId(wanted), elsewhere)  # before anything is copied
+        self._check_free(scope, SessionId(wanted))
+
+        def look(journal: Journal) -> tuple[int, FilesBehind]:
+            number = journal.number_of(at, turn)
+            return number, journal.files_behind(number)
+
+        number, behind = await self.look_back(cell, look)
+        copied = await copy_files(sandbox, directory, behind, keeping.store.blob, wanted)
+        fork: SessionCell | None = None
+        try:
+            place = await copied.place_for(known.sandbox)
+            given = {**given, "session_id": wanted, "working_dir": directory, "sandbox": place}
+            fork = await self._fork_cell(cell, known, number, None, given, own=copied.sandbox)
+        finally:
+            if fork is None:
+                await copied.remove()  # noqa: ASYNC102 - shielded inside
+        return fork
+
+    async def _fork_cell(  # noqa: PLR0913 - of what, from where, and how
+        self,
+        cell: SessionCell,
+        known: SessionOptions,
+        at: int | None,
+        turn: int | None,
+        given: Mapping[str, Any],
+        *,
+        own: Sandbox | None = None,
+    ) -> SessionCell:
+        keeping, parent, scope = self._shared.store_of("fork"), cell.ports.session_id, cell.ports.scope
+        wanted = given["session_id"]
+        options = _options_of_fork(known, SessionId(wanted), given)
+        session_id = SessionId(options.session_id or "")
+        self._check_free(scope, session_id)
+        fresh, workspace = assemble(session_id, options, self._shared.dependencies)
+        if own is not None and options.sandbox is own:
+            workspace.take(own)
+        watch = fresh.state.data.stack.ask
+        assert isinstance(watch, PluginWatch)  # noqa: S101 - `assemble` made it
+        finder = _finder_for(cell, options, watch)
+        watch.find_others(finder)
+        quiet = watch.quiet()
+        at_ms = now_ms()
+
+        def work() -> tuple[int, SessionState]:
+            stored = stored_of(keeping.store, scope, parent)
+            journal = Journal(keeping.store, stored, finder, quiet)
+            number = journal.number_of(at, turn)
+            return number, _state_of_fork(journal.state_behind(number), fresh.state, given, at_ms)
+
+        number, state = await keeping.fold(work)
+        state = asked_by(state, watch)
+        fork = SessionCell(state, _ports_of_fork(state, fresh.ports, cell.ports))
+        watch.report_to(fork.mailbox)
+        refused = decide_refusal(state, now_ms())
+        if refused is not None:
+            raise SessionRefused(session_id, refused)
+        async with self._shared.beginnings.reserve(fork.ports.key):
+            self._check_free(scope, session_id)
+            await self._shared.begin_journal(fork, forked_from=(parent, number))
+            fork.options = options
+            self._begin(fork, workspace, options.restart)
+        return fork
+
+    def make_ready(self, cell: SessionCell, then: SessionState) -> None:
+        """Let a session have the code that an earlier state of it needs.
+
+        Raises:
+            Unrevivable: Your move: it is not there any more.
+        """
+        _take_code(then, cell)
+
+
+def _options_of_fork(
+    known: SessionOptions, session_id: SessionId, given: Mapping[str, Any]
+) -> SessionOptions:
+    """Say what a fork is started with: as its parent was, but for what is wanted else.
+
+    Raises:
+        OptionError: Your move: options that cannot be, or that a fork has from its parent.
+    """
+    refused = sorted(_OWN_OF_A_FORK & given.keys())
+    if refused:
+        fault = f"{', '.join(refused)}: a fork has that of its parent; start_session begins anew, with messages of its own"
+        raise OptionError([fault])
+    as_before = {one.name: getattr(known, one.name) for one in attrs.fields(SessionOptions)}
+    return make_options({**as_before, **given, "messages": (), "session_id": session_id})
+
+
+def _finder_for(cell: SessionCell, options: SessionOptions, ask: Ask) -> PluginFinder:
+    """Find the code of plugins as the session has it, else as it was given, else where it was defined."""
+    given = [part_entry(entry, ask)[0] for entry in options.plugins]
+    return PluginFinder({plugin.name: plugin for plugin in (*given, *cell.plugins)})
+
+
+def _state_of_fork(
+    then: SessionState, fresh: SessionState, given: Mapping[str, Any], at_ms: int
+) -> SessionState:
+    """Give what a fork begins with.
+
+    Args:
+        then: What its parent was behind the record.
+        fresh: What a session would be that was started with its options.
+        given: What is wanted otherwise than the parent has it, by option.
+        at_ms: Now.
+    """
+    wanted = dict.fromkeys(name for option in given for name in _CONFIG_OF.get(option, (option,)))
+    config = msgspec.structs.replace(
+        config_of_fork(then.data.config, fresh.data.config.session_id),
+        **{name: getattr(fresh.data.config, name) for name in wanted if name in _FIELDS},
+    )
+    fork = forked_state(then, config, at_ms)
+    changed: dict[str, Any] = {}
+    if "model" in given:
+        changed["model"] = config.model
+    if "tools" in given or "agents" in given:
+        changed["tools"] = fresh.data.tools
+    if "plugins" in given:
+        changed |= {"stack": fresh.data.stack, "plugin_states": _states_kept(fork, fresh)}
+    return msgspec.structs.replace(fork, data=msgspec.structs.replace(fork.data, **changed))
+
+
+def _take_code(state: SessionState, cell: SessionCell) -> None:
+    """Let a live session have what an earlier state of it needs: a tool that was let go of since is taken by its name.
+
+    Raises:
+        Unrevivable: Your move: code that it had then is not there any more. Nothing was changed.
+    """
+    ports, tools = cell.ports, state.data.tools
+    given = [] if cell.options is None else cell.options.tools
+    by_name = {name: tool for (name, _), tool in ports.tools.items()} | {tool.name: tool for tool in given}
+    known = attrs.evolve(ports, tools={**{(name, 0): tool for name, tool in by_name.items()}, **ports.tools})
+    missing = missing_code(state, known)
+    if missing:
+        raise Unrevivable(state.data.config.session_id, missing=missing)
+    for spec in tools:
+        ports.tools.setdefault((spec.name, tools.generation_of(spec.name)), by_name[spec.name])
+
+
+def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
+    """Let a plugin that is given again know what it knew, where it is of the same version."""
+    known = {
+        member.name: (member.version, fork.data.plugin_states[member.name])
+        for member in fork.data.stack.members
+    }
+    kept = {
+        member.name: known[member.name][1]
+        for member in fresh.data.stack.members
+        if member.name in known and known[member.name][0] == member.version
+    }
+    return MappingProxyType({**fresh.data.plugin_states, **kept})
+
+
+def _ports_of_fork(state: SessionState, fresh: Ports, live: Ports) -> Ports:
+    """Give a fork what it works with: what it was given, and what its parent has by now.
+
+    Raises:
+        Unrevivable: Your move: code that it needs is not there any more.
+    """
+    own = attrs.evolve(
+        fresh,
+        tools={**live.tools, **fresh.tools},
+        providers={**live.providers, **fresh.providers},
+        provider_opts={**live.provider_opts, **fresh.provider_opts},
+    )
+    ports = ports_of(state, own)
+    missing = missing_code(state, ports)
+    if missing:
+        raise Unrevivable(state.data.config.session_id, missing=missing)
+    return ports
