@@ -61,6 +61,7 @@ from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import TokenUsage
+from agentrail.otp.edges import call_guarded
 from agentrail.outside import jitter
 from agentrail.processes import keep_account
 from agentrail.runtime.chunk_buffer import ChunkBuffer, let_read
@@ -302,7 +303,8 @@ class Interpreter:
             with crash_edge(decide_provider_crash, ProviderError, scrub=scrub, about=model), opened.scope:
                 _, provider = self._model_of(model)
                 async with provider.open_stream(request) as given:
-                    self._ports.withheld.learn_from(provider)  # its key may have been asked for just now
+                    if call_guarded(lambda _: None, getattr, provider, "secrets", None):
+                        self._ports.withheld.learn_from(provider)  # its key may have been asked for just now
                     chunks = given if self._gate is None else HeldStream(given, self._gate)
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)

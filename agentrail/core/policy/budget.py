@@ -86,14 +86,17 @@ class Price(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what is no price."""
-        named = {"input": self.input, "output": self.output}
-        optional = {"cache_read": self.cache_read, "cache_write": self.cache_write}
-        named |= {name: price for name, price in optional.items() if price is not None}
-        faults = [
-            f"price.{name} is {price!r}: expected a finite number of dollars per million tokens, from 0"
-            for name, price in named.items()
-            if not _is_amount(price)
-        ]
+        faults = []
+        for name in ("input", "output", "cache_read", "cache_write"):
+            price = getattr(self, name)
+            is_left_out = price is None and name.startswith("cache")
+            # A plain number is most often what it is: a provider makes a price each time it is asked.
+            if not is_left_out and not (
+                (type(price) is float and 0 <= price < math.inf) or _is_amount(price)
+            ):
+                faults.append(
+                    f"price.{name} is {price!r}: expected a finite number of dollars per million tokens, from 0"
+                )
         if faults:
             raise OptionError(faults)
 

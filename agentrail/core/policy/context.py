@@ -91,7 +91,7 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def tokens_of(messages: Sequence[Message]) -> int:
     """Estimate messages alone; rounded up."""
-    return _in_tokens(sum([_size_of(message) for message in messages]))
+    return _in_tokens(sum(map(_size_of, messages)))
 
 
 def fixed_tokens_of(system: str | None, tools: Toolbox) -> int:
@@ -106,9 +106,9 @@ def _size_of(message: Message) -> int:
     """Count the bytes of a message, a picture as its tokens would be."""
     match message:
         case UserMessage(content=blocks):
-            return sum([_block_size(block) for block in blocks])
+            return sum(map(_block_size, blocks))
         case AssistantMessage(content=blocks):
-            return sum([_block_size(block) for block in blocks])
+            return sum(map(_block_size, blocks))
         case ToolMessage(results=results):
             return sum([_size(result.text) + len(result.images) * _IMAGE_SIZE for result in results])
         case _ as never:

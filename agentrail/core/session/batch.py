@@ -39,12 +39,12 @@ from agentrail.core.session import (
 )
 from agentrail.core.session.budget import lend_to_child, settle_loan
 from agentrail.core.session.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn, stops_after_calls
-from agentrail.core.session.hooking import ask_plugins, has_listeners
+from agentrail.core.session.hooking import ask_plugins
 from agentrail.core.session.loops import look_for_loops, tell
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls, Stage
 from agentrail.core.session.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, OfSurvivor, owned_by
 from agentrail.core.session.state import BreakOff, Next, Phase
-from agentrail.core.session.step_context import StepContext, apply_changes
+from agentrail.core.session.step_context import StepContext, apply_changes, has_listeners
 from agentrail.core.stack.plugin_events import plugin_event
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, ToolContractError, UnknownCall
 from agentrail.events import (

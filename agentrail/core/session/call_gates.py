@@ -17,10 +17,10 @@ from agentrail.core.protocol.effects import AskHost, TellHost
 from agentrail.core.protocol.hooks import BeforeTool
 from agentrail.core.protocol.signals import HostJudged, ToolAnsweredEarly, ToolFinished
 from agentrail.core.session import calls, interactions, rules
-from agentrail.core.session.hooking import apply_outcome, ask_plugins, consult, has_listeners
+from agentrail.core.session.hooking import apply_outcome, ask_plugins, consult
 from agentrail.core.session.open_calls import CallState, HostCheck, WantedApproval
 from agentrail.core.session.owners import OfHostCheck, OfHostReport
-from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.step_context import StepContext, has_listeners
 from agentrail.core.stack.outcome import Outcome, Unfit
 from agentrail.core.stack.pipeline import Fit
 from agentrail.events import Approval, ToolBlocked

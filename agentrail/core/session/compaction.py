@@ -41,11 +41,11 @@ from agentrail.core.session.budget import (
     fixed_of,
     reserve_request,
 )
-from agentrail.core.session.hooking import ask_plugins, has_listeners
+from agentrail.core.session.hooking import ask_plugins
 from agentrail.core.session.owners import OfSummary, OfSummaryTimer, OfTranscript
 from agentrail.core.session.projection import model_of, request_of
 from agentrail.core.session.state import Compaction
-from agentrail.core.session.step_context import StepContext, context_tokens
+from agentrail.core.session.step_context import StepContext, context_tokens, has_listeners
 from agentrail.core.stack.outcome import Outcome
 from agentrail.core.values.history import GrowingSet
 from agentrail.core.values.transcript import transcript_of

@@ -29,7 +29,7 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session import agents, calls, compaction, holding
 from agentrail.core.session.agent_state import ActingAgent, AgentSpec
 from agentrail.core.session.budget import reserve_request
-from agentrail.core.session.hooking import ask_plugins, context_of, has_listeners
+from agentrail.core.session.hooking import ask_plugins, context_of
 from agentrail.core.session.open_calls import NO_CALLS, CallState
 from agentrail.core.session.owners import OfStallTimer, OfStream
 from agentrail.core.session.projection import (
@@ -56,6 +56,7 @@ from agentrail.core.session.step_context import (
     begin_gathering,
     context_tokens,
     digest_with,
+    has_listeners,
     prompt_of_steer,
     say_queued,
     take_context,
@@ -293,12 +294,10 @@ def take_handoff(step: StepContext, state: CallState) -> CallState:
     return calls.answer(step, state, f"{name} goes on from here.", is_error=False)[0]
 
 
-def hand_over(step: StepContext) -> None:
-    """Go on as the agent that the session was handed over to, if there is one. What that one does not bring stays as it is."""
+def hand_over(step: StepContext, name: str) -> None:
+    """Continue as the agent that the session was handed over to. What that one does not bring stays as it is."""
     acting = step.data.acting
-    if acting.next is None:
-        return
-    place, spec = _spec_of(step, acting.next)
+    place, spec = _spec_of(step, name)
     try:
         change = _stack_of(step, spec)
     except PluginError as error:  # a plugin that went since the call was answered
@@ -390,17 +389,15 @@ def start_next(step: StepContext) -> Next:
     return start_cycle(step, prompt)
 
 
-def before_prompt(step: StepContext, prompt: QueuedPrompt) -> Outcome | None:
-    """Ask the plugins about a prompt that is about to start; None without a listener. It may be held then."""
-    if not has_listeners(step, BeforePrompt):
-        return None
+def before_prompt(step: StepContext, prompt: QueuedPrompt) -> Outcome:
+    """Ask the plugins about a prompt that is about to start. It may be held then."""
     text = "\n".join(block.text for block in prompt.content if isinstance(block, Text))
     return holding.ask_about_prompt(step, BeforePrompt(text=text, content=prompt.content), prompt)
 
 
 def start_cycle(step: StepContext, prompt: QueuedPrompt) -> Next:
     """Begin the cycle of a prompt, unless a plugin refuses it, or wants to know something first."""
-    outcome = before_prompt(step, prompt)
+    outcome = before_prompt(step, prompt) if has_listeners(step, BeforePrompt) else None
     return Phase.RUNNING if step.data.held is not None else start_checked(step, prompt, outcome)
 
 
@@ -422,7 +419,8 @@ def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | No
         request_id=prompt.request_id,
         settings=prompt.settings,
     )
-    _say_notes(step)
+    if step.data.notes or step.data.agents.notes:
+        _say_notes(step)
     prompted = UserMessage(content=prompt.content, ref=prompt.ref)
     step.data.history = step.data.history.with_user(prompted)
     if outcome is not None and outcome.interventions:
@@ -440,16 +438,16 @@ def start_without_words(step: StepContext, signal: GoOn) -> Next:
         goes_on=True,
         settings=signal.settings,
     )
-    _say_notes(step)
+    if step.data.notes or step.data.agents.notes:
+        _say_notes(step)
     return begin_turn(step)
 
 
 def _say_notes(step: StepContext) -> None:
     """Let the model hear what survivors of an abort said since, and agents in the background."""
-    if step.data.notes or step.data.agents.notes:
-        notes = tuple(Text(text=note) for note in (*step.data.notes, *agents.take_notes(step)))
-        step.data.history = step.data.history.with_user(UserMessage(content=notes, origin="note"))
-        step.data.notes = ()
+    notes = tuple(Text(text=note) for note in (*step.data.notes, *agents.take_notes(step)))
+    step.data.history = step.data.history.with_user(UserMessage(content=notes, origin="note"))
+    step.data.notes = ()
 
 
 def reject_prompt(step: StepContext, prompt: QueuedPrompt, reason: str) -> Phase:
@@ -459,7 +457,8 @@ def reject_prompt(step: StepContext, prompt: QueuedPrompt, reason: str) -> Phase
     """
     step.publish(PromptRejected(ref=prompt.ref, reason=reason))
     if step.data.cycle is None:
-        after_turn(step, "aborted", reason=reason)
+        if has_listeners(step, AfterTurn):
+            after_turn(step, "aborted", reason=reason)
         step.publish(AgentAbort(reason=reason))
         step.publish(AbortSettled(receipt=AbortReceipt()))
         step.data.last = Ended(outcome="aborted", text="", reason=reason)
@@ -490,13 +489,16 @@ def begin_turn(step: StepContext) -> Next:
     config, turn = step.data.config, before.turn + 1
     if turn > config.max_turns:
         return BreakOff(f"{config.max_turns} turns were not enough")
-    hand_over(step)
-    before = step.cycle
+    if step.data.acting.next is not None:
+        hand_over(step, step.data.acting.next)
+        before = step.cycle
     if step.data.agents.notes:
         content = tuple(Text(text=note) for note in agents.take_notes(step))
         step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
-    _apply_steers(step)
-    _apply_interventions(step)
+    if step.data.steers:
+        _apply_steers(step)
+    if step.data.interventions:
+        _apply_interventions(step)
     if turn == config.max_turns:
         step.publish(MaxTurnsReached(turns=config.max_turns))
     step.data.cycle = msgspec.structs.replace(
@@ -520,7 +522,8 @@ def _ask_about_request(step: StepContext) -> str | None:
     if outcome.abort is not None:
         return outcome.abort
     seen = len(step.data.history)
-    _apply_interventions(step)
+    if step.data.interventions:
+        _apply_interventions(step)
     handed = outcome.messages
     # What they want said comes behind what they handed on, as it does behind the conversation.
     if handed is not None:
@@ -682,7 +685,8 @@ def _finish_well(step: StepContext, stop_reason: EndReason) -> Phase:
     )
     for asker in cycle.askers:
         step.reply(asker, ended.text)
-    requeue_steers(step)
+    if step.data.steers:
+        requeue_steers(step)
     if step.data.agents.is_waking:
         agents.wake_after_cycle(step)
     return Phase.IDLE
@@ -697,7 +701,8 @@ def fail(step: StepContext, error: ErrorInfo) -> Phase:
     step.publish(AgentError(error=error, ref=cycle.ref))
     for asker in cycle.askers:
         step.refuse(asker, CycleFailed(error, text=ended.text))
-    requeue_steers(step)
+    if step.data.steers:
+        requeue_steers(step)
     return Phase.IDLE
 
 
@@ -718,7 +723,8 @@ def close_cycle(
     error: ErrorInfo | None = None,
 ) -> Ended:
     """Forget the cycle, and keep how it ended; the caller publishes that, and tells those who wait for it."""
-    after_turn(step, outcome, reason=reason if error is None else error.message)
+    if has_listeners(step, AfterTurn):
+        after_turn(step, outcome, reason=reason if error is None else error.message)
     ended = Ended(outcome=outcome, text=answer_of(step), reason=reason, error=error)
     step.data.cycle = None
     step.data.stream = None
@@ -732,8 +738,6 @@ def after_turn(
     step: StepContext, outcome: Literal["finished", "aborted", "failed"], *, reason: str | None
 ) -> None:
     """Let plugins see that a cycle is over, on every path, and every abort. They can neither veto nor delay it."""
-    if not has_listeners(step, AfterTurn):
-        return
     cycle = step.data.cycle
     began = cycle.started_at_ms if cycle is not None else step.at_ms
     ask_plugins(
@@ -753,8 +757,6 @@ def after_turn(
 def requeue_steers(step: StepContext) -> None:
     """Let steers that met the end of their cycle be the next prompts, in front of those that wait already."""
     steers = step.data.steers
-    if not steers:
-        return
     first = []
     for position, steer in enumerate(steers):
         prompt = prompt_of_steer(steer)
@@ -793,8 +795,6 @@ def wait_for_reply(step: StepContext, to: SignalId) -> None:
 def _apply_interventions(step: StepContext) -> None:
     """Let plugins speak: all that they want said, as one message."""
     injected = step.data.interventions
-    if not injected:
-        return
     prompt = "\n\n".join(one.prompt for one in injected)
     message = UserMessage(content=(Text(text=prompt),), origin="intervention")
     step.data.interventions = ()
@@ -804,8 +804,6 @@ def _apply_interventions(step: StepContext) -> None:
 
 def _apply_steers(step: StepContext) -> None:
     steers = step.data.steers
-    if not steers:
-        return
     content = (Text(text="\n\n".join(steer.text for steer in steers)),)
     step.data.steers = ()
     step.data.history = step.data.history.with_user(UserMessage(content=content, origin="steer"))

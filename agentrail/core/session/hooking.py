@@ -15,7 +15,6 @@ from agentrail.core.protocol.actions import CallModel, Wanted
 from agentrail.core.protocol.effects import RunPluginRequest, SetProviderOpts
 from agentrail.core.protocol.hooks import (
     BeforeTool,
-    Hook,
     HookEvent,
     ModelAnswer,
     RequestDone,
@@ -60,12 +59,6 @@ LOST = RequestFailed(
         retryable=True,
     )
 )
-
-
-def has_listeners(step: StepContext, hook: Hook) -> bool:
-    """Say whether a hook event is worth making."""
-    stack = step.data.stack
-    return bool(stack.listeners(hook)) if stack.by_hook else False
 
 
 def ask_plugins(

@@ -27,7 +27,13 @@ from agentrail.core.policy.calls import call_ids_of
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.actions import ResolveApproval
 from agentrail.core.protocol.effects import Effect, End, KillTools
-from agentrail.core.protocol.hooks import BeforeSteering, RequestFailed, RequestResult, SessionStarted
+from agentrail.core.protocol.hooks import (
+    BeforePrompt,
+    BeforeSteering,
+    RequestFailed,
+    RequestResult,
+    SessionStarted,
+)
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import GoOn, Prompt, Steer
 from agentrail.core.session import (
@@ -56,7 +62,7 @@ from agentrail.core.session.decisions import (
     resolve,
     supersede,
 )
-from agentrail.core.session.hooking import ask_plugins, has_listeners, plugin_request_finished
+from agentrail.core.session.hooking import ask_plugins, plugin_request_finished
 from agentrail.core.session.legality import LEGALITY, Verdict, is_ephemeral_signal, verdict
 from agentrail.core.session.projection import snapshot_of, status_of
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, recall, remember
@@ -75,6 +81,7 @@ from agentrail.core.session.state import (
 )
 from agentrail.core.session.step_context import (
     StepContext,
+    has_listeners,
     prompt_of_steer,
     say_queued,
     say_received,
@@ -261,7 +268,8 @@ def settle_step(step: StepContext, after: Next) -> Phase:
     if step.data.wishes or step.data.loans:
         children.look_after(step)
     if after is _IDLE:
-        settings.apply_updates(step)
+        if step.data.updates:
+            settings.apply_updates(step)
         if step.data.cycle is not None and not step.suspended:
             interactions.begin_wait(step)
     return after
@@ -297,7 +305,9 @@ def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
     if not signal.content:  # it would wait in the queue, and nothing behind it would ever start
         step.refuse(signal.signal_id, PromptError("the prompt has no content: give one block or more"))
         return phase
-    if _is_answered(step, signal, _said(signal), PromptReceipt):
+    if (signal.client_id is not None or data.stopping is not None) and _is_answered(
+        step, signal, _said(signal), PromptReceipt
+    ):
         return phase
     position = len(data.queue)
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
@@ -348,7 +358,8 @@ def go_on(step: StepContext, phase: Phase, signal: GoOn) -> Next:
         return phase
     step.publish(AgentStart(ref=signal.ref, request_id=signal.request_id, goes_on=True, via=signal.via))
     receipt = PromptReceipt(ref=signal.ref, queued=False, seq=step.data.seq, request_id=signal.request_id)
-    remember(step, signal.client_id, _said(signal), receipt, digest=signal.digest)
+    if signal.client_id is not None:
+        remember(step, signal.client_id, _said(signal), receipt, digest=signal.digest)
     step.reply(signal.signal_id, receipt)
     return cycle.start_without_words(step, signal)
 
@@ -374,7 +385,7 @@ def _why_not_on(data: Known, phase: Phase) -> str | None:
 def _start_cycle(step: StepContext, phase: Phase, prompt: QueuedPrompt) -> Next:
     """Start a prompt; one that answers what the suspended cycle waits for is not started, and one that does not ends it."""
     waiting = step.data.interventions
-    outcome = cycle.before_prompt(step, prompt)
+    outcome = cycle.before_prompt(step, prompt) if has_listeners(step, BeforePrompt) else None
     if step.data.held is not None:
         return Phase.RUNNING if step.data.cycle is None else phase
     return _checked_prompt(step, prompt, outcome, waiting)
@@ -538,7 +549,8 @@ def _say(step: StepContext, signal: Steer, status: SteerStatus) -> None:
 
 
 def _give_receipt(step: StepContext, signal: Prompt, receipt: PromptReceipt) -> None:
-    remember(step, signal.client_id, _said(signal), receipt, digest=signal.digest)
+    if signal.client_id is not None:
+        remember(step, signal.client_id, _said(signal), receipt, digest=signal.digest)
     if signal.reply == "receipt":
         step.reply(signal.signal_id, receipt)
 

@@ -31,11 +31,11 @@ from agentrail.core.session import (
 from agentrail.core.session.budget import settle_loan
 from agentrail.core.session.calls import OUTCOME_UNKNOWN
 from agentrail.core.session.decisions import time_is_up
-from agentrail.core.session.hooking import ask_plugins, has_listeners, request_again
+from agentrail.core.session.hooking import ask_plugins, request_again
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.projection import model_of
 from agentrail.core.session.state import BreakOff, Interaction, Known, Next, Phase
-from agentrail.core.session.step_context import StepContext, forget_context
+from agentrail.core.session.step_context import StepContext, forget_context, has_listeners
 from agentrail.core.session.teardown import end_at_once, teardown_settled
 from agentrail.errors import ErrorInfo
 from agentrail.events import AbortReceipt, RecoveryDecision, SessionParked, SessionRecovered

@@ -28,11 +28,11 @@ from agentrail.core.session import compaction
 from agentrail.core.session.batch import begin_batch
 from agentrail.core.session.budget import learn_from, spend, spend_lost, spend_on_failure
 from agentrail.core.session.cycle import ask_and_send, fail, finish, look, note_chunk, send_request
-from agentrail.core.session.hooking import apply_outcome, consult, has_listeners
+from agentrail.core.session.hooking import apply_outcome, consult
 from agentrail.core.session.owners import OfPause
 from agentrail.core.session.projection import model_of, models_of
 from agentrail.core.session.state import BreakOff, Next, Phase, Stream
-from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.step_context import StepContext, has_listeners
 from agentrail.core.session.tags import append_text, flush, publish_tags
 from agentrail.errors import ErrorInfo
 from agentrail.errors.advice import Advice, advise, with_advice

@@ -27,6 +27,7 @@ from agentrail.core.protocol.effects import (
     StartStream,
     stall_timer_of,
 )
+from agentrail.core.protocol.hooks import Hook
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ContextGathered, Prompt, SignalId, Steer
 from agentrail.core.session.owners import (
@@ -363,3 +364,9 @@ def _update_context(step: StepContext, change: UpdateContext) -> None:
     if isinstance(change.value, str):
         sections[change.key] = change.value
     step.data.sections = MappingProxyType(sections)
+
+
+def has_listeners(step: StepContext, hook: Hook) -> bool:
+    """Say whether a hook event is worth making."""
+    stack = step.data.stack
+    return bool(stack.listeners(hook)) if stack.by_hook else False

@@ -6,6 +6,7 @@ snapshot. Code that shows messages of the history takes the tags out by `visible
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from agentrail.core.session.step_context import StepContext
 from agentrail.events import MessageDelta, StatusUpdate, TitleGenerated
 from agentrail.messages import AssistantMessage, Message
 
+_FRESH: Final = TagReader()
+
 
 def append_text(step: StepContext, pieces: Sequence[str]) -> None:
     """Take more text of a response: pass on what people may read, and keep all of it, which an abort needs.
@@ -23,10 +26,11 @@ def append_text(step: StepContext, pieces: Sequence[str]) -> None:
     """
     stream = step.stream
     text = "".join(pieces)
-    if step.data.config.inline_tags:
-        reader, visible, tags = stream.reader.fed(text)
-    else:
-        reader, visible, tags = stream.reader, text, ()
+    reader, visible = stream.reader, text
+    tags: tuple[Tag, ...] = ()
+    # Nearly all chunks: nothing is on its way and nothing begins.
+    if step.data.config.inline_tags and (reader != _FRESH or "<" in text or "`" in text):
+        reader, visible, tags = reader.fed(text)
     said = stream.text
     for piece in pieces:
         said = said.appended(piece)
@@ -36,8 +40,9 @@ def append_text(step: StepContext, pieces: Sequence[str]) -> None:
 
 def flush(step: StepContext) -> None:
     """Give back what was held back in case it became a tag: nothing more comes."""
-    visible, tags = step.stream.reader.closed()
-    _publish(step, visible, tags)
+    if step.stream.reader.held:
+        visible, tags = step.stream.reader.closed()
+        _publish(step, visible, tags)
 
 
 def publish_tags(step: StepContext, message: AssistantMessage) -> None:
@@ -67,7 +72,7 @@ def tags_at_end(stream: Stream, message: AssistantMessage, config: SessionConfig
 
 def visible_text(text: str, config: SessionConfig) -> str:
     """Give what people see of what a model said in one response, complete or cut."""
-    return without_tags(text) if config.inline_tags else text
+    return without_tags(text) if config.inline_tags and "<" in text else text
 
 
 def without_tags(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from agentrail.core.protocol.effects import CancelStream, ClearTimer, KillTools, Teardown
-from agentrail.core.protocol.hooks import SessionEnding, SessionStarted
+from agentrail.core.protocol.hooks import AfterTurn, SessionEnding, SessionStarted
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     AbortCycle,
@@ -42,12 +42,12 @@ from agentrail.core.session.cycle import (
     refuse_askers,
     requeue_steers,
 )
-from agentrail.core.session.hooking import ask_plugins, has_listeners
+from agentrail.core.session.hooking import ask_plugins
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfDrain, OfPluginRequest, OfSurvivor, OfTeardown, owned_by
 from agentrail.core.session.projection import model_of
 from agentrail.core.session.state import Ended, Known, Next, Phase, TeardownState
-from agentrail.core.session.step_context import StepContext, cancel_gathering, is_gathering
+from agentrail.core.session.step_context import StepContext, cancel_gathering, has_listeners, is_gathering
 from agentrail.core.session.tags import flush
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
 from agentrail.events import (
@@ -79,7 +79,8 @@ def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
             _take_back(step, signal, signal.ref)
             return phase
     committed, unknown = _break_off(step, signal.reason, signal.kill_tools, children=signal.children)
-    requeue_steers(step)
+    if step.data.steers:
+        requeue_steers(step)
     if signal.clear_queue:
         drop_queue(step, CycleAborted(signal.reason))
     receipt = AbortReceipt(committed=committed, unknown=unknown, survivors=calls.survivors_of(step))
@@ -131,7 +132,8 @@ def abort_by_plugin(step: StepContext, reason: str) -> Phase:
     if step.data.history.open and not step.data.batch:
         open_batch(step)
     committed, unknown = _break_off(step, reason, "killable")
-    requeue_steers(step)
+    if step.data.steers:
+        requeue_steers(step)
     if step.data.teardown is None:
         receipt = AbortReceipt(committed=committed, unknown=unknown, survivors=calls.survivors_of(step))
         step.publish(AbortSettled(receipt=receipt))
@@ -155,7 +157,8 @@ def stop_session(step: StepContext, signal: StopSession) -> Phase:
     data = step.data
     if data.cycle is not None or data.compaction is not None or data.held is not None:
         _break_off(step, signal.reason, "all")
-    requeue_steers(step)
+    if step.data.steers:
+        requeue_steers(step)
     drop_queue(step, SessionDown(data.config.session_id, signal.reason))
     if step.data.teardown is None:
         _stop_rest(step)
@@ -324,7 +327,7 @@ def _break_off(
     if cycle is not None:
         interactions.end_wait(step, "abort" if step.data.stopping is None else "stop")
         close_cycle(step, "aborted", reason=reason)
-    else:  # there is nothing to look back on, but plugins see every abort
+    elif has_listeners(step, AfterTurn):  # there is nothing to look back on, but plugins see every abort
         after_turn(step, "aborted", reason=reason)
     step.publish(AgentAbort(reason=reason, ref=ref))
     for asker in askers:
