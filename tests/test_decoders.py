@@ -22,7 +22,7 @@ from agentrail.gateway.bodies import BODIES
 from agentrail.messages import Message
 from agentrail.remote import commands, frames, listing, past
 from agentrail.structs import converter_of, decoder_of
-from agentrail.tools.signature import read_signature
+from agentrail.tools.function import read_signature
 from agentrail.typed import typed
 from agentrail.wire import forms
 from tests.forked import in_a_process
@@ -38,7 +38,7 @@ BY_USE: Final = {
     "gateway/reading.py": "bodies of routes, which name their own",
     "gateway/socket_frames.py": "frames, each from the table of frames",
     "sandboxes/remote/wire.py": "answers of a type that the operation names",
-    "tools/signature.py": "parameters of tools",
+    "tools/function.py": "parameters of tools",
     "typed/containers.py": "keys of mappings in types of an application",
     "typed/nodes.py": "types of an application",
     "wire/rows.py": "rows of a type that the list names",

@@ -4,33 +4,33 @@ Steps 4 to 6 of a request stand here, in the task of its caller; the rest is car
 HTTP: a gateway turns bodies into these calls, and what they raise into its answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import trio
-from attrs import evolve
+from attrs import evolve, frozen
 
+from agentrail.core.journal.explaining import ExplainedStep
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import (
     AgentrailError,
+    HostDraining,
     RequestUnknown,
 )
 from agentrail.frozen import EMPTY, thawed
 from agentrail.host.attachments import Attachment
 from agentrail.host.carrying import HostParts, WhenBusy
 from agentrail.host.closing import ClosingPlan, decide_closing
-from agentrail.host.forgetting import UsersOfHost
 from agentrail.host.hooks import HookRunner, PluginOrder
-from agentrail.host.host_sessions import already_there, has_no_cycle, refuse_child
+from agentrail.host.host_sessions import HostSessions, already_there, has_no_cycle, refuse_child
 from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session
 from agentrail.host.inspected_rows import TreeFeed, plugin_rows
-from agentrail.host.inspecting import Inspected
 from agentrail.host.intake import CommandsOfHost, Intake, Sending, mint_session
 from agentrail.host.limits import DayBudgets
 from agentrail.host.listed_session import ListedSession
-from agentrail.host.options import HostOptions
-from agentrail.host.own_checks import OwnChecks
+from agentrail.host.options import HostOptions, ReadinessCheck
 from agentrail.host.payloads import (
     ChatRequest,
     HandledResponse,
@@ -54,12 +54,155 @@ from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.arguments import Blocks
+from agentrail.runtime.forgetting import ForgottenUser
 from agentrail.runtime.handle import Session
+from agentrail.runtime.inspecting import InspectedState, JournalPage, WantedRecords
 from agentrail.runtime.keeping import OnDrift
 from agentrail.runtime.past_events import PageAsked, PageOfEvents
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.inspected_rows import PluginRow
 from agentrail.wire.rows import RowFilter
+
+# Forgetting a caller of a host: what its supervisor does, and what the host itself still knows of their sessions.
+
+
+class UsersOfHost:
+    """What a host does for its users besides their sessions; `Host.users`."""
+
+    def __init__(self, parts: HostParts, intake: Intake, feeds: Callable[[], Iterable[SessionFeed]]) -> None:
+        """Made by the host.
+
+        Args:
+            parts: What it works with.
+            intake: Says who is calling.
+            feeds: Gives who follows its sessions.
+        """
+        self._parts = parts
+        self._intake = intake
+        self._feeds = feeds
+
+    async def forget(self, principal: Principal) -> ForgottenUser:
+        """Forget a caller: end their sessions, erase what was said in them, and remove what is remembered of them. Again is fine.
+
+        Args:
+            principal: Who is calling, and is forgotten.
+
+        Returns:
+            What was erased, what could not be, and where more may be.
+
+        Raises:
+            StoreUnavailable: A store takes nothing for now: call again.
+
+        Cancellation: What is done stays done: call again.
+        """
+        owner, sessions = self._intake.owner_of(principal), self._parts.sessions
+        told = await sessions.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
+        for scope, session_id in told.trees:
+            sessions.list.forget(scope, session_id)
+            self._parts.book.forget_session(key_of_requests(owner, session_id))
+            for feed in self._feeds():
+                if feed.tenant_id == scope:
+                    feed.forget(session_id)
+        return told
+
+
+# The readiness checks of every host: its store, its supervisor and its plugins.
+
+
+@frozen(eq=False)
+class OwnChecks:
+    """The checks of a host by name.
+
+    Attributes:
+        sessions: Its sessions.
+        life: Its plugins.
+        given: The operator's own checks.
+        is_leaving: Whether it is being closed.
+    """
+
+    sessions: HostSessions
+    life: PluginLife
+    given: Mapping[str, ReadinessCheck]
+    is_leaving: Callable[[], bool]
+
+    def __call__(self) -> Mapping[str, ReadinessCheck]:
+        """Return all of them; the store is among them where there is one."""
+        own: dict[str, ReadinessCheck] = {
+            "supervisor": self._check_supervisor,
+            "plugins": self._check_plugins,
+        }
+        if self.sessions.has_store:
+            own = {"store": self._check_store, **own}
+        return {**own, **self.given}
+
+    async def _check_store(self) -> None:
+        await self.sessions.supervisor.check_store()
+
+    async def _check_supervisor(self) -> None:
+        if self.is_leaving() or self.sessions.supervisor.is_closing:
+            message = "the host is being closed"
+            raise HostDraining(message)
+        await trio.lowlevel.checkpoint()
+
+    async def _check_plugins(self) -> None:
+        await trio.lowlevel.checkpoint()
+        failed = self.life.failed_backgrounds
+        if failed:
+            message = f"these plugins do nothing in the background any more: {', '.join(failed)}"
+            raise AgentrailError(message)
+
+
+# A session as who looks after it sees it: its journal, what it was, and why it did what it did. It is neither woken nor taken. Who may
+# look was decided before: a `Inspected` is made for a session of the tenant of its caller alone, see `Host.inspected`.
+
+
+@frozen(kw_only=True)
+class Inspected:
+    """A session of any user of a tenant, for who may inspect it.
+
+    Attributes:
+        session_id: Which one.
+        tenant_id: Of which tenant.
+        supervisor: Who keeps it.
+        plugins: Gives the code of its plugins, as its profile has it now.
+    """
+
+    session_id: SessionId
+    tenant_id: str
+    supervisor: SessionSupervisor
+    plugins: Callable[[], Awaitable[Sequence[PluginEntry]]]
+
+    async def find_records(self, wanted: WantedRecords) -> JournalPage:
+        """Find records in its journal.
+
+        Raises:
+            Exception: As of `SessionSupervisor.find_records`.
+        """
+        # Where no plugin is asked for, a profile that is gone keeps no journal from being read.
+        plugins = () if wanted.plugin is None else await self.plugins()
+        return await self.supervisor.find_records(
+            self.session_id, wanted, scope=self.tenant_id, plugins=plugins
+        )
+
+    async def plain_state_at(self, number: int, *, since: int | None = None) -> InspectedState:
+        """Say what it was behind a record as plain data, and what changed since another one.
+
+        Raises:
+            Exception: As of `SessionSupervisor.plain_state_at`.
+        """
+        return await self.supervisor.plain_state_at(
+            self.session_id, number, since=since, scope=self.tenant_id, plugins=await self.plugins()
+        )
+
+    async def explain_record(self, number: int) -> ExplainedStep:
+        """Say what a record came to, and why.
+
+        Raises:
+            Exception: As of `SessionSupervisor.explain_record`.
+        """
+        return await self.supervisor.explain_record(
+            self.session_id, number, scope=self.tenant_id, plugins=await self.plugins()
+        )
 
 
 class Host:

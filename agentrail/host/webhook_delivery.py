@@ -4,36 +4,248 @@ What is told, and when, is said by `decide_webhook` and `WebhookQueue`; a messag
 Where a store keeps what is owed, a row for each request that is still to be told of is there before its session has the message.
 """
 
+import socket
+import ssl
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
+import httpx
+import msgspec
 import trio
 from attrs import evolve, frozen
 
+from agentrail import outside
 from agentrail.abc.store import OwedRow
+from agentrail.core.wire.settling import mended_text
 from agentrail.errors import QuotaReached, WebhookInvalid
+from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestTrack
 from agentrail.host.webhook_address import read_address
 from agentrail.host.webhook_message import WebhookMessage, WebhookWatch, decide_webhook, signed
-from agentrail.host.webhook_rows import (
-    MESSAGES,
-    WATCHES,
-    RowUnreadable,
-    decode_awaited,
-    decode_owed_message,
-    encode_awaited,
-    encode_owed_message,
-    id_of_watch,
-)
 from agentrail.host.webhook_schedule import TRY_SECONDS, Settled, TryAnswer, WebhookQueue, on_time
-from agentrail.host.webhook_sending import WebhookSender, is_of_the_network, why_not
-from agentrail.host.webhooks import SendWebhook, Webhooks
+from agentrail.host.webhooks import SendWebhook, SignedWebhook, Webhooks
 from agentrail.logs import Logger
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.web.places import AddressRefused
+from agentrail.structs import decoder_of
+from agentrail.web.backend import (
+    NO_ROOTS,
+    WEB_CONNECT_SECONDS,
+    GuardedBackend,
+    context_of_system,
+)
+from agentrail.web.names import LookUp, SystemNames
+from agentrail.web.places import AddressRefused, AllowedPlaces, WebAddress, judge_found
+from agentrail.web.transport import GuardedTransport
+
+# Webhooks as a store keeps them: what is still to be told of a request, and messages that no receiver has taken yet. Pure. What was
+# written once is read for ever: each row says its version, the golden rows in the tests hold the form, and one of a newer version is
+# left where it is.
+
+
+WATCHES: Final = "webhook_watch"
+MESSAGES: Final = "webhook"
+
+
+class RowUnreadable(ValueError):
+    """A row of another version than this one, or damaged."""
+
+
+class _Watch(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
+    tenant: str
+    user: str
+    session: str
+    request: str
+    agent: str
+    url: str
+    names_owner: bool = False
+    told_seq: int = 0
+
+
+_WATCHES: Final = decoder_of(_Watch)
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=1):
+    id: str
+    tenant: str
+    user: str
+    session: str
+    request: str
+    url: str
+    body: str
+    number: int
+    tries: int = 0
+    due_at_ms: int
+
+
+_MESSAGES: Final = decoder_of(_Message)
+
+
+def id_of_watch(watch: WebhookWatch) -> str:
+    """Name the row of a watch. No part of it can hold a slash."""
+    return "/".join(watch.key)
+
+
+def encode_awaited(watch: WebhookWatch) -> OwedRow:
+    """Write what is still to be told of a request."""
+    row = _Watch(
+        tenant=watch.owner.tenant_id,
+        user=watch.owner.user_id,
+        session=watch.session_id,
+        request=watch.request_id,
+        agent=mended_text(watch.agent_id),
+        url=watch.url,
+        names_owner=watch.names_owner,
+        told_seq=watch.told_seq,
+    )
+    return OwedRow(kind=WATCHES, id=id_of_watch(watch), body=msgspec.json.encode(row))
+
+
+def decode_awaited(row: OwedRow) -> WebhookWatch:
+    """Read what `encode_awaited` wrote.
+
+    Raises:
+        RowUnreadable: It is of another version, or damaged.
+    """
+    try:
+        read = _WATCHES.decode(row.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RowUnreadable(str(error)) from None
+    return WebhookWatch(
+        owner=SessionOwner(read.tenant, read.user),
+        session_id=read.session,
+        request_id=read.request,
+        agent_id=read.agent,
+        url=read.url,
+        names_owner=read.names_owner,
+        told_seq=read.told_seq,
+    )
+
+
+def encode_owed_message(message: WebhookMessage) -> OwedRow:
+    """Write a message that is owed."""
+    row = _Message(
+        id=message.id,
+        tenant=message.tenant_id,
+        user=message.user_id,
+        session=message.session_id,
+        request=message.request_id,
+        url=message.url,
+        body=message.body,
+        number=message.number,
+        tries=message.tries,
+        due_at_ms=message.due_at_ms,
+    )
+    return OwedRow(kind=MESSAGES, id=message.id, body=msgspec.json.encode(row))
+
+
+def decode_owed_message(row: OwedRow) -> WebhookMessage:
+    """Read what `encode_owed_message` wrote.
+
+    Raises:
+        RowUnreadable: It is of another version, or damaged.
+    """
+    try:
+        read = _MESSAGES.decode(row.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RowUnreadable(str(error)) from None
+    return WebhookMessage(
+        id=read.id,
+        tenant_id=read.tenant,
+        user_id=read.user,
+        session_id=read.session,
+        request_id=read.request,
+        url=read.url,
+        body=read.body,
+        number=read.number,
+        tries=read.tries,
+        due_at_ms=read.due_at_ms,
+    )
+
+
+# Sends one webhook over HTTP: looks its name up once, has that judged, and connects to what was judged and to nothing else. No schedule
+# and no store enters. A name is not looked up a second time by any library, no redirect is followed, no proxy of the environment is
+# asked, and the body of the answer is not read: a stranger has chosen all of these.
+
+
+class WebhookSender:
+    """Sends webhooks from this machine."""
+
+    def __init__(
+        self, allowed: AllowedPlaces, *, resolve: LookUp | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            allowed: Where they may go besides public servers over TLS.
+            resolve: Looks names up; None for what the system does.
+            tls: Which certificates are believed; None for what the system has.
+        """
+        self._allowed = allowed
+        self._resolve: LookUp = resolve or SystemNames()
+        self._tls = tls
+
+    async def __call__(self, signed: SignedWebhook) -> int:
+        """Send one, and give the status that came back.
+
+        Raises:
+            AddressRefused: It leads where nothing may be sent; nothing was.
+            OSError: Its name leads nowhere.
+            httpx.HTTPError: No connection, or a broken one.
+
+        Cancellation: Closes the connection. There is no time limit but the caller's, and three seconds for each address.
+        """
+        # What is allowed may have changed since it was named.
+        address = read_address(signed.url, self._allowed)
+        request = httpx.Request(
+            "POST",
+            address.url,
+            headers=[("host", address.host_header), ("connection", "close"), *signed.headers],
+            content=signed.body,
+            extensions={
+                "timeout": {
+                    "connect": WEB_CONNECT_SECONDS,
+                    "read": TRY_SECONDS,
+                    "write": TRY_SECONDS,
+                    "pool": TRY_SECONDS,
+                }
+            },
+        )
+        backend = GuardedBackend(partial(self._judge, address), self._resolve)
+        # A pool for each try, and no client of the library: that would follow what it is told, and write the address to the log, where it
+        # may hold what a receiver knows its callers by.
+        async with GuardedTransport(backend, await self._context(address)) as transport:
+            response = await transport.handle_async_request(request)
+            await response.aclose()
+            return response.status_code
+
+    def _judge(self, address: WebAddress, _host: str, _port: int, found: Sequence[str]) -> Sequence[str]:
+        return judge_found(address, found, self._allowed)
+
+    async def _context(self, address: WebAddress) -> ssl.SSLContext:
+        if address.scheme == "http":
+            return NO_ROOTS
+        if self._tls is None:
+            self._tls = await outside.offload(context_of_system)  # 30 ms, which would hold the loop
+        return self._tls
+
+
+def why_not(error: BaseException) -> str:
+    """Say why a try got no answer, in words that hold no address and nothing that a stranger wrote."""
+    if isinstance(error, AddressRefused):
+        return f"not sent: {error}"
+    if isinstance(error, socket.gaierror):
+        return "its name leads nowhere"
+    return f"no answer ({type(error).__name__})"
+
+
+def is_of_the_network(error: BaseException) -> bool:
+    """Say whether an error is one of those that a receiver, or the way to it, can cause."""
+    return isinstance(error, OSError | httpx.HTTPError | AddressRefused)
+
 
 LOGGER: Final = Logger("agentrail.host")
 

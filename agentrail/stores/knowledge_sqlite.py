@@ -6,12 +6,10 @@ added again. Each word of the index begins with the key of its base, so that a q
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import apsw
 from attrs import evolve
@@ -34,8 +32,8 @@ from agentrail.abc.knowledge import (
 from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.errors import OptionError
 from agentrail.stores.documents import UnreadDocument, cut_document, read_kb_document
-from agentrail.stores.tenant_files import TenantFiles, TenantSchema, cut_index_again
-from agentrail.stores.vectors import VectorCache, keep_vectors, vector_tables
+from agentrail.stores.tenant_files import TenantSchema, cut_index_again
+from agentrail.stores.vectors import SqliteCollection, vector_tables
 from agentrail.stores.words import any_of, choose_words, cut_words, indexed, owner_key, query_words
 
 _TABLES: Final = """
@@ -106,28 +104,17 @@ _MAX_BASES: Final = 16
 """How many bases are searched at once; who may read more has to name one."""
 
 
-class SqliteKnowledge:
+class SqliteKnowledge(SqliteCollection):
     """Keeps bases in a directory. See `KnowledgeStore` for what each call promises."""
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Open nothing yet: a tenant's file is made with the first base.
+    _SCHEMA: ClassVar = SCHEMA_OF_KNOWLEDGE
+    _ROWS: ClassVar = "passage"
+    _PARTS: ClassVar = "r.trail, r.text"
 
-        Args:
-            directory: Where the files are; it is made, for its owner alone, where there is none.
-
-        Raises:
-            StoreUnavailable: The SQLite here is too old to be trusted.
-        """
-        self._files = TenantFiles(Path(directory), SCHEMA_OF_KNOWLEDGE)
-        self._vectors = VectorCache()
-
-    def __repr__(self) -> str:
-        """Say where it is."""
-        return f"SqliteKnowledge({os.fspath(self._files.directory)!r})"
-
-    def path_of(self, tenant: str) -> Path:
-        """Give the file of a tenant, also before there is one."""
-        return self._files.of(tenant).path
+    @staticmethod
+    def _joined(parts: Sequence[str]) -> str:
+        trail, text = parts
+        return "\n".join([*json.loads(trail), text])
 
     # --- for who looks after a base
 
@@ -335,24 +322,6 @@ class SqliteKnowledge:
             found = json.dumps([number for _, number in near[:limit]])
             return tuple(map(_passage_of, connection.execute(_NUMBERED, (found,))))
 
-    def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
-        """Give the passages that have no vector; see `VectorKeeper.without_vectors`."""
-        file = self._files.of(tenant)
-        if not file.path.exists():
-            return ()
-        with file.writing() as connection:  # which also makes an older file a newer one
-            rows: list[Any] = connection.execute(
-                """SELECT p.number, p.trail, p.text FROM passage AS p LEFT JOIN vector AS v ON v.number = p.number
-                WHERE v.kind IS NOT ? LIMIT ?""",
-                (kind, limit),
-            ).fetchall()
-        return tuple([(int(number), "\n".join([*json.loads(trail), text])) for number, trail, text in rows])
-
-    def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Keep vectors; see `VectorKeeper.put_vectors`."""
-        with self._files.of(tenant).writing() as connection:
-            keep_vectors(connection, "passage", kind, vectors)
-
     def read(self, reader: MemoryOwner, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
         """Give a passage with its neighbours; see `KnowledgeStore.read`."""
         if type(around) is not int or not 0 <= around <= MAX_AROUND:
@@ -372,10 +341,6 @@ class SqliteKnowledge:
             return tuple(
                 map(_passage_of, connection.execute(statement, (document, place - around, place + around)))
             )
-
-    def close(self) -> None:
-        """Let go of all files; again if you like. Who reads or writes has their answer first."""
-        self._files.close()
 
     @contextmanager
     def _writing(self, tenant: str, base: str) -> Iterator[apsw.Connection]:

@@ -16,8 +16,7 @@ from agentrail.abc.recall import RecallStore
 from agentrail.errors import OptionError
 from agentrail.stores.data_directory import find_data_directory
 from agentrail.stores.notes_files import NoteFiles
-from agentrail.stores.notes_memory import InMemoryNotes
-from agentrail.stores.recall_memory import InMemoryRecall
+from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
 from agentrail.stores.vectors import has_numpy, no_numpy
 
 MEMORIES_DIRECTORY: Final = "memories"

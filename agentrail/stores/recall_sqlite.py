@@ -6,12 +6,10 @@ would be read through to its end for every query.
 """
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import apsw
 
@@ -25,8 +23,8 @@ from agentrail.abc.recall import (
     TagFilter,
     check_limit,
 )
-from agentrail.stores.tenant_files import TenantFile, TenantFiles, TenantSchema, cut_index_again
-from agentrail.stores.vectors import VectorCache, keep_vectors, vector_tables
+from agentrail.stores.tenant_files import TenantFile, TenantSchema, cut_index_again
+from agentrail.stores.vectors import SqliteCollection, vector_tables
 from agentrail.stores.words import (
     all_of,
     any_of,
@@ -85,30 +83,19 @@ _NO_BOUND: Final = -1
 """What SQLite takes for no limit."""
 
 
-class SqliteRecall:
+class SqliteRecall(SqliteCollection):
     """Keeps what is remembered in a directory. See `RecallStore` for what each call promises."""
 
     is_immediate: Final = False
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Open nothing yet: a tenant's file is made with the first entry.
+    _SCHEMA: ClassVar = SCHEMA_OF_RECALL
+    _ROWS: ClassVar = "memory"
+    _PARTS: ClassVar = "r.text, r.tags"
 
-        Args:
-            directory: Where the files are; it is made, for its owner alone, where there is none.
-
-        Raises:
-            StoreUnavailable: The SQLite here is too old to be trusted.
-        """
-        self._files = TenantFiles(Path(directory), SCHEMA_OF_RECALL)
-        self._vectors = VectorCache()
-
-    def __repr__(self) -> str:
-        """Say where it is."""
-        return f"SqliteRecall({os.fspath(self._files.directory)!r})"
-
-    def path_of(self, tenant: str) -> Path:
-        """Give the file of a tenant, also before there is one."""
-        return self._files.of(tenant).path
+    @staticmethod
+    def _joined(parts: Sequence[str]) -> str:
+        text, tags = parts
+        return " ".join([text, *json.loads(tags)])
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
         """Keep an entry; see `RecallStore.put`."""
@@ -178,24 +165,6 @@ class SqliteRecall:
             numbers = json.dumps([number for _, number in near])
             return tuple(map(_entry_of, connection.execute(_NUMBERED, (numbers, own))))
 
-    def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
-        """Give what has no vector; see `VectorKeeper.without_vectors`."""
-        file = self._files.of(tenant)
-        if not file.path.exists():
-            return ()
-        with file.writing() as connection:  # which also makes an older file a newer one
-            rows: list[Any] = connection.execute(
-                """SELECT m.number, m.text, m.tags FROM memory AS m LEFT JOIN vector AS v ON v.number = m.number
-                WHERE v.kind IS NOT ? LIMIT ?""",
-                (kind, limit),
-            ).fetchall()
-        return tuple([(int(number), " ".join([text, *json.loads(tags)])) for number, text, tags in rows])
-
-    def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Keep vectors; see `VectorKeeper.put_vectors`."""
-        with self._files.of(tenant).writing() as connection:
-            keep_vectors(connection, "memory", kind, vectors)
-
     def list(
         self,
         owner: MemoryOwner,
@@ -257,10 +226,6 @@ class SqliteRecall:
             _overwrite_words(connection)
         self._vectors.drop()
         return Forgotten(entries=entries, is_erased=file.empty_log())
-
-    def close(self) -> None:
-        """Let go of all files; again if you like. Who reads or writes has their answer first."""
-        self._files.close()
 
     @contextmanager
     def _reading(self, owner: MemoryOwner) -> Iterator[apsw.Connection | None]:

@@ -1,16 +1,22 @@
-"""Vectors beside rows: their table, what is still to be made, and which are nearest. numpy is loaded when the first are compared."""
+"""Collections of rows with vectors, in files of tenants: their tables, what is still to be made, and which are nearest.
+
+numpy is loaded when the first vectors are compared.
+"""
 
 import importlib
 import importlib.util
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, ClassVar, Final
 
 import apsw
 from attrs import frozen
 
 from agentrail.distribution import install_command
+from agentrail.stores.tenant_files import TenantFiles, TenantSchema
 
 MAX_CACHED_BYTES: Final = 128 << 20
 """Of vectors in memory, in one store; what has more at once is read anew for each search."""
@@ -40,16 +46,6 @@ def has_numpy() -> bool:
 def no_numpy() -> str:
     """Return the message for an embedder without numpy."""
     return f"an embedder needs numpy to compare vectors: {install_command('embeddings')}"
-
-
-def keep_vectors(
-    connection: apsw.Connection, rows: str, kind: str, vectors: Sequence[tuple[int, bytes]]
-) -> None:
-    """Put vectors beside rows that are still there."""
-    connection.executemany(
-        f"INSERT OR REPLACE INTO vector SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM {rows} WHERE number = ?1)",  # noqa: S608 - a constant
-        [(number, kind, data) for number, data in vectors],
-    )
 
 
 @frozen
@@ -133,3 +129,61 @@ class VectorCache:
             while self._loaded and sum(one.matrix.nbytes for one in self._loaded.values()) > MAX_CACHED_BYTES:
                 self._loaded.popitem(last=False)
         return loaded
+
+
+class SqliteCollection:
+    """Texts of owners in a directory, a file of SQLite for each tenant, with a vector beside each text."""
+
+    _SCHEMA: ClassVar[TenantSchema]
+    _ROWS: ClassVar[str]
+    """The table of the texts."""
+    _PARTS: ClassVar[str]
+    """The columns of which the text of a vector is made."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        """Open nothing yet: a tenant's file is made with what is kept first.
+
+        Args:
+            directory: Where the files are; it is made, for its owner alone, where there is none.
+
+        Raises:
+            StoreUnavailable: The SQLite here is too old to be trusted.
+        """
+        self._files = TenantFiles(Path(directory), self._SCHEMA)
+        self._vectors = VectorCache()
+
+    def __repr__(self) -> str:
+        """Say where it is."""
+        return f"{type(self).__name__}({os.fspath(self._files.directory)!r})"
+
+    def path_of(self, tenant: str) -> Path:
+        """Give the file of a tenant, also before there is one."""
+        return self._files.of(tenant).path
+
+    @staticmethod
+    def _joined(parts: Sequence[str]) -> str:
+        """Return the text that a vector is made of, from the values of its columns."""
+        raise NotImplementedError
+
+    def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
+        """Give what has no vector; see `VectorKeeper.without_vectors`."""
+        file = self._files.of(tenant)
+        if not file.path.exists():
+            return ()
+        with file.writing() as connection:  # which also makes an older file a newer one
+            rows: list[Any] = connection.execute(
+                f"""SELECT r.number, {self._PARTS} FROM {self._ROWS} AS r LEFT JOIN vector AS v ON v.number = r.number
+                WHERE v.kind IS NOT ? LIMIT ?""",  # noqa: S608 - constants
+                (kind, limit),
+            ).fetchall()
+        return tuple([(int(number), self._joined(parts)) for number, *parts in rows])
+
+    def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
+        """Keep vectors beside texts that are still there; see `VectorKeeper.put_vectors`."""
+        statement = f"INSERT OR REPLACE INTO vector SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM {self._ROWS} WHERE number = ?1)"  # noqa: S608 - a constant
+        with self._files.of(tenant).writing() as connection:
+            connection.executemany(statement, [(number, kind, data) for number, data in vectors])
+
+    def close(self) -> None:
+        """Let go of all files; again if you like. Who reads or writes has their answer first."""
+        self._files.close()

@@ -4,11 +4,13 @@ Redirects are followed here, each judged anew, and bodies are counted while they
 """
 
 import ssl
-from collections.abc import AsyncIterator, Sequence
+import zlib
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urljoin
+from urllib.robotparser import RobotFileParser
 
 import httpx
 import trio
@@ -17,13 +19,130 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.web.backend import NO_ROOTS, WEB_CONNECT_SECONDS, GuardedBackend, context_of_system
 from agentrail.web.exchange import Fetched, FetchFailed, PageGone, WebRequest
-from agentrail.web.inflating import BodyRefused, BoundedBody
 from agentrail.web.names import LookUp
 from agentrail.web.one_piece import OnePiece
 from agentrail.web.places import AddressRefused, WebAddress, judge_found
-from agentrail.web.robots import RobotsTxt
 from agentrail.web.rules import WebRules, read_web_url
 from agentrail.web.transport import GuardedTransport
+
+# What a `robots.txt` says (RFC 9309). Pure.
+
+
+_MISSING: Final = range(400, 500)
+_THERE: Final = range(200, 300)
+_MAX_LINES: Final = 5_000
+
+
+class RobotsTxt:
+    """The rules of one server for one program."""
+
+    __slots__ = ("_agent", "_parser")
+
+    def __init__(self, status: int, content: bytes, agent: str) -> None:
+        """Read them.
+
+        Args:
+            status: That of the answer: without a file all is allowed, with a server that is not well nothing.
+            content: The file.
+            agent: What we are called in it.
+        """
+        self._agent = agent
+        self._parser = RobotFileParser()
+        if status in _THERE:
+            self._parser.parse(content.decode("utf-8-sig", "replace").splitlines()[:_MAX_LINES])
+        else:
+            lines = [] if status in _MISSING else ["User-agent: *", "Disallow: /"]
+            self._parser.parse(lines)
+
+    def allows(self, target: str) -> bool:
+        """Say whether a path with its query may be fetched."""
+        return self._parser.can_fetch(self._agent, target)
+
+
+# Counts the bytes of a body while they come, and while they are inflated: nothing larger than the bound is ever in memory. Pure. httpx
+# would inflate a chunk as a whole, which gives a thousandfold of it before anybody can count.
+
+
+INFLATED_PIECE_BYTES: Final = 65_536
+"""How much is inflated at once."""
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+class BodyRefused(ValueError):
+    """A body cannot be taken. The text says why."""
+
+
+class BoundedBody:
+    """Takes the chunks of one body, and gives it as a whole.
+
+    Attributes:
+        content: What has come, inflated.
+    """
+
+    def __init__(self, encoding: str, max_bytes: int) -> None:
+        """Begin with nothing.
+
+        Args:
+            encoding: The header `content-encoding`; one layer of gzip, or none.
+            max_bytes: How much may come, inflated; and how much as it is sent.
+
+        Raises:
+            BodyRefused: It is another encoding, or several.
+        """
+        named = encoding.strip().lower()
+        if named not in ("", "identity", "gzip", "x-gzip"):
+            message = f"its content-encoding is {named!r:.40}: expected gzip or none, as was asked for"
+            raise BodyRefused(message)
+        self._inflater = None if named in ("", "identity") else zlib.decompressobj(_GZIP)
+        self._max_bytes = max_bytes
+        self._taken = 0
+        self.content: bytearray = bytearray()
+
+    def take(self, chunk: bytes) -> Iterator[None]:
+        """Take a chunk in pieces: go through all of them, and let others have a turn after each.
+
+        Raises:
+            BodyRefused: It is too large, or no gzip.
+        """
+        self._taken += len(chunk)
+        if self._inflater is None:
+            self._keep(chunk)
+            yield
+            return
+        if self._taken > self._max_bytes:
+            raise BodyRefused(self._too_large())
+        left = chunk
+        while left and not self._inflater.eof:  # what stands behind the end is none of it
+            try:
+                piece = self._inflater.decompress(left, INFLATED_PIECE_BYTES)
+            except zlib.error as error:
+                message = f"it says that it is gzip and is not: {error}"
+                raise BodyRefused(message) from None
+            left = self._inflater.unconsumed_tail
+            self._keep(piece)
+            yield
+
+    def finish(self) -> bytes:
+        """Give the body.
+
+        Raises:
+            BodyRefused: It ended too early.
+        """
+        # A body of nothing is one of nothing, however it was to be encoded.
+        if self._inflater is not None and self._taken and not self._inflater.eof:
+            message = "its gzip ends too early"
+            raise BodyRefused(message)
+        return bytes(self.content)
+
+    def _keep(self, piece: bytes) -> None:
+        if len(self.content) + len(piece) > self._max_bytes:
+            raise BodyRefused(self._too_large())
+        self.content += piece
+
+    def _too_large(self) -> str:
+        return f"it has more than {self._max_bytes:,} bytes"
+
 
 MAX_REDIRECTS: Final = 5
 FETCH_SECONDS: Final = 30.0

@@ -36,7 +36,7 @@ from agentrail.gateway.socket_frames import decode_frame
 from agentrail.gateway.tokens import decode_tokens
 from agentrail.host.limits import Limits
 from agentrail.host.profiles import check_metadata
-from agentrail.host.webhook_rows import RowUnreadable, decode_awaited, decode_owed_message
+from agentrail.host.webhook_delivery import RowUnreadable, decode_awaited, decode_owed_message
 from agentrail.left_processes import _noted_in
 from agentrail.plugins import HumanApproval
 from agentrail.remote import frames, past

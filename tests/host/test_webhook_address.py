@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.host.webhook_address import read_address
-from agentrail.web.addresses import is_public
 from agentrail.web.places import (
     MAX_WEB_URL_CHARACTERS,
     AddressRefused,
     AllowedPlaces,
+    is_public,
     judge_found,
     read_allowed,
 )

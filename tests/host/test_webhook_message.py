@@ -17,6 +17,13 @@ from agentrail.events import WaitingFor
 from agentrail.host import SignedWebhook, Webhooks
 from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestRecord
+from agentrail.host.webhook_delivery import (
+    RowUnreadable,
+    decode_awaited,
+    decode_owed_message,
+    encode_awaited,
+    encode_owed_message,
+)
 from agentrail.host.webhook_message import (
     WebhookMessage,
     WebhookWatch,
@@ -24,13 +31,6 @@ from agentrail.host.webhook_message import (
     show_time,
     sign,
     signed,
-)
-from agentrail.host.webhook_rows import (
-    RowUnreadable,
-    decode_awaited,
-    decode_owed_message,
-    encode_awaited,
-    encode_owed_message,
 )
 from agentrail.messages import ApprovalId, CallId, SessionId, TokenUsage
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import trio
 
-from agentrail.host.webhook_sending import WebhookSender, why_not
+from agentrail.host.webhook_delivery import WebhookSender, why_not
 from agentrail.host.webhooks import SignedWebhook
 from agentrail.web.places import AddressRefused, read_allowed
 from tests.host.receivers import Receiver

@@ -21,8 +21,8 @@ from agentrail.errors import (
 )
 from agentrail.host import HostRequest, Webhooks, webhook_delivery
 from agentrail.host.identity import SessionOwner
+from agentrail.host.webhook_delivery import MESSAGES, WATCHES, encode_awaited
 from agentrail.host.webhook_message import WebhookWatch
-from agentrail.host.webhook_rows import MESSAGES, WATCHES, encode_awaited
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.clock import now_ms
 from agentrail.stores.memory import MemoryStore

@@ -29,8 +29,7 @@ from agentrail.events import (
 )
 from agentrail.messages import Text, ToolMessage
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.stores.notes_memory import InMemoryNotes
-from agentrail.stores.recall_memory import InMemoryRecall
+from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.plugins.test_built_ins import BUILT_INS

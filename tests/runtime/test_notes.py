@@ -18,8 +18,7 @@ from agentrail.outside import current
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
 from agentrail.runtime.plugin_requests import run_memory_request
 from agentrail.stores.memory import MemoryStore
-from agentrail.stores.notes_memory import InMemoryNotes
-from agentrail.stores.recall_memory import InMemoryRecall
+from agentrail.stores.recall_memory import InMemoryNotes, InMemoryRecall
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin

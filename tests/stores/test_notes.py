@@ -20,7 +20,7 @@ from agentrail.core.values.notes import (
 )
 from agentrail.errors import NotAStore, OptionError, StoreUnavailable
 from agentrail.stores.notes_files import NoteFiles, directory_name
-from agentrail.stores.notes_memory import InMemoryNotes
+from agentrail.stores.recall_memory import InMemoryNotes
 from agentrail.testing.check_notes import NOTE_RULES, check_notes, note_rule_name
 
 ADA = MemoryOwner(tenant="acme", user="ada")

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.stores.passages import LEAST_BYTES, MOST_BYTES, passages_of
+from agentrail.stores.documents import LEAST_BYTES, MOST_BYTES, passages_of
 
 SHORT = [
     "",

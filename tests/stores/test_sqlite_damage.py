@@ -12,7 +12,7 @@ import pytest
 from agentrail.abc.store import OwedRow, Standing
 from agentrail.core.journal.record import Tail, first_broken
 from agentrail.errors import NotAStore, StoreTooNew, StoreUnavailable
-from agentrail.stores import sqlite_opening
+from agentrail.stores import sqlite
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_damage import marker_path
 from agentrail.stores.sqlite_files import lock_path
@@ -437,7 +437,7 @@ def test_a_salvage_that_died_on_its_way_goes_on(large, monkeypatch):
             def die(*args, **options):
                 raise KeyboardInterrupt
 
-            patched.setattr(sqlite_opening, step, die)
+            patched.setattr(sqlite, step, die)
             with pytest.raises(KeyboardInterrupt):
                 open_at(large)
         assert marker_path(large).exists()

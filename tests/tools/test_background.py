@@ -10,7 +10,7 @@ from agentrail.abc.background import MAX_ENDED_COMMANDS, MAX_UNREAD_BYTES
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolContractError
 from agentrail.tools import builtin
-from agentrail.tools.background import signal_name
+from agentrail.tools.shell import signal_name
 from tests.tools.rig import CTX
 
 LEFT_OUT = "bytes left out"

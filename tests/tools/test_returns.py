@@ -31,8 +31,7 @@ import pytest
 
 from agentrail.abc import Error, Ok, ToolContext, ToolOutcome, ToolUpdate
 from agentrail.errors import ToolDefinitionError
-from agentrail.tools.function import tool
-from agentrail.tools.returns import check_returned
+from agentrail.tools.function import check_returned, tool
 
 T = TypeVar("T")
 

@@ -14,8 +14,7 @@ from hypothesis import given, strategies as st
 from agentrail.abc import Ok, ToolContext
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
-from agentrail.tools.function import tool
-from agentrail.tools.signature import read_signature
+from agentrail.tools.function import read_signature, tool
 from tests.tools.rig import CTX
 
 

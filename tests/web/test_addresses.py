@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
-from agentrail.web.addresses import carries_another, is_public
-from agentrail.web.places import AddressRefused, judge_found, judge_ip, read_allowed
+from agentrail.web.places import (
+    AddressRefused,
+    carries_another,
+    is_public,
+    judge_found,
+    judge_ip,
+    read_allowed,
+)
 from agentrail.web.rules import WebRules, is_below, read_domain, read_inside, read_web_url
 
 RULES = WebRules()

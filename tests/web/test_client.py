@@ -11,8 +11,7 @@ from hypothesis import given, strategies as st
 from agentrail.web.backend import NO_ROOTS
 from agentrail.web.client import MAX_BODY_BYTES, WebClient
 from agentrail.web.exchange import FetchFailed, WebRequest
-from agentrail.web.fetching import FETCH_SECONDS
-from agentrail.web.inflating import INFLATED_PIECE_BYTES, BodyRefused, BoundedBody
+from agentrail.web.fetching import FETCH_SECONDS, INFLATED_PIECE_BYTES, BodyRefused, BoundedBody
 from agentrail.web.rules import WebRules, read_inside
 from agentrail.web.transport import GuardedTransport
 from tests.runtime.rig import on_bounded_time
