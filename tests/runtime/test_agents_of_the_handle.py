@@ -6,10 +6,8 @@ import trio.testing
 
 from agentrail import blocking
 from agentrail.core.policy.budget import Budget
-from agentrail.errors import NotRemote, OptionError, SessionDown
-from agentrail.remote.session import RemoteSession
+from agentrail.errors import OptionError, SessionDown
 from agentrail.runtime.agent import Agent
-from agentrail.runtime.background_agents import BackgroundAgents
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool
 
@@ -139,10 +137,3 @@ def test_a_blocking_session_has_them_too():
         assert found.answer == "seen: Look."
         assert session.agents.futures.close(name).result(20).status == "ended"
         assert [one.name for one in session.agents.list()] == [name]
-
-
-def test_a_session_on_a_server_refuses():
-    """The protocol has no command for it."""
-    with pytest.raises(NotRemote, match="agents cannot be asked of a server"):
-        RemoteSession.agents.fget(None)
-    assert {"spawn", "send", "wait", "close", "list"} <= {*dir(BackgroundAgents)}

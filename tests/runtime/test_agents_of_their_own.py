@@ -8,21 +8,16 @@ from agentrail.abc import ToolContext
 from agentrail.blueprints import Blueprint
 from agentrail.errors import OptionError, PluginError
 from agentrail.events import (
-    AgentChanged,
-    PluginFailed,
     SessionRestarted,
     SubagentEvent,
-    ToolBlocked,
-    ToolExecutionEnd,
     ToolExecutionStart,
 )
 from agentrail.host.identity import OWN_KEYS
-from agentrail.plugins import Permissions, SecurityGuard
+from agentrail.plugins import Permissions
 from agentrail.runtime.agent import SAYS_WHOSE, Agent
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
-from agentrail.tools.exit_plan import exit_plan
 from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
 from tests.runtime.test_kept_sessions import eventually
@@ -131,40 +126,6 @@ async def test_a_child_begins_with_guards_as_they_are_and_plugins_of_its_own(sup
     own = Counting(name="Own")
     named = await plugins_of(agent(plugins=[(own, {"begin": 7}), (Guarding, {"begin": 4})]))
     assert named == [("Guarding", 40), ("Own", 7), ("Guarding", 41), ("Own", 8)]
-
-
-async def test_a_child_begins_in_the_mode_that_its_session_is_in(supervisor):
-    """A plan was approved since: the options of the start would deny all that it is to do."""
-    tools = [RecordingTool(name="look", answer="look ran"), TaskTool(), exit_plan]
-
-    def answer(request):
-        if request.system == "You look.":
-            return (
-                calls(("look", {}))
-                if len(request.messages) == 1
-                else says(request.messages[-1].results[0].text)
-            )
-        match len(request.messages):
-            case 1:
-                return calls(("exit_plan", {"plan": "Look."}))
-            case 3:
-                return calls(("task", {"description": "Look.", "subagent_type": "scout"}))
-        return says(request.messages[-1].results[0].text)
-
-    session = await supervisor.start_session(
-        model=FunctionModel(answer),
-        tools=tools,
-        plugins=[(Permissions, {"mode": "plan", "allow": ["look", "task"]})],
-        agents=[agent()],
-    )
-    async with session.subscribe() as events:
-        await session.prompt("go")
-        async for event in events:
-            if type(event).__name__ == "ApprovalRequired":
-                await session.approve(event.approval.id)
-            if type(event).__name__ == "AgentEnd":
-                break
-    assert event.messages[-1].text == "look ran"
 
 
 async def test_an_answer_of_a_shape_of_its_own(supervisor):
@@ -376,27 +337,6 @@ def handing_over(*wanted):
     return FunctionModel(answer)
 
 
-async def test_a_session_that_is_handed_over_may_do_what_both_agents_may(supervisor, autojump_clock):
-    """From the next request on, over a crash too; and a child that begins then is as narrow (12.2.8)."""
-    tools = [RecordingTool(name=name, answer=f"{name} ran") for name in ("look", "pay", "send")]
-    session = await supervisor.start_session(
-        model=handing_over(("look", {}), ("pay", {}), ("send", {})),
-        tools=[*tools, TaskTool()],
-        plugins=[(Permissions, {"mode": "dont_ask", "allow": ["look", "pay", "handoff_to", "task"]})],
-        agents=[clerk(permissions={"allow": ["look", "send", "task"]})],
-    )
-    async with session.subscribe(kinds=[ToolBlocked]) as blocked:
-        assert (await session.ask("go")).startswith("look ran")
-        assert [(await anext(blocked)).name for _ in range(2)] == ["pay", "send"]
-    assert [len(one.calls) for one in tools] == [1, 0, 0]
-    (plugin,) = (await session.status()).plugins
-    assert [sorted(one) for one in plugin.options["within"]] == [["allow", "mode"]]
-    async with session.subscribe(kinds=[SessionRestarted]) as events:
-        crash(session)
-        await anext(events)
-    assert (await session.status()).plugins == (plugin,)
-
-
 async def test_plugins_of_the_other_agent_come_and_guards_stay_with_their_states(supervisor, autojump_clock):
     """The guard counts on, the others are the new agent's, after a crash too (12.2.8)."""
     session = await supervisor.start_session(
@@ -425,20 +365,3 @@ async def test_plugins_of_the_other_agent_come_and_guards_stay_with_their_states
         crash(session)
         await anext(events)
     assert [one.name for one in (await session.status()).plugins] == ["Guarding", "Own"]
-
-
-async def test_nothing_is_handed_over_once_nothing_holds_the_permissions(supervisor):
-    """The plugin was taken away since the start: the call is refused, and the session goes on as it was."""
-    session = await supervisor.start_session(
-        model=handing_over(("look", {})),
-        tools=[RecordingTool(name="look", answer="ran")],
-        plugins=[Permissions, SecurityGuard],
-        agents=[clerk(permissions={"deny": ["look"]})],
-    )
-    await session.detach_plugin("Permissions")
-    async with session.subscribe(kinds=[ToolExecutionEnd, AgentChanged, PluginFailed]) as events:
-        assert await session.ask("go") == "ran"
-        first = await anext(events)
-    assert first.result.is_error
-    assert "Nothing is handed over" in first.result.text
-    assert (await session.status()).agent is None

@@ -9,10 +9,9 @@ import trio
 
 from agentrail.abc import ToolContext
 from agentrail.errors import ProcessRefused, ToolContractError
-from agentrail.events import AgentEnd, SessionRestarted, ToolExecutionEnd
+from agentrail.events import AgentEnd, ToolExecutionEnd
 from agentrail.messages import ToolMessage, UserMessage
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.testing.cancelling import crash
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.tools import builtin
@@ -148,26 +147,6 @@ async def test_a_command_is_begun_read_and_its_end_is_told(supervisor):
     await supervisor.stop_session(session.session_id)
 
 
-@on_virtual_time
-async def test_its_end_is_the_next_prompt_of_a_session_that_was_started_so(supervisor):
-    """Nobody asks: the model hears of it, with words that say how it ended, and its answer is an end like any other."""
-    workshop = Workshop()
-    model = acting(
-        calls(BACKGROUND), says("begun"), lambda request: says(request.messages[-1].content[0].text)
-    )
-    session = await start(supervisor, model, workshop, wake_on_background_end=True)
-    with trio.fail_after(900):
-        async with session.subscribe(kinds=[AgentEnd]) as ends:
-            assert await session.ask("Serve.") == "begun"
-            await trio.sleep(600)
-            workshop.opened[0].end(3)
-            _, woken = await anext(ends), await anext(ends)
-    assert woken.ref.startswith("wake/")
-    assert "has ended (exit code 3)" in woken.messages[-1].text
-    assert not notes_in(await session.messages())
-    await supervisor.stop_session(session.session_id)
-
-
 def results_in_history(messages):
     """Give the texts of all results."""
     return [one.text for said in messages if isinstance(said, ToolMessage) for one in said.results]
@@ -215,27 +194,6 @@ async def test_only_an_abort_of_all_ends_it(supervisor, kill):
     assert workshop.opened[0].is_stopped is not spared
     await supervisor.stop_session(session.session_id)
     assert workshop.opened[0].is_stopped
-
-
-@on_virtual_time
-async def test_a_crash_of_the_session_ends_it_and_says_so(supervisor):
-    """The model reads that it is gone, and `shell_output` says why there is none of that id; nothing begins it again."""
-    workshop = Workshop()
-    model = acting(
-        calls(BACKGROUND), says("It runs."), lambda request: calls(("shell_output", {"id": id_in(request)}))
-    )
-    session = await start(supervisor, model, workshop)
-    await session.ask("Serve.")
-    async with only(session, SessionRestarted) as restarted:
-        crash(session)
-        await anext(restarted)
-    assert workshop.opened[0].is_stopped
-    await session.ask("And now?")
-    messages = await session.messages()
-    assert "it was stopped when the session was restarted" in results_in_history(messages)[-1]
-    assert "Gone: the session was restarted" in notes_in(messages)[0]
-    assert len(workshop.opened) == 1
-    await supervisor.stop_session(session.session_id)
 
 
 @on_virtual_time

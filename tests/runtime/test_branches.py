@@ -3,10 +3,9 @@
 import pytest
 import trio
 
-from agentrail.errors import ActorDown, SessionDown
+from agentrail.errors import ActorDown
 from agentrail.events import SessionParked, SessionRestarted
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
-from agentrail.otp.exits import Shutdown
 from agentrail.runtime.branch import Branch
 from agentrail.testing.cancelling import crash
 from tests.runtime.rig import kinds, on_virtual_time, open_bare, rest, saying, until
@@ -75,19 +74,6 @@ async def test_a_crash_of_the_actor_takes_them_along_and_brings_them_back(superv
     assert await session.ask("Hi") == "ok"
 
 
-async def test_a_crash_of_a_child_is_no_trouble_of_the_session(supervisor, lives):
-    """It comes back with those behind it, and the actor never notices."""
-    session = await supervisor.start_session(model=saying("ok"), session_id="s-1")
-    await supervisor.start_behind("s-1", lives.spec("a"))
-    await supervisor.start_behind("s-1", lives.spec("b"))
-    lives.blows["a"].set()
-    with trio.fail_after(10):
-        while lives.log.count("b up") < 2:
-            await trio.lowlevel.checkpoint()
-    assert lives.log == ["a up", "b up", "a down", "b down", "a up", "b up"]
-    assert (await session.status()).restarts == 0
-
-
 @on_virtual_time
 async def test_children_that_crash_too_often_take_the_actor_along(lives):
     """Their supervisor gives up, the session is restarted, and when that does not help it is parked and says why."""
@@ -108,40 +94,7 @@ async def test_children_that_crash_too_often_take_the_actor_along(lives):
     assert "SupervisorGaveUp" in next(event for event in seen if isinstance(event, SessionParked)).reason
 
 
-async def test_a_child_needs_a_session(supervisor, lives):
-    """Behind nobody there is no place; behind a session that is coming back there will be one."""
-    with pytest.raises(SessionDown):
-        await supervisor.start_behind("nobody", lives.spec("a"))
-    session = await supervisor.start_session(model=saying(), session_id="s-1")
-    crash(session)
-    await supervisor.start_behind("s-1", lives.spec("a"))
-    assert (await session.status()).restarts == 1
-    assert lives.log == ["a up"]
-
-
 async def test_without_an_actor_there_is_no_branch(lives):
     """Who asks a branch whose actor has no instance hears that."""
     with pytest.raises(ActorDown, match="no instance now"):
         await Branch("s-1", SupervisorFlags("rest_for_one")).start_child(lives.spec("a"))
-
-
-async def test_two_first_children_share_one_supervisor(supervisor, lives):
-    """Who comes while it is being opened waits for it."""
-    session = await supervisor.start_session(model=saying(), session_id="s-1")
-    await session.status()
-    async with trio.open_nursery() as nursery:
-        for name in ("a", "b", "c"):
-            nursery.start_soon(supervisor.start_behind, "s-1", lives.spec(name))
-    (node,) = (await supervisor.tree()).children
-    assert sorted(child.id for child in node.children) == ["a", "b", "c"]
-
-
-async def test_who_stops_the_children_does_not_stop_the_session(supervisor, lives):
-    """A child that ends its own supervisor leaves the actor alone; the next child brings another."""
-    session = await supervisor.start_session(model=saying("ok"), session_id="s-1")
-    await session.status()
-    first = await supervisor.start_behind("s-1", lives.spec("a", restart="temporary"))
-    await first.handle.stop(Shutdown())
-    assert await session.ask("Hi") == "ok"
-    await supervisor.start_behind("s-1", lives.spec("b"))
-    assert lives.log == ["a up", "a down", "b up"]

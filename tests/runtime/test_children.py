@@ -14,13 +14,9 @@ from agentrail.events import (
     AskUser,
     MessageDelta,
     SessionEnd,
-    SubagentEnd,
     SubagentEvent,
-    SubagentStart,
     ToolExecutionEnd,
 )
-from agentrail.plugins.cost_guard import CostGuard
-from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.runtime.handle import Session
 from agentrail.testing.models import FunctionModel, Turn, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
@@ -53,19 +49,6 @@ def working(child: Turn | None = None, *, parent_says: str = "all done") -> Func
     return FunctionModel(answer)
 
 
-async def test_a_task_is_answered_with_the_last_text_of_its_session(supervisor):
-    """The child begins with the description alone, and is gone when the call is over."""
-    session = await supervisor.start_session(model=working(), tools=[TaskTool()], session_id="boss")
-    async with session.subscribe(kinds=[SubagentStart, SubagentEnd, ToolExecutionEnd]) as events:
-        assert await session.ask("go") == "all done"
-        started, ended, call = [await anext(events) for _ in range(3)]
-    assert started.child_id == ended.child_id == f"boss.{started.call_id}"
-    assert started.description == "Count the files."
-    assert ended.result == call.result
-    assert call.result.text == "There are three."
-    assert [one.session_id for one in supervisor.sessions()] == ["boss"]
-
-
 @pytest.mark.at(91, 94)
 async def test_all_that_a_child_publishes_appears_on_its_parent(supervisor):
     """With the child's own numbers and path; deltas are as little replayed there as here."""
@@ -81,22 +64,6 @@ async def test_all_that_a_child_publishes_appears_on_its_parent(supervisor):
     assert {event.meta.path for event in inner} == {("boss", seen[0].child_id)}
     assert {event.depth for event in seen} == {1}
     assert all(event.meta.ephemeral == event.event.meta.ephemeral for event in seen)
-
-
-async def test_a_child_has_no_task_tool_unless_it_may(supervisor):
-    """Sessions start sessions as deep as the tool allows, and no deeper."""
-    offered: list[tuple[str, ...]] = []
-
-    def answer(request):
-        offered.append(request.tools.names)
-        if first_words(request) == "go":
-            return says("top") if len(request.messages) > 1 else TASK
-        return says("deep")
-
-    tools = [TaskTool(), RecordingTool()]
-    session = await supervisor.start_session(model=FunctionModel(answer), tools=tools)
-    assert await session.ask("go") == "top"
-    assert offered == [("record", "task"), ("record",), ("record", "task")]
 
 
 @pytest.mark.at(14)
@@ -170,33 +137,6 @@ async def test_a_child_is_found_and_guarded_like_its_parent(supervisor, through)
     assert len(tool.calls) == 1
 
 
-async def test_an_unknown_kind_of_child_is_told_which_there_are(supervisor):
-    """Nothing is started."""
-    wrong = calls(("task", {"description": "x", "subagent_type": "wizard"}))
-
-    def answer(request):
-        return says("ok") if len(request.messages) > 1 else wrong
-
-    session = await supervisor.start_session(model=FunctionModel(answer), tools=[TaskTool()])
-    async with session.subscribe(kinds=[ToolExecutionEnd, SubagentStart]) as events:
-        await session.ask("go")
-        result = (await anext(events)).result
-    assert result.text == "There is no sub-agent of type 'wizard'. Types: general-purpose."
-
-
-async def test_a_child_that_takes_too_long_is_stopped(supervisor, autojump_clock):
-    """The call says how long it took, and what the child said last."""
-    hanging = HangingTool(name="hang")
-    model = working(calls(("hang", {}), text="I begin."))
-    session = await supervisor.start_session(model=model, tools=[TaskTool(timeout_seconds=30), hanging])
-    async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
-        assert await session.ask("go") == "all done"
-        result = (await anext(events)).result
-    assert result.text == (
-        "The sub-agent did not finish within 30 s and was stopped. Its last text: I begin."
-    )
-
-
 @pytest.mark.at(97)
 async def test_children_end_with_their_parent(supervisor):
     """Stopping the parent stops them first; their ids are free then."""
@@ -226,22 +166,6 @@ def tasks(count: int) -> FunctionModel:
     return FunctionModel(answer)
 
 
-async def test_a_parent_counts_what_its_children_used(supervisor):
-    """Its own two responses and one of each child; what they were lent and did not use is free again (3.2)."""
-    session = await supervisor.start_session(
-        model=tasks(2),
-        tools=[TaskTool()],
-        budget=Budget(max_total_tokens=10_000),
-        max_output_tokens=100,
-    )
-    async with session.subscribe(kinds=[AgentEnd]) as events:
-        assert await session.ask("go") == "all done"
-        assert (await anext(events)).usage.total == 4 * 15
-    status = await session.status()
-    assert status.usage.total == 4 * 15
-    assert status.budget_left.tokens == 10_000 - 4 * 15
-
-
 @pytest.mark.parametrize(("count", "failed"), [(1, 0), (2, 2)])
 async def test_children_share_a_budget(supervisor, count, failed):
     """One child may ask for 493 tokens and its input of the 986 that are left; two have half of them each, which is too little."""
@@ -257,42 +181,6 @@ async def test_children_share_a_budget(supervisor, count, failed):
     refused = [one for one in results if one.is_error]
     assert len(refused) == failed
     assert all("of 493 are left: raise the budget" in one.text for one in refused)
-
-
-async def test_what_an_aborted_child_did_not_use_is_free_again(supervisor):
-    """The receipt comes when the child is gone, so its parent knows by then what it used."""
-    hanging = HangingTool(name="hang")
-    session = await supervisor.start_session(
-        model=working(calls(("hang", {}))),
-        tools=[TaskTool(), hanging],
-        budget=Budget(max_total_tokens=10_000),
-        max_output_tokens=100,
-    )
-    with trio.fail_after(10):
-        await session.prompt("go")
-        await hanging.started.wait()
-        assert (await session.status()).budget_left.tokens == 0
-        await session.abort()
-    status = await session.status()
-    assert status.usage.total == 2 * 15
-    assert status.budget_left.tokens == 10_000 - 2 * 15
-
-
-async def test_a_child_that_never_began_has_used_nothing(supervisor):
-    """An unknown kind of child gives back all that it was lent."""
-    wrong = calls(("task", {"description": "x", "subagent_type": "wizard"}))
-
-    def answer(request):
-        return says("ok") if len(request.messages) > 1 else wrong
-
-    session = await supervisor.start_session(
-        model=FunctionModel(answer),
-        tools=[TaskTool()],
-        budget=Budget(max_total_tokens=10_000),
-        max_output_tokens=100,
-    )
-    assert await session.ask("go") == "ok"
-    assert (await session.status()).budget_left.tokens == 10_000 - 2 * 15
 
 
 @pytest.mark.at(22)
@@ -615,57 +503,3 @@ async def test_a_late_client_sees_what_children_wait_for(supervisor, deep, asked
         await session.respond(ref, 0)
         assert await session.collect_reply() == "done"
         assert (await session.status()).children == ()
-
-
-async def test_children_that_have_ended_are_not_shown(supervisor):
-    """A call may have had several; who has ended meanwhile is left out, and nobody is shown for another of the same id."""
-    seen = []
-
-    @agentrail.tool
-    async def delegate(ctx: agentrail.ToolContext) -> str:
-        """Let two other sessions work, one after the other."""
-        for words in ("first", "second"):
-            await ctx.run_session(words, tools=["look"])
-        return "done"
-
-    @agentrail.tool
-    async def look() -> str:
-        """Look at the session above."""
-        seen.append(await supervisor.session("boss").status())
-        return "seen"
-
-    def answer(request):
-        if len(request.messages) > 1:
-            return says("ok")
-        return calls(("delegate", {})) if first_words(request) == "go" else calls(("look", {}))
-
-    session = await supervisor.start_session(
-        model=FunctionModel(answer), tools=[delegate, look], session_id="boss"
-    )
-    with trio.fail_after(10):
-        assert await session.ask("go") == "ok"
-    first, second = seen
-    assert [len(status.children) for status in seen] == [1, 1]
-    assert first.children[0].session_id != second.children[0].session_id
-    assert [child.status.running_tools[0].name for child in (*first.children, *second.children)] == [
-        "look",
-        "look",
-    ]
-
-
-async def test_plugins_are_shown_with_their_options(supervisor):
-    """In the order in which they are asked, with what they were loaded with and were given since; nobody can write to it."""
-    session = await supervisor.start_session(
-        model=FunctionModel(lambda request: says("x")),
-        plugins=[(CostGuard, {"max_cost_usd": 2.0}), (SecurityGuard, {"audit": True})],
-    )
-    await session.update_plugin_opts("CostGuard", max_cost_usd=3.0)
-    status = await session.status()
-    assert [(one.name, dict(one.options)) for one in status.plugins] == [
-        ("SecurityGuard", {"audit": True}),
-        ("CostGuard", {"max_cost_usd": 3.0}),
-    ]
-    assert [one.priority for one in status.plugins] == [10, 120]
-    assert (await session.snapshot()).status.plugins == status.plugins
-    with pytest.raises(TypeError):
-        status.plugins[0].options["audit"] = False

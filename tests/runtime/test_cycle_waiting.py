@@ -3,10 +3,10 @@
 import pytest
 import trio
 
-from agentrail import Agent, open_supervisor, tool
+from agentrail import Agent, open_supervisor
 from agentrail.abc import HostHooks
 from agentrail.errors import CycleWaiting, ReplyTimeout
-from agentrail.events import AgentEnd, AgentSuspended, ApprovalRequired
+from agentrail.events import AgentEnd, AgentSuspended
 from agentrail.plugins import HumanApproval, Permissions
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
@@ -83,33 +83,6 @@ async def test_a_caller_that_waits_for_people_waits(supervisor, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_who_subscribed_can_answer(supervisor, way):
-    """Events tell the program what waits, so its calls wait."""
-    session = await asking(supervisor)
-    answers = []
-
-    async def wait():
-        answers.append(await wait_by(session, way))
-
-    async with session.subscribe(kinds=[ApprovalRequired]) as events, trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await session.approve((await anext(events)).approval.id)
-    assert answers == ["paid"]
-
-
-async def test_who_subscribed_to_all_sessions_can_answer(supervisor):
-    """The subscription of the supervisor counts as that of the session."""
-    async with supervisor.subscribe_all(kinds=[ApprovalRequired]) as events, trio.open_nursery() as nursery:
-        session = await asking(supervisor)
-
-        async def wait():
-            assert await session.ask("Pay") == "paid"
-
-        nursery.start_soon(wait)
-        await session.approve((await anext(events)).approval.id)
-
-
-@pytest.mark.parametrize("way", WAYS)
 async def test_a_deadline_of_the_caller_is_waited_for(supervisor, way, autojump_clock):
     """`ReplyTimeout`, as ever."""
     session = await asking(supervisor)
@@ -171,37 +144,6 @@ async def test_what_a_child_waits_for_is_named_at_its_root(supervisor):
     assert len(pending.path) == 2
     await session.approve(pending.id)
     assert await session.collect_reply() == "paid"
-
-
-async def test_a_call_that_still_runs_is_waited_for(supervisor):
-    """A cycle waits for users only when all else has ended; then it says so."""
-    began, go_on = trio.Event(), trio.Event()
-
-    @tool(effect_class="pure")
-    async def slow() -> str:
-        """Take its time."""
-        began.set()
-        await go_on.wait()
-        return "done"
-
-    model = ScriptedModel([calls(PAYS, ("slow", {})), says("paid")])
-    session = await supervisor.start_session(
-        model=model, tools=[RecordingTool(name="shell"), slow], plugins=[HumanApproval]
-    )
-    seen = []
-
-    async def ask():
-        with pytest.raises(CycleWaiting):
-            await session.ask("Pay")
-        seen.append("told")
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask)
-        await began.wait()
-        assert len((await session.status()).approvals) == 1
-        assert seen == []
-        go_on.set()
-    assert seen == ["told"]
 
 
 async def test_the_event_itself_is_given_to_who_waits_for_it(supervisor):

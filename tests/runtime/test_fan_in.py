@@ -7,11 +7,11 @@ import trio
 import trio.testing
 
 from agentrail.errors import CursorAhead, OptionError, SessionDown, SubscriberTooSlow
-from agentrail.events import AgentEnd, AgentStart, EventsLost, SessionEnd, SessionStart
+from agentrail.events import AgentEnd, SessionEnd, SessionStart
 from agentrail.testing.expectations import check_events
 from agentrail.testing.orphans import no_orphans
-from tests.runtime.rig import kinds, open_bare, rest, saying, take, until
-from tests.runtime.test_resuming import committed, last_seq, numbers, read_into
+from tests.runtime.rig import kinds, open_bare, rest, saying
+from tests.runtime.test_resuming import committed, last_seq, read_into
 
 
 def by_session(events):
@@ -61,29 +61,6 @@ async def test_a_group_is_read_apart_from_all_others(supervisor):
     }
 
 
-async def test_the_end_of_one_session_is_not_the_end(supervisor):
-    """The others go on, and so does the next one of the same id."""
-    async with supervisor.subscribe_all(kinds=[AgentStart, SessionEnd]) as events:
-        for _ in range(2):
-            session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-            await session.ask("Hi")
-            await supervisor.stop_session("s-1")
-        assert kinds(await take(events, 4)) == ["AgentStart", "SessionEnd"] * 2
-
-
-async def test_who_has_left_reads_nothing_more(supervisor):
-    """Neither of the sessions that it read, nor of those that come; the others who read them go on."""
-    session = await supervisor.start_session(model=saying("a"))
-    async with supervisor.subscribe_all() as staying:
-        async with supervisor.subscribe_all() as leaving:
-            await trio.testing.wait_all_tasks_blocked()
-        assert leaving not in session._cell.bus._subscriptions  # noqa: SLF001 - nothing may hold it for the session's life
-        await session.ask("Hi")
-        await supervisor.start_session(model=saying())
-        assert kinds(await rest(leaving)) == ["SessionStart"]
-        assert "AgentEnd" in kinds(await until(staying, AgentEnd))
-
-
 @pytest.mark.at(77)
 @pytest.mark.at(85)
 async def test_who_was_cut_off_goes_on_with_each_session(supervisor):
@@ -110,36 +87,6 @@ async def test_who_was_cut_off_goes_on_with_each_session(supervisor):
             await supervisor._close_rest()  # noqa: SLF001 - part of the supervisor
             seen += await rest(resumed)
         assert by_session(committed(seen)) == by_session(committed(await rest(uncut)))
-
-
-async def test_what_is_lost_is_told_for_each_session(supervisor):
-    """With the snapshot of the very session, at the moment when its loss is read."""
-    sessions = [
-        await supervisor.start_session(model=saying("a"), session_id=name, event_buffer_size=size)
-        for name, size in (("one", 2), ("two", 1000), ("three", 0))
-    ]
-    for session in sessions:
-        await session.ask("Hi")
-    last = await last_seq(sessions[0])
-    async with supervisor.subscribe_all(after={"one": 1}) as events:
-        assert events.snapshot is None
-        assert await take(events) == [EventsLost(from_seq=2, to_seq=last)]
-        assert (events.snapshot.status.session_id, events.snapshot.last_seq) == ("one", last)
-        whole = await take(events, last)
-        assert {event.meta.session_id for event in whole} == {"two"}
-        assert numbers(whole) == list(range(1, last + 1))
-        assert await take(events) == [EventsLost(from_seq=1, to_seq=last)]
-        assert events.snapshot.status.session_id == "three"
-
-
-async def test_a_session_that_has_ended_is_not_replayed(supervisor):
-    """Its number may still be among those to go on after, and be as old as it likes; nothing holds it any more."""
-    await supervisor.start_session(model=saying(), session_id="gone")
-    await supervisor.stop_session("gone")
-    async with supervisor.subscribe_all(after={"gone": 0, "never was": 7}) as events:
-        await supervisor.start_session(model=saying(), session_id="new")
-        (first,) = await take(events)
-    assert first.meta.session_id == "new"
 
 
 @pytest.mark.parametrize(

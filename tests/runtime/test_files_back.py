@@ -1,16 +1,12 @@
 """Files of a session that goes back: what its tools wrote becomes what it was, and nothing else is touched."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 import trio
 
 import agentrail
 from agentrail.abc import ExecuteOptions, ToolContext
-from agentrail.core.journal.files import FILES_EVENT
-from agentrail.errors import OptionError, SandboxError, StoreUnavailable, ToolContractError, Trimmed
-from agentrail.events import AgentEnd, PluginEvent
+from agentrail.errors import OptionError, SandboxError, StoreUnavailable
+from agentrail.events import AgentEnd
 from agentrail.runtime.restoring import RestoredFiles
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
@@ -20,7 +16,6 @@ from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
-from agentrail.tools.task import TaskTool
 from tests.runtime.rig import on_bounded_time, until
 
 pytestmark = on_bounded_time
@@ -174,78 +169,6 @@ async def test_a_file_that_a_person_has_edited_is_a_conflict_and_untouched(store
         assert (root / "edited").read_text() == "a person's"
 
 
-async def test_one_can_go_forth_again_with_the_files(store, root):
-    """Files follow the records, whichever branch these belong to: what was removed comes back, with its mode."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = writing(
-            ("put", {"path": "a", "text": "1"}),
-            ("put", {"path": "a", "text": "2"}),
-            ("put", {"path": "b/c", "text": "x"}),
-            ("put", {"path": "a", "text": "3"}),
-        )
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        numbers = [await last_of(session)]
-        seen = [{}]
-        for word in "123":
-            await session.ask(word)
-            if word == "3":
-                (root / "b/c").chmod(0o755)
-            numbers.append(await last_of(session))
-            seen.append(texts(root))
-        for at in (1, 3, 0, 2, 3):
-            files = (await session.rewind(numbers[at], files=True)).files
-            assert not files.conflicts + files.failed
-            assert texts(root) == seen[at]
-        assert (root / "b/c").stat().st_mode & 0o777 == 0o755
-        assert await session.ask("4") == "ok"
-        assert (root / "a").read_text() == "3"
-        await session.rewind(numbers[3], files=True)
-        assert texts(root) == seen[3]
-
-
-async def test_modes_are_kept_and_a_mode_that_a_person_sets_stays(store, root):
-    """Of a file that may be run; the content is what counts for a conflict."""
-    for name in ("tool", "mine"):
-        (root / name).write_text("#!/bin/sh\n")
-        (root / name).chmod(0o755)
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = writing(
-            ("put", {"path": "tool", "text": "new"}),
-            ("put", {"path": "mine", "text": "new"}),
-        )
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        await session.ask("1")
-        await session.ask("2")
-        (root / "mine").chmod(0o700)
-        await session.rewind(number, files=True)
-        assert [(root / name).read_text() for name in ("tool", "mine")] == ["#!/bin/sh\n"] * 2
-        assert [(root / name).stat().st_mode & 0o777 for name in ("tool", "mine")] == [0o755, 0o700]
-
-
-async def test_binary_and_large_files_are_told_apart(root, monkeypatch):
-    """Bytes come back as they were; of what is too large only the digest is known, and it stays as it is, with a reason."""
-    monkeypatch.setattr("agentrail.sandboxes.versions.MAX_KEPT_BYTES", 1000)
-    noise = bytes(range(256))
-    (root / "noise").write_bytes(noise)
-    (root / "large").write_text("x" * 1001)
-    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        model = writing(
-            ("put", {"path": "noise", "text": "text"}), ("put", {"path": "large", "text": "small"})
-        )
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        await session.ask("1")
-        await session.ask("2")
-        files = (await session.rewind(number, files=True, force=True)).files
-        assert files.restored == ("noise",)
-        assert [(one.path, one.why) for one in files.failed] == [
-            ("large", "It had 1,001 bytes, and at most 1,000 are kept.")
-        ]
-        assert (root / "noise").read_bytes() == noise
-        assert (root / "large").read_text() == "small"
-
-
 async def test_calls_that_run_commands_are_named_as_untold(store, root):
     """What they wrote stays; where they wrote over what a tool had written, that is a conflict."""
     async with no_orphans(), open_kept(store) as supervisor:
@@ -265,92 +188,7 @@ async def test_calls_that_run_commands_are_named_as_untold(store, root):
         assert texts(root) == {"a": "1more\n", "b": "x\n", "c": "y\n"}
 
 
-async def test_two_sessions_in_one_directory_do_not_undo_each_other(store, root):
-    """What the other wrote over is a conflict, and what only it wrote is none of this one's business."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        ours = writing(("put", {"path": "a", "text": "ours"}), ("put", {"path": "b", "text": "ours"}))
-        theirs = writing(("put", {"path": "a", "text": "theirs"}), ("put", {"path": "c", "text": "theirs"}))
-        session = await supervisor.start_session(model=ours, tools=TOOLS, working_dir=root)
-        other = await supervisor.start_session(model=theirs, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        for one in (session, session, other, other):
-            await one.ask("Go")
-        files = (await session.rewind(number, files=True)).files
-        assert ([one.path for one in files.conflicts], files.removed) == (["a"], ("b",))
-        assert texts(root) == {"a": "theirs", "c": "theirs"}
-
-
-async def test_what_sub_agents_wrote_is_the_session_s_too(root):
-    """Their events come up, so that the journal of the root knows."""
-    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        script = [
-            calls(("task", {"description": "write", "prompt": "Write it"})),
-            calls(("put", {"path": "a", "text": "child"})),
-            says("written"),
-            says("ok"),
-        ]
-        session = await supervisor.start_session(
-            model=ScriptedModel(script), tools=[*TOOLS, TaskTool()], working_dir=root
-        )
-        number = await last_of(session)
-        await session.ask("Go")
-        assert texts(root) == {"a": "child"}
-        assert (await session.rewind(number, files=True)).files.removed == ("a",)
-        assert texts(root) == {}
-
-
-async def test_another_process_goes_back_with_the_files(tmp_path, root):
-    """The journal alone says what was written, and the store what stood there; trimmed, as far back as there are records."""
-    place = tmp_path / "sessions.db"
-    kept = SqliteStore(place)
-    async with open_kept(kept) as supervisor:
-        model = writing(("put", {"path": "a", "text": "1"}), ("put", {"path": "b", "text": "2"}))
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root, session_id="s-1")
-        first = await last_of(session)
-        await session.ask("1")
-        second = await last_of(session)
-        await session.ask("2")
-    kept.close()
-    kept = SqliteStore(place)
-    async with open_kept(kept) as supervisor:
-        model = writing(("put", {"path": "c", "text": "3"}))
-        session = await supervisor.resume_session("s-1", model=model, tools=TOOLS)
-        number = next(one.seq for one in kept.snapshots("", "s-1"))
-        await session.ask("3")
-        assert await supervisor.trim_session("s-1", before=second)
-        with pytest.raises(Trimmed):
-            await session.rewind(first, files=True)
-        assert texts(root) == {"a": "1", "b": "2", "c": "3"}
-        (root / "a").write_text("a person's")
-        assert (await session.rewind(number, files=True)).files.removed == ("c",)
-        assert texts(root) == {"a": "a person's", "b": "2"}
-    kept.close()
-
-
 # --- what goes wrong
-
-
-async def test_a_write_that_failed_is_not_taken_for_one_that_took_place(store, root):
-    """It was noted before; that it did not happen is noted behind."""
-    (root / "a").write_text("mine")
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = writing(
-            ("put", {"path": "a", "text": "1"}),
-            ("change", {"path": "a", "old": "none", "new": "such"}),
-            ("put", {"path": "a", "text": "2"}),
-        )
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        await session.ask("1")
-        await session.ask("2")
-        (root).chmod(0o500)
-        try:
-            await session.ask("3")
-        finally:
-            (root).chmod(0o700)
-        if (root / "a").read_text() == "1":  # not where the tests are root's
-            assert (await session.rewind(number, files=True)).files.restored == ("a",)
-            assert texts(root) == {"a": "mine"}
 
 
 async def test_a_store_that_is_away_lets_nothing_be_written(root):
@@ -389,84 +227,6 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
         assert texts(root) == {"a": "mine"}
 
 
-async def test_a_disk_that_is_full_changes_no_file(root, monkeypatch):
-    """All of it stands beside its places before the first is put there; nothing is left of that."""
-    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        model = writing(*[("put", {"path": path, "text": "ours"}) for path in ("a", "b", "new/c")])
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        for path in ("a", "b"):
-            (root / path).write_text("at first")
-        number = await last_of(session)
-        for word in "123":
-            await session.ask(word)
-        synced = []
-
-        def full(descriptor):
-            synced.append(descriptor)
-            if len(synced) == 2:
-                raise OSError(28, "No space left on device")
-
-        with monkeypatch.context() as patched:
-            patched.setattr("agentrail.sandboxes.versions.os.fsync", full)
-            files = (await session.rewind(number, files=True)).files
-        assert {one.why for one in files.failed} == {"the working directory: there is no space left."}
-        assert len(files.failed) == 3
-        assert texts(root) == {"a": "ours", "b": "ours", "new/c": "ours"}
-        files = (await session.rewind(number, files=True)).files
-        assert (files.restored, files.removed) == (("a", "b"), ("new/c",))
-        assert texts(root) == {"a": "at first", "b": "at first"}
-
-
-async def test_a_caller_that_is_cancelled_leaves_nothing_half_and_can_ask_again(store, root):
-    """Cancelled at each place in turn: each file is the one or the other, and the next call gets through."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = writing(*[("put", {"path": path, "text": "ours"}) for path in ("a", "b")])
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        for path in ("a", "b"):
-            (root / path).write_text("at first")
-        number = await last_of(session)
-        await session.ask("1")
-        await session.ask("2")
-        late = await last_of(session)
-        passed = False
-        for turns in (
-            0,
-            2,
-            5,
-            10,
-            15,
-            20,
-            30,
-            50,
-            None,
-        ):  # at last nothing strikes, however long a thread takes
-            with trio.CancelScope() as scope:
-                async with trio.open_nursery() as nursery:
-
-                    async def strike(turns=turns, scope=scope, nursery=nursery):
-                        if turns is None:
-                            return
-                        for _ in range(turns):
-                            await trio.lowlevel.checkpoint()
-                        scope.cancel()
-
-                    nursery.start_soon(strike)
-                    await session.rewind(number, files=True)
-                    nursery.cancel_scope.cancel()
-                    passed = True
-            found = texts(root)
-            assert set(found) == {"a", "b"}
-            assert set(found.values()) in ({"ours"}, {"at first"})
-            files = (await session.rewind(number, files=True)).files
-            assert not files.conflicts + files.failed
-            assert texts(root) == {"a": "at first", "b": "at first"}
-            if passed:
-                break
-            await session.rewind(late, files=True)
-            assert texts(root) == {"a": "ours", "b": "ours"}
-        assert passed
-
-
 async def test_a_secret_in_a_file_is_stored_nowhere(tmp_path, root):
     """Neither its content nor its digest: it is said that it is not kept, and a conflict is never risked."""
     canary = "sk-canary-0123456789"
@@ -488,45 +248,6 @@ async def test_a_secret_in_a_file_is_stored_nowhere(tmp_path, root):
     assert not any(canary.encode() in path.read_bytes() for path in tmp_path.glob("sessions.db*"))
 
 
-async def test_links_and_paths_that_lead_elsewhere_are_not_written_through(root, tmp_path):
-    """A directory that has become a link, out of the workspace or inside of it: nothing behind it is touched."""
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "a").write_text("ours")
-    (root / "there").mkdir()
-    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        model = writing(("put", {"path": "d/a", "text": "ours"}), ("put", {"path": "e/a", "text": "ours"}))
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        await session.ask("1")
-        await session.ask("2")
-        for name, to in (("d", outside), ("e", "there")):
-            (root / name / "a").unlink()
-            (root / name).rmdir()
-            (root / name).symlink_to(to)
-        (root / "there" / "a").write_text("ours")
-        for force in (False, True):
-            files = (await session.rewind(number, files=True, force=force)).files
-            assert [one.path for one in files.conflicts] == ["d/a", "e/a"]
-        assert (outside / "a").read_text() == (root / "there" / "a").read_text() == "ours"
-
-
-async def test_two_names_of_one_file_are_one_file(root):
-    """A path through a link inside is noted as where it leads."""
-    (root / "real").mkdir()
-    (root / "link").symlink_to("real")
-    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        model = writing(
-            ("put", {"path": "link/a", "text": "1"}),
-            ("put", {"path": "real/a", "text": "2"}),
-        )
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        number = await last_of(session)
-        await session.ask("1")
-        await session.ask("2")
-        assert (await session.rewind(number, files=True)).files.removed == ("real/a",)
-
-
 async def test_what_cannot_be_is_refused_before_anything_is_stopped(root):
     """No store, a sandbox that keeps nothing, force without files, a number that is none."""
     async with no_orphans(), open_kept(None) as supervisor:
@@ -545,79 +266,7 @@ async def test_what_cannot_be_is_refused_before_anything_is_stopped(root):
             await session.rewind(1, files="yes")
 
 
-async def test_no_tool_can_say_that_it_wrote_what_it_did_not(root):
-    """The name of the event is ours."""
-    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-
-        @agentrail.tool
-        async def forge(ctx: ToolContext) -> str:
-            """Say something about files."""
-            with pytest.raises(ToolContractError, match="choose another"):
-                ctx.emit(FILES_EVENT, {"changes": []})
-            return "refused"
-
-        model = ScriptedModel([calls(("forge", {})), says("ok")])
-        session = await supervisor.start_session(model=model, tools=[forge], working_dir=root)
-        assert await session.ask("Go") == "ok"
-        assert (await session.messages())[2].results[0].text == "refused"
-
-
-async def test_subscribers_hear_of_what_is_written_without_its_content(root):
-    """Names, sizes and digests; before it stands there, and as durable as the rest."""
-    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
-        model = writing(("put", {"path": "a", "text": "hello"}))
-        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
-        async with session.subscribe() as events:
-            await session.prompt("Go")
-            seen = await until(events, AgentEnd)
-        (told,) = [one for one in seen if isinstance(one, PluginEvent)]
-        assert told.name == FILES_EVENT
-        assert told.payload["tool"] == "put"
-        assert told.payload["changes"][0]["path"] == "a"
-        assert told.payload["changes"][0]["after"]["size_bytes"] == 5
-        assert "before" not in told.payload["changes"][0]
-
-
-async def test_a_session_without_a_store_notes_nothing(root):
-    """Its tools have the very sandbox."""
-    async with no_orphans(), open_kept(None) as supervisor:
-        own = LocalSandbox(root)
-
-        @agentrail.tool
-        async def look(ctx: ToolContext) -> str:
-            """Look at the sandbox."""
-            return str(ctx.sandbox is own)
-
-        model = ScriptedModel([calls(("look", {})), says("ok")])
-        session = await supervisor.start_session(model=model, tools=[look], sandbox=own)
-        await session.ask("Go")
-        assert (await session.messages())[2].results[0].text == "True"
-        await own.aclose()
-
-
 # --- blobs
-
-
-async def test_what_files_contained_goes_with_the_last_session_that_has_it(tmp_path, root):
-    """`delete_session` removes it from the file, and keeps what another session still has."""
-    place = tmp_path / "sessions.db"
-    kept = SqliteStore(place)
-    async with open_kept(kept) as supervisor:
-        for name, own in (("s-1", "only the first"), ("s-2", "only the second")):
-            model = writing(("put", {"path": "a", "text": "both " * 9}), ("put", {"path": "b", "text": own}))
-            session = await supervisor.start_session(
-                model=model, tools=TOOLS, working_dir=root, session_id=name
-            )
-            await session.ask("1")
-            await session.ask("2")
-            await supervisor.stop_session(name)
-        removed = await supervisor.delete_session("s-1")
-        assert removed > 0
-    kept.close()
-    with closing(sqlite3.connect(place)) as database:
-        contents = [row[0] for row in database.execute("SELECT content FROM blob")]
-    assert b"both " * 9 in contents
-    assert b"only the second" in contents
 
 
 # --- forks

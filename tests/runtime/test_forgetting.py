@@ -16,7 +16,6 @@ from agentrail.errors import (
     Erased,
     OptionError,
     SessionDown,
-    SessionNotFound,
     StoreUnavailable,
 )
 from agentrail.runtime.forgetting import UserTrees, erase_trees, forks_first, trees_of_user
@@ -72,12 +71,6 @@ def _is_in_circle(key, origins):
     while seen[-1] in origins and origins[seen[-1]] not in seen:
         seen.append(origins[seen[-1]])
     return seen[-1] in origins
-
-
-def test_a_long_chain_of_forks_is_followed_to_its_end():
-    """However long it is."""
-    origins = {("", str(n + 1)): ("", str(n)) for n in range(5_000)}
-    assert forks_first([("", "0")], origins) == [("", str(n)) for n in range(5_000, -1, -1)]
 
 
 async def test_journals_of_a_user_are_found_by_whose_memories_they_have():
@@ -255,18 +248,3 @@ async def test_without_a_store_sessions_end():
         with pytest.raises(SessionDown):
             await mine.ask("Hi")
         assert await other.ask("Hi") == "0"
-
-
-async def test_a_session_that_is_deleted_meanwhile_is_passed_over():
-    """It is gone, which is what was wanted."""
-    store = MemoryStore()
-
-    def gone(*_given):
-        message = "there is no session"
-        raise SessionNotFound(message, nearest=())
-
-    async with agentrail.open_supervisor(store=store) as supervisor:
-        await begin(supervisor, "a1")
-        store.erase = gone
-        told = await supervisor.forget_user("ada", tenant_id="acme")
-        assert (told.sessions, told.left) == (0, ())

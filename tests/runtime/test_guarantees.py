@@ -10,16 +10,14 @@ from agentrail.abc import HostHooks, HostVerdict
 from agentrail.abc.store import Append, Opening
 from agentrail.core.journal.folding import Sources, fold_journal
 from agentrail.core.protocol.request import TextDelta
-from agentrail.core.session.state import Phase
 from agentrail.errors import StoreUnavailable
 from agentrail.events import AgentEnd, ToolBlocked
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
-from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
-from tests.runtime.rig import NoSandbox, on_bounded_time, saying, until
+from tests.runtime.rig import NoSandbox, on_bounded_time, until
 from tests.stores.disk import Disk
 
 pytestmark = on_bounded_time
@@ -116,24 +114,6 @@ async def test_a_commit_that_breaks_off_leaves_both_records_of_a_step_or_none(tm
         assert store.read("", "s-1", len(before)) == both.records
     finally:
         store.close()
-
-
-@pytest.mark.parametrize("what", ["event", "reply"])
-async def test_when_a_cycle_has_ended_another_connection_reads_all_of_it(what):
-    """What its end promises is committed: who reads the store in that very moment finds the answer in the conversation."""
-    store = FaultyStore(MemoryStore())
-    store.delay_seconds = 0.01
-    async with open_over(store) as supervisor:
-        session = await supervisor.start_session(model=saying("the answer"), session_id="s-1")
-        async with session.subscribe() as events:
-            if what == "event":
-                await session.prompt("Hi")
-                await until(events, AgentEnd)
-            else:
-                await session.ask("Hi")
-            state = fold_journal(store.inner.read("", "s-1")).state
-    assert state.data.history.messages[-1].content[0].text == "the answer"
-    assert state.phase is Phase.IDLE
 
 
 async def lived_with_a_host():

@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from agentrail.runtime import hook_times
-from agentrail.runtime.hook_times import NO_TALLY, OTHERS, Durations, PluginTallies, PluginTally
+from agentrail.runtime.hook_times import Durations
 
 WIDEST = 2 ** (1 / 8)  # a class ends so much above where it begins
 
@@ -42,39 +41,3 @@ def test_nothing_and_next_to_nothing_and_for_ever_have_a_place():
     assert durations.percentile_ms(1.0) >= 1_000_000
     many = filled([draw * 1e-7 for draw in range(100_000)])
     assert len(many.classes) < 200
-
-
-def test_calls_and_failures_are_counted_by_plugin_and_hook():
-    """What failed last is kept, cut; a plugin that never failed has none."""
-    tally = PluginTally()
-    for _ in range(3):
-        tally.note("a", "BeforeTool", 0.001)
-    tally.note("a", "AfterTool", 0.002)
-    tally.note_failure("a", "AfterTool", "x" * 1_000, 5)
-    assert [(one.hook, one.calls, one.failures) for one in tally.hooks_of("a")] == [
-        ("BeforeTool", 3, 0),
-        ("AfterTool", 1, 1),
-    ]
-    last = tally.last_failure_of("a")
-    assert last is not None
-    assert (last.hook, len(last.words), last.at_ms) == ("AfterTool", hook_times.MAX_FAILURE_WORDS, 5)
-    assert tally.last_failure_of("b") is None
-    assert tally.hooks_of("b") == ()
-
-
-def test_names_that_are_made_up_cost_no_memory(monkeypatch):
-    """Behind the bound they are counted together; scopes behind theirs not at all."""
-    monkeypatch.setattr(hook_times, "MAX_NAMES", 2)
-    monkeypatch.setattr(hook_times, "MAX_SCOPES", 1)
-    tally = PluginTally()
-    for name in "abcd":
-        tally.note(name, "hook", 0.001)
-    tally.note_failure("d", "hook", "why", 1)
-    assert tally.names == ("a", "b", OTHERS)
-    assert [(one.calls, one.failures) for one in tally.hooks_of(OTHERS)] == [(2, 1)]
-    last = tally.last_failure_of(OTHERS)
-    assert last is not None
-    assert last.words == "why"
-    tallies = PluginTallies()
-    assert tallies.of("acme") is tallies.of("acme")
-    assert tallies.of("else") is NO_TALLY

@@ -8,8 +8,7 @@ import trio
 import trio.testing
 
 from agentrail import plugins as p
-from agentrail.abc import NO_HOST, HostCall, HostCallEnd, HostHooks, HostVerdict, Ok, Secret
-from agentrail.errors import OptionError
+from agentrail.abc import HostCall, HostCallEnd, HostHooks, HostVerdict, Secret
 from agentrail.events import AbortSettled, ToolBlocked, ToolExecutionEnd, ToolExecutionStart
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
@@ -110,28 +109,6 @@ async def test_what_a_hook_writes_to_its_copy_reaches_no_other_code():
     await asked_of(host, [read], ScriptedModel([calls(("read", given)), says("done")]))
     assert read.calls == [given]
     assert host.told[0].input == {"path": "changed", "deep": [{"b": 2}]}
-
-
-@on_virtual_time
-async def test_the_duration_is_that_of_the_code():
-    """In milliseconds, of the last attempt alone; not of the hooks, and not of the pause before it (8.3)."""
-
-    class Slow(RecordingTool):
-        async def execute(self, arguments, ctx):
-            await trio.sleep(1.5)
-            if not self.calls:
-                self.calls.append(arguments)
-                raise ValueError(arguments)
-            return Ok(text="a")
-
-    async def slowly(call):
-        await trio.sleep(7)
-        return HostVerdict()
-
-    host = Host(slowly)
-    await asked_of(host, [Slow(name="read", effect_class="pure")])
-    assert [told.duration_ms for told in host.told] == [1500]
-    assert len(host.asked) == 1
 
 
 @on_virtual_time
@@ -293,23 +270,6 @@ async def test_the_secrets_of_a_session_are_in_no_denial(caplog):
 
 
 @on_virtual_time
-async def test_calls_reach_the_host_in_the_order_of_the_model():
-    """All of a batch at once, though Trio starts tasks in any order; the slowest first holds back no other."""
-    names = tuple(f"read_{number:02}" for number in range(20))
-
-    async def slowest_first(call):
-        await trio.sleep(20 - int(call.tool_name[-2:]))
-        return HostVerdict()
-
-    host = Host(slowest_first)
-    tools = [RecordingTool(name=name) for name in names]
-    began = trio.current_time()
-    await asked_of(host, tools)
-    assert [call.tool_name for call in host.asked] == list(names)
-    assert trio.current_time() - began < 25
-
-
-@on_virtual_time
 async def test_an_abort_ends_a_call_unrun_whose_hook_hangs():
     """At once, and the receipt comes when the hook is gone (H-091)."""
     host, read = Host(), RecordingTool(name="read")
@@ -388,31 +348,6 @@ async def test_a_steer_skips_a_call_whose_hook_hangs():
 
 
 @on_virtual_time
-async def test_a_session_that_stops_leaves_no_hook_behind():
-    """Neither before a call nor behind one."""
-
-    async def hang(call):
-        await trio.sleep_forever()
-
-    async def only_one(call):
-        if call.tool_name == "left":
-            await trio.sleep_forever()
-        await trio.lowlevel.checkpoint()
-        return HostVerdict()
-
-    host = Host(only_one, after=hang)
-    async with open_nameless(host=host.hooks) as supervisor:
-        session = await supervisor.start_session(
-            model=two_turns("left", "right"), tools=[RecordingTool(name="left"), RecordingTool(name="right")]
-        )
-        await session.prompt("go")
-        await host.telling.wait()
-        await session.stop()
-        with trio.fail_after(1):
-            await session.monitor().wait()
-
-
-@on_virtual_time
 async def test_an_abort_does_not_wait_until_the_host_was_told():
     """The call keeps its result, the hook goes on, and the next prompt is taken (H-051)."""
     gone = trio.Event()
@@ -438,21 +373,6 @@ async def test_an_abort_does_not_wait_until_the_host_was_told():
         await gone.wait()
         await trio.testing.wait_all_tasks_blocked()
         assert (await session.status()).dropped_signals == 0
-
-
-@on_virtual_time
-async def test_the_batch_waits_until_the_host_was_told():
-    """As the slot is free already, the next call runs meanwhile; and its end is out, so a slow audit is no slow tool."""
-
-    async def slowly(call):
-        await trio.sleep(3)
-
-    host = Host(allow, after=slowly)
-    tools = [RecordingTool(name="left"), RecordingTool(name="right")]
-    said = await asked_of(host, tools, max_parallel_tools=1)
-    ends = [one.meta.at_ms for one in said if isinstance(one, ToolExecutionEnd)]
-    assert ends[1] - ends[0] < 100
-    assert said[-1].meta.at_ms - ends[-1] >= 3000
 
 
 @on_virtual_time
@@ -515,26 +435,6 @@ async def test_an_approval_shows_what_the_host_made_of_a_call():
     assert [call.input for call in host.asked] == [{"city": "Lisbon"}, {"city": "Faro"}]
 
 
-async def test_hooks_that_cannot_be_called_are_refused():
-    """All at once, where they are given."""
-    with pytest.raises(OptionError) as caught:
-        HostHooks(before_tool=7, after_tool="later")
-    assert list(caught.value.faults) == [
-        "before_tool is 7: expected an async function (`async def`), or None",
-        "after_tool is 'later': expected an async function (`async def`), or None",
-    ]
-    with pytest.raises(OptionError, match=r"after_tool is <function .*: expected an async function"):
-        HostHooks(after_tool=lambda end: None)
-    with pytest.raises(OptionError) as caught:
-        HostVerdict(deny=1, input="{}", by=None)
-    assert list(caught.value.faults) == [
-        "deny is 1: expected the reason as text, or None to let the call run",
-        "input is '{}': expected a JSON object, or None to run what was asked about",
-        "by is None: expected the name of who decided",
-    ]
-    assert HostHooks() == NO_HOST
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 async def test_what_is_for_the_process_leaves_a_hook_as_from_any_port(error):
     """An interruption is no verdict: it ends the program, as from a provider."""
@@ -550,21 +450,3 @@ async def test_what_is_for_the_process_leaves_a_hook_as_from_any_port(error):
             )
             await session.prompt("go")
             await trio.sleep(5)
-
-
-async def test_the_host_hears_which_request_a_call_is_of():
-    """As it named the request that brought the prompt (8.16); without a name there is none."""
-    host = Host(allow)
-    async with open_nameless(host=host.hooks) as supervisor:
-        tool = RecordingTool(name="read")
-        session = await supervisor.start_session(
-            model=FunctionModel(
-                lambda request: calls(("read", {})) if len(request.messages) % 4 == 1 else says("done")
-            ),
-            tools=[tool],
-        )
-        await session.prompt("Look.", request_id="req-1")
-        await session.collect_reply()
-        await session.ask("Again.")
-    assert [call.request_id for call in host.asked] == ["req-1", None]
-    assert [call.request_id for call in host.told] == ["req-1", None]

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from agentrail.errors import AlreadyResolved, ApprovalExpired, InvalidArguments, UnknownRule
+from agentrail.errors import UnknownRule
 from agentrail.events import ApprovalRequired, ApprovalResolved, SubagentEvent
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
@@ -37,75 +37,6 @@ async def asking(supervisor, *turns, **options):
             yield session, tool, events, answers
 
 
-async def test_a_call_runs_when_it_is_approved(supervisor):
-    """The very call that was shown, once; a second decision hears of the first."""
-    async with asking(supervisor, calls(LS), says("done")) as (session, tool, events, answers):
-        approval = (await anext(events)).approval
-        assert (approval.tool, approval.hint) == ("shell", "each call of shell needs an approval")
-        await session.approve(approval.id)
-        with pytest.raises(AlreadyResolved):
-            await session.reject(approval.id)
-    assert (answers, tool.calls) == (["done"], [{"command": "ls"}])
-
-
-async def test_a_person_may_edit_the_arguments(supervisor):
-    """What the tool does not take is refused and the call goes on waiting; what it takes runs instead."""
-    async with asking(supervisor, calls(LS), says("done")) as (session, tool, events, _):
-        approval = (await anext(events)).approval
-        with pytest.raises(InvalidArguments):
-            await session.approve(approval.id, arguments={"command": 7})
-        await session.approve(approval.id, arguments={"command": "pwd"})
-    assert tool.calls == [{"command": "pwd"}]
-
-
-async def test_a_rejected_call_is_answered_with_the_reason(supervisor):
-    """The tool does not run, and the model may react."""
-    async with asking(supervisor, calls(LS), says("a pity")) as (session, tool, events, answers):
-        approval = (await anext(events)).approval
-        await session.reject(approval.id, "not today", auto_resume=True)
-    assert (answers, tool.calls) == (["a pity"], [])
-
-
-async def test_always_is_a_rule_for_the_very_words(supervisor):
-    """The same call of the batch and of the next turn runs without asking; twice at once is asked twice."""
-    turns = (calls(LS, LS), calls(LS), says("done"))
-    async with asking(supervisor, *turns) as (session, tool, events, answers):
-        first, second = (await anext(events)).approval, (await anext(events)).approval
-        assert first.id != second.id
-        await session.approve(first.id, kind="always")
-        resolved = [await anext(events) for _ in range(2)]
-        assert [(one.approval.id, one.by) for one in resolved] == [(first.id, "user"), (second.id, "rule")]
-    assert answers == ["done"]
-    assert len(tool.calls) == 3
-
-
-async def test_two_at_once_are_decided_one_by_one(supervisor):
-    """The cycle goes on when both are."""
-    turns = (calls(LS, ("shell", {"command": "rm x"})), says("done"))
-    async with asking(supervisor, *turns) as (session, tool, events, answers):
-        first, second = (await anext(events)).approval, (await anext(events)).approval
-        await session.reject(second.id, "keep it")
-        assert answers == []
-        await session.approve(first.id)
-    assert (answers, tool.calls) == (["done"], [{"command": "ls"}])
-
-
-async def test_nobody_comes(supervisor, autojump_clock):
-    """After its time the call is answered, the model goes on, and a late decision is told."""
-    async with asking(supervisor, calls(LS), says("alone"), timeout_seconds=0.05) as (
-        session,
-        tool,
-        events,
-        answers,
-    ):
-        approval = (await anext(events)).approval
-        resolved = await anext(events)
-        assert (resolved.status, resolved.by) == ("timeout", "timeout")
-        with pytest.raises(ApprovalExpired):
-            await session.approve(approval.id)
-    assert (answers, tool.calls) == (["alone"], [])
-
-
 async def test_another_prompt_supersedes_what_waits(supervisor):
     """Its cycle ends, and the new one begins."""
     async with asking(supervisor, calls(LS), says("new")) as (session, tool, events, _):
@@ -113,39 +44,6 @@ async def test_another_prompt_supersedes_what_waits(supervisor):
         assert await session.ask("something else") == "new"
         assert (await anext(events)).status == "superseded"
     assert tool.calls == []
-
-
-async def test_a_child_asks_through_its_parent(supervisor):
-    """The child is guarded as its parent is; the approval is heard on the parent and may be decided there."""
-    tool = RecordingTool(name="shell", parameters=SCHEMA)
-
-    def answer(request):
-        if str(request.messages[0].content[0].text) == "Look.":
-            return says("there is a file") if len(request.messages) > 1 else calls(LS)
-        return says("all done") if len(request.messages) > 1 else calls(("task", {"description": "Look."}))
-
-    session = await supervisor.start_session(
-        model=FunctionModel(answer), tools=[TaskTool(), tool], plugins=[HumanApproval], session_id="boss"
-    )
-    answers: list[str] = []
-
-    async def ask() -> None:
-        answers.append(await session.ask("go"))
-
-    with trio.fail_after(10):
-        async with (
-            session.subscribe(kinds=[SubagentEvent, ApprovalRequired]) as events,
-            trio.open_nursery() as nursery,
-        ):
-            nursery.start_soon(ask)
-            async for event in events:
-                inner = getattr(event, "event", event)
-                if isinstance(inner, ApprovalRequired):
-                    assert inner.approval.path[0] == "boss"
-                    assert len(inner.approval.path) == 2
-                    await session.approve(inner.approval.id)
-                    break
-    assert (answers, tool.calls) == (["all done"], [{"command": "ls"}])
 
 
 async def test_a_rule_is_listed_and_revoked_and_the_next_call_asks(supervisor):
@@ -172,19 +70,6 @@ async def test_a_rule_is_listed_and_revoked_and_the_next_call_asks(supervisor):
         asked = event.approval
         assert (asked.arguments, len(tool.calls)) == ({"command": "ls"}, 2)
         await session.reject(asked.id)
-
-
-async def test_who_comes_late_hears_how_it_was_decided_and_when(supervisor):
-    """A second decision says by whom and when the first was made."""
-    async with asking(supervisor, calls(LS), says("done")) as (session, tool, events, _):
-        approval = (await anext(events)).approval
-        await session.approve(approval.id)
-        resolved = await anext(events)
-        with pytest.raises(AlreadyResolved) as caught:
-            await session.approve(approval.id)
-        assert (caught.value.status, caught.value.by) == ("approved", "user")
-        assert caught.value.at_ms == resolved.meta.at_ms
-    assert len(tool.calls) == 1
 
 
 async def test_a_rule_of_a_child_is_listed_and_revoked_through_its_parent(supervisor):

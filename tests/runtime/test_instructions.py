@@ -1,7 +1,5 @@
 """Files for agents, as a session reads them: upward through a port of their own, and from the working directory on through its sandbox."""
 
-from pathlib import Path
-
 import pytest
 import trio
 
@@ -11,7 +9,6 @@ from agentrail.abc import FileBytes
 from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
 from agentrail.core.values.instructions import InstructionFile
 from agentrail.errors import SandboxError
-from agentrail.events import PluginEvent
 from agentrail.messages import UserMessage
 from agentrail.otp.exits import keep
 from agentrail.outside import current
@@ -98,34 +95,6 @@ async def test_a_port_that_crashes_is_an_answer():
         await read_instructions(p.ReadInstructions(names=NAMES), refuse, None, keep)
 
 
-async def test_the_port_is_found_when_it_is_asked():
-    """Few sessions ask, so those that start make neither a path nor a port; what finds it may crash like the port itself."""
-    wanted, places = p.ReadInstructions(names=NAMES), []
-
-    def find(place):
-        places.append(place)
-        return Above(RuntimeError("broken")) if len(places) == 1 else 1 / 0
-
-    port = InstructionsAbove(find=find, working_dir="/w", outside=current())
-    assert places == []
-    for _ in range(2):
-        failed = await run_plugin_request("e1", wanted, lambda: None, None, keep, above=port)
-        assert failed.error.code == "instructions_crashed"
-    assert places == [Path("/w")] * 2
-
-
-async def test_who_waits_for_a_port_can_be_cancelled():
-    """A disk that hangs holds back nobody who has gone."""
-
-    class Hangs(Above):
-        def read(self, names):
-            trio.from_thread.run(trio.sleep, 0.2)
-
-    with trio.move_on_after(0.02) as scope:
-        await answered(None, Hangs())
-    assert scope.cancelled_caught
-
-
 def test_what_stands_in_front_and_cannot_be_read_is_told_although_another_was_found():
     """A directory has one file; an override that nobody can read is no reason to go on without a word."""
     override, plain = UnreadInstructions(path="o", reason="r"), InstructionFile(path="a", text="t")
@@ -204,19 +173,3 @@ async def test_upward_in_the_system_prompt_and_below_once_in_the_conversation(pr
     assert "deep/AGENTS.md" not in str(messages)
     if isinstance(options.get("sandbox"), LocalSandbox):
         await options["sandbox"].aclose()
-
-
-async def test_what_is_cut_is_an_event(project):
-    """With the names of those that are not shown: the farthest ones (12.5)."""
-    (project / "AGENTS.md").write_text("n" * 40_000)
-    (project.parent / "AGENTS.md").write_text("r" * 40_000)
-    with trio.fail_after(20):
-        async with agentrail.open_supervisor(environ={"HOME": str(project.parents[1])}) as supervisor:
-            session = await supervisor.start_session(
-                model=looking([], 1), working_dir=project, plugins=[MemoryLoader]
-            )
-            async with session.subscribe(after=0, kinds=[PluginEvent]) as events:
-                event = await anext(events)
-    assert event.name == "memory_cut"
-    assert event.payload["cut"] == ["../AGENTS.md"]
-    assert event.payload["left_out"] == ["~/.agentrail/AGENTS.md"]

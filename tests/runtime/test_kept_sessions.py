@@ -5,15 +5,12 @@ import threading
 import pytest
 import trio
 
-from agentrail.abc import Ok
-from agentrail.errors import AlreadyExists, Fenced, OptionError, SessionDown, StoreUnavailable
+from agentrail.errors import AlreadyExists, Fenced, SessionDown, StoreUnavailable
 from agentrail.events import (
     AgentAbort,
     AgentEnd,
-    AgentError,
     MessageDelta,
     PromptReceived,
-    SessionEnd,
 )
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
@@ -109,24 +106,6 @@ async def until_before_the_tool(session, store, events):
             pass
 
 
-async def test_the_intent_of_a_tool_is_durable_before_it_runs(store):
-    """Whoever reads the store while it runs finds it named there."""
-    seen = []
-
-    def answer(_arguments):
-        does = [record.does for record in store.inner.read("", "s-1")]
-        seen.append(any("run_tool" in one for one in does))
-        return Ok(text="done")
-
-    store.delay_seconds = 0.005
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(
-            model=calling("record"), tools=[RecordingTool(answer=answer)], session_id="s-1"
-        )
-        await session.ask("Hi")
-    assert seen == [True]
-
-
 async def test_a_session_begins_when_its_first_record_is_durable(store):
     """`start_session` waits for it, and a store that has the id refuses it."""
     async with no_orphans(), open_kept(store) as supervisor:
@@ -149,14 +128,6 @@ async def test_a_start_that_is_cancelled_leaves_nothing_in_the_store(store):
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         assert await session.ask("Hi") == "a"
     assert store.calls.count("delete") == 1
-
-
-async def test_what_no_journal_can_hold_is_refused_at_the_start(store):
-    """With its place; nothing was started."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        with pytest.raises(OptionError, match="user_data"):
-            await supervisor.start_session(model=saying("a"), user_data={"handle": object()})
-        assert supervisor.sessions() == ()
 
 
 # --- a store that hangs
@@ -392,19 +363,6 @@ async def test_while_the_store_is_away_nothing_is_admitted_and_stops_are(store):
         await eventually(lambda: recorded(store, "s-2")[-1] == "closed")
 
 
-async def test_an_answer_that_was_lost_is_no_second_record(store):
-    """What was appended and not heard of is appended again, which is the same."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        store.lose_answers()
-        with trio.move_on_after(0.2):
-            await session.ask("Hi")
-        store.mend()
-        assert await session.collect_reply() == "a"
-        numbers = [record.seq for record in store.inner.read("", "s-1")]
-    assert numbers == list(range(1, len(numbers) + 1))
-
-
 async def test_a_store_that_crashes_ends_the_session_whose_records_it_cannot_bear(store):
     """And no other; it is said why."""
     append = store.inner.append
@@ -455,21 +413,6 @@ async def test_streams_are_not_read_while_the_store_is_away(store):
 # --- another owner
 
 
-async def test_a_session_that_another_node_took_over_ends_and_says_so(store):
-    """What it recorded since was seen by nobody, and nothing of it ever is: no event, no receipt, no tool."""
-    record = RecordingTool()
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=calling("record"), tools=[record], session_id="s-1")
-        await session.status()
-        async with session.subscribe(after=0) as events:
-            store.inner.take("", "s-1", "n-other", "start", force=True)
-            with pytest.raises(SessionDown, match="taken over by another owner"):
-                await session.prompt("Hi")
-            assert kinds(await rest(events)) == ["SessionStart"]
-        assert not record.calls
-        assert recorded(store) == ["opened", "started", "taken"]
-
-
 async def test_fenced_is_told_by_a_store_without_a_writer_too():
     """In the step itself."""
     store = MemoryStore()
@@ -487,38 +430,6 @@ async def test_fenced_is_told_by_a_store_without_a_writer_too():
 # --- crashes and ends
 
 
-async def test_an_actor_that_crashes_keeps_its_outbox(store):
-    """What waited is published and answered; what would begin work is not begun."""
-    record = RecordingTool()
-    async with no_orphans(), open_kept(store, patience=30) as supervisor:
-        session = await supervisor.start_session(
-            model=ScriptedModel([wants("record"), says("b")]), tools=[record], session_id="s-1"
-        )
-        async with session.subscribe(after=0) as events, trio.open_nursery() as nursery:
-            nursery.start_soon(session.prompt, "Hi")
-            await hang_before_the_tool(session, store)
-            crash(session, "a cosmic ray")
-            await trio.sleep(0.15)  # it is back by now
-            store.mend()
-            seen = await until(events, AgentError)
-        assert "SessionRestarted" in kinds(seen)
-        numbers = [event.meta.seq for event in seen if not event.meta.ephemeral]
-        assert numbers == list(range(1, len(numbers) + 1))
-        assert kinds(seen).count("ToolExecutionStart") == kinds(seen).count("ToolExecutionEnd") == 1
-    assert not record.calls
-
-
-async def test_the_end_of_a_session_is_durable_before_it_is_told(store):
-    """Its last event too; and its journal is closed."""
-    store.delay_seconds = 0.02
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        async with session.subscribe(after=0) as events:
-            await session.stop("enough")
-            assert recorded(store)[-1] == "closed"
-            assert isinstance((await rest(events))[-1], SessionEnd)
-
-
 async def test_one_that_is_parked_says_so_when_that_is_durable(store):
     """Its last words are events like others."""
     async with no_orphans(), open_kept(store) as supervisor:
@@ -531,34 +442,3 @@ async def test_one_that_is_parked_says_so_when_that_is_durable(store):
             seen = await rest(events)
         assert kinds(seen)[-2:] == ["SessionParked", "SessionEnd"]
         assert recorded(store)[-2:] == ["parked", "closed"]
-
-
-async def test_a_supervisor_that_closes_ends_no_stored_session(store):
-    """They leave, and can be resumed: nothing of them is closed, and they have no owner."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await session.ask("Hi")
-        subscription = session.subscribe(after=0)
-        await subscription.__aenter__()  # for good: it ends with the session
-    assert subscription.is_rested
-    assert SessionEnd not in map(type, await rest(subscription))
-    stored = store.inner.get("", "s-1")
-    assert stored.node == ""
-    assert not stored.standing.has_ended
-    assert "closed" not in recorded(store)
-
-
-async def test_a_session_without_a_store_has_no_journal(supervisor):
-    """And a store in memory takes what it is given in the step itself: nothing ever waits."""
-    session = await supervisor.start_session(model=saying("a"))
-    assert session._cell.journal is None  # noqa: SLF001 - there is nothing to see
-    store = MemoryStore()
-    async with open_kept(store) as kept:
-        session = await kept.start_session(model=calling("record"), tools=[RecordingTool()], session_id="s-1")
-        journal = session._cell.journal  # noqa: SLF001 - as above
-        async with session.subscribe(after=0) as events:
-            await session.ask("Hi")
-            assert journal.outbox.is_empty
-            assert journal.durable == journal.tail.seq == store.get("", "s-1").tail.seq
-            await session.stop()
-            check_events(await rest(events))

@@ -80,19 +80,6 @@ async def test_what_a_link_leads_to_is_denied_with_it(supervisor, place):
     assert not (place / "private/new").exists()
 
 
-async def test_where_links_lead_is_said_by_the_sandbox(place):
-    """Relative to the root, absolute outside of it; nothing of a path without links, or one that is refused."""
-    sandbox = LocalSandbox(place)
-    try:
-        ends = [
-            await sandbox.leads_to(path) for path in ("p.txt", "d/new", "out", "plain.txt", "none", "../x")
-        ]
-        assert [ends[0], ends[1], ends[3:]] == ["a.pem", "private/new", [None, None, None]]
-        assert ends[2].startswith("/")
-    finally:
-        await sandbox.aclose()
-
-
 class Broken(p.Plugin[str]):
     """Judges ends, and is broken."""
 

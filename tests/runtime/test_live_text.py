@@ -21,7 +21,7 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
-from tests.runtime.rig import NoSandbox, on_virtual_time, open_bare
+from tests.runtime.rig import NoSandbox, on_virtual_time
 
 
 @define(kw_only=True, eq=False)
@@ -125,31 +125,3 @@ async def test_who_joins_at_any_moment_is_told_what_the_first_reader_shows(has_s
     assert found[-1] is None
     assert None in found[:-1]
     assert seqs == sorted(seqs)
-
-
-@on_virtual_time
-async def test_a_title_and_how_full_the_window_was_are_in_the_snapshot():
-    """Also behind a rest: they are part of what the session knows, and the title of what the store's lists show."""
-    store = MemoryStore()
-    model = ScriptedModel([says("<title>Trip to Rome</title>Sure.")])
-    async with open_nameless(lambda _name, _root: NoSandbox(), store=store) as supervisor:
-        session = await supervisor.start_session(model=model, session_id="main")
-        assert (await session.snapshot()).title is None
-        await session.ask("Hi")
-        snapshot = await session.snapshot()
-        assert (snapshot.title, snapshot.context.tokens > 0) == ("Trip to Rome", True)
-    stored = store.get("", "main")
-    assert stored is not None
-    assert stored.standing.title == "Trip to Rome"
-
-
-@on_virtual_time
-async def test_a_queued_prompt_says_which_request_it_is():
-    """So that it can be cancelled."""
-    model = ScriptedModel([says("a", "b", pause_seconds=1), says("c")])
-    async with open_bare() as supervisor:
-        session = await supervisor.start_session(model=model)
-        await session.prompt("One")
-        await session.prompt("Two", request_id="r-2")
-        (queued,) = (await session.snapshot()).queued
-        assert (queued.request_id, queued.steer) == ("r-2", False)

@@ -9,7 +9,7 @@ import trio
 import agentrail
 from agentrail import tool
 from agentrail.errors import OptionError
-from agentrail.runtime.loop_watch import LoopWatch, SlowStep, describe_held, modes_of, watch_loop
+from agentrail.runtime.loop_watch import SlowStep, describe_held, modes_of, watch_loop
 from tests.runtime.doors import calls_then
 
 
@@ -62,21 +62,6 @@ async def test_what_others_computed_before_is_not_counted():
         await trio.lowlevel.checkpoint()
     (one,) = [one for one in held if one.seconds >= 0.3]
     assert one.cpu_seconds < 0.05
-
-
-async def test_what_nobody_saw_is_said_to_be_unknown():
-    """Without the thread that looks nobody knows where, and the words say so."""
-    held: list[SlowStep] = []
-    watch = LoopWatch(held.append, seconds=0.1)
-    trio.lowlevel.add_instrument(watch)
-    try:
-        await trio.lowlevel.checkpoint()
-        hold_for(0.2)
-        await trio.lowlevel.checkpoint()
-    finally:
-        trio.lowlevel.remove_instrument(watch)
-    assert [one.where for one in held] == [""]
-    assert "where is not known" in describe_held(held[0])
 
 
 async def test_a_watch_inside_of_another_watches_nothing():

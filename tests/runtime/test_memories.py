@@ -10,14 +10,12 @@ import trio
 from agentrail import plugins as p
 from agentrail.abc import MemoryEntry, MemoryOwner
 from agentrail.core.protocol.hooks import Found
-from agentrail.errors import OptionError, StoreUnavailable
+from agentrail.errors import OptionError
 from agentrail.events import PluginEvent
 from agentrail.outside import current
 from agentrail.runtime.own_stores import OwnMemories, StoreDesk, decide_owner
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
-from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall
-from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin
@@ -25,21 +23,6 @@ from tests.runtime.rig import on_bounded_time
 
 ADA = MemoryOwner(tenant="acme", user="ada")
 TOOLS = builtin("remember", "recall", "forget")
-
-
-@pytest.mark.parametrize(
-    ("scope", "user_data", "owner"),
-    [
-        ("", {}, MemoryOwner()),
-        ("acme", {}, MemoryOwner(tenant="acme")),
-        ("acme", {"user_id": "ada"}, ADA),
-        ("other", {"tenant_id": "acme", "user_id": "ada"}, ADA),
-        ("acme", {"tenant_id": None, "user_id": None}, MemoryOwner(tenant="acme")),
-    ],
-)
-def test_the_owner_is_tenant_and_user_of_the_host(scope, user_data, owner):
-    """What a host writes into `user_data`; without one the scope, and nobody in particular."""
-    assert decide_owner(scope, user_data) == owner
 
 
 @pytest.mark.parametrize("wrong", [7, True, ["ada"], {"id": "ada"}, 0, ""])
@@ -67,19 +50,6 @@ async def asked(supervisor, *turns, tools=TOOLS, **options):
 
 
 REMEMBER = calls(("remember", {"text": "Likes green tea.", "scope": "user"}))
-RECALL = calls(("recall", {"query": "tea"}))
-
-
-async def test_a_later_session_of_the_same_user_recalls():
-    """Another user, another tenant and a session without a user do not; nor does one that does not say whose it is."""
-    async with open_nameless(recall=InMemoryRecall()) as supervisor:
-        ada = {"tenant_id": "acme", "user_id": "ada"}
-        await asked(supervisor, REMEMBER, user_data=ada)
-        (found,) = await asked(supervisor, RECALL, user_data=ada)
-        assert "Likes green tea." in found
-        for other in ({**ada, "user_id": "bob"}, {**ada, "tenant_id": "zeta"}, {"user_id": "ada"}, {}):
-            (found,) = await asked(supervisor, RECALL, user_data=other)
-            assert found.startswith("Nothing is remembered"), other
 
 
 async def test_a_session_that_does_not_say_whose_it_is_remembers_nothing(caplog):
@@ -109,40 +79,6 @@ async def test_a_session_reads_the_knowledge_of_its_owner(tmp_path):
             turns = child, search, says("It is first class.")
             (found,) = await asked(supervisor, *turns, tools=tools, scope="acme")
             assert "It is first class." in found
-
-
-async def test_without_memories_tools_say_so():
-    """Where a supervisor was given none."""
-    async with open_nameless() as supervisor:
-        assert [one.split(":")[0] for one in await asked(supervisor, RECALL)] == [
-            "Nothing can be remembered here"
-        ]
-
-
-async def test_what_is_written_is_an_event():
-    """`PluginEvent`s named `memory_written`, `memory_forgotten`, in the journal like all others."""
-    async with open_nameless(recall=InMemoryRecall()) as supervisor:
-        session = await supervisor.start_session(model=ScriptedModel([REMEMBER, says("Done.")]), tools=TOOLS)
-        async with session.subscribe() as events:
-            await session.ask("Go.")
-            async for event in events:
-                if isinstance(event, PluginEvent):
-                    break
-        assert (event.name, event.payload["text"]) == ("memory_written", "Likes green tea.")
-
-
-async def test_a_child_has_the_memories_of_its_root():
-    """It works for the same user."""
-    store = InMemoryRecall()
-    model = ScriptedModel(
-        [calls(("task", {"description": "Remember it."})), REMEMBER, says("Remembered."), says("Done.")]
-    )
-    async with open_nameless(recall=store) as supervisor:
-        session = await supervisor.start_session(
-            model=model, tools=(*TOOLS, *builtin("task")), user_data={"tenant_id": "acme", "user_id": "ada"}
-        )
-        await session.ask("Go.")
-    assert [one.text for one in store.list(ADA)] == ["Likes green tea."]
 
 
 @attrs.frozen
@@ -206,20 +142,6 @@ async def test_a_plugin_searches_the_memories_of_its_owner():
         assert await heard(supervisor) == "no_memory"
 
 
-async def test_a_replay_needs_no_memories():
-    """What was found stands in the journal: a session that comes back has it, though there is nothing to search any more."""
-    kept, store = MemoryStore(), InMemoryRecall()
-    store.put(MemoryOwner(), MemoryEntry(id="m1", text="Likes green tea.", at_ms=1))
-    model = ScriptedModel([says("Yes.")] * 2)
-    async with open_nameless(recall=store, store=kept) as supervisor:
-        session = await supervisor.start_session(model=model, plugins=[Looks], session_id="s")
-        await session.ask("green tea")
-    async with open_nameless(store=kept) as supervisor:
-        session = await supervisor.resume_session("s", model=model, plugins=[Looks])
-        known = session._cell.state.data  # noqa: SLF001 - no caller may see the state of a plugin
-        assert known.plugin_states["Looks"] == Heard(3, ("Likes green tea.",))
-
-
 class Hangs(InMemoryRecall):
     """Takes long, in whatever thread asks."""
 
@@ -250,44 +172,6 @@ async def test_a_write_that_was_cancelled_is_done_all_the_same():
     store.go_on.set()
     await own.put("Likes coffee.")
     assert sorted(one.text for one in store.list(ADA)) == ["Likes coffee.", "Likes tea."]
-
-
-async def test_every_call_is_a_checkpoint_and_cancelled_before_it_begins_does_nothing():
-    """Also of a store that takes no time."""
-    store = InMemoryRecall()
-    own = OwnMemories(StoreDesk(store, current()), ADA)
-    for call in (
-        lambda: own.put("tea"),
-        lambda: own.get("m1"),
-        lambda: own.search("tea"),
-        own.newest,
-        lambda: own.delete("m1"),
-        own.forget,
-    ):
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await call()
-        assert scope.cancelled_caught
-    assert store.list(ADA) == ()
-
-
-@on_bounded_time
-async def test_memories_of_an_owner_in_files(tmp_path):
-    """The same calls over `SqliteRecall`, in threads."""
-    store = SqliteRecall(tmp_path)
-    own = OwnMemories(StoreDesk(store, current()), ADA, "s1")
-    entry = await own.put("Likes tea.", tags=["drink"])
-    assert entry.id.startswith("m-")
-    assert await own.get(entry.id) == entry
-    assert await own.search("tea", tags_any=["drink"], tags_all=["drink"]) == (entry,)
-    assert await own.newest(tags_all=["other"]) == ()
-    assert await own.delete(entry.id)
-    assert not await own.delete(entry.id)
-    await own.put("Likes coffee.")
-    assert (await own.forget()).entries == 1
-    store.close()
-    with pytest.raises(StoreUnavailable):
-        await own.newest()
 
 
 class Broken(InMemoryRecall):

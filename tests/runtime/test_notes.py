@@ -2,17 +2,13 @@
 
 import itertools
 
-import pytest
-import trio
-
 import agentrail
 from agentrail import plugins as p
 from agentrail.abc import MemoryOwner
 from agentrail.blueprints import Blueprint
 from agentrail.blueprints.capabilities import memory_capability
 from agentrail.core.protocol.hooks import Found, MemoryKept, NotesIndex, RequestFailed
-from agentrail.core.values.notes import USUAL_TOPIC, notes_about, topics_of, with_notes
-from agentrail.errors import OptionError
+from agentrail.core.values.notes import USUAL_TOPIC, notes_about, topics_of
 from agentrail.events import PluginEvent
 from agentrail.outside import current
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
@@ -92,16 +88,6 @@ async def test_without_a_place_for_notes_the_model_is_told_to_go_on():
         assert answered.error.code == code
 
 
-async def test_a_store_that_is_away_is_an_error_result():
-    """The session goes on."""
-    notes = InMemoryNotes()
-    notes.close()
-    async with open_nameless(notes=notes) as supervisor:
-        turns = noted("x"), calls(("recall", {"topic": "a"})), calls(("forget", {"topic": "a"}))
-        said = await asked(supervisor, *turns)
-    assert [one.partition(": ")[2] for one in said] == ["the notes of this process were closed"] * 3
-
-
 async def test_requests_of_plugins_are_done_once():
     """Made again, as after a crash, they change nothing; the oldest memories of a tag go, and no others (12.14)."""
     recall, notes = InMemoryRecall(), InMemoryNotes()
@@ -127,18 +113,6 @@ async def test_requests_of_plugins_are_done_once():
     assert (again.added, [one.name for one in again.topics]) == ((), ["a"])
     assert notes_about(notes.read(ADA, "s1"), "a") == "- x\n- y"
     assert await run_memory_request(p.ReadNotes(), own) == NotesIndex(topics=again.topics)
-
-
-async def test_every_call_is_a_checkpoint_and_cancelled_before_it_begins_does_nothing():
-    """Also of a store that takes no time."""
-    notes = InMemoryNotes()
-    own = OwnNotes(StoreDesk(notes, current()), ADA, "s1")
-    for call in (own.read, own.topics, lambda: own.add("a", ["x"]), lambda: own.remove("a")):
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await call()
-        assert scope.cancelled_caught
-    assert notes.read(ADA, "s1") == ""
 
 
 async def test_notes_outlive_the_process_and_a_person_may_edit_them(tmp_path):
@@ -206,39 +180,3 @@ async def test_a_failing_place_is_said_by_an_event():
             assert await session.ask("Hi") == "Hello."
             names = {(await anext(events)).name, (await anext(events)).name}
     assert names == {"working_notes_failed", "memory_not_recalled"}
-
-
-@pytest.mark.parametrize("notes", ["sqlite:x", "files:", "files", 7])
-async def test_names_that_stand_for_nothing_are_refused(notes):
-    """Before anything starts."""
-    with pytest.raises(OptionError, match=r"notes is .*expected 'memory:' or 'files:DIRECTORY'"):
-        async with agentrail.open_supervisor(notes=notes):
-            pass
-
-
-@pytest.mark.parametrize("given", [{"notes": "memory:"}, {"memories": "memory:"}, {"notes": "files:{}"}])
-async def test_places_are_named(given, tmp_path):
-    """`memory:`, `files:DIRECTORY`, and where memories are named beside those."""
-    options = {key: one.format(tmp_path / "n") for key, one in given.items()}
-    async with agentrail.open_supervisor(**options) as supervisor:
-        (said,) = await asked(supervisor, noted("x"))
-    assert said == "Noted under 'general'."
-    assert (tmp_path / "n").exists() == ("files" in str(given))
-
-
-def test_a_blueprint_says_whether_memories_come_unasked():
-    """`memory.auto` (12.5)."""
-    for auto in (True, False):
-        helper = Blueprint("helper").with_memory(auto=not auto).with_memory(auto=auto)
-        made = helper.options()
-        assert [one.name for one in helper.capabilities] == ["memory"]
-        assert (p.AutoRecall in made["plugins"]) == auto
-        assert {p.WorkingNotes, p.MemoryFlush} < {p.AutoRecall, *made["plugins"]}
-        assert [one.name for one in made["tools"]] == ["remember", "recall", "forget"]
-        assert "# Memory" in made["system_prompt"]
-
-
-def test_the_notes_of_a_session_grow_by_what_was_noted():
-    """The same note under two topics is two notes."""
-    text = with_notes(with_notes("", "a", ["x"], 0), "b", ["x"], 0)
-    assert (notes_about(text, "a"), notes_about(text, "b")) == ("- x", "- x")

@@ -7,14 +7,14 @@ import pytest
 import trio
 
 from agentrail.errors import YourMove
-from agentrail.events import AgentEnd, EventsLost, SessionRecovered
-from agentrail.runtime import keeping, old_events
+from agentrail.events import AgentEnd, EventsLost
+from agentrail.runtime import old_events
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import calling, on_bounded_time, saying, until
-from tests.runtime.test_kept_sessions import eventually, open_kept
-from tests.runtime.test_resumed_sessions import fresh, open_again
+from tests.runtime.test_kept_sessions import open_kept
+from tests.runtime.test_resumed_sessions import fresh
 
 pytestmark = on_bounded_time
 
@@ -54,35 +54,6 @@ async def test_what_is_kept_no_more_is_made_again_as_it_was(is_immediate):
             assert await read_up_to(session, last, after) == lived[after:]
 
 
-async def test_a_reader_comes_back_behind_the_snapshot_of_a_planned_stop():
-    """Its number is older than the snapshot that the session came back from; what came since is there without a gap."""
-    inner = fresh()
-    async with open_again(inner) as supervisor:
-        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
-        async with session.subscribe(after=0) as events:
-            await session.ask("Hi")
-            await session.ask("Again")
-            lived = committed(await until(events, AgentEnd) + await until(events, AgentEnd))
-    assert inner.snapshots("", "s-1")
-    async with open_again(inner) as supervisor:
-        session = await supervisor.resume_session("s-1", model=saying("c"))
-        async with session.subscribe(after=2) as events:
-            seen = await until(events, SessionRecovered)
-        assert seen[:-1] == lived[2:]
-
-
-async def test_an_ended_session_is_read_from_its_journal_too():
-    """A number still gives the rest, however few are kept."""
-    async with open_kept(FaultyStore(fresh())) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1", event_buffer_size=0)
-        async with session.subscribe(after=0) as events:
-            await session.ask("Hi")
-            await session.stop()
-            lived = committed([event async for event in events])
-        async with session.subscribe(after=0) as events:
-            assert [event async for event in events] == lived
-
-
 @pytest.mark.parametrize("why", ["damaged", "too many", "another history"])
 async def test_what_cannot_be_made_again_is_said_to_be_lost(why, monkeypatch):
     """A record is damaged, there are too many, or it is another history: the first event says so, and nothing is made up."""
@@ -112,36 +83,6 @@ async def test_what_cannot_be_made_again_is_said_to_be_lost(why, monkeypatch):
         assert (lost.from_seq, lost.to_seq) == (2, last)
 
 
-async def test_what_is_published_while_the_journal_is_read_is_there_once():
-    """More than is kept, so that it has to be read again; then live, without a gap and without a double."""
-    store = FaultyStore(fresh())
-    async with open_kept(store) as supervisor:
-        session = await supervisor.start_session(
-            model=saying("a", "b", "c"), session_id="s-1", event_buffer_size=2
-        )
-        await session.ask("Hi")
-        gate = Gate(store.inner)
-        seen = []
-
-        async def follow() -> None:
-            async with session.subscribe(after=0, deltas=False) as events:
-                async for event in events:
-                    seen.append(event.meta.seq)  # noqa: PERF401 - read while it grows
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(follow)
-            await eventually(lambda: gate.inside == 1)
-            await session.ask("Again")
-            gate.open.set()
-            await eventually(lambda: seen)  # else it could be outrun: the ring holds two
-            await session.ask("Once more")
-            last = (await session.status()).last_seq
-            await eventually(lambda: seen and seen[-1] == last)
-            nursery.cancel_scope.cancel()
-        assert seen == list(range(1, last + 1))
-        assert gate.reads > 1
-
-
 class Gate:
     """Holds who reads a journal, until it is open."""
 
@@ -161,33 +102,6 @@ class Gate:
         with self._lock:
             self.inside -= 1
         return self._read(*args, **options)
-
-
-async def test_four_journals_are_folded_side_by_side_and_no_more():
-    """The others wait for their turn; who is cancelled meanwhile leaves at once, and is not registered."""
-    store = FaultyStore(fresh())
-    async with open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1", event_buffer_size=0)
-        await session.ask("Hi")
-        last = (await session.status()).last_seq
-        gate, done = Gate(store.inner), []
-        with trio.move_on_after(0.05) as cut:
-            await read_up_to(session, last)
-        assert cut.cancelled_caught
-
-        async def come_back() -> None:
-            done.append(await read_up_to(session, last))
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(8):
-                nursery.start_soon(come_back)
-            await eventually(lambda: gate.inside == keeping.MAX_FOLDS)
-            await trio.sleep(0.05)
-            assert gate.inside == keeping.MAX_FOLDS
-            gate.open.set()
-        assert len(done) == 8
-        assert all(len(one) == last for one in done)
-        assert gate.most == keeping.MAX_FOLDS
 
 
 async def test_two_tasks_that_enter_one_subscription_while_it_reads_share_nothing():
@@ -210,11 +124,3 @@ async def test_two_tasks_that_enter_one_subscription_while_it_reads_share_nothin
         assert len(told) == 1
         assert "entered before" in told[0]
         await events.__aexit__(None, None, None)
-
-
-async def test_without_a_store_what_is_kept_no_more_is_lost(supervisor):
-    """As ever."""
-    session = await supervisor.start_session(model=saying("a"), event_buffer_size=2)
-    await session.ask("Hi")
-    async with session.subscribe(after=0) as events:
-        assert isinstance(await anext(events), EventsLost)

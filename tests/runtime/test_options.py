@@ -7,17 +7,14 @@ import attrs
 import pytest
 
 from agentrail.core.policy.prompt_settings import SETTINGS
-from agentrail.errors import ModelNotFound, OptionError, PluginError, ToolDefinitionError
-from agentrail.events import PluginOptsUpdated
+from agentrail.errors import OptionError
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, UserMessage
-from agentrail.plugins import Permissions
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.handle import Session
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.testing.models import FunctionModel, ScriptedModel, says
-from agentrail.testing.tools import RecordingTool
+from agentrail.testing.models import FunctionModel, says
 from agentrail.wire.sandbox_address import ADDRESS_FORMS
 from tests.runtime.rig import saying
 
@@ -81,12 +78,6 @@ def test_a_sandbox_is_an_object_or_a_name(sandbox):
     assert SessionOptions(model="demo:", sandbox=sandbox).sandbox is sandbox
 
 
-async def test_options_may_come_in_one_value(supervisor):
-    """A `SessionOptions` is as good as its keywords."""
-    session = await supervisor.start_session(SessionOptions(model=saying("ok"), session_id="s-1"))
-    assert session.session_id == "s-1"
-
-
 async def test_options_come_in_one_way(supervisor):
     """A value and keywords together would leave open which wins."""
     with pytest.raises(OptionError, match=r"both|in one value and as keywords \(max_turns\)"):
@@ -100,25 +91,6 @@ async def test_a_model_string_is_no_options(supervisor):
         match="options is 'demo:': expected SessionOptions, a blueprint, or keywords such as model=",
     ):
         await supervisor.start_session("demo:")
-
-
-async def test_two_tools_of_one_name_are_refused(supervisor):
-    """Before the model is looked at, and nothing is started."""
-    with pytest.raises(ToolDefinitionError, match="two tools are named 'record'"):
-        await supervisor.start_session(model="no:such", tools=[RecordingTool(), RecordingTool()])
-    assert supervisor.sessions() == ()
-
-
-async def test_an_unknown_model_starts_nothing(supervisor):
-    """What the resolver raises reaches the caller as it is."""
-    with pytest.raises(ModelNotFound):
-        await supervisor.start_session(model="no:such")
-    assert supervisor.sessions() == ()
-
-
-def test_a_scripted_model_is_a_provider():
-    """Objects are taken where strings are: any `Provider` will do."""
-    assert SessionOptions(model=ScriptedModel([])).tools == ()
 
 
 class Careful:
@@ -196,17 +168,3 @@ async def test_a_history_of_something_else_is_refused(supervisor):
     """The message says what messages are."""
     with pytest.raises(OptionError, match="expected a sequence of UserMessage"):
         await supervisor.start_session(model=saying("a"), messages=["hello"])
-
-
-async def test_wrong_options_of_a_plugin_are_the_fault_of_who_gave_them(supervisor, caplog):
-    """12.11: a rule that cannot be read is refused with list, index and position, at the start and later; no crash is logged of it."""
-    with pytest.raises(PluginError) as refused:
-        await supervisor.start_session(model=saying("a"), plugins=[(Permissions, {"deny": ["shell(", "x"]})])
-    assert str(refused.value).startswith("plugin 'Permissions': deny[0] at 6")
-    session = await supervisor.start_session(model=saying("a"), plugins=[(Permissions, {"deny": ["x"]})])
-    async with session.subscribe(kinds=[PluginOptsUpdated]) as events:
-        await session.update_plugin_opts("Permissions", allow=["shell("])
-        told = await anext(events)
-    assert (told.success, told.error.code) == (False, "option_error")
-    assert told.error.message.startswith("allow[0] at 6")
-    assert caplog.records == []

@@ -18,7 +18,6 @@ from agentrail.core.protocol.effects import (
     SpawnChild,
     StartAgent,
     StartStream,
-    Teardown,
     stall_timer_of,
 )
 from agentrail.core.protocol.request import EffectId
@@ -51,44 +50,12 @@ def timer(name):
     return SetTimer(effect_id=EffectId(name), at_ms=5)
 
 
-def test_effects_leave_in_order_when_their_records_are_durable():
-    """Each step with its record, and none sooner."""
-    outbox = Outbox()
-    first, second, third = told("a"), ReplyToCaller("x-1", "yes"), End("over")
-    put(outbox, 3, first, second)
-    put(outbox, 5, third)
-    assert left(outbox, 2) == []
-    assert left(outbox, 4) == [first, second]
-    assert not outbox.is_empty
-    assert left(outbox, 5) == [third]
-    assert outbox.is_empty
-
-
-def test_a_step_without_a_record_waits_behind_the_last_one():
-    """An answer to a question too: nobody is told what a crash can take back."""
-    outbox = Outbox()
-    put(outbox, 3, told("a"))
-    put(outbox, 3, answer := ReplyToCaller("x-1", "as it stands"), is_recorded=False)
-    assert left(outbox, 2) == []
-    assert left(outbox, 3)[-1] == answer
-
-
 def test_where_nothing_waits_a_step_without_a_record_does_not_either():
     """All that it could tell is durable."""
     outbox = Outbox()
     delta = told("a", ephemeral=True)
     assert put(outbox, 3, delta, is_recorded=False).at_once == (delta,)
     assert outbox.is_empty
-
-
-def test_a_delta_waits_in_its_place():
-    """Behind what was decided before it, and in front of what comes."""
-    outbox = Outbox()
-    effects = [told("a"), told("b", ephemeral=True), told("c")]
-    put(outbox, 3, effects[0])
-    put(outbox, 3, effects[1], is_recorded=False)
-    put(outbox, 4, effects[2])
-    assert left(outbox, 4) == effects
 
 
 def test_too_many_deltas_are_thrown_away_the_oldest_first():
@@ -150,48 +117,6 @@ def test_what_stops_work_leaves_at_once_and_takes_along_what_has_not_left(begins
     assert outbox.is_empty
 
 
-def test_what_has_left_is_not_taken_out():
-    """It is stopped where it is."""
-    outbox = Outbox()
-    put(outbox, 3, timer("w1"))
-    assert left(outbox, 3) == [timer("w1")]
-    leaving = put(outbox, 4, stop := ClearTimer(effect_id=EffectId("w1")))
-    assert (leaving.at_once, leaving.taken_out) == ((stop,), ())
-
-
-def test_a_timer_that_is_set_anew_is_taken_out_twice():
-    """Both wait under one id."""
-    outbox = Outbox()
-    put(outbox, 3, timer("w1"), timer("w1"))
-    assert put(outbox, 4, ClearTimer(effect_id=EffectId("w1"))).taken_out == (timer("w1"), timer("w1"))
-
-
-def test_a_teardown_leaves_at_once():
-    """It begins by looking at what is still there of what was stopped in the same step."""
-    outbox = Outbox()
-    put(outbox, 3, told("a"))
-    teardown = Teardown(effect_id=EffectId("x1"), stopped=(EffectId("t1"),))
-    stops = KillTools(effect_ids=(EffectId("t1"),))
-    assert put(outbox, 4, stops, teardown).at_once == (stops, teardown)
-
-
-def test_what_may_be_shown_is_what_has_left():
-    """Of the oldest step that waits what it met, also where it decided nothing."""
-    outbox = Outbox()
-    assert outbox.visible("now") == "now"
-    outbox.put(3, (), "one", "two", is_recorded=True)
-    outbox.put(4, (told("a"),), "two", "three", is_recorded=True)
-    assert outbox.visible("now") == "one"
-    assert left(outbox, 3) == []
-    assert outbox.visible("now") == "two"
-    on_its_way = outbox.leaving(4)
-    assert next(on_its_way) == (told("a"), "three")
-    # Until it is asked what else may leave, its effects are on their way.
-    assert outbox.visible("now") == "two"
-    assert list(on_its_way) == []
-    assert outbox.visible("now") == "now"
-
-
 def test_behind_a_crash_only_what_is_told_is_left():
     """All else would begin work of an actor that is gone."""
     outbox = Outbox()
@@ -201,16 +126,6 @@ def test_behind_a_crash_only_what_is_told_is_left():
     assert [effect.to for effect in outbox.callers()] == ["x-1"]
     assert outbox.waiting == 2
     assert left(outbox, 3) == [told_of, answer]
-
-
-def test_all_is_thrown_away_where_another_has_taken_over():
-    """Nothing in it was seen by anybody."""
-    outbox = Outbox()
-    put(outbox, 3, told("a"), told("b", ephemeral=True), timer("w1"))
-    outbox.clear()
-    assert outbox.is_empty
-    assert outbox.ephemeral_bytes == 0
-    assert left(outbox, 9) == []
 
 
 def test_to_take_out_of_many_costs_no_more_than_of_few():

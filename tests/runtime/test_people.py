@@ -12,32 +12,23 @@ from agentrail.errors import (
     ClientIdReused,
     CycleAborted,
     InvalidResponse,
-    OptionError,
     PromptError,
-    SteeringQueueFull,
     UnknownApproval,
-    UnknownCall,
 )
 from agentrail.events import (
     AgentEnd,
-    AgentResumed,
-    AgentStart,
     AskUser,
     PromptQueued,
     PromptReceived,
     SteeringApplied,
-    SteeringReceived,
-    ToolExecutionEnd,
     ToolExecutionStart,
     ToolKilled,
     ToolSkippedForSteering,
-    UserResponded,
 )
 from agentrail.messages import JsonObject
 from agentrail.testing.expectations import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
-from agentrail.tools import builtin
 from tests.runtime.rig import calling, on_virtual_time, saying, until
 
 ASKED: JsonObject = {"question": "Which one?", "options": ["left", "right"]}
@@ -66,18 +57,6 @@ async def texts_of(session) -> list[str]:
 # --- steering
 
 
-async def test_a_steer_in_idle_is_a_prompt(supervisor):
-    """The receipt says what became of it, and the cycle carries its name."""
-    session = await supervisor.start_session(model=saying("Bien."))
-    async with session.subscribe() as events:
-        receipt = await session.steer("in French")
-        assert receipt.status == "became_prompt"
-        seen = await until(events, AgentEnd)
-    assert [event.ref for event in seen if isinstance(event, PromptReceived | AgentStart)] == [
-        receipt.ref
-    ] * 2
-
-
 @pytest.mark.at(10, 47)
 async def test_a_steer_stops_the_tools_of_the_batch_and_is_heard_behind_their_results(supervisor):
     """Each call is answered as skipped; then the model reads the steer, in one message of its own."""
@@ -100,21 +79,6 @@ async def test_a_steer_stops_the_tools_of_the_batch_and_is_heard_behind_their_re
     assert (last.origin, last.content[0].text) == ("steer", "only the tests")
 
 
-async def test_steers_beyond_the_limit_are_refused(supervisor):
-    """`SteeringQueueFull` with the limit; everybody hears that it was refused, and the others stay."""
-    hang = HangingTool(killable=False)
-    session = await supervisor.start_session(model=calling("hang"), tools=[hang], max_steering_queue=1)
-    await session.prompt("Go")
-    await hang.started.wait()
-    kept = await session.steer("one")
-    async with session.subscribe() as events:
-        with pytest.raises(SteeringQueueFull, match="1 steers wait already, at most 1 may"):
-            await session.steer("two")
-        heard = (await until(events, SteeringReceived))[-1]
-    assert (heard.text, heard.status) == ("two", "rejected_full")
-    assert (await session.status()).steers == (kept.ref,)
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -133,21 +97,6 @@ async def test_a_steer_that_says_nothing_or_too_much_is_refused(supervisor, text
     assert (await session.status()).last_seq == 1
 
 
-async def test_a_tool_may_steer_its_own_session(supervisor):
-    """Unlike `ask` and `stop` it waits for nothing but the receipt (3.14)."""
-    receipts = []
-
-    class Steering(RecordingTool):
-        async def execute(self, arguments, ctx):
-            receipts.append(await sessions[0].steer("look here"))
-            return await super().execute(arguments, ctx)
-
-    sessions = [await supervisor.start_session(model=calling("record"), tools=[Steering(killable=False)])]
-    with trio.fail_after(5):
-        assert await sessions[0].ask("Go") == "done"
-    assert [receipt.status for receipt in receipts] == ["queued"]
-
-
 # --- the same message twice
 
 
@@ -162,19 +111,6 @@ async def test_a_prompt_that_is_sent_again_under_its_name_happens_once(superviso
     with pytest.raises(ClientIdReused, match="'web-1' was used for another message"):
         await session.prompt("Good bye", client_id="web-1")
     assert len(model.requests) == 1
-
-
-async def test_a_steer_that_is_sent_again_under_its_name_happens_once(supervisor):
-    """The first receipt comes back; as a prompt the name is taken."""
-    hang = HangingTool(killable=False)
-    session = await supervisor.start_session(model=calling("hang"), tools=[hang])
-    await session.prompt("Go")
-    await hang.started.wait()
-    first = await session.steer("left", client_id="web-2")
-    assert await session.steer("left", client_id="web-2") == first
-    with pytest.raises(ClientIdReused):
-        await session.prompt("left", client_id="web-2")
-    assert (await session.status()).steers == (first.ref,)
 
 
 # --- one call
@@ -209,47 +145,7 @@ async def _starts(events, count):
                     return
 
 
-async def test_a_call_that_is_not_open_cannot_be_stopped(supervisor):
-    """`UnknownCall` names those that are."""
-    session = await supervisor.start_session(model=saying())
-    with pytest.raises(UnknownCall, match="no call 'c9' is open; open calls: none"):
-        await session.abort_tool("c9")
-
-
 # --- questions
-
-
-async def test_a_question_needs_no_options(supervisor):
-    """The built-in tool, asked the shortest way: what the model leaves out is filled in, and is no fault of it."""
-    model = ScriptedModel([calls(("ask_user", {"question": "Which one?"})), says("Good.")])
-    session = await supervisor.start_session(model=model, tools=builtin("ask_user"))
-    async with session.subscribe() as events:
-        await session.prompt("Go")
-        asked = (await until(events, AskUser))[-1]
-        assert (asked.question, asked.options) == ("Which one?", ())
-        await session.respond(asked.ref, "the left one")
-        await until(events, AgentEnd)
-    assert await texts_of(session) == ["the left one"]
-
-
-@pytest.mark.parametrize(("response", "text"), [("the left one", "the left one"), (1, "right")])
-async def test_a_question_waits_for_its_answer(supervisor, response, text):
-    """The cycle is suspended and shows what waits; the answer, in words or by its option, is what the model reads."""
-    model = asking("Good.")
-    session = await supervisor.start_session(model=model, tools=[AskingTool()])
-    async with session.subscribe() as events:
-        await session.prompt("Go")
-        asked = (await until(events, AskUser))[-1]
-        assert (asked.question, asked.options) == ("Which one?", ("left", "right"))
-        status = await session.status()
-        assert (status.phase, status.suspended) == ("idle", True)
-        assert [question.ref for question in status.questions] == [asked.ref]
-        await session.respond(asked.ref, response)
-        seen = await until(events, AgentEnd)
-    shown = [event for event in seen if isinstance(event, UserResponded | ToolExecutionEnd | AgentResumed)]
-    assert [type(event) for event in shown] == [UserResponded, ToolExecutionEnd, AgentResumed]
-    assert await texts_of(session) == [text]
-    assert await session.collect_reply() == "Good."
 
 
 @pytest.mark.at(54, 67)
@@ -330,26 +226,6 @@ async def test_an_abort_answers_what_waits_for_a_person(supervisor):
     assert await texts_of(session) == ["[Stopped: no]"]
     assert (await session.status()).questions == ()
     assert await session.ask("Again") == "fresh"
-
-
-async def test_a_prompt_supersedes_what_waits_for_a_person(supervisor):
-    """The suspended cycle ends, its question is answered, and the prompt starts."""
-    session = await supervisor.start_session(model=asking("Never mind, then."), tools=[AskingTool()])
-    async with session.subscribe() as events:
-        await session.prompt("Go")
-        await until(events, AskUser)
-        receipt = await session.prompt("Never mind")
-        assert not receipt.queued
-        seen = [*await until(events, AgentEnd), *await until(events, AgentEnd)]
-    assert [event.stop_reason for event in seen if isinstance(event, AgentEnd)] == ["superseded", "end"]
-    assert "went on with another prompt" in (await texts_of(session))[0]
-
-
-async def test_an_approval_of_an_unknown_kind_is_refused(supervisor):
-    """`OptionError` names the two kinds."""
-    session = await supervisor.start_session(model=saying())
-    with pytest.raises(OptionError, match="kind is 'forever': expected 'once' or 'always'"):
-        await session.approve("a1", kind="forever")
 
 
 @pytest.mark.at(12)

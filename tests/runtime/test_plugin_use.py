@@ -1,12 +1,8 @@
 """How plugins of sessions do, over all sessions of a scope: what lived is counted once, and of others nothing is seen."""
 
-import trio
-
 from agentrail import open_supervisor
 from agentrail.plugins import Action, BeforePrompt, Context, Continue, Plugin, SessionStarted, on
-from agentrail.runtime import session_reports
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.cancelling import crash
 from tests.runtime.rig import on_virtual_time, saying
 
 
@@ -68,21 +64,3 @@ async def test_a_step_that_is_taken_to_see_is_counted_when_it_is_taken():
         back = await supervisor.resume_session("s-2", model=saying("b"), plugins=[Careful], scope="acme")
         await back.ask("Hi again")
         assert counted(supervisor) == {"SessionStarted": (1, 0), "BeforePrompt": (1, 0)}
-
-
-@on_virtual_time
-async def test_what_was_given_up_is_remembered_for_its_scope(monkeypatch):
-    """The newest last, and not all of them."""
-    monkeypatch.setattr(session_reports, "MAX_PARKED", 3)
-    async with open_supervisor() as supervisor:
-        for number in range(5):
-            session = await supervisor.start_session(
-                model=saying("a"), session_id=f"s-{number}", scope="acme", restart="temporary"
-            )
-            crash(session, f"ray {number}")
-            await trio.sleep(1)  # until it is parked: which of two actors crashes first is not said
-        parked = supervisor.parked_sessions(scope="acme")
-        assert len(parked) == 3
-        assert (parked[-1].session_id, "ray 4" in parked[-1].reason) == ("s-4", True)
-        assert supervisor.parked_sessions(scope="") == ()
-        assert len(supervisor.parked_sessions()) == 3

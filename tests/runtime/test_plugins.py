@@ -1,6 +1,5 @@
 """Plugins in a session that runs: the stack is asked, its answers are carried out, and it can be changed between cycles."""
 
-import re
 import time
 from typing import cast
 
@@ -11,22 +10,17 @@ import trio
 from agentrail import plugins as p
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.request import TextDelta, UsageUpdate
-from agentrail.errors import CycleAborted, OptionError, PluginError, ProviderError, SessionRefused
+from agentrail.errors import CycleAborted, PluginError, ProviderError, SessionRefused
 from agentrail.events import (
-    ApprovalRequired,
     PluginEvent,
-    PluginFailed,
-    PluginOptsUpdated,
     PluginSlow,
-    ToolBlocked,
 )
 from agentrail.messages import TokenUsage
 from agentrail.runtime.keeper import open_sessions
 from agentrail.runtime.plugin_requests import decide_usage_so_far
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, fails, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
-from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import only
 
 
@@ -96,57 +90,6 @@ def puppet(name: str, **rules: str) -> PuppetPlugin:
     return PuppetPlugin(read, name=name)
 
 
-async def test_a_plugin_refuses_a_prompt(supervisor):
-    """Whoever asked hears the plugin's reason, and the model is not asked."""
-    model = ScriptedModel([says("never said")])
-    session = await supervisor.start_session(model=model, plugins=[(Short, {"words": 2})])
-    with pytest.raises(CycleAborted, match="more than 2 words"):
-        await session.ask("one two three")
-    assert await session.ask("one two") == "never said"
-
-
-async def test_no_plugin_changes_the_data_of_the_application(supervisor):
-    """It may look at it; a state that somebody else can write to would not replay."""
-
-    class Meddler(p.Plugin[None]):
-        """Puts something else into it, all the way down."""
-
-        def init(self) -> None:
-            """Begin."""
-
-        @p.on(p.BeforePrompt)
-        def meddle(self, event: p.BeforePrompt, state: None, ctx: p.Context) -> p.Action[None]:
-            """Change it."""
-            cast("dict[str, str]", ctx.user_data["tenant"])["name"] = "other"
-            return p.Continue(state)
-
-        @p.on(p.AfterTurn)
-        def tell(self, event: p.AfterTurn, state: None, ctx: p.Context) -> p.Action[None]:
-            """Say what it is."""
-            return p.Emit([("seen", {})], state)
-
-    session = await supervisor.start_session(
-        model=ScriptedModel([says("yes")]), plugins=[Meddler], user_data={"tenant": {"name": "acme"}}
-    )
-    async with only(session, PluginFailed, PluginEvent) as events:
-        assert await session.ask("Hi") == "yes"
-        await session.stop()
-        failed, said = [event async for event in events]
-    assert "cannot be changed" in failed.error.message
-    assert said.payload == {"user_data": {"tenant": {"name": "acme"}}}
-
-
-async def test_options_of_a_plugin_change_in_idle(supervisor):
-    """The next prompt is judged by the new ones, and everybody hears of the change."""
-    session = await supervisor.start_session(model=ScriptedModel([says("yes")]), plugins=[Short])
-    async with session.subscribe(kinds=[PluginOptsUpdated]) as events:
-        await session.update_plugin_opts("Short", words=9)
-        assert await anext(events) == PluginOptsUpdated(plugin="Short", success=True)
-    assert await session.ask("one two three four") == "yes"
-    with pytest.raises(PluginError, match="Did you mean 'Short'"):
-        await session.update_plugin_opts("Shorts", words=9)
-
-
 async def test_plugins_come_and_go_between_cycles(supervisor):
     """An attached one is asked from the next prompt on, a detached one is not."""
     session = await supervisor.start_session(model=ScriptedModel([says("a"), says("b")]))
@@ -158,42 +101,6 @@ async def test_plugins_come_and_go_between_cycles(supervisor):
     assert await session.ask("one two three four") == "a"
     with pytest.raises(PluginError, match="no plugin is named 'Short'"):
         await session.detach_plugin("Short")
-
-
-async def test_a_call_that_a_plugin_blocks_is_not_run(supervisor):
-    """The model reads the reason, and the other calls of the batch run."""
-    tool = RecordingTool(name="shell")
-    model = ScriptedModel([calls(("shell", {})), says("so be it")])
-    guard = puppet("guard", BeforeTool__shell="block:not today")
-    session = await supervisor.start_session(model=model, tools=[tool], plugins=[guard])
-    async with session.subscribe(kinds=[ToolBlocked]) as events:
-        assert await session.ask("go") == "so be it"
-        blocked = await anext(events)
-    assert (blocked.reason, blocked.by) == ("not today", "guard")
-    assert tool.calls == []
-
-
-async def test_an_approval_runs_the_very_call(supervisor):
-    """The session is suspended until somebody decides, and then the call runs with what was shown."""
-    tool = RecordingTool(name="shell")
-    model = ScriptedModel([calls(("shell", {"command": "ls"})), says("done")])
-    people = puppet("people", BeforeTool__shell="approve:may it?")
-    session = await supervisor.start_session(model=model, tools=[tool], plugins=[people])
-    with trio.fail_after(5):
-        async with session.subscribe(kinds=[ApprovalRequired]) as events, trio.open_nursery() as nursery:
-            answers: list[str] = []
-
-            async def ask() -> None:
-                answers.append(await session.ask("go"))
-
-            nursery.start_soon(ask)
-            required = await anext(events)
-            status = await session.status()
-            assert status.suspended
-            assert status.approvals == (required.approval,)
-            await session.approve(required.approval.id)
-    assert answers == ["done"]
-    assert tool.calls == [{"command": "ls"}]
 
 
 async def test_a_slow_plugin_is_named_once(supervisor):
@@ -220,54 +127,6 @@ async def test_a_plugin_gets_the_file_that_it_asked_for(supervisor):
             assert (await anext(events)).payload == "buy milk"
 
 
-class Torn(MemorySandbox):
-    """A sandbox with a bug: it raises where it may only answer."""
-
-    async def read(self, path, *, offset=1, limit=None):
-        """Break."""
-        message = "torn"
-        raise OSError(message)
-
-
-async def test_a_sandbox_that_crashes_is_an_answer_to_the_plugin(supervisor):
-    """Its bug ends the request, not the session: RequestFailed with `sandbox_crashed` (5.6, 6.12)."""
-    session = await supervisor.start_session(
-        model=ScriptedModel([says("a"), says("b")]), plugins=[Reader], sandbox=Torn()
-    )
-    with trio.fail_after(5):
-        async with session.subscribe(kinds=[PluginEvent]) as events:
-            assert await session.ask("one") == "a"
-            heard = (await anext(events)).payload
-    assert re.fullmatch(
-        r"sandbox_crashed: the sandbox crashed over 'notes.txt' "
-        r"\(OSError: torn \(runtime/test_plugins.py:\d+ in read\)\): "
-        "this is a bug in the sandbox, please report it",
-        heard,
-    )
-    assert await session.ask("two") == "b"
-    assert (await session.status()).restarts == 0
-
-
-async def test_a_plugin_that_fails_open_changes_nothing(supervisor):
-    """Its failure is published, and the cycle goes on as if it had said nothing."""
-    session = await supervisor.start_session(
-        model=ScriptedModel([says("fine")]), plugins=[puppet("broken", BeforeRequest="raise:oops")]
-    )
-    async with session.subscribe(kinds=[PluginFailed]) as events:
-        assert await session.ask("one") == "fine"
-        failed = await anext(events)
-    assert (failed.plugin, failed.hook, failed.policy) == ("broken", "BeforeRequest", "open")
-
-
-async def test_a_session_with_a_broken_stack_is_not_started(supervisor):
-    """All faults are named, and nothing runs."""
-    with pytest.raises(PluginError, match="two plugins are named 'Short'"):
-        await supervisor.start_session(model=ScriptedModel([]), plugins=[Short, Short])
-    with pytest.raises(OptionError, match="plugins is 'Short'"):
-        await supervisor.start_session(model=ScriptedModel([]), plugins="Short")
-    assert supervisor.sessions() == ()
-
-
 async def test_a_session_that_a_plugin_refuses_is_not_started(supervisor):
     """Whoever starts it is told why, and its id is free; one that the plugin lets in begins."""
     bouncer = puppet("bouncer", SessionStarted="abort:not today")
@@ -282,22 +141,6 @@ async def test_a_session_that_a_plugin_refuses_is_not_started(supervisor):
     session = await supervisor.start_session(model=ScriptedModel([]), plugins=[greeter], session_id="mine")
     async with session.subscribe(kinds=[PluginEvent]) as events:
         assert (await anext(events)).name == "hello"
-
-
-async def test_what_a_stack_hardly_means_is_logged_once(supervisor, caplog):
-    """A warning of the stack names the session and the plugins."""
-
-    class Deaf(p.Plugin[int]):
-        """Listens to nothing."""
-
-        hooks = frozenset()
-
-        def init(self) -> int:
-            """Begin."""
-            return 0
-
-    await supervisor.start_session(model=ScriptedModel([]), plugins=[Deaf], session_id="mine")
-    assert caplog.messages == ["session mine: 'Deaf' is never asked: it listens to no hook"]
 
 
 async def test_a_model_that_a_plugin_switches_to_is_found_with_its_options():

@@ -29,7 +29,7 @@ from agentrail.testing.tools import HangingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import kinds, on_bounded_time, saying, until, wants
 from tests.runtime.test_kept_sessions import eventually, open_kept
-from tests.runtime.test_old_events import Gate, committed, read_up_to
+from tests.runtime.test_old_events import Gate, committed
 from tests.runtime.test_resumed_sessions import Process, fresh, open_again, results, wants_task
 from tests.runtime.test_resuming import read_into
 
@@ -80,36 +80,6 @@ async def test_a_reader_of_many_comes_back_to_each_where_it_left(is_immediate):
             assert await read_all(group, ends) == expected
 
 
-async def test_what_is_published_while_journals_are_read_is_there_once():
-    """Of the session that is read, and of the one whose turn comes later; then live."""
-    store = FaultyStore(fresh())
-    async with open_kept(store) as supervisor:
-        one, _ = await lived(supervisor, "one", texts=("a", "b", "c"))
-        two, _ = await lived(supervisor, "two", texts=("a", "b", "c"))
-        gate, seen = Gate(store.inner), {"one": [], "two": []}
-
-        async def follow() -> None:
-            async with supervisor.subscribe_all(after={}, deltas=False) as events:
-                async for event in events:
-                    seen[event.meta.session_id].append(event.meta.seq)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(follow)
-            await eventually(lambda: gate.inside == 1)
-            await one.ask("Again")
-            await two.ask("Again")
-            gate.open.set()
-            await eventually(lambda: all(seen.values()))
-            last = {
-                "one": (await one.status()).last_seq,
-                "two": (await two.status()).last_seq,
-            }
-            await eventually(lambda: all(own[-1] == last[name] for name, own in seen.items()))
-            nursery.cancel_scope.cancel()
-        assert seen == {name: list(range(1, end + 1)) for name, end in last.items()}
-        assert gate.most == 1  # a reader of many leaves room for others
-
-
 async def test_a_caller_waits_for_what_is_kept_no_more():
     """The cycle began before the oldest event that is kept: with its prompt, as without a journal with a large ring."""
     async with open_kept(FaultyStore(fresh())) as supervisor:
@@ -137,20 +107,6 @@ async def test_a_caller_waits_for_nothing_that_is_lost(monkeypatch):
         monkeypatch.setattr(event_bus, "READS", 0)  # the journal was there for the beginning, and then is not
         with pytest.raises(EventMissed, match="kept no more"):
             await session.wait_for(PromptReceived)
-
-
-async def test_what_a_plugin_raised_comes_again_and_is_told_to_no_log_twice(caplog):
-    """It is asked once more for what was lived, and the log heard of it then."""
-    broken = PuppetPlugin(
-        (PuppetRule(hook="AfterTurn", tool=None, action="raise", text="oh"),), name="broken"
-    )
-    async with open_kept(FaultyStore(fresh())) as supervisor:
-        session, was = await lived(supervisor, "s-1", keep=0, plugins=[broken])
-        assert "PluginFailed" in kinds(was)
-        assert "oh" in caplog.text
-        caplog.clear()
-        assert await read_up_to(session, was[-1].meta.seq) == was
-        assert caplog.text == ""
 
 
 # --- lost
@@ -316,22 +272,6 @@ async def test_a_supervisor_that_closes_meanwhile_ends_the_reading(which, tmp_pa
 
 
 # --- losses while it reads
-
-
-async def test_each_loss_comes_with_its_own_snapshot_however_it_is_read():
-    """Two sessions go back before the reader of both reads on, also without waiting."""
-    async with open_kept(FaultyStore(fresh())) as supervisor:
-        one, _ = await lived(supervisor, "one")
-        two, _ = await lived(supervisor, "two")
-        async with supervisor.subscribe_all(deltas=False) as events:
-            await one.rewind(3)
-            await two.rewind(3)
-            seen = []
-            while len(seen) < 2:
-                event = events.next_nowait()
-                if isinstance(event, EventsLost):
-                    seen.append((event.meta.session_id, events.snapshot.status.session_id))
-        assert seen == [("one", "one"), ("two", "two")]
 
 
 async def test_a_full_buffer_forgets_no_loss():

@@ -11,7 +11,7 @@ from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.core.wire.codec import decode_signal, encode_signal
 from agentrail.core.wire.settling import settled
 from agentrail.errors import CodecError, ProtocolError
-from agentrail.messages import AssistantMessage, CallId, Text, Thinking, TokenUsage, ToolCall
+from agentrail.messages import AssistantMessage, CallId, Text, TokenUsage, ToolCall
 from agentrail.runtime.models import is_plain, readable
 
 PLAIN = ResponseCompleted(
@@ -63,12 +63,6 @@ def with_odd(place: tuple[str, ...], odd: Any) -> ResponseCompleted:
     return made
 
 
-def test_a_plain_one_is_let_through_as_it_is():
-    """Nearly all are; no bytes are made of it."""
-    assert is_plain(PLAIN)
-    assert readable(PLAIN, "m") is PLAIN
-
-
 @given(place=st.sampled_from(PLACES), odd=ODD)
 def test_what_is_let_through_by_hand_comes_back_from_its_bytes(place, odd):
     """Whatever stands in the place of whatever: else a journal could not be folded behind it."""
@@ -76,33 +70,6 @@ def test_what_is_let_through_by_hand_comes_back_from_its_bytes(place, odd):
     if is_plain(response):
         said = settled(response)
         assert decode_signal(encode_signal(said)) == said
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        Thinking(text="hm", provider="p"),
-        ToolCall(call_id=CallId("c"), name="add", arguments=None, malformed="{"),
-    ],
-)
-def test_what_is_seldom_goes_through_its_bytes(block):
-    """And is the same."""
-    response = msgspec.structs.replace(
-        PLAIN, message=msgspec.structs.replace(PLAIN.message, content=(block,))
-    )
-    assert not is_plain(response)
-    assert readable(response, "m") == response
-
-
-@pytest.mark.parametrize(
-    "odd", [{"a": {1: 2}}, {1: 2}, {"a": object()}, {"a": [{2}, b"x", float("nan"), 10**400]}]
-)
-def test_arguments_are_settled_to_their_depth(odd):
-    """A call freezes what it is given, and the step settles it: so its bytes need not be asked."""
-    call = ToolCall(call_id=CallId("c"), name="add", arguments=odd)
-    response = msgspec.structs.replace(PLAIN, message=msgspec.structs.replace(PLAIN.message, content=(call,)))
-    said = settled(readable(response, "m"))
-    assert decode_signal(encode_signal(said)) == said
 
 
 def test_what_is_none_is_refused():

@@ -4,36 +4,23 @@ import pytest
 import trio
 
 from agentrail import SessionDown, tool
-from agentrail.abc import ToolContext
 from agentrail.core.session.state_codec import decode_session, encode_session
 from agentrail.errors import CallingSelf, CodecError, CycleAborted, OptionError, SessionRested
 from agentrail.events import (
     AgentEnd,
-    ApprovalRequired,
-    MessageDelta,
-    SessionEnd,
     SubagentStart,
-    ToolExecutionEnd,
 )
 from agentrail.runtime.put_to_rest import fault_of_within
-from agentrail.testing.cancelling import cancel_everywhere, crash
-from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
-from agentrail.testing.orphans import no_orphans
-from agentrail.testing.plugins import PuppetPlugin, read_rule
+from agentrail.testing.cancelling import cancel_everywhere
+from agentrail.testing.models import FunctionModel, calls
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import (
-    NoSandbox,
     calling,
     kinds,
-    on_virtual_time,
-    open_bare,
-    open_with,
     rest,
     saying,
-    until,
 )
-from tests.runtime.test_scopes import BAD
 from tests.thinned import first
 
 
@@ -59,25 +46,6 @@ def holds(rested, session) -> bool:
     return bool(encode_session(decode_session(rested.state)) == rested.state == encode_session(state))
 
 
-async def test_an_idle_session_leaves_at_once(supervisor):
-    """Its state is what it knew, nothing was published, and its id is free."""
-    session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
-    await session.ask("Hi")
-    before = await session.status()
-    async with session.subscribe(after=0) as events:
-        rested = await supervisor.rest("s-1")
-        seen = await rest(events)
-    assert SessionEnd not in [type(event) for event in seen]
-    assert events.is_rested
-    assert (rested.session_id, rested.scope, rested.at_boundary, rested.cut_calls) == ("s-1", "", True, ())
-    assert rested.last_seq == before.last_seq == seen[-1].meta.seq
-    assert holds(rested, session)
-    assert not decode_session(rested.state).ended
-    assert supervisor.sessions() == ()
-    again = await supervisor.start_session(model=saying("a"), session_id="s-1")
-    assert await again.ask("Hi") == "a"
-
-
 async def test_who_comes_behind_it_is_told_that_it_rests(supervisor):
     """Typed, so that no caller takes it for an end: through the handle, by its id, as a subscriber, as a monitor."""
     session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
@@ -101,18 +69,6 @@ async def test_who_comes_behind_it_is_told_that_it_rests(supervisor):
     assert (await session.monitor().wait()).reason == "put to rest"
     words = supervisor.last_words("s-1")
     assert (words.how, words.reason, words.rested) == ("rested", "put to rest", rested)
-
-
-async def test_one_that_ended_is_not_at_rest(supervisor):
-    """The subscriber can tell both apart."""
-    session = await supervisor.start_session(model=saying("a"))
-    async with session.subscribe() as events:
-        await session.stop()
-        await rest(events)
-    assert not events.is_rested
-    with pytest.raises(SessionDown) as caught:
-        await session.status()
-    assert type(caught.value) is SessionDown
 
 
 async def test_it_leaves_between_two_turns(supervisor):
@@ -145,24 +101,6 @@ async def test_it_leaves_between_two_turns(supervisor):
     )
 
 
-async def test_a_cycle_that_waits_for_people_leaves_and_goes_on_waiting(supervisor):
-    """The approval is in the state; the click comes later."""
-    people = PuppetPlugin((read_rule("BeforeTool.shell", "approve:may it?"),), name="people")
-    shell = RecordingTool(name="shell")
-    session = await supervisor.start_session(
-        model=calling("shell"), tools=[shell], plugins=[people], session_id="s-1"
-    )
-    async with session.subscribe(kinds=[ApprovalRequired]) as events:
-        await session.prompt("Hi")
-        approval = (await anext(events)).approval
-        rested = await supervisor.rest("s-1")
-    state = decode_session(rested.state, {"people": people})
-    assert state.suspended
-    assert [one.id for one in state.data.interactions] == [approval.id]
-    assert rested.at_boundary
-    assert shell.calls == []
-
-
 async def test_what_is_sent_meanwhile_is_taken(supervisor):
     """A prompt that was accepted is in the state; who waits for a text hears that the session rests."""
     gate = Gate()
@@ -188,47 +126,6 @@ async def test_what_is_sent_meanwhile_is_taken(supervisor):
         gate.opened.set()
     assert refused == ["ask"]
     assert [prompt.ref for prompt in states[0].data.queue] == [receipt.ref]
-
-
-@on_virtual_time
-async def test_when_the_time_is_over_it_is_cut():
-    """What runs is stopped, the state says that it was open, and nothing is left."""
-    sandbox = NoSandbox()
-    async with no_orphans(), open_with([sandbox]) as supervisor:
-        hanging = HangingTool(name="hang")
-        session = await supervisor.start_session(model=calling("hang"), tools=[hanging], session_id="s-1")
-        async with session.subscribe() as events:
-            await session.prompt("Hi")
-            began_at = trio.current_time()
-            await hanging.started.wait()
-            rested = await supervisor.rest("s-1", 3)
-            assert trio.current_time() - began_at == pytest.approx(3)
-            seen = await rest(events)
-        assert hanging.stopped == 1
-        assert not rested.at_boundary
-        assert len(rested.cut_calls) == 1
-        assert SessionEnd not in map(type, seen)
-        assert ToolExecutionEnd not in map(type, seen)
-        state = decode_session(rested.state)
-        assert state.phase.value == "executing_tools"
-        assert holds(rested, session)
-        assert supervisor.statistics().live == 0
-
-
-@on_virtual_time
-async def test_a_stream_is_heard_to_its_end_or_cut():
-    """Within the time the response is complete and the cycle with it; without time it is cut where it is."""
-    async with no_orphans(), open_bare() as supervisor:
-        for within, ends in ((20, True), (0, False)):
-            model = ScriptedModel([says("a", "b", "c", pause_seconds=1)])
-            session = await supervisor.start_session(model=model, session_id="s-1")
-            async with session.subscribe() as events:
-                await session.prompt("Hi")
-                await until(events, MessageDelta)
-                rested = await supervisor.rest("s-1", within)
-                seen = await rest(events)
-            assert (AgentEnd in map(type, seen)) == ends
-            assert rested.at_boundary == ends
 
 
 async def test_children_go_with_their_parent(supervisor):
@@ -351,34 +248,6 @@ async def test_one_that_ends_meanwhile_is_down(supervisor):
     assert supervisor.last_words("s-1").how == "ended"
 
 
-async def test_one_that_crashes_meanwhile_rests_when_it_is_back(supervisor):
-    """Nothing is at work then."""
-    hanging = HangingTool(name="hang")
-    session = await supervisor.start_session(model=calling("hang"), tools=[hanging], session_id="s-1")
-    await session.prompt("Hi")
-    await hanging.started.wait()
-    got = []
-
-    async def put_to_rest() -> None:
-        got.append(await supervisor.rest("s-1", 20))
-
-    with trio.fail_after(30):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(put_to_rest)
-            await trio.testing.wait_all_tasks_blocked()
-            crash(session)
-    assert got[0].at_boundary
-    assert decode_session(got[0].state).data.incarnation == 2
-
-
-async def test_it_may_be_asked_before_the_session_has_begun(supervisor):
-    """It begins, and leaves in the same breath."""
-    await supervisor.start_session(model=saying("a"), session_id="s-1", scope="a")
-    rested = await supervisor.rest("s-1", scope="a")
-    assert (rested.scope, rested.last_seq) == ("a", 1)
-    assert decode_session(rested.state).data.config.scope == "a"
-
-
 @pytest.mark.parametrize("within", [-1, float("nan"), float("inf"), None, True, "1", [1]], ids=repr)
 async def test_a_time_that_cannot_be_is_refused(supervisor, within):
     """Before anything happens."""
@@ -387,38 +256,6 @@ async def test_a_time_that_cannot_be_is_refused(supervisor, within):
         await supervisor.rest("s-1", within)
     assert fault_of_within(0) is None
     assert supervisor.session("s-1")
-
-
-@pytest.mark.parametrize("scope", BAD, ids=repr)
-async def test_a_session_that_cannot_be_named_is_refused(supervisor, scope):
-    """As at every other door; and one that never was is down."""
-    with pytest.raises(OptionError, match="scope is"):
-        await supervisor.rest("s-1", scope=scope)
-    with pytest.raises(SessionDown) as caught:
-        await supervisor.rest("s-1")
-    assert type(caught.value) is SessionDown
-
-
-async def test_the_sandbox_is_closed_and_plugins_hear_of_no_end():
-    """It has left the process, and lives on."""
-    sandbox = NoSandbox()
-    heard = PuppetPlugin((read_rule("SessionEnding", "emit:ending"),), name="heard")
-
-    @tool
-    async def look(*, ctx: ToolContext) -> str:
-        """Look."""
-        ctx.open_sandbox()
-        return "seen"
-
-    async with no_orphans(), open_with([sandbox]) as supervisor:
-        session = await supervisor.start_session(
-            model=calling("look"), tools=[look], plugins=[heard], session_id="s-1"
-        )
-        await session.ask("Hi")
-        async with session.subscribe(after=0) as events:
-            await supervisor.rest("s-1")
-            assert "PluginEvent" not in kinds(await rest(events))
-        assert sandbox.closed == 1
 
 
 @pytest.mark.parametrize("mode", first(["cancel", "crash", "close", "abort"], 2))

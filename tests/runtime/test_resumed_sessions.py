@@ -11,7 +11,6 @@ from agentrail import tool
 from agentrail.abc import Done, Ok
 from agentrail.abc.store import Filters
 from agentrail.core.journal.record import decode_drifted
-from agentrail.core.session.state_codec import begun_in
 from agentrail.errors import (
     AgentrailError,
     AlreadyExists,
@@ -33,9 +32,8 @@ from agentrail.events import (
     ToolExecutionEnd,
 )
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime import resuming, reviving
+from agentrail.runtime import reviving
 from agentrail.runtime.options import SessionOptions
-from agentrail.runtime.sleeping_door import COMING_BACK_AT_ONCE
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.expectations import check_history
 from agentrail.testing.faulty_store import FaultyStore
@@ -46,7 +44,7 @@ from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
 from tests.runtime.rig import NoSandbox, on_virtual_time, saying, until, wants
-from tests.runtime.test_kept_sessions import eventually, held, open_kept
+from tests.runtime.test_kept_sessions import eventually, open_kept
 
 pytestmark = on_virtual_time
 
@@ -86,25 +84,6 @@ async def results(session):
 
 
 # --- what it knew
-
-
-async def test_an_idle_session_comes_back_as_it_was():
-    """Its messages, its numbers; and it goes on. Its handle of before is down."""
-    inner = fresh()
-    async with no_orphans(), open_again(inner) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1", user_data={"who": "me"})
-        await session.ask("Hi")
-        before, last = await session.messages(), (await session.status()).last_seq
-    async with no_orphans(), open_again(inner) as supervisor:
-        session = await supervisor.resume_session("s-1", model=saying("b"))
-        assert await session.messages() == before
-        async with session.subscribe(after=last) as events:
-            assert await session.ask("Again") == "b"
-            seen = await until(events, AgentEnd)
-        assert isinstance(seen[0], SessionRecovered)
-        assert seen[0].meta.seq == last + 1
-        assert seen[0].decisions == ()
-        assert session._cell.ports.user_data == {"who": "me"}  # noqa: SLF001 - what its tools are shown
 
 
 @pytest.mark.at(82)
@@ -585,14 +564,6 @@ async def test_one_that_another_owner_has_is_left_to_it():
         assert await other.ask("Again") == "c"
 
 
-async def test_without_a_store_there_is_nothing_to_resume(supervisor):
-    """It is said how to get one."""
-    with pytest.raises(OptionError, match=r"open_supervisor\(store='sqlite:'\)"):
-        await supervisor.resume_session("s-1")
-    with pytest.raises(OptionError, match="needs a store"):
-        await supervisor.find()
-
-
 # --- all at once
 
 
@@ -635,20 +606,6 @@ async def test_those_that_had_work_come_back_by_themselves():
 # --- snapshots
 
 
-async def test_a_session_at_rest_leaves_a_snapshot_from_which_it_comes_back():
-    """With one byte of it flipped it is ignored and said so, and the session is the same."""
-    inner = fresh()
-    async with open_again(inner) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await session.ask("Hi")
-        before = await session.messages()
-    (snapshot,) = inner.snapshots("", "s-1")
-    assert snapshot.seq == inner.get("", "s-1").tail.seq
-    async with open_again(inner) as supervisor:
-        session = await supervisor.resume_session("s-1", model=saying("b"))
-        assert await session.messages() == before
-
-
 @pytest.mark.journal(20)
 async def test_a_damaged_snapshot_is_ignored_and_the_session_is_the_same(caplog):
     """Its journal is the truth."""
@@ -664,39 +621,6 @@ async def test_a_damaged_snapshot_is_ignored_and_the_session_is_the_same(caplog)
         session = await supervisor.resume_session("s-1", model=saying("b"))
         assert await session.messages() == before
     assert "snapshot behind record" in caplog.text
-
-
-async def test_a_snapshot_is_taken_in_idle_when_the_tail_is_long():
-    """And not in the middle of work."""
-    inner = fresh()
-    store = FaultyStore(inner)
-    async with open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying(*("x" for _ in range(80))), session_id="s-1")
-        for _ in range(80):
-            await session.ask("Hi")
-        await eventually(lambda: bool(inner.snapshots("", "s-1")))
-        assert 200 < inner.snapshots("", "s-1")[0].seq < 260
-        assert held(session._cell.journal) == ()  # noqa: SLF001 - it cannot be seen from outside
-
-
-async def test_a_session_that_is_cut_leaves_a_snapshot_that_names_what_had_begun():
-    """Its tool was at work: what was open is decided when it comes back, and newer code folds nothing old."""
-    inner, hang = fresh(), HangingTool()
-    async with open_again(inner) as supervisor:
-        session = await supervisor.start_session(
-            model=ScriptedModel([wants("hang")]), tools=[hang], session_id="s-1"
-        )
-        await session.prompt("Hi")
-        await hang.started.wait()
-        rested = await supervisor.rest("s-1", within=0)
-        assert not rested.at_boundary
-    (snapshot,) = inner.snapshots("", "s-1")
-    (begun,) = begun_in(snapshot.state)
-    assert f"run_tool {begun} hang" in inner.read("", "s-1")[snapshot.seq - 1].does
-    async with open_again(inner) as supervisor:
-        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[hang])
-        assert await session.collect_reply() == "done"
-        assert await results(session) == [UNKNOWN]
 
 
 # --- newer code
@@ -776,23 +700,6 @@ async def test_an_idle_session_that_drifted_leaves_a_snapshot_at_once(is_immedia
         assert inner.read("", "s-1")[snapshot.seq - 1].kind in ("drifted", "recovered")
 
 
-async def test_a_session_that_drifted_at_work_goes_on_with_it_and_has_its_snapshot_when_it_rests():
-    """Its tool is decided as any other; the snapshot comes behind that."""
-    inner = fresh()
-    hang = HangingTool(effect_class="pure")
-    await lived(inner, model=ScriptedModel([wants("hang")]), tools=[hang])
-    again = HangingTool(effect_class="pure")
-    async with open_again(inner) as supervisor:
-        session = await supervisor.resume_session(
-            "s-1", model=saying("b"), plugins=[publishing("BeforePrompt", "BeforeTool")], tools=[again]
-        )
-        await again.started.wait()
-        assert [one.kind for one in inner.read("", "s-1")].count("drifted") == 1
-        assert inner.snapshots("", "s-1") == ()
-        await session.abort()
-        await eventually(lambda: bool(inner.snapshots("", "s-1")))
-
-
 async def test_a_drift_that_was_recorded_long_ago_stays_known(monkeypatch):
     """Also where what came before it is no longer among the records whose events are at hand, and no snapshot can be read."""
     inner = fresh()
@@ -841,77 +748,3 @@ async def test_a_drift_of_words_goes_on_where_one_of_deeds_would_park():
     async with no_orphans(), open_again(inner, on_drift="park") as supervisor:
         session = await supervisor.resume_session("s-1", model=saying("c"), plugins=[publishing(*NEWER)])
         assert await session.ask("Again") == "c"
-
-
-async def test_all_of_a_tree_comes_back_however_many_pages_it_fills(monkeypatch):
-    """A page that is full is not the end."""
-    monkeypatch.setattr(resuming, "_PAGE", 1)
-    inner = fresh()
-    hang = HangingTool(effect_class="pure")
-    async with Process(inner) as supervisor:
-        model = ScriptedModel([wants_task(), wants("hang")])
-        session = await supervisor.start_session(model=model, tools=[TaskTool(), hang], session_id="s-1")
-        await session.prompt("Hi")
-        await hang.started.wait()
-    (child,) = [one.session for one in inner.find(Filters(root="s-1")) if one.parent]
-    read = []
-    store = FaultyStore(inner)
-
-    def revive(*args):
-        if "take" not in store.calls:
-            read.append(args[1].session)
-        return reviving.revive(*args)
-
-    monkeypatch.setattr(resuming, "revive", revive)
-    async with open_kept(store) as supervisor:
-        tools = [TaskTool(), RecordingTool(name="hang", effect_class="pure")]
-        model = ScriptedModel([says("from the child"), says("done")])
-        session = await supervisor.resume_session("s-1", model=model, tools=tools)
-        assert await session.collect_reply() == "done"
-    assert sorted(read) == sorted(["s-1", child])
-
-
-async def test_sessions_come_back_in_turn_and_who_stops_waiting_has_no_turn(monkeypatch):
-    """All of a thousand side by side would be ready only at the end, when their callers have given up."""
-    most, going, turns = 0, 0, []
-    run = resuming.Resumption.run
-    go_on = trio.Event()
-
-    async def counted(self, give):
-        nonlocal most, going
-        going += 1
-        most = max(most, going)
-        turns.append(self._wanted.session_id)
-        try:
-            await go_on.wait()
-            return await run(self, give)
-        finally:
-            going -= 1
-
-    monkeypatch.setattr(resuming.Resumption, "run", counted)
-    names, inner = [f"s-{number}" for number in range(COMING_BACK_AT_ONCE + 6)], fresh()
-    async with open_again(inner) as supervisor:
-        for name in names:
-            await supervisor.start_session(model=saying("a"), session_id=name)
-    async with no_orphans(), open_again(inner) as supervisor, trio.open_nursery() as nursery:
-        impatient = trio.CancelScope()
-
-        async def resume(name):
-            await supervisor.resume_session(name, model=saying("b"))
-
-        async def give_up():
-            with impatient:
-                await resume(names[-1])
-
-        for name in names[:-1]:
-            nursery.start_soon(resume, name)
-            await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(give_up)
-        await trio.testing.wait_all_tasks_blocked()
-        assert turns == names[:COMING_BACK_AT_ONCE]
-        impatient.cancel()
-        await trio.testing.wait_all_tasks_blocked()
-        go_on.set()
-    assert most == COMING_BACK_AT_ONCE
-    # Places that come free in one moment are taken in any order.
-    assert set(turns) == set(names[:-1])

@@ -1,12 +1,11 @@
 """Stored sessions that are too old, or too many bytes, are deleted; what is alive or needed never is (docs: keep and resume sessions)."""
 
-import itertools
 import logging
 
 import pytest
 import trio
 
-from agentrail.abc.store import Filters, Node, Standing
+from agentrail.abc.store import Filters, Node
 from agentrail.outside import current
 from agentrail.runtime import retention
 from agentrail.runtime.retention import (
@@ -25,8 +24,6 @@ from agentrail.testing.supervisors import open_nameless
 from tests.runtime.rig import NoSandbox, on_bounded_time, saying
 
 pytestmark = on_bounded_time
-
-ENDED = Standing(has_ended=True)
 
 
 class Clock:
@@ -87,45 +84,6 @@ async def swept(store, **limits):
 
 
 # --- by age
-
-
-async def test_what_was_not_written_for_so_many_days_is_deleted(store, clock):
-    """Counted from the last record, on the clock of the store, to the millisecond."""
-    begin(store, "old")
-    begin(store, "goes-on", "a")
-    clock.pass_days(3)
-    author = Author("later")
-    store.create(author.opening(node=""))
-    clock.pass_days(4)
-    one = sweeper(store, days=7)
-    await one.sweep()
-    assert names(store) == ["goes-on", "later", "old"]
-    assert (one.deleted, one.deleted_bytes, one.sweeps) == (0, 0, 1)
-    clock.now += 1
-    await one.sweep()
-    assert names(store) == ["later"]
-    assert one.deleted == 2
-    assert one.deleted_bytes > 0
-
-
-async def test_a_tree_is_as_young_as_its_youngest_session(store, clock):
-    """A child at work keeps its root; and the tree goes as one."""
-    begin(store, "root")
-    child = begin(store, "child", root="root", parent="root")
-    clock.pass_days(5)
-    store.append([child.write("a")])
-    clock.pass_days(5)
-    assert await swept(store, days=8) == ["child", "root"]
-    clock.pass_days(4)
-    assert await swept(store, days=8) == []
-
-
-@pytest.mark.parametrize("standing", [Standing(), Standing(is_working=True), Standing(waits_for=1), ENDED])
-async def test_how_a_session_stands_does_not_keep_it(store, clock, standing):
-    """Nor that it waits for a person: days are days."""
-    begin(store, "s", standing=standing)
-    clock.pass_days(2)
-    assert await swept(store, days=1) == []
 
 
 # --- by bytes
@@ -315,38 +273,6 @@ async def test_what_another_has_deleted_meanwhile_is_gone_and_no_error(store, cl
 # --- trouble
 
 
-async def test_a_sweep_that_is_cancelled_leaves_whole_trees(store, clock):
-    """At each of its steps: what is gone is counted, and the next sweep does the rest."""
-    for cut in itertools.count():
-        for name in ("a", "b", "a-child", "b-child"):
-            root = name[0]
-            begin(store, name, root=root, parent="" if name == root else root)
-        clock.pass_days(9)
-        with trio.CancelScope() as scope:
-            writes = itertools.count()
-
-            async def write(function, writes=writes, scope=scope, cut=cut):
-                number = next(writes)
-                if number == cut // 2 and not cut % 2:
-                    scope.cancel()
-                await trio.lowlevel.checkpoint()
-                value = function()
-                if number == cut // 2 and cut % 2:
-                    scope.cancel()
-                    await trio.lowlevel.checkpoint()
-                return value
-
-            one = sweeper(store, days=1, write=write)
-            await one.sweep()
-        left = names(store)
-        assert {name[0] for name in left} == {name for name in left if len(name) == 1}
-        assert len(left) == 4 - 2 * one.deleted
-        if one.sweeps:
-            break
-        assert await swept(store, days=1) == []
-    assert cut == 4
-
-
 async def test_a_store_that_is_away_ends_a_sweep_and_is_told(clock, caplog):
     """The next one does what is left."""
     kept = FaultyStore(MemoryStore(now_ms=clock))
@@ -360,19 +286,6 @@ async def test_a_store_that_is_away_ends_a_sweep_and_is_told(clock, caplog):
         assert said in caplog.text
         assert "stored sessions could not be swept" in caplog.text
         assert (one.sweeps, one.deleted) == (0, 0)
-    kept.mend()
-    await one.sweep()
-    assert (names(kept), one.sweeps) == ([], 1)
-
-
-async def test_an_answer_that_is_lost_counts_all_the_same_as_gone(clock):
-    """What was deleted is not there at the next sweep, which is no error."""
-    kept = FaultyStore(MemoryStore(now_ms=clock))
-    begin(kept, "s")
-    clock.pass_days(9)
-    one = sweeper(kept, days=1)
-    kept.lose_answers()
-    await one.sweep()
     kept.mend()
     await one.sweep()
     assert (names(kept), one.sweeps) == ([], 1)
@@ -484,15 +397,3 @@ async def test_a_supervisor_closes_in_the_middle_of_a_sweep(clock):
     gone = kept.calls.count("delete")
     assert gone < 40
     assert len(names(kept)) == 50 - gone
-
-
-@pytest.mark.usefixtures("in_a_hurry")
-async def test_without_limits_nothing_is_swept(clock):
-    """All is kept by default."""
-    kept = MemoryStore(now_ms=clock)
-    begin(kept, "s")
-    clock.pass_days(100_000)
-    async with open_kept(kept) as supervisor:
-        await trio.sleep(0.05)
-        assert supervisor.statistics().deleted == 0
-    assert names(kept) == ["s"]

@@ -4,8 +4,7 @@ import pytest
 import trio
 
 from agentrail.core.policy.budget import Budget
-from agentrail.errors import CycleAborted
-from agentrail.events import PluginEvent, SubagentEvent, SubagentStart, ToolExecutionStart
+from agentrail.events import SubagentEvent, SubagentStart, ToolExecutionStart
 from agentrail.messages import ToolMessage, UserMessage
 from agentrail.plugins import Reflection
 from agentrail.runtime.agent import Agent
@@ -66,44 +65,6 @@ async def test_an_answer_is_reviewed_by_an_agent_until_it_passes(supervisor, sha
     assert status.budget_left.tokens == 100_000 - (5 + 2) * 15
     check_history(messages)
     assert messages[-1].text == "Short."
-
-
-async def test_an_unknown_agent_lets_the_answer_pass(supervisor):
-    """The call is answered with the agents that there are; the cycle ends with the answer that it would have had, and says so."""
-    session = await supervisor.start_session(
-        model=reviewed(), tools=[TaskTool()], plugins=[REVIEWED], agents=[]
-    )
-    async with session.subscribe(kinds=[PluginEvent]) as events:
-        assert await session.ask("Why?") == "A long answer."
-        told = await anext(events)
-    assert told.name == "reflection_failed"
-    assert told.payload["error"] == "There is no sub-agent of type 'critic'. Types: general-purpose."
-    check_history(await session.messages())
-
-
-async def test_an_abort_takes_the_reviewer_along(supervisor):
-    """The receipt holds the child; nothing of the review is left, and the next cycle begins anew (promise 1)."""
-    hanging = HangingTool(name="hang")
-    session = await supervisor.start_session(
-        model=reviewed(calls(("hang", {})), says("APPROVED")),
-        tools=[TaskTool(), hanging],
-        agents=[CRITIC],
-        plugins=[REVIEWED],
-        budget=Budget(max_total_tokens=100_000),
-        max_output_tokens=100,
-    )
-    with trio.fail_after(10):
-        await session.prompt("Why?")
-        await hanging.started.wait()
-        (child,) = (await session.status()).children
-        receipt = await session.abort("enough")
-    assert [one.session_id for one in receipt.children] == [child.session_id]
-    assert (receipt.stuck, hanging.stopped, supervisor.statistics().live) == ((), 1, 1)
-    with pytest.raises(CycleAborted, match="enough"):
-        await session.collect_reply()
-    check_history(await session.messages())
-    assert await session.ask("Shorter?") == "Short."
-    assert supervisor.statistics().live == 1
 
 
 @pytest.mark.check

@@ -9,7 +9,7 @@ from agentrail.runtime.restart_rules import MAX_RESTARTS
 from agentrail.runtime.session_reports import SessionReport
 from agentrail.testing.cancelling import crash
 from agentrail.testing.orphans import no_orphans
-from tests.runtime.rig import on_virtual_time, open_bare, saying
+from tests.runtime.rig import open_bare, saying
 from tests.runtime.test_scopes import BAD
 
 
@@ -43,17 +43,6 @@ async def test_restarts_and_the_end_are_told_in_order(supervisor):
     assert seen[0].at_ms <= seen[2].at_ms
 
 
-async def test_what_ends_by_itself_is_no_report(supervisor):
-    """A session that is stopped, and one that works, are no news for an operator."""
-    session = await supervisor.start_session(model=saying("a"))
-    async with supervisor.reports() as reports:
-        await session.ask("Hi")
-        await session.stop()
-        temporary = await supervisor.start_session(model=saying("a"), session_id="t", restart="temporary")
-        crash(temporary)
-        assert said(await take(reports)) == [("parked", "t", 1)]
-
-
 async def test_each_reader_has_them_all_and_a_scope_has_its_own(supervisor):
     """Readers do not take them away from each other."""
     for scope in ("a", "b"):
@@ -71,19 +60,6 @@ async def test_each_reader_has_them_all_and_a_scope_has_its_own(supervisor):
         assert {report.scope for report in seen} == {"a", "b"}
         assert await take(other, 2) == seen
         assert [report.scope for report in await take(own)] == ["b"]
-
-
-async def test_a_reader_that_does_not_read_loses_the_oldest(supervisor):
-    """The newest say how things are; how many are missing is counted, and no session waits."""
-    async with supervisor.reports(buffer=2) as reports:
-        for number in range(5):
-            session = await supervisor.start_session(
-                model=saying(), session_id=f"s-{number}", restart="temporary"
-            )
-            crash(session)
-            await session.monitor().wait()
-        assert reports.dropped == 3
-        assert [report.session_id for report in await take(reports, 2)] == ["s-3", "s-4"]
 
 
 async def test_iteration_ends_with_the_supervisor():
@@ -120,22 +96,6 @@ async def test_who_waits_when_the_supervisor_closes_is_told():
     assert done.is_set()
 
 
-async def test_a_reader_that_is_cancelled_loses_nothing(supervisor):
-    """Right now, with a report on its way: the next read has it."""
-    async with supervisor.reports() as reports:
-        with trio.move_on_after(0) as scope:
-            await anext(reports)
-        assert scope.cancelled_caught
-        session = await supervisor.start_session(model=saying(), session_id="s", restart="temporary")
-        crash(session)
-        await session.monitor().wait()
-        with trio.CancelScope() as late:
-            late.cancel(reason="right now")
-            await anext(reports)
-        assert late.cancelled_caught
-        assert said(await take(reports)) == [("parked", "s", 1)]
-
-
 async def test_the_block_that_is_left_is_no_reader_any_more(supervisor):
     """Nothing is kept for it; it cannot be entered twice, nor read unentered."""
     async with supervisor.reports(buffer=1) as reports:
@@ -164,15 +124,3 @@ async def test_a_buffer_must_hold_something(supervisor, buffer):
     with pytest.raises(OptionError, match=r"buffer is .*: expected a whole number from 1") as caught:
         supervisor.reports(buffer=buffer, scope="a/b")
     assert len(caught.value.faults) == 2
-
-
-@on_virtual_time
-async def test_a_restart_is_told_when_the_new_incarnation_begins():
-    """Not when the old one crashed: between both lies the back-off."""
-    async with open_bare() as supervisor:
-        session = await supervisor.start_session(model=saying("a"))
-        async with supervisor.reports() as reports:
-            crash(session)
-            (report,) = await take(reports)
-            assert (await session.status()).restarts == 1
-            assert report.incarnation == 2

@@ -18,7 +18,6 @@ from agentrail.errors import (
     SessionDown,
 )
 from agentrail.events import (
-    AgentEnd,
     SubagentEnd,
     SubagentEvent,
     SubagentStart,
@@ -85,25 +84,6 @@ async def check_settled(supervisor, session, limit: int = LIMIT) -> None:
     assert [one.session_id for one in supervisor.sessions()] == [session.session_id]
 
 
-async def test_a_session_of_a_tool_works_under_a_budget(supervisor):
-    """It is lent what is left, and what it did not use is free again when it has ended (6.4, 3.2)."""
-    seen = []
-
-    async def work(ctx):
-        said = await ctx.run_session("one")
-        seen.append((await session.status()).budget_left.tokens)
-        return said + await ctx.run_session("two")
-
-    session = await start(supervisor, answering(echo), [tool_of(work)])
-    async with session.subscribe(kinds=[ToolExecutionEnd, AgentEnd]) as events:
-        assert await session.ask("go") == "done"
-        assert (await anext(events)).result.text == "<one><two>"
-        assert (await anext(events)).usage.total == 4 * TURN
-    assert seen == [LIMIT - 2 * TURN]
-    assert (await session.status()).usage.total == 4 * TURN
-    await check_settled(supervisor, session)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -140,45 +120,6 @@ async def test_what_no_session_can_be_made_of_is_said_to_the_tool(supervisor, ar
     (refusal,) = refusals
     assert type(refusal) is error
     assert message in str(refusal)
-    await check_settled(supervisor, session)
-
-
-async def test_sessions_side_by_side_wait_for_their_shares(supervisor):
-    """The first has all that is left; the others share what it gives back, and each has an answer."""
-
-    async def work(ctx):
-        said = {}
-
-        async def ask(prompt: str) -> None:
-            said[prompt] = await ctx.run_session(prompt)
-
-        async with trio.open_nursery() as nursery:
-            for prompt in ("a", "b", "c"):
-                nursery.start_soon(ask, prompt)
-        return "".join(said[prompt] for prompt in sorted(said))
-
-    session = await start(supervisor, answering(echo), [tool_of(work)])
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
-            assert await session.ask("go") == "done"
-            assert (await anext(events)).result.text == "<a><b><c>"
-    assert (await session.status()).usage.total == 5 * TURN
-    await check_settled(supervisor, session)
-
-
-async def test_a_task_and_a_session_of_a_tool_share_a_batch(supervisor):
-    """The one that answers its call has its share first, and the tool waits until some of it comes back."""
-
-    async def work(ctx):
-        return await ctx.run_session("of the tool")
-
-    model = answering(echo, ("task", {"description": "of the call"}), ("work", {}))
-    session = await start(supervisor, model, [tool_of(work), TaskTool()])
-    with trio.fail_after(PATIENCE_SECONDS):
-        async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
-            assert await session.ask("go") == "done"
-            said = {(event := await anext(events)).name: event.result.text for _ in range(2)}
-    assert said == {"task": "<of the call>", "work": "<of the tool>"}
     await check_settled(supervisor, session)
 
 

@@ -21,7 +21,6 @@ from agentrail.events import (
     ApprovalResolved,
     EventsLost,
     PromptReceived,
-    SessionEnd,
     SessionRecovered,
 )
 from agentrail.plugins.human_approval import HumanApproval
@@ -34,7 +33,6 @@ from agentrail.testing.expectations import check_events
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
-from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.runtime.rig import NoSandbox, on_virtual_time, rest, saying, until
@@ -79,26 +77,6 @@ def cells():
 
 
 @on_virtual_time
-async def test_an_idle_session_sleeps_and_its_next_prompt_wakes_it():
-    """It knows what it knew, and goes on; its handle is the one of before."""
-    store = MemoryStore()
-    async with no_orphans(), open_sleepy(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
-        await session.ask("Hi")
-        await fall_asleep(supervisor)
-        assert supervisor.sessions() == ()
-        assert repr(session) == "<Session s-1 asleep>"
-        assert [one.seq for one in store.snapshots("", "s-1")] == [len(kinds_in(store))]
-        assert store.get("", "s-1").node == ""
-        assert await session.ask("Again") == "b"
-        assert await said(session) == ["Hi", "a", "Again", "b"]
-        assert kinds_in(store).count("prompt") == 2
-        statistics = supervisor.statistics()
-        assert (statistics.live, statistics.asleep, statistics.started, statistics.ended) == (1, 0, 1, 0)
-        assert store.get("", "s-1").node != ""
-
-
-@on_virtual_time
 async def test_it_sleeps_after_that_time_and_not_before():
     """Each record begins the time anew; questions about it do not."""
     async with open_sleepy() as supervisor:
@@ -110,29 +88,6 @@ async def test_it_sleeps_after_that_time_and_not_before():
         await session.status()
         await trio.sleep(AFTER * 0.11)
         assert supervisor.statistics().asleep == 1
-
-
-@on_virtual_time
-async def test_without_that_option_none_sleeps():
-    """Nor without a store."""
-    for options in ({"store": MemoryStore()}, {"hibernate_after": 1.0}):
-        async with open_nameless(lambda _name, _root: NoSandbox(), **options) as supervisor:
-            session = await supervisor.start_session(model=saying("a"))
-            await trio.sleep(1000)
-            assert supervisor.statistics().asleep == 0
-            assert await session.ask("Hi") == "a"
-
-
-@pytest.mark.parametrize("after", [0, -1, float("nan"), float("inf"), True, "10"])
-@on_virtual_time
-async def test_a_time_that_cannot_be_is_refused(after):
-    """So is one without a store."""
-    from agentrail.stores.named import faults_of_keeping  # noqa: PLC0415
-
-    (fault,) = faults_of_keeping("memory:", 5.0, "none", "go_on", after)
-    assert "hibernate_after" in fault
-    (fault,) = faults_of_keeping(None, 5.0, "none", "go_on", 10.0)
-    assert "sqlite:" in fault
 
 
 @on_virtual_time
@@ -167,20 +122,6 @@ async def test_who_waits_for_an_answer_keeps_it_awake():
 
 
 @on_virtual_time
-async def test_who_holds_a_handle_of_one_that_sleeps_holds_nothing_of_what_it_knows():
-    """Neither state nor events; nor does a subscriber."""
-    async with open_sleepy() as supervisor:
-        session = await supervisor.start_session(model=saying("a"))
-        async with session.subscribe() as events:
-            await session.ask("Hi")
-            await until(events, AgentEnd)
-            await fall_asleep(supervisor)
-            cell = session._cell  # noqa: SLF001
-            assert not hasattr(cell, "state")
-            assert (cell.journal, cell.interpreter, cell.bus.kept) == (None, None, ())
-
-
-@on_virtual_time
 async def test_no_cell_of_a_session_that_sleeps_is_reachable():
     """What is left is a row: no cell, no state, no event."""
     before = len(cells())
@@ -197,20 +138,6 @@ async def test_no_cell_of_a_session_that_sleeps_is_reachable():
 
 
 # --- waking
-
-
-@on_virtual_time
-async def test_it_is_found_by_its_id_and_two_handles_are_of_one_session():
-    """Finding it does not wake it."""
-    async with open_sleepy() as supervisor:
-        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1", scope="acme")
-        await fall_asleep(supervisor)
-        found = supervisor.session("s-1", scope="acme")
-        assert supervisor.statistics().asleep == 1
-        assert found._cell is session._cell  # noqa: SLF001
-        assert (await found.status()).session_id == "s-1"
-        with pytest.raises(SessionDown):
-            supervisor.session("s-1")
 
 
 @pytest.mark.at(49)
@@ -289,26 +216,6 @@ async def test_two_that_ask_for_what_it_knows_wake_it_once():
 
 
 @on_virtual_time
-async def test_a_caller_that_gives_up_while_it_wakes_has_sent_its_prompt_all_the_same():
-    """Only the receipt is lost, as always; the same name gets it."""
-    store = MemoryStore()
-    async with open_sleepy(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await fall_asleep(supervisor)
-        async with session.subscribe() as events:
-            with trio.CancelScope() as scope:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(lambda: session.prompt("Hi", client_id="c"))
-                    await trio.testing.wait_all_tasks_blocked()
-                    scope.cancel()
-            await until(events, AgentEnd)
-        receipt = await session.prompt("Hi", client_id="c")
-        assert receipt.ref
-        assert kinds_in(store).count("prompt") <= 2
-        assert await said(session) == ["Hi", "a"]
-
-
-@on_virtual_time
 async def test_a_subscriber_reads_on_through_sleep_without_gap_and_double():
     """Whether it came before, or goes on after a number while it sleeps; numbers rise by one."""
     async with open_sleepy() as supervisor:
@@ -332,27 +239,6 @@ async def test_a_subscriber_reads_on_through_sleep_without_gap_and_double():
         assert [event for event in tail if not event.meta.ephemeral] == committed[last:]
         assert sum(isinstance(event, SessionRecovered) for event in committed) == 2
     assert [event for event in await rest(every) if not event.meta.ephemeral] == committed
-
-
-@on_virtual_time
-async def test_who_reads_all_sessions_hears_when_it_wakes_that_it_missed_something():
-    """With its cursor behind that of a session that sleeps, which is not woken for that: `EventsLost` comes before what it says then."""
-    async with open_sleepy() as supervisor:
-        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1", group_id="g")
-        async with session.subscribe(after=0) as events:
-            await session.ask("Hi")
-            await fall_asleep(supervisor)
-            async with supervisor.subscribe_group("g", after={"s-1": 2}) as every:
-                assert supervisor.statistics().asleep == 1
-                assert every._positions_before(SessionEnd(reason="over")) == {"s-1": 2}  # noqa: SLF001
-                await session.ask("Again")
-                await session.stop()
-                whole = [event for event in await rest(events) if not event.meta.ephemeral]
-                lost = await anext(every)
-                assert isinstance(lost, EventsLost)
-                assert (lost.from_seq, every.snapshot.status.messages) == (3, 2)
-                seen = await until(every, SessionEnd)
-        assert [event for event in seen if not event.meta.ephemeral] == whole[lost.to_seq :]
 
 
 @on_virtual_time
@@ -393,25 +279,6 @@ async def test_an_approval_whose_time_is_over_wakes_it():
 
 
 @on_virtual_time
-async def test_a_click_wakes_it_and_runs_that_very_call():
-    """What waited for a person waits through sleep."""
-    record = RecordingTool()
-    async with open_sleepy() as supervisor:
-        session = await supervisor.start_session(
-            model=ScriptedModel([calls(("record", {"n": 1})), says("a")]),
-            tools=[record],
-            plugins=[(HumanApproval, {"require_approval_for": ["record"]})],
-        )
-        async with session.subscribe() as events:
-            await session.prompt("Hi")
-            asked = (await until(events, ApprovalRequired))[-1]
-            await fall_asleep(supervisor)
-            await session.approve(asked.approval.id)
-            await until(events, AgentEnd)
-        assert len(record.calls) == 1
-
-
-@on_virtual_time
 async def test_what_came_since_it_began_is_there_when_it_wakes():
     """Tools and models that were given to it later; no journal holds them."""
     more = RecordingTool(name="more")
@@ -428,17 +295,6 @@ async def test_what_came_since_it_began_is_there_when_it_wakes():
         await session.switch_model(ScriptedModel([calls(("third", {})), says("c")]))
         assert await session.ask("Hi") == "c"
         assert len(third.calls) == 1
-
-
-@on_virtual_time
-async def test_a_plugin_knows_what_it_knew_and_is_the_same_one():
-    """Its state comes from the journal; its code is the object that the session was given."""
-    async with open_sleepy() as supervisor:
-        session = await supervisor.start_session(model=saying("a"), plugins=[PuppetPlugin((), name="puppet")])
-        before = session._cell.plugins  # noqa: SLF001
-        await fall_asleep(supervisor)
-        await session.status()
-        assert [one is other for one, other in zip(session._cell.plugins, before, strict=True)] == [True]  # noqa: SLF001
 
 
 @on_virtual_time
@@ -461,38 +317,6 @@ async def test_its_files_are_there_when_it_wakes_and_are_closed_at_the_end():
 
 
 @on_virtual_time
-async def test_a_session_that_sleeps_is_stopped_and_aborted_like_any_other():
-    """It wakes for that; its end is in its journal, and its monitor tells it."""
-    store = MemoryStore()
-    async with no_orphans(), open_sleepy(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        monitor = session.monitor()
-        await fall_asleep(supervisor)
-        assert (await session.abort()).settled
-        await fall_asleep(supervisor)
-        await supervisor.stop_session("s-1", "enough")
-        gone = await monitor.wait()
-        assert (gone.reason, gone.incarnation) == ("enough", 1)
-        assert kinds_in(store)[-1] == "closed"
-        with pytest.raises(SessionDown):
-            await session.status()
-        assert supervisor.statistics().asleep == 0
-
-
-@on_virtual_time
-async def test_a_session_that_sleeps_is_put_to_rest():
-    """It leaves what it knows, like one that is awake."""
-    async with open_sleepy() as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await session.ask("Hi")
-        await fall_asleep(supervisor)
-        rested = await supervisor.rest("s-1")
-        assert rested.at_boundary
-        with pytest.raises(SessionRested):
-            await session.status()
-
-
-@on_virtual_time
 async def test_what_was_is_read_without_waking_it():
     """Journal, state of before, and a fork."""
     async with open_sleepy() as supervisor:
@@ -505,19 +329,6 @@ async def test_what_was_is_read_without_waking_it():
         fork = await slowly(session.fork)
         assert supervisor.statistics().asleep == 1
         assert await said(fork) == ["Hi", "a"]
-
-
-@on_virtual_time
-async def test_a_session_that_sleeps_goes_back():
-    """It wakes, and stands where it stood."""
-    async with open_sleepy() as supervisor:
-        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
-        await session.ask("Hi")
-        number = len(await slowly(session.journal))
-        await session.ask("Again")
-        await fall_asleep(supervisor)
-        await slowly(session.rewind, number)
-        assert await said(session) == ["Hi", "a"]
 
 
 async def slowly(function, *given):

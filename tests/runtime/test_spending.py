@@ -1,8 +1,6 @@
 """What sessions have used is what their journals say, to a billionth, however it is added up (13.4)."""
 
 import datetime
-import itertools
-import random
 from fractions import Fraction
 
 import pytest
@@ -15,13 +13,11 @@ from agentrail.core.policy.budget import Budget, Price
 from agentrail.errors import OptionError, Overloaded
 from agentrail.events import CompactEnd
 from agentrail.messages import SessionId, TokenUsage
-from agentrail.runtime.agent import Agent
 from agentrail.runtime.clock import now_ms, set_now_ms
 from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, day_of, first_day_of, make_query
 from agentrail.runtime.spending_book import SessionSpending, SpendingBook
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import FunctionModel, Turn, calls, fails, says
-from agentrail.tools import builtin
+from agentrail.testing.models import FunctionModel, Turn, fails, says
 from tests.runtime.rig import on_virtual_time
 
 BILLIONTH = 1e-9
@@ -106,31 +102,6 @@ async def test_all_groupings_add_up_to_what_the_journals_say():
         assert table.total.requests == 6 * 4
         assert 0 < table.total.estimated_atto_usd < table.total.atto_usd
         assert len(table.rows) == {"day": 5, "profile": 3, "model": 1, "user": 2, "session": 6}[by]
-
-
-@on_virtual_time
-async def test_what_works_for_a_session_is_counted_once():
-    """In its own journal, and under its root; what the parent books of it is left out."""
-    turns = iter([calls(("task", {"description": "Look."})), says("Found."), says("Done.")])
-    async with open_supervisor(store="memory:") as supervisor:
-        model = Priced(turns)
-        session = await supervisor.start_session(
-            model=model,
-            session_id="root",
-            scope=SCOPE,
-            tools=builtin("task"),
-            agents=[Agent(name="a", description="b")],
-        )
-        await session.ask("Go")
-        whole = (await session.status()).usage
-        told = await spent(supervisor, scope=SCOPE)
-    child = next(one for name, one in told.items() if name != "root")
-    assert len(model.requests) == 3
-    assert child.root_id == "root"
-    assert (total(told["root"]).requests, total(child).requests) == (2, 1)
-    both = total(told["root"]) + total(child)
-    assert (both.tokens_in, both.tokens_out) == (whole.input, whole.output)
-    assert abs(usd_of(both.atto_usd) - whole.cost_usd) < BILLIONTH
 
 
 class Watched(MemoryStore):
@@ -224,66 +195,7 @@ async def test_of_what_was_trimmed_the_sum_is_known_and_of_a_fork_only_what_it_a
     assert total(told["main"]).requests == 2
 
 
-@on_virtual_time
-async def test_a_request_without_a_price_spoils_no_other():
-    """The sum of the session has none any more; those that are known still count."""
-    async with open_supervisor(store="memory:") as supervisor:
-        session = await supervisor.start_session(
-            model=Priced([says(text) for text in "abc"], unknown={2}), session_id="s", scope=SCOPE
-        )
-        for text in "123":
-            await session.ask(text)
-        assert (await session.status()).usage.cost_usd is None
-        amount = total((await spent(supervisor, scope=SCOPE))["s"])
-    assert (amount.requests, amount.unpriced) == (3, 1)
-    assert amount.atto_usd == atto_of(0.1 / 3) + atto_of(0.1 / 5)
-
-
-@on_virtual_time
-async def test_another_scope_sees_nothing_of_it_and_without_a_store_there_is_nothing_to_see():
-    """Whose sessions they are is the scope."""
-    async with open_supervisor(store="memory:") as supervisor:
-        session = await supervisor.start_session(model=Priced([says("a")]), scope=SCOPE)
-        await session.ask("1")
-        assert await supervisor.spendings(scope="else") == ()
-        assert len(await supervisor.spendings()) == 1
-        with pytest.raises(OptionError, match="scope"):
-            await supervisor.spendings(scope="..")
-    async with open_supervisor(store=None) as supervisor:
-        with pytest.raises(OptionError, match="store"):
-            await supervisor.spendings()
-
-
-@on_virtual_time
-async def test_a_look_that_is_cancelled_leaves_the_next_one_whole():
-    """At any step."""
-    async with open_supervisor(store="memory:") as supervisor:
-        session = await supervisor.start_session(model=Priced([says("a")]), session_id="s", scope=SCOPE)
-        await session.ask("1")
-        for steps in itertools.count():
-            with trio.CancelScope() as scope:
-                for _ in range(steps):
-                    await trio.lowlevel.checkpoint()
-                scope.cancel()
-                await supervisor.spendings(scope=SCOPE)
-            assert total((await spent(supervisor, scope=SCOPE))["s"]).requests == 1
-            if steps > 3:
-                break
-
-
 # --- values
-
-
-def test_amounts_are_exact_in_any_order():
-    """Three tenths are three tenths, and a billion of small ones lose nothing."""
-    draw = random.Random(9)  # noqa: S311 - the same numbers each time
-    costs = [draw.random() * 10 ** draw.randint(-9, 2) for _ in range(500)]
-    amounts = [SpentAmount(atto_usd=atto_of(cost), requests=1) for cost in costs]
-    shuffled = sorted(amounts, key=lambda one: one.atto_usd % 97)
-    assert add_up(amounts) == add_up(shuffled)
-    exact = sum(map(Fraction, costs), Fraction())
-    assert abs(Fraction(add_up(amounts).atto_usd, ATTO) - exact) < Fraction(1, 10**15)
-    assert usd_of(add_up(amounts).atto_usd) == float(Fraction(add_up(amounts).atto_usd, ATTO))
 
 
 def told_at(*at_ms, **given):
@@ -365,46 +277,6 @@ class PricedByTheToken(FunctionModel):
     def capabilities(self, model):
         """Say what it costs."""
         return Capabilities(context_window=100_000, price=Price(input=1.0, output=10.0))
-
-
-@on_virtual_time
-async def test_a_response_without_a_cost_costs_what_the_model_says():
-    """It is not free: the session and its budget count its tokens at the price of the model."""
-    used = TokenUsage(input=100_000, output=10_000)
-    model = PricedByTheToken(lambda _: Turn(text="Yes.", usage=used))
-    async with open_supervisor() as supervisor:
-        session = await supervisor.start_session(
-            model=model, budget=Budget(max_cost_usd=1.0), max_output_tokens=20_000
-        )
-        await session.ask("Hi")
-        status = await session.status()
-    assert status.usage.cost_usd == pytest.approx(0.2)
-    assert status.budget_left.cost_usd == pytest.approx(0.8)
-
-
-@on_virtual_time
-@pytest.mark.parametrize("seed", range(12))
-async def test_a_budget_counts_what_was_cut_off(seed):
-    """However often requests are cut at random, all that their server may charge for stays within the budget."""
-    chance = random.Random(seed)  # noqa: S311 - a test's
-    limit = chance.choice((2_000, 5_000))
-    charged = 0
-
-    def answer(request):
-        nonlocal charged
-        used = TokenUsage(input=10, output=chance.randint(1, 400))
-        charged += used.total  # whether or not anybody waits for its end
-        return Turn(text="word " * 9, usage=used, pause_seconds=0.3)
-
-    async with open_supervisor() as supervisor:
-        session = await supervisor.start_session(
-            model=FunctionModel(answer), budget=Budget(max_total_tokens=limit), max_output_tokens=400
-        )
-        for _ in range(60):
-            await session.prompt("Go.")
-            await trio.sleep(chance.choice((0.01, 0.35, 0.7, 5)))
-            await session.abort("x")
-    assert charged <= limit
 
 
 @on_virtual_time

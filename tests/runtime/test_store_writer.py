@@ -85,19 +85,6 @@ def drive(writer):
     return writer.report(batch, writer.commit([job.append() for job in batch]))
 
 
-async def test_what_a_session_records_between_two_batches_is_one_job():
-    """In order, and beside those of others."""
-    store, first, second = FakeStore(), Heard(), Heard()
-    writer = writer_of(store)
-    writer.put(first, [record(1)])
-    writer.put(second, [record(1)])
-    writer.put(first, [record(2), record(3)])
-    assert drive(writer)
-    assert store.batches == [[[1, 2, 3], [1]]]
-    assert (first.durable, second.durable) == ([3], [1])
-    assert writer.take_batch() == ()
-
-
 async def test_a_batch_has_a_bound():
     """Who comes first is written first."""
     store = FakeStore()
@@ -109,20 +96,6 @@ async def test_a_batch_has_a_bound():
     drive(writer)
     assert [len(batch) for batch in store.batches] == [MAX_BATCH, 3]
     assert all(session.durable == [1] for session in sessions)
-
-
-async def test_what_is_recorded_while_a_batch_is_committed_goes_into_the_next():
-    """It is told of its own number only."""
-    store, session = FakeStore(), Heard()
-    writer = writer_of(store)
-    writer.put(session, [record(1)])
-    batch = writer.take_batch()
-    writer.put(session, [record(2)])
-    writer.report(batch, writer.commit([job.append() for job in batch]))
-    assert session.durable == [1]
-    drive(writer)
-    assert session.durable == [1, 2]
-    assert store.batches == [[[1]], [[2]]]
 
 
 async def test_one_that_is_fenced_takes_no_other_along():
@@ -137,19 +110,6 @@ async def test_one_that_is_fenced_takes_no_other_along():
     writer.report(batch, writer.commit([job.append() for job in batch]))
     assert (first.errors, first.durable, second.durable) == ([fenced], [], [1])
     assert writer.take_batch() == ()
-
-
-async def test_what_the_store_cannot_take_now_is_not_done():
-    """It is the same batch that is tried again; nobody is told anything."""
-    store, session = FakeStore(StoreUnavailable("full")), Heard()
-    writer = writer_of(store)
-    writer.put(session, [record(1)])
-    batch = writer.take_batch()
-    appends = [job.append() for job in batch]
-    assert not writer.report(batch, writer.commit(appends))
-    assert session.durable == []
-    assert writer.report(batch, writer.commit(appends))
-    assert session.durable == [1]
 
 
 async def test_what_a_store_cannot_bear_is_found_and_given_up_alone():
@@ -193,18 +153,6 @@ async def running():
 
 
 @on_virtual_time
-async def test_a_lone_record_is_committed_at_once(running):
-    """No timer waits for more."""
-    session = Heard()
-    began = trio.current_time()
-    writer = running(FakeStore())
-    writer.put(session, [record(1)])
-    await writer.wait_empty()
-    assert session.durable == [1]
-    assert trio.current_time() == began
-
-
-@on_virtual_time
 async def test_it_tries_again_ever_slower_and_says_when_its_patience_is_over(running):
     """From 0.02 to 0.5 s; who waits is told once, after five; and it goes on by itself when the store is back."""
     times = []
@@ -238,38 +186,6 @@ async def test_it_tries_again_ever_slower_and_says_when_its_patience_is_over(run
     pauses = [later - sooner for sooner, later in itertools.pairwise(times)]
     assert pauses[0] == pytest.approx(0.02)
     assert max(pauses) == pytest.approx(0.5)
-
-
-@on_virtual_time
-async def test_other_calls_come_between_batches_one_at_a_time(running):
-    """What they raise is raised where they were made; what may fail is not waited for."""
-    order = []
-
-    class Slow(Inline):
-        async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
-            order.append("begin")
-            await trio.sleep(1)
-            value = function(*args)
-            order.append("end")
-            return value
-
-    def fail():
-        message = "no"
-        raise ValueError(message)
-
-    session = Heard()
-    async with trio.open_nursery() as nursery:
-        writer = Writer(FakeStore(), patience_seconds=5, outside=Slow())
-        nursery.start_soon(writer.run)
-        writer.put(session, [record(1)])
-        assert await writer.call(lambda: 7) == 7
-        with pytest.raises(ValueError, match="no"):
-            await writer.call(fail)
-        writer.post(fail)
-        await writer.wait_empty()
-        nursery.cancel_scope.cancel()
-    assert session.durable == [1]
-    assert order == ["begin", "end"] * 4
 
 
 @on_virtual_time
@@ -374,16 +290,6 @@ async def test_trees_that_wait_side_by_side_are_taken_in_one_call():
 
 
 @on_virtual_time
-async def test_a_tree_that_the_store_cannot_bear_keeps_no_other_from_being_taken():
-    """They are tried one by one, and who asked for it hears why."""
-    store = TakingStore(bad=["b"])
-    found = await taken_by(store, "a", "b", "c")
-    assert store.asked == ["a+b+c", "a", "b", "c"]
-    assert str(found.pop("b")) == "['b'] cannot be read"
-    assert list(map(type, found.values())) == [Taken, Taken]
-
-
-@on_virtual_time
 async def test_a_tree_that_nobody_waits_for_any_more_is_not_tried_again():
     """Who was cancelled while many were taken gives back what was taken for it; behind that nothing is."""
     store = TakingStore(bad=["b"])
@@ -451,16 +357,3 @@ async def test_what_takes_no_time_is_done_in_the_thread_of_the_loop():
         assert await session.ask("Hi") == "a"
     assert len(threads) > 2
     assert set(threads) == {threading.get_ident()}
-
-
-@on_virtual_time
-async def test_what_takes_no_time_takes_none_on_a_virtual_clock():
-    """A thread is not seen there: patience would be over before it began, and a session stay with an owner that is gone."""
-    store = MemoryStore()
-    async with open_nameless(store=store) as supervisor:
-        await supervisor.start_session(model=saying("a"), session_id="s-1")
-    for _ in range(5):
-        async with open_nameless(store=store) as supervisor:
-            await supervisor.resume_session("s-1", model=saying("a"))
-        assert store.get("", "s-1").node == ""
-        assert trio.current_time() == 0

@@ -5,27 +5,8 @@ import logging
 import pytest
 import trio
 
-from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
-from agentrail.core.protocol.signals import SignalId, StatusQuery
-from agentrail.runtime.crashes import TaskCrashed, TaskGroup
-from agentrail.runtime.pending_calls import PendingCalls
-
-
-async def test_a_task_that_raises_is_told_to_the_actor():
-    """The nursery that it runs in never hears of it."""
-    mailbox = Mailbox()
-    mine = ValueError("mine")
-
-    async def fail() -> None:
-        raise mine
-
-    async with trio.open_nursery() as nursery:
-        task_group = TaskGroup(nursery, mailbox)
-        task_group.start_soon(fail, scope=trio.CancelScope(), name="fail")
-        assert task_group.working == ("fail",)
-        await trio.testing.wait_all_tasks_blocked()
-        assert mailbox.take_nowait() == TaskCrashed(mine)
-        assert task_group.working == ()
+from agentrail.actors.mailbox import Mailbox
+from agentrail.runtime.crashes import TaskGroup
 
 
 async def test_a_dismissed_crew_is_cancelled_and_waited_for():
@@ -48,17 +29,6 @@ async def test_a_dismissed_crew_is_cancelled_and_waited_for():
         task_group.start_soon(work, three, "three", scope=three, name="three")
         assert task_group.working == ()
     assert log == ["one"]
-
-
-async def test_what_a_dismissed_crew_says_is_not_heard():
-    """Its outcome was closed as unknown; the next incarnation may not take it for one of its own."""
-    mailbox = Mailbox()
-    async with trio.open_nursery() as nursery:
-        task_group = TaskGroup(nursery, mailbox)
-        task_group.deliver("in time")
-        await task_group.dismiss()
-        task_group.deliver("too late")
-    assert (mailbox.take_nowait(), mailbox.take_nowait()) == ("in time", NO_MESSAGE)
 
 
 async def test_what_was_left_behind_fails_alone(caplog):
@@ -113,21 +83,3 @@ async def test_a_cancellation_from_outside_is_not_taken_for_a_failure():
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert task_group.working == ()
-
-
-@pytest.mark.parametrize("emptied", [False, True])
-async def test_what_one_session_has_at_work_is_no_other_ones(emptied):
-    """Sessions with nothing at work share the empty tables of that; what begins is in a table of its own, also behind an end."""
-    asked = StatusQuery(at_ms=0, signal_id=SignalId("q-1"))
-    async with trio.open_nursery() as nursery:
-        groups = [TaskGroup(nursery, Mailbox()) for _ in range(2)]
-        calls = [PendingCalls("s-1"), PendingCalls("s-2")]
-        for _ in range(1 + emptied):
-            groups[0].start_soon(trio.lowlevel.checkpoint, scope=trio.CancelScope(), name="one")
-            calls[0].open(asked, lambda _: None)
-            assert [group.working for group in groups] == [("one",), ()]
-            assert [call.is_waited_for for call in calls] == [True, False]
-            await trio.testing.wait_all_tasks_blocked()
-            calls[0].drop(asked.signal_id)
-            assert [group.working for group in groups] == [(), ()]
-            assert [call.is_waited_for for call in calls] == [False, False]

@@ -7,36 +7,24 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from agentrail.abc import Done, Error, NotDone, Ok, ToolContext, ToolListing, ToolUpdate, Unknown
+from agentrail.abc import Done, Error, NotDone, Ok, ToolContext, Unknown
 from agentrail.core.policy.calls import hash_arguments
-from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
 from agentrail.core.protocol.effects import RunTool
-from agentrail.errors import ToolDefinitionError
 from agentrail.events import (
     AgentEnd,
     LeftBehind,
     PluginEvent,
-    Todo,
-    TodoChange,
-    ToolExecutionEnd,
     ToolProgress,
     ToolTookEffect,
 )
 from agentrail.processes import note_started, note_stopped
 from agentrail.runtime.tool_calls import Attempt, AttemptEnd, run_tool
-from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, MAX_TOOL_THREADS, TOO_MANY
-from agentrail.sandboxes import programs
-from agentrail.sandboxes.composite import CompositeSandbox
-from agentrail.sandboxes.local import LocalSandbox
+from agentrail.runtime.tool_threads import MAX_LEFT_BEHIND, TOO_MANY
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool, StubbornTool
 from agentrail.tools.function import tool
-from agentrail.tools.shell import shell
-from tests.runtime.rig import calling, on_virtual_time, saying, until, until_status, wants
-from tests.sandboxes.rig import take_bubblewrap_away
+from tests.runtime.rig import calling, on_virtual_time, saying, until, wants
 from tests.tools.rig import CTX
-
-TODO = Todo(id="1", content="Read the log")
 
 
 async def results_of(session):
@@ -45,74 +33,6 @@ async def results_of(session):
 
 
 # --- effects
-
-
-async def test_a_tool_changes_its_session(supervisor):
-    """The changes are there in the next call, and everybody heard of the todos before the call ended."""
-    seen = []
-
-    @tool
-    async def plan(ctx: ToolContext) -> ToolUpdate:
-        """Plan."""
-        seen.append((ctx.todos, ctx.memory))
-        return ToolUpdate(
-            UpdateTodos(todos=(TODO,)), UpdateContext(key="memory", value={"n": 1}), text="Planned."
-        )
-
-    script = ScriptedModel([wants("plan"), wants("plan"), says("done")])
-    session = await supervisor.start_session(model=script, tools=[plan])
-    async with session.subscribe() as events:
-        await session.ask("Hi")
-        published = await until(events, AgentEnd)
-    assert seen == [((), None), ((TODO,), {"n": 1})]
-    kinds = [type(event) for event in published if isinstance(event, TodoChange | ToolExecutionEnd)]
-    assert kinds == [TodoChange, ToolExecutionEnd] * 2
-    assert (await session.snapshot()).todos == (TODO,)
-    assert [result.text for result in await results_of(session)] == ["Planned."]
-
-
-@pytest.mark.parametrize(
-    "details", [{"at": float("nan")}, {"a": object()}, [b"x"]], ids=["nan", "object", "bytes"]
-)
-async def test_details_that_are_no_json(supervisor, details):
-    """The tool broke its contract: the model reads so, and the call is not tried again."""
-    record = RecordingTool(answer=Ok(text="fine", details=details), effect_class="pure")
-    session = await supervisor.start_session(model=calling("record"), tools=[record])
-    await session.ask("Hi")
-    (result,) = await results_of(session)
-    assert result.is_error
-    assert "ToolContractError: tool 'record' returned details that are not JSON" in result.text
-    assert (result.details, len(record.calls)) == (None, 1)
-
-
-@pytest.mark.parametrize(
-    ("details", "said"),
-    [
-        ({"a": "x" * 1_000_001}, "more than 1,000,000 characters"),
-        ([["x" * 600_000], {"y" * 600_000: 1}], "more than 1,000,000 characters"),
-        (list(range(1_000_001)), "more than 1,000,000 characters"),
-        ([{} for _ in range(50_001)], "more than 50,000 objects and arrays"),
-    ],
-    ids=["text", "keys", "numbers", "objects"],
-)
-async def test_details_that_are_too_large(supervisor, details, said):
-    """They are copied while every session waits, so they have a bound; the tool reads which."""
-    record = RecordingTool(answer=Ok(text="fine", details=details), effect_class="pure")
-    session = await supervisor.start_session(model=calling("record"), tools=[record])
-    await session.ask("Hi")
-    (result,) = await results_of(session)
-    assert result.is_error
-    assert f"ToolContractError: tool 'record' returned details of {said}: write them to a file" in result.text
-
-
-async def test_details_are_a_copy(supervisor):
-    """What a tool does to them afterwards changes no history."""
-    details = {"lines": [1]}
-    record = RecordingTool(answer=Ok(text="fine", details=details))
-    session = await supervisor.start_session(model=calling("record"), tools=[record])
-    await session.ask("Hi")
-    details["lines"].append(2)
-    assert (await results_of(session))[0].details == {"lines": [1]}
 
 
 # --- what it says
@@ -138,37 +58,6 @@ async def test_a_tool_emits_events(supervisor):
     ]
 
 
-@pytest.mark.parametrize(
-    ("payload", "words"),
-    [
-        ({"x": "y" * 70_000}, "the payload of 'big' has 70,009 bytes, at most 65,536 are taken"),
-        ({"x": float("inf")}, "the payload of 'big' is not JSON"),
-    ],
-)
-async def test_a_payload_has_its_bounds(supervisor, payload, words):
-    """The tool hears it where it emits."""
-
-    @tool
-    async def emits(ctx: ToolContext) -> str:
-        """Emit."""
-        ctx.emit("big", payload)
-        return "never"
-
-    session = await supervisor.start_session(model=calling("emits"), tools=[emits])
-    await session.ask("Hi")
-    assert words in (await results_of(session))[0].text
-
-
-async def test_what_a_call_says_after_its_end_is_counted(supervisor):
-    """Nobody hears it, and the status says that there was something."""
-    record = RecordingTool()
-    session = await supervisor.start_session(model=calling("record"), tools=[record])
-    await session.ask("Hi")
-    record.contexts[0].report_progress("too late")
-    record.contexts[0].emit("news")
-    assert (await until_status(session, lambda status: status.dropped_signals >= 2)).dropped_signals == 2
-
-
 @on_virtual_time
 async def test_progress_is_merged_when_it_comes_too_fast(supervisor):
     """Ten a second at most; what waits comes out together when its time has come, or when the call ends."""
@@ -191,53 +80,6 @@ async def test_progress_is_merged_when_it_comes_too_fast(supervisor):
 
 
 # --- who asks
-
-
-async def test_a_call_knows_where_it_stands(supervisor):
-    """The chain of sessions, what was used so far, and how much time is left, in a thread as well."""
-    seen = {}
-
-    @tool(timeout_seconds=100)
-    def look(ctx: ToolContext, path: str = ".") -> str:
-        """Look."""
-        seen.update(ctx=ctx, left=ctx.seconds_left())
-        return path
-
-    session = await supervisor.start_session(model=calling("look"), tools=[look], group_id="g")
-    await session.ask("Hi")
-    ctx = seen["ctx"]
-    assert (ctx.path, ctx.depth, ctx.group_id) == ((session.session_id,), 0, "g")
-    assert 0 < ctx.total_tokens < (await session.status()).usage.total
-    assert ctx.arguments == {"path": "."}
-    assert 0 < seen["left"] <= 100
-
-
-async def test_a_description_may_be_a_function(supervisor, tmp_path):
-    """It is told for whom, when the tool is given to a session."""
-    asked = []
-
-    def describe(listing: ToolListing) -> str:
-        asked.append(listing)
-        return f"Knows {listing.user_data['tenant']}."
-
-    @tool(description=describe)
-    async def know() -> str:
-        """Know."""
-        return "it"
-
-    script = calling("know")
-    session = await supervisor.start_session(
-        model=script, tools=[know], working_dir=tmp_path, user_data={"tenant": "Ann"}
-    )
-    await session.ask("Hi")
-    assert script.requests[0].tools.get("know").description == "Knows Ann."
-    expected = ToolListing(
-        session_id=session.session_id,
-        model="scripted:object",
-        working_dir=str(tmp_path),
-        user_data={"tenant": "Ann"},
-    )
-    assert asked == [expected]
 
 
 @pytest.mark.at(118)
@@ -266,45 +108,6 @@ async def test_a_tool_describes_itself_again_when_the_model_changes(supervisor):
     assert box.get("know").description == f"Written for {names[0]}."
     assert box.get("record").description == RecordingTool().description
     assert (await session.messages())[4].results[0].text == "it"
-
-
-@pytest.mark.parametrize("is_unconfined", [False, True])
-async def test_unconfined_commands_are_told_of(supervisor, tmp_path, monkeypatch, is_unconfined):
-    """By `status()` and in the description of `shell`, as soon as it is known."""
-    take_bubblewrap_away(monkeypatch)
-    monkeypatch.setattr(
-        programs, "find_program", lambda name, _root: None if name == "bwrap" else f"/bin/{name}"
-    )
-    fallback = "unconfined" if is_unconfined else "refuse"
-    model = ScriptedModel([says("ok")])
-    sandbox = CompositeSandbox(LocalSandbox(tmp_path, shell_fallback=fallback), {})
-    session = await supervisor.start_session(model=model, tools=[shell], sandbox=sandbox)
-    assert (await session.status()).unconfined_commands is is_unconfined
-    await session.ask("Hi")
-    told = "run with all rights of the user" in model.requests[0].tools.get("shell").description
-    assert told is is_unconfined
-
-
-async def test_whether_commands_are_confined_is_found_out_by_the_first(supervisor, tmp_path, monkeypatch):
-    """Bubblewrap is there and does not work: that is known when it was tried, and a file that is read opens nothing."""
-    monkeypatch.setattr(programs, "find_program", lambda name, _root: f"/bin/{name}")
-    take_bubblewrap_away(monkeypatch)
-    sandbox = LocalSandbox(tmp_path, shell_fallback="unconfined")
-    session = await supervisor.start_session(
-        model=ScriptedModel([calls(("shell", {"command": "true"})), says("ok")]),
-        tools=[shell],
-        sandbox=sandbox,
-    )
-    assert not (await session.status()).unconfined_commands
-    with trio.fail_after(30):
-        await session.ask("Hi")
-    assert (await session.status()).unconfined_commands
-
-
-async def test_a_sandbox_that_nobody_opened_says_nothing(supervisor):
-    """The supervisor makes one only when a tool asks for it."""
-    session = await supervisor.start_session(model=ScriptedModel([says("ok")]))
-    assert not (await session.status()).unconfined_commands
 
 
 # --- trying again
@@ -364,34 +167,7 @@ async def test_a_reconcilable_tool_is_asked_before_it_runs_again(supervisor, fou
     assert pay.asked == [(pay.contexts[0].operation_id, 2, {"euros": 3})]
 
 
-async def test_a_reconcilable_tool_that_cannot_say_is_refused(supervisor):
-    """At the start, and nothing is attached."""
-    with pytest.raises(ToolDefinitionError, match=r"'record' is 'reconcilable' and has no `reconcile"):
-        await supervisor.start_session(model=calling("x"), tools=[RecordingTool(effect_class="reconcilable")])
-
-
 # --- threads
-
-
-async def test_threads_of_tools_leave_those_of_trio_alone(supervisor):
-    """As many tools as may block do block, and Trio's default limiter is still free."""
-    release = threading.Event()
-
-    @tool
-    def block() -> None:
-        """Wait."""
-        release.wait(30)
-
-    script = calling(*["block"] * MAX_TOOL_THREADS)
-    session = await supervisor.start_session(model=script, tools=[block], max_parallel_tools=MAX_TOOL_THREADS)
-    with trio.fail_after(30):
-        await session.prompt("Hi")
-        while supervisor.statistics().tool_threads < MAX_TOOL_THREADS:
-            await trio.lowlevel.checkpoint()
-        assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
-        assert supervisor.statistics().left_behind == ()
-        release.set()
-        await until_status(session, lambda one: one.phase == "idle")
 
 
 @pytest.mark.at(18)
@@ -626,13 +402,6 @@ async def test_a_receipt_tells_what_was_done_before_the_stop(supervisor):
     assert (receipt.committed, receipt.unknown) == ((done, failed), (stopped,))
 
 
-async def test_outside_of_calls_nobody_counts_processes():
-    """A sandbox may be used by itself."""
-    await trio.lowlevel.checkpoint()
-    note_started(4710)
-    note_stopped(4710, ended=1, left=frozenset())
-
-
 @on_virtual_time
 @pytest.mark.at(13, 38)
 @pytest.mark.parametrize("how", ["abort", "steer", "abort_tool"])
@@ -677,34 +446,3 @@ async def test_a_value_that_comes_after_the_timeout_is_dropped(supervisor):
         True,
     )
     assert (await session.status()).dropped_signals == 1
-
-
-@on_virtual_time
-@pytest.mark.parametrize("seconds", [2, 0.5, -1])
-async def test_the_time_of_a_call_begins_with_its_work(supervisor, seconds):
-    """It ends right behind so many seconds. A port that names less than none by then has no time at all."""
-    hang = HangingTool(timeout_seconds=1)
-    session = await supervisor.start_session(model=calling("hang"), tools=[hang])
-    hang.timeout_seconds = seconds
-    began_at = trio.current_time()
-    await session.ask("Hi")
-    assert trio.current_time() - began_at == pytest.approx(max(seconds, 0), abs=0.01)
-    (result,) = await results_of(session)
-    assert result.text.startswith(f"Timed out after {seconds} s.")
-
-
-async def test_what_may_have_taken_effect_is_in_the_receipt(supervisor):
-    """Calls of tools that promise nothing, and not those that are pure or idempotent."""
-    tools = [
-        HangingTool(name="read", effect_class="pure"),
-        HangingTool(name="put", effect_class="idempotent"),
-        HangingTool(name="send"),
-    ]
-    session = await supervisor.start_session(model=calling("read", "put", "send"), tools=tools)
-    await session.prompt("Hi")
-    for one in tools:
-        await one.started.wait()
-    receipt = await session.abort()
-    sent = (await session.messages())[1].calls[2]
-    assert receipt.unknown == (sent.call_id,)
-    assert receipt.tasks_ended == 3

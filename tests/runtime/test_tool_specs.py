@@ -7,79 +7,17 @@ import pytest
 import agentrail
 from agentrail.abc import (
     Ok,
-    Tool,
     ToolContext,
     ToolListing,
     ToolOutcome,
-    effect_class_of,
-    name_of,
-    timeout_seconds_of,
 )
 from agentrail.errors import OptionError, ToolDefinitionError
-from agentrail.messages import JsonObject, SessionId, ToolMessage
+from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.tool_specs import MAX_KEPT, ToolSpecs
 from agentrail.testing.models import ScriptedModel, calls, says
 from tests.runtime.rig import saying
 
 LISTING = ToolListing(session_id=SessionId("s"), model="demo:", working_dir="/", user_data={})
-
-
-@agentrail.tool
-async def add(a: int, b: int) -> int:
-    """Add two integers."""
-    return a + b
-
-
-@agentrail.tool
-async def negate(a: int) -> int:
-    """Negate an integer."""
-    return -a
-
-
-class Moody:
-    """A tool that describes itself in another way each time."""
-
-    name = "moody"
-    parameters = MappingProxyType({"type": "object"})
-    killable = True
-    effect_class = "pure"
-    timeout_seconds = None
-
-    def __init__(self):
-        self.told = 0
-
-    def description(self, listing):
-        """Count."""
-        self.told += 1
-        return f"time {self.told}"
-
-    async def execute(self, arguments, ctx):
-        """Never called."""
-
-
-def test_sessions_with_the_same_tools_share_a_box():
-    """What was encoded for one is encoded for all."""
-    specs = ToolSpecs()
-    box = specs.box_of([add, negate], LISTING)[0]
-    assert box.names == ("add", "negate")
-    assert specs.box_of([add, negate], LISTING)[0] is box
-    assert specs.box_of([add], LISTING)[0].names == ("add",)
-    assert specs.box_of([], LISTING)[0].names == ()
-
-
-def test_a_tool_that_says_something_else_gets_a_box_of_its_own():
-    """No session sees a description that was made for another one."""
-    specs, moody = ToolSpecs(), Moody()
-    boxes = [specs.box_of([moody], LISTING)[0] for _ in range(2)]
-    assert [box.get("moody").description for box in boxes] == ["time 1", "time 2"]
-
-
-def test_two_tools_of_one_name_are_refused_each_time():
-    """What was refused is not kept."""
-    specs = ToolSpecs()
-    for _ in range(2):
-        with pytest.raises(ToolDefinitionError, match="two tools are named 'add'"):
-            specs.box_of([add, add], LISTING)
 
 
 class Search:
@@ -97,15 +35,6 @@ class Search:
 def raises():
     """A member that cannot be read."""
     return property(lambda self: 1 / 0)
-
-
-def test_four_members_make_a_tool():
-    """`name`, `description`, `parameters`, `execute`; of all else the default holds (6.2)."""
-    tool: Tool = Search()
-    spec = ToolSpecs().of(tool, LISTING)
-    assert (spec.killable, spec.effect_class, spec.timeout_seconds) == (True, "once", None)
-    assert (spec.max_retries, spec.polling, spec.answered_by) == (None, False, "code")
-    assert (name_of(tool), effect_class_of(tool), timeout_seconds_of(tool)) == ("search", "once", None)
 
 
 @pytest.mark.parametrize(
@@ -176,17 +105,6 @@ async def test_a_malformed_member_is_refused_by_its_name_and_that_of_the_tool(
     assert words in str(caught.value)
 
 
-def test_a_schema_that_its_author_changes_is_checked_again():
-    """What a session was given stays as it was; the next one gets what the tool says by then."""
-    specs, tool = ToolSpecs(), Search()
-    tool.parameters = {"type": "object", "properties": {}}
-    first = specs.of(tool, LISTING)
-    assert specs.of(tool, LISTING) is first
-    tool.parameters["properties"]["words"] = {"type": "string"}
-    assert first.parameters == {"type": "object", "properties": {}}
-    assert specs.of(tool, LISTING).parameters["properties"] == {"words": {"type": "string"}}
-
-
 def test_a_member_that_fails_once_is_refused_all_the_same():
     """Read again to see which it was, it may be fine: that is no reason to let it in."""
     moods = iter([1 / 3, None])
@@ -203,45 +121,6 @@ def test_a_member_that_fails_once_is_refused_all_the_same():
 
     with pytest.raises(ToolDefinitionError, match="tool 'search' could not be read, and then it could"):
         ToolSpecs().of(Fickle(), LISTING)
-
-
-def test_a_tool_without_a_hash_is_checked_for_each_session():
-    """What cannot be a key is not kept; neither is what raises when it is asked for its hash."""
-
-    class Unkeyed(Search):
-        """Has a hash that raises."""
-
-        def __hash__(self):
-            """Fail."""
-            raise ValueError
-
-    class Unhashable(Search):
-        """Has none."""
-
-        __hash__ = None
-
-    for kind in (Unkeyed, Unhashable):
-        assert ToolSpecs().of(kind(), LISTING).name == "search"
-
-
-async def test_a_tool_of_four_members_works(supervisor):
-    """It is called, may be stopped, and its crash is a result like that of any other."""
-
-    class Crashing(Search):
-        """Fails."""
-
-        name = "crash"
-
-        async def execute(self, arguments, ctx):
-            """Fail."""
-            message = "no words"
-            raise ValueError(message)
-
-    model = ScriptedModel([calls(("search", {"words": "a"}), ("crash", {})), says("done")])
-    session = await supervisor.start_session(model=model, tools=[Search(), Crashing()])
-    assert await session.ask("go") == "done"
-    (results,) = [message.results for message in await session.messages() if isinstance(message, ToolMessage)]
-    assert [result.text for result in results] == ["found a", 'Tool "crash" crashed: ValueError: no words']
 
 
 async def test_what_a_class_lacks_is_named(supervisor):
@@ -291,15 +170,6 @@ def made(description="Look something up.", **members):
     return look_up
 
 
-def test_tools_that_say_the_same_share_what_was_checked():
-    """A program that makes its tools anew for each session has them checked and compiled once."""
-    specs = ToolSpecs()
-    first, second = made(), made()
-    assert first is not second
-    assert specs.of(first, LISTING) is specs.of(second, LISTING)
-    assert specs.box_of([first], LISTING)[0] is specs.box_of([second], LISTING)[0]
-
-
 class Written:
     """A tool whose members are what the test says."""
 
@@ -311,34 +181,6 @@ class Written:
         self.description = "Written by hand."
         self.parameters = {"type": "object"}
         vars(self).update(members)
-
-
-def bounded(least):
-    """Make a schema with a bound."""
-    return {"type": "object", "properties": {"a": {"type": "number", "minimum": least}}}
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"timeout_seconds": 1}, {"timeout_seconds": 1.0}),
-        ({"polling": True}, {"polling": False}),
-        ({"parameters": bounded(1)}, {"parameters": bounded(1.0)}),
-        ({"parameters": bounded(0)}, {"parameters": bounded(1)}),
-        (
-            {"parameters": {"type": "object", "properties": {"a": {}, "b": {}}}},
-            {"parameters": {"type": "object", "properties": {"b": {}, "a": {}}}},
-        ),
-    ],
-)
-def test_tools_that_say_something_else_share_nothing(one, other):
-    """Not even where Python calls two values equal, and not where the model would read them in another order."""
-    specs = ToolSpecs()
-    first, second = Written(**one), Written(**other)
-    assert specs.of(first, LISTING) is not specs.of(second, LISTING)
-    for member, value in other.items():
-        kept = getattr(specs.of(second, LISTING), member)
-        assert repr(kept) == repr(getattr(specs.of(Written(**{member: value}), LISTING), member))
 
 
 @pytest.mark.parametrize(

@@ -158,29 +158,6 @@ async def test_a_child_that_had_it_from_its_parent_has_it_again():
         assert await results(session) == ["from the child"]
 
 
-async def test_changes_are_numbered_on_so_that_a_call_keeps_the_tool_that_it_began_with():
-    """A tool that takes the name of one that runs for a call, in the life after the one in which that one came."""
-    inner = fresh()
-    async with Process(inner) as supervisor:
-        model = ScriptedModel([wants("hang")])
-        session = await supervisor.start_session(model=model, tools=[RecordingTool()], session_id="s-1")
-        await session.attach_tools(HANGS)
-        await session.prompt("Hi")
-        await HANGS.started.wait()
-    async with open_again(inner) as supervisor:
-        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[RecordingTool()])
-        cell = session._cell  # noqa: SLF001 - which tool a call began with shows nowhere else
-        await eventually(lambda: len(HANGS.calls) == 2)
-        (call,) = cell.state.data.batch
-        await session.attach_tools(TAKES_ITS_NAME)
-        assert cell.tool_of(call.call.call_id) is HANGS
-        await session.abort(kill_tools="all")
-
-
-HANGS = HangingTool(effect_class="pure")
-TAKES_ITS_NAME = RecordingTool(name="hang")
-
-
 # --- they are gone
 
 

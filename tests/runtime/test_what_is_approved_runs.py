@@ -1,7 +1,5 @@
 """What you approve is what runs: the hash of an approval is that of the moment when a person was shown the call."""
 
-from typing import Any
-
 import pytest
 import trio
 
@@ -80,34 +78,6 @@ async def test_arguments_that_a_person_edits_are_bound_as_they_are_then():
             assert shell.calls == [{"command": "ls", "env": {"PLACE": "other"}}]
 
 
-async def test_a_tool_may_write_to_its_arguments_and_to_nothing_else():
-    """What a function is given is a plain copy of its own; `ctx.arguments` and `ctx.user_data` say how to make a new value."""
-    seen = []
-
-    @agentrail.tool
-    async def look(a: dict, names: list, ctx: agentrail.ToolContext) -> str:
-        """Look."""
-        a["x"], names[:] = object(), []
-        for shown in (ctx.arguments["a"], ctx.user_data["tenant"]):
-            edited: Any = shown
-            with pytest.raises(TypeError, match="cannot be changed: make a new value"):
-                edited["x"] = object()
-        seen.append((type(a), type(names), dict(ctx.arguments)))
-        return "ok"
-
-    arguments = {"a": {"k": [1]}, "names": ["n"]}
-    model = ScriptedModel([calls(("look", arguments)), says("done")])
-    with trio.fail_after(10):
-        async with agentrail.open_supervisor(environ={}) as supervisor:
-            session = await supervisor.start_session(
-                model=model, tools=[look], user_data={"tenant": {"id": "mine"}}
-            )
-            assert await session.ask("go") == "done"
-            assert seen == [(dict, list, arguments)]
-            assert (await session.messages())[1].calls[0].arguments == arguments
-            assert (await session.status()).restarts == 0
-
-
 @pytest.mark.parametrize("name", ["user_data", "provider_opts", "response_format"])
 async def test_options_that_hold_themselves_are_refused(name):
     """Nothing goes down for ever: the option is named, with how deep it may be."""
@@ -127,13 +97,3 @@ async def test_a_schema_that_holds_itself_is_refused():
             agentrail.errors.ToolDefinitionError, match="schema of tool 'x' is nested more deeply"
         ):
             await supervisor.start_session(model="demo:", tools=[RecordingTool(name="x", parameters=endless)])
-
-
-async def test_provider_options_without_end_are_refused():
-    """When the model is switched too."""
-    endless: dict[str, object] = {}
-    endless["self"] = endless
-    async with agentrail.open_supervisor(environ={}) as supervisor:
-        session = await supervisor.start_session(model="demo:")
-        with pytest.raises(agentrail.errors.OptionError, match="provider_opts is nested more deeply"):
-            await session.switch_model("demo:fast", endless)

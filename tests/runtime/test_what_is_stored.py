@@ -3,40 +3,10 @@
 import pytest
 import trio
 
-from agentrail.errors import OptionError, SessionDown, SessionNotFound, StoreUnavailable
+from agentrail.errors import OptionError, SessionNotFound, StoreUnavailable
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.supervisors import open_nameless
 from tests.runtime.rig import on_virtual_time, saying
-
-
-@on_virtual_time
-async def test_a_stored_session_is_read_alive_asleep_and_ended():
-    """The same records and the same conversation each time; it is in memory no more than before."""
-    store, said = MemoryStore(), {}
-    async with open_nameless(store=store) as supervisor:
-        for name in ("kept", "ended"):
-            session = await supervisor.start_session(
-                model=saying("fine"), session_id=name, scope="acme", working_dir="."
-            )
-            await session.ask("Hi")
-            entries = await supervisor.stored_journal(name, scope="acme")
-            assert entries == await session.journal()
-            past = await supervisor.stored_state(name, scope="acme")
-            said[name] = await session.messages()
-            assert past.messages == said[name]
-            assert past.number == entries[-1].number
-        await supervisor.stop_session("ended", scope="acme")
-    async with open_nameless(store=store) as supervisor:
-        for name in ("kept", "ended"):
-            again = await supervisor.stored_journal(name, scope="acme")
-            assert again[0].kind == "opened"
-            assert (again[-1].kind == "closed") is (name == "ended")
-            assert await supervisor.stored_journal(name, 2, 3, scope="acme") == again[2:5]
-            assert await supervisor.stored_journal(name, 10_000, scope="acme") == ()
-            assert (await supervisor.stored_state(name, scope="acme")).messages == said[name]
-            with pytest.raises(SessionDown):
-                supervisor.session(name, scope="acme")
-            assert store.get("acme", name).node == ""
 
 
 @on_virtual_time

@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from agentrail.abc import Ok
-from agentrail.errors import OptionError, PluginError, PromptError, SessionDown
+from agentrail.errors import OptionError, PromptError, SessionDown
 from agentrail.events import AgentEnd, AgentStart
 from agentrail.runtime.handle import Session
-from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.models import ScriptedModel
 from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import open_bare, saying
@@ -241,16 +241,6 @@ async def test_an_argument_of_a_wrong_type_is_named(supervisor, call, words):
     assert await session.ask("Are you all right?") == "fine"
 
 
-@pytest.mark.parametrize("call", TAKES_PLUGINS.values(), ids=TAKES_PLUGINS)
-@pytest.mark.parametrize("wrong", [None, 5, "planning", ["planning"], dict], ids=repr)
-async def test_what_is_no_plugin_is_a_plugin_error(supervisor, call, wrong):
-    """With what a plugin is, as at a start."""
-    session = await supervisor.start_session(model=saying("fine"))
-    with trio.fail_after(5), pytest.raises(PluginError, match="plugin"):
-        await call(session, wrong)
-    assert await session.ask("Are you all right?") == "fine"
-
-
 @pytest.mark.parametrize("content", [None, 5, b"bytes", {"text": "Hi"}], ids=repr)
 async def test_a_prompt_that_is_none_is_a_prompt_error(supervisor, content):
     """What is said is refused with what may be said, whichever way it comes."""
@@ -262,38 +252,6 @@ async def test_a_prompt_that_is_none_is_a_prompt_error(supervisor, content):
         with pytest.raises(PromptError, match="expected text"):
             await session.steer(content)
     assert (await session.status()).last_seq == 1
-
-
-async def test_all_faults_of_a_call_are_named_at_once(supervisor):
-    """As those of options are."""
-    session = await supervisor.start_session(model=saying())
-    with pytest.raises(OptionError) as caught:
-        await session.abort(5, kill_tools="foo", wait=None)
-    assert [fault.split()[0] for fault in caught.value.faults] == ["reason", "kill_tools", "wait"]
-
-
-async def test_tools_in_a_list_change_nothing(supervisor):
-    """Good ones beside the slip are not attached or detached either."""
-    model = ScriptedModel([calls(("record", {})), says("done")])
-    session = await supervisor.start_session(model=model, tools=[RecordingTool()])
-    with pytest.raises(OptionError):
-        await session.attach_tools(RecordingTool(name="good"), [RecordingTool(name="other")])
-    with pytest.raises(OptionError):
-        await session.detach_tools("record", ["other"])
-    await session.ask("Hi")
-    assert model.requests[0].tools.names == ("record",)
-
-
-@pytest.mark.parametrize("wrong", [None, 5, ["s-1"]], ids=repr)
-async def test_an_id_is_text(supervisor, wrong):
-    """The calls of the supervisor that take one say so."""
-    words = "session_id is .*: expected a text"
-    with pytest.raises(OptionError, match=words):
-        supervisor.session(wrong)
-    with pytest.raises(OptionError, match=words):
-        supervisor.monitor(wrong)
-    with pytest.raises(OptionError, match=words):
-        await supervisor.stop_session(wrong)
 
 
 # --- after the end
