@@ -30,7 +30,7 @@ from agentrail.core.session.agents import MAX_ENDED, MAX_NOTE_CHARACTERS
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.events import Envelope, SessionRecovered, StatusUpdate, SubagentEvent, ToolExecutionEnd
 from agentrail.messages import CallId, PromptRef, SessionId, SteerRef, Text, TokenUsage, ToolResult
-from tests.core.worlds import AGENT_TOOLS, TOOLS, agents_session, completed, new_session, run, walk
+from tests.core.worlds import AGENT_TOOLS, TOOLS, agents_session, completed, new_session, walk
 
 USED = Spent(usage=TokenUsage(input=3, output=2, cost_usd=0.5), tokens=5, nano_usd=500_000_000)
 
@@ -153,30 +153,6 @@ def test_a_call_that_would_cost_more_than_is_left_is_refused(tool, own):
     assert not there.asked(StartAgent) + there.asked(PromptAgent)
     assert there.agent().status == "idle"
     assert "is left to lend" in said
-
-
-def test_what_an_agent_costs_is_counted_by_the_difference():
-    """Each of its signals says all that it has used so far."""
-    there = life(budget=Budget(max_total_tokens=9_000, max_cost_usd=9.0, allow_unknown_prices=True))
-    there.calls(call(1, "spawn_agent", **LOOK))
-    there.idle()
-    there.calls(call(2, "send_input", name="agent-1", text="Again."))
-    before = there.state.data.usage
-    more = Spent(usage=TokenUsage(input=5, output=3, cost_usd=0.75), tokens=8, nano_usd=750_000_000)
-    there.idle(spent=more)
-    assert there.state.data.usage.input - before.input == 2
-    assert there.state.data.usage.output - before.output == 1
-
-
-def test_a_session_at_the_bottom_starts_none():
-    """Agents may work so deep, and no deeper."""
-    deep = life()
-    config = msgspec.structs.replace(deep.state.data.config, path=(SessionId("root"), SessionId("s")))
-    deep.state = msgspec.structs.replace(
-        deep.state, data=msgspec.structs.replace(deep.state.data, config=config)
-    )
-    (said,) = deep.calls(call(1, "spawn_agent", **LOOK))
-    assert said == "Agents may work 1 deep, and this session is as deep already: do it yourself."
 
 
 def test_a_name_that_was_taken_is_gone_past():
@@ -387,8 +363,3 @@ def test_the_general_one_is_there_without_being_given():
     """And no other."""
     assert find_agent((), GENERAL_PURPOSE) == AgentSpec(name=GENERAL_PURPOSE, description="")
     assert find_agent((), "scout") is None
-
-
-def test_nothing_of_it_is_left_in_a_session_that_has_agents_and_used_none():
-    """A run with the four tools alone is a run like any other."""
-    assert not run([prompt("p"), completed("r1", Text(text="Hi."))], agents_session()).data.agents.states

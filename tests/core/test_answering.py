@@ -25,10 +25,3 @@ def test_one_answer_in_two_is_right_or_the_cycle_fails(answers):
     wrong = [said in {"one", "{"} for said in answers]
     ends = [type(event) for step in seen for event in step.events if isinstance(event, AgentEnd | AgentError)]
     assert ends == [AgentError if all(wrong[:2]) else AgentEnd]
-
-
-def test_the_schema_goes_to_the_model():
-    """Vendors with a JSON mode are asked for it (7.13); without the option nothing is."""
-    for wanted in (NUMBER, None):
-        *_, seen = walk([PROMPT], new_session(response_format=wanted))
-        assert seen.effects[-1].request.response_format == (wanted and wanted.schema)

@@ -53,31 +53,6 @@ def test_every_version_of_a_set_stays_what_it_was(branches):
         assert len(grown) == len(model)
 
 
-def test_the_newest_version_shares_its_items():
-    """Adding to the newest version copies nothing, so it takes the same time however long the log is."""
-    log = Log([object()])
-    longer = log.appended(object())
-    assert longer._items is log._items  # noqa: SLF001 - sharing is what is promised, and cannot be seen from outside
-    assert log.appended(object())._items is not log._items  # noqa: SLF001 - a fork copies
-
-
-def test_the_empty_log_is_never_written_through():
-    """An empty log may be the default of a field that many share."""
-    empty: Log[int] = Log()
-    assert empty.appended(1)[:] == (1,)
-    assert empty.appended(2)[:] == (2,)
-    assert len(empty) == 0
-
-
-def test_an_iteration_sees_its_own_version():
-    """Who reads a version while a newer one grows reads to its end, and no further."""
-    log = Log([1, 2])
-    reading = iter(log)
-    assert next(reading) == 1
-    log.appended(3)
-    assert list(reading) == [2]
-
-
 def test_log_is_a_sequence():
     """Indexes count from both ends, and one outside says how long the log is."""
     log = Log("abc")
@@ -100,8 +75,3 @@ def test_equal_values_have_equal_hashes():
     assert one != GrowingSet().added("b").added("a")
     assert one != {"a", "b"}
     assert one.added("a") is one
-
-
-def test_repr_shows_the_items():
-    """A log in an assert can be read."""
-    assert repr(Log([1, 2])) == "Log([1, 2])"

@@ -68,17 +68,6 @@ def crashed(state: SessionState) -> Signal:
     return Restarted(at_ms=5, reason="bug", incarnation=state.data.incarnation + 1)
 
 
-def test_an_approval_that_waits_waits_on_after_a_restart():
-    """It is not asked for once more, and the call runs when it is approved, and not before."""
-    state, approval_id = asking("approve:may it?")
-    *_, back = walk([crashed(state)], state)
-    assert not any(isinstance(event, ApprovalRequired) for event in back.events)
-    assert not back.of(RunTool)
-    assert [one.id for one in back.after.data.interactions] == [approval_id]
-    *_, seen = walk([Approve(at_ms=6, signal_id=SignalId("y1"), approval_id=approval_id)], back.after)
-    assert [ran.call_id for ran in seen.of(RunTool)] == ["c1"]
-
-
 @pytest.mark.at(55)
 def test_a_resolved_approval_is_never_asked_again():
     """After no restart, and to nobody who looks or comes back later; the same signals again resolve it the same way."""
@@ -184,13 +173,6 @@ def test_exactly_the_answers_that_are_offered_decide(offered, answer):
         assert isinstance(error, AnswerNotOffered)
         assert f"it takes {', '.join(offered)}; the call still waits" in str(error)
         assert seen.after.data.interactions == state.data.interactions
-
-
-@pytest.mark.parametrize(("offered", "waits"), [(("approve", "always"), False), (("approve",), True)])
-def test_a_rule_only_answers_where_always_is_offered(offered, waits):
-    """Whoever takes no `always` is asked each time, whatever was allowed for good elsewhere."""
-    state = offering(offered, rules=frozenset({Rule(tool="read", family=None)}))
-    assert bool(state.data.interactions) is waits
 
 
 def test_a_new_rule_only_answers_what_offers_always():

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.journal.folding import rewound_state
 from agentrail.core.policy.budget import Budget, Ledger
 from agentrail.core.protocol import signals as s
 from agentrail.core.session.branching import (
@@ -22,10 +21,8 @@ from agentrail.messages import PromptRef, SessionId, Text, ToolMessage
 from agentrail.testing.promises import PROMISES
 from agentrail.testing.promises.seen import Seen
 from tests.core.journal.recorded import Told, call
-from tests.core.stored_lives import through_bytes
-from tests.core.test_agent_corners import Life as AgentLife, call as spawn
 from tests.core.test_agents import SAID, lives
-from tests.core.worlds import TOOLS, agents_session, config, new_session, small_world
+from tests.core.worlds import TOOLS, agents_session, new_session, small_world
 
 STILL = s.StatusQuery(at_ms=9, signal_id=s.SignalId("q"))
 NEXT = s.Prompt(at_ms=10, signal_id=s.SignalId("n"), ref=PromptRef("next"), content=(Text(text="And now?"),))
@@ -79,27 +76,6 @@ def test_a_branch_begins_where_agents_work(drawn, budget):
         holds(branch)
 
 
-def test_an_agent_in_the_background_is_not_in_a_branch():
-    """It works elsewhere; in the branch it has ended, with the reason, and nothing waits for it."""
-    there = AgentLife(agents_session())
-    there.calls(spawn(1, "spawn_agent", agent="scout", task="Look."))
-    assert there.state.data.agents.alive
-    branch = without_what_was_open(there.state, 8)
-    (agent,) = branch.data.agents.states
-    assert (agent.status, agent.reason) == ("ended", "not in this branch")
-    holds(branch)
-
-
-def test_a_message_that_is_sent_again_is_new_in_a_fork():
-    """Its receipt was of another session, in which it may have waited; a session that goes back keeps it."""
-    session = Told(new_session(TOOLS))
-    session.say(s.Prompt, ref=PromptRef("p"), content=(Text(text="Hi"),), client_id="mine")
-    state = session.life.state
-    assert state.data.remembered
-    assert forked_state(state, config_of_fork(state.data.config, SessionId("f")), 9).data.remembered == ()
-    assert rewound_state(state, session.life.states[2], 9).data.remembered == state.data.remembered
-
-
 def asking() -> Told:
     """One call has ended, one runs, one waits for a person, with a prompt and a steer behind them."""
     session = Told(new_session(TOOLS, max_parallel_tools=4, max_steering_queue=2))
@@ -130,41 +106,6 @@ def test_open_calls_end_as_not_in_this_branch():
     holds(branch)
 
 
-def test_a_state_at_rest_is_its_own_branch():
-    """Nothing of it is another; twice is once."""
-    session = Told(new_session(TOOLS))
-    session.prompt()
-    session.complete("It is a fox.")
-    state = session.life.state
-    assert state.phase is Phase.IDLE
-    assert without_what_was_open(state, 99) == state
-    open_once = without_what_was_open(asking().life.state, 99)
-    assert without_what_was_open(open_once, 100) == open_once
-
-
-def test_a_fork_is_a_session_of_its_own():
-    """With an id of its own, a root; a message that is sent again is new in it. It survives its bytes."""
-    state = asking().life.state
-    fork = forked_state(state, config_of_fork(state.data.config, SessionId("f")), 20)
-    assert fork.data.config.session_id == "f"
-    assert fork.data.config.path == ("f",)
-    assert fork.data.remembered == ()
-    assert fork.data.seq == state.data.seq
-    assert (fork.data.incarnation, fork.data.started_at_ms) == (1, 0)
-    through_bytes(fork)
-    holds(fork)
-
-
-def test_an_ended_session_can_be_forked():
-    """What has ended goes on in a branch only."""
-    session = Told(new_session(TOOLS))
-    session.prompt()
-    session.complete("It is a fox.")
-    session.say(s.StopSession, reason="enough")
-    assert session.life.state.ended
-    holds(without_what_was_open(session.life.state, 99))
-
-
 @pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=900), Budget(max_total_tokens=500_000)])
 def test_a_fork_begins_with_what_is_spent(budget):
     """Whatever its limits are; what was promised to what is not in it is free again."""
@@ -185,26 +126,3 @@ def test_a_fork_begins_with_what_is_spent(budget):
         spent_nano_usd=data.ledger.spent_nano_usd,
         is_cost_known=data.ledger.is_cost_known,
     )
-
-
-def test_a_fork_that_is_given_a_budget_begins_with_what_its_parent_used():
-    """Also where that had none."""
-    session = Told(new_session(TOOLS))
-    session.prompt()
-    session.complete("It is a fox.")
-    state = session.life.state
-    wanted = msgspec.structs.replace(config(), budget=Budget(max_total_tokens=9_000))
-    fork = forked_state(state, wanted, 20)
-    assert fork.data.ledger.spent_tokens == state.data.usage.total > 0
-
-
-def test_a_rewind_into_an_open_cycle_leaves_nothing_open():
-    """As in a fork; numbers and ids go on."""
-    session = asking()
-    then = session.life.state
-    session.say(s.AbortCycle, reason="enough", kill_tools="all", clear_queue=True)
-    back = rewound_state(session.life.state, then, 30)
-    assert back.data.history == without_what_was_open(then, 30).data.history
-    assert back.data.seq == session.life.state.data.seq > then.data.seq
-    assert back.data.minted == session.life.state.data.minted
-    holds(back)

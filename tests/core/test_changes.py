@@ -3,12 +3,11 @@
 import pytest
 
 from agentrail.abc import ToolUpdate
-from agentrail.core.protocol.changes import MAX_TODOS, RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.changes import MAX_TODOS, UpdateContext, UpdateTodos
 from agentrail.core.session.projection import system_prompt_of
 from agentrail.core.session.step_context import StepContext, apply_changes
 from agentrail.errors import ToolContractError
-from agentrail.events import Todo, TodoChange
+from agentrail.events import Todo
 from tests.core.worlds import new_session
 
 
@@ -18,15 +17,6 @@ def _step() -> StepContext:
 
 def _todos(count: int) -> tuple[Todo, ...]:
     return tuple(Todo(id=str(number), content="Do it") for number in range(count))
-
-
-def test_todos_are_replaced_and_everybody_hears():
-    """The list is the session's own; `TodoChange` has all of it."""
-    step = _step()
-    apply_changes(step, [UpdateTodos(todos=_todos(3)), UpdateTodos(todos=_todos(1))])
-    assert step.data.todos == _todos(1)
-    published = [effect.event for effect in step.effects if isinstance(effect, Publish)]
-    assert published == [TodoChange(todos=_todos(3)), TodoChange(todos=_todos(1))]
 
 
 def test_a_section_enters_the_system_prompt_and_leaves_it():
@@ -39,27 +29,6 @@ def test_a_section_enters_the_system_prompt_and_leaves_it():
     apply_changes(step, [UpdateContext(key="plan", value=None), UpdateContext(key="never", value=None)])
     assert dict(step.data.sections) == {"style": "Be kind."}
     assert step.effects == []
-
-
-def test_memory_is_for_tools_only():
-    """Any JSON; no section of the prompt comes of it."""
-    step = _step()
-    apply_changes(step, [UpdateContext(key="memory", value="a text is none either")])
-    assert dict(step.data.sections) == {}
-    apply_changes(step, [UpdateContext(key="memory", value={"seen": [1, 2]})])
-    assert step.data.memory == {"seen": [1, 2]}
-    assert dict(step.data.sections) == {}
-    apply_changes(step, [UpdateContext(key="memory", value=None)])
-    assert step.data.memory is None
-
-
-def test_a_compaction_is_noted_down():
-    """Nothing can be cut while the very call is open."""
-    step = _step()
-    apply_changes(step, [RequestCompaction(reason="a new part begins")])
-    assert step.data.compact_asked == "a new part begins"
-    apply_changes(step, [RequestCompaction()])
-    assert step.data.compact_asked == "asked for by a tool"
 
 
 @pytest.mark.parametrize(
@@ -102,11 +71,3 @@ def test_a_change_is_legal_by_construction(make, words):
     with pytest.raises(ToolContractError) as caught:
         make()
     assert words in str(caught.value)
-
-
-def test_an_effect_has_a_text_of_its_own():
-    """Without one the model reads that something was done."""
-    change = RequestCompaction()
-    assert ToolUpdate(change).text == "[effect applied]"
-    assert ToolUpdate(change, change).changes == (change, change)
-    assert ToolUpdate(change, text="Soon.", details={"a": 1}).details == {"a": 1}

@@ -6,17 +6,14 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Ledger, Spent
+from agentrail.core.policy.budget import Budget, Ledger, Spent
 from agentrail.core.protocol.effects import Refuse, SpawnChild, StartStream
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
     ChildPublished,
-    ChildStarted,
-    Parked,
     Prompt,
-    Restarted,
     SignalId,
     Steer,
     StepCrashed,
@@ -29,7 +26,7 @@ from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ChildRefused, CycleAborted, ErrorInfo, OptionError
-from agentrail.events import AgentStart, SubagentEvent, SubagentStart, ToolExecutionEnd
+from agentrail.events import AgentStart, ToolExecutionEnd
 from agentrail.messages import CallId, PromptRef, SessionId, SteerRef, Text, TokenUsage
 from agentrail.testing import strategies
 from agentrail.testing.promises import PROMISES, Seen
@@ -94,15 +91,6 @@ def test_a_tool_and_a_call_are_lent_the_same():
     assert (of_call.wish, of_tool.wish) == (None, wish())
 
 
-def test_a_tool_leaves_the_shares_of_calls_that_wait():
-    """What is left is divided by all who want a child and have none: a call that waits for its slot has its share."""
-    state = at_work("read", "deploy", "task")
-    seen = last(state, wish("t2"))
-    assert lent(seen) == [LEFT // 2]
-    seen = last(seen.after, over("t3", None))
-    assert lent(seen) == [LEFT - LEFT // 2]
-
-
 def test_who_finds_nothing_left_waits_and_shares_what_comes_back():
     """Oldest first, in equal parts; and the call that waits for its slot counts too."""
     state = run([wish(number=1), wish(number=2), wish(number=3)], at_work())
@@ -143,20 +131,6 @@ def test_beside_a_survivor_the_model_has_a_share_too():
     assert last(seen.after, PROMPT).of(StartStream)
 
 
-def test_a_survivor_may_wait_in_idle():
-    """Its wish waits for what its other session gives back, and the session rests meanwhile."""
-    survives = run([AbortCycle(at_ms=5, signal_id=SignalId("a1"))], at_work("watch"))
-    spent = msgspec.structs.replace(
-        survives, data=msgspec.structs.replace(
-            survives.data, ledger=Ledger(budget=Budget(max_total_tokens=LIMIT), spent_tokens=LIMIT - 2)
-        )
-    )  # fmt: skip
-    seen = last(spent, wish(number=1), wish(number=2))
-    assert [one.signal_id for one in seen.after.data.wishes] == ["w2"]
-    seen = last(seen.after, Parked(at_ms=9, reason="bug"))
-    assert refused(seen).reason == "the call that asks was stopped"
-
-
 ENDS: dict[str, tuple[Any, ...]] = {
     "aborted": (AbortCycle(at_ms=7, signal_id=SignalId("a1")),),
     "stopped": (AbortTool(at_ms=7, signal_id=SignalId("k1"), call_id=CallId("c0")),),
@@ -187,14 +161,6 @@ def test_whatever_ends_the_call_refuses_who_waits_and_takes_back_the_rest(end):
     assert again.data.ledger == settled.data.ledger
 
 
-def test_a_crash_books_all_that_was_lent():
-    """Nobody will ever know what the session used, as of one that answers a call; and nobody waits any more."""
-    state = run([wish(number=1), wish(number=2)], at_work())
-    seen = last(state, Restarted(at_ms=9, reason="bug", incarnation=2))
-    assert (seen.after.data.loans, seen.after.data.wishes, seen.after.data.ledger.open) == ((), (), ())
-    assert seen.after.data.ledger.spent_tokens == LIMIT
-
-
 def test_an_outcome_that_crashed_the_core_gives_back_what_it_can():
     """What it would have said is lost, so all that was lent is booked, and the tool goes on."""
     state = run([wish()], at_work())
@@ -203,39 +169,6 @@ def test_an_outcome_that_crashed_the_core_gives_back_what_it_can():
     seen = last(state, crashed)
     assert (seen.after.data.loans, seen.after.data.ledger.open) == ((), ())
     assert seen.after.data.batch[0].stage == "running"
-
-
-def test_a_session_that_never_began_gives_all_back():
-    """It was granted when its tool waited no longer."""
-    seen = last(run([wish()], at_work()), over("t3", NOTHING_SPENT))
-    assert seen.after.data.ledger == Ledger(budget=Budget(max_total_tokens=LIMIT), spent_tokens=2)
-    assert seen.after.data.dropped == 0
-
-
-def test_without_a_budget_nobody_waits():
-    """Nothing is lent, and each that asks has its session; what they used is counted all the same."""
-    seen = last(at_work(budget=None), wish(number=1), wish(number=2))
-    assert lent(seen) == [None]
-    assert seen.after.data.loans == ("t3", "t4")
-    assert last(seen.after, over("t3"), over("t4")).after.data.usage.total == 2 + 14
-
-
-def test_events_of_a_session_belong_to_the_call_of_its_tool():
-    """Each session is told of by itself, and all end with the call."""
-    state = run([wish(number=1), wish(number=2)], at_work(budget=None))
-    seen = last(
-        state, ChildStarted(at_ms=6, effect_id=EffectId("t4"), child_id=SessionId("below"), description="x")
-    )
-    assert seen.events == [
-        SubagentStart(child_id="below", call_id="c0", description="x", meta=seen.events[0].meta)
-    ]
-    said = ChildPublished(
-        at_ms=7, effect_id=EffectId("t4"), event=AgentStart(ref=PromptRef("p")), child_id=SessionId("below")
-    )
-    seen = last(seen.after, said)
-    assert [
-        (type(one), one.call_id, one.child_id) for one in seen.events if isinstance(one, SubagentEvent)
-    ] == [(SubagentEvent, "c0", "below")]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ from agentrail.testing.scenario import read_scenario
 from tests.core.worlds import completed
 
 SCRIPT = Path("tests/scenarios/compact_aborted.txt")
-IN_VAIN = Path("tests/scenarios/compaction_that_cannot_help.txt")
 
 
 def compacting(**changed):
@@ -131,30 +130,3 @@ def test_a_summary_that_is_cut_is_not_free(cut):
     assert (folded.usage.total, folded.usage.estimated) == (was.total, False)
     unpriced = compacting(model=replace(PRICED, price=None))
     assert machine.step(unpriced, CUTS[cut](unpriced))[0].data.usage.cost_usd is None
-
-
-def test_a_summary_that_was_refused_is_free_and_one_whose_server_said_so_costs_that():
-    """Before its first chunk a request has used nothing."""
-    before = compacting(**PAID)
-    was = before.data
-    refused = machine.step(before, failed())[0].data
-    assert (refused.usage, refused.ledger.spent_tokens) == (was.usage, was.ledger.spent_tokens)
-    told = machine.step(before, failed(input=9, output=1, cost_usd=0.5))[0].data
-    assert told.usage.total == was.usage.total + 10
-    assert told.ledger.spent_nano_usd == was.ledger.spent_nano_usd + 500_000_000
-
-
-@pytest.mark.parametrize(
-    ("semantics", "requests"), [(0, ["r1", "r2", "r3", "c4"]), (1, ["r1", "r2", "r3", "r4"])]
-)
-def test_no_summary_is_asked_for_that_cannot_help(semantics, requests):
-    """It would stand for less than a fifth of the conversation. An older journal folds as it was lived."""
-    scenario = read_scenario((Path(__file__).parents[2] / IN_VAIN).read_text())
-    stack, states = load_stack(scenario.plugins)
-    state = machine.new_session(scenario.config, scenario.tools, stack, states)
-    state = replace(state, data=replace(state.data, semantics=semantics))
-    asked = []
-    for line in scenario.inputs[:7]:
-        state, effects = machine.step(state, line.signal)
-        asked += [effect.request.attempt for effect in effects if isinstance(effect, StartStream)]
-    assert asked == requests

@@ -1,13 +1,11 @@
 """Marks around what strangers wrote: wherever they are put, no text ends them, and none takes more time than it is long."""
 
 import re
-import time
 
 import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail.abc import Passage
-from agentrail.core.values.fences import fenced_in
 from agentrail.core.values.remembered import show_memories
 from agentrail.host.profile_policy import ProfileLine, extraction_prompt, merge_prompt
 from agentrail.messages import Text, UserMessage
@@ -75,19 +73,3 @@ def test_no_text_ends_its_marks_or_begins_others(show, names, closings, text):
     plain = show("")
     opened = rf"<[^\w<]*(?:{'|'.join(names)})"
     assert len(re.findall(opened, shown, re.IGNORECASE)) <= max(len(re.findall(opened, plain)), 2 * closings)
-
-
-@pytest.mark.parametrize("show", [one[0] for one in PLACES.values()], ids=PLACES)
-@pytest.mark.parametrize("blank", [" ", "\n", "/", "<", "< "])
-def test_no_text_takes_longer_than_it_is_long(show, blank):
-    """What a stranger wrote holds up nobody: fifty thousand blanks behind a `<` took minutes of the loop."""
-    began = time.process_time()
-    show("<" + blank * 50_000)
-    assert time.process_time() - began < 1.0
-
-
-def test_the_rest_stays_as_it_is():
-    """Only what could be a mark is changed."""
-    text = "a < b, <div>, &lt;page>, pages <hr>"
-    assert fenced_in(text, "page", "hit") == text
-    assert fenced_in("<page <PAGE", "page") == "&lt;page &lt;PAGE"

@@ -104,17 +104,6 @@ def test_a_field_takes_what_fits_it_and_nothing_else(field, good, bad):
     assert ": expected " in refused
 
 
-def test_an_answer_counts_in_one_form():
-    """In the order of the form, with its defaults, without what was left empty, whole numbers as such; frozen."""
-    read = read_form(FORM, {"age": 36.0, "name": "Ada", "sure": None})
-    assert read == {"name": "Ada", "age": 36, "side": "left"}
-    assert not isinstance(read, str)
-    assert list(read) == ["name", "age", "side"]
-    assert type(read["age"]) is int
-    with pytest.raises(TypeError):
-        read["age"] = 7
-
-
 def test_each_fault_of_an_answer_has_its_sentence():
     """What is missing, what is not of this form, and what does not fit, all at once."""
     refused = read_form(FORM, {"street": "x", "age": -1})
@@ -140,14 +129,6 @@ def test_what_was_taken_is_taken_again(given):
     """Whatever comes, it is refused in words, or what counts of it is an answer that counts as itself."""
     read = read_form(FORM, given)
     assert read if isinstance(read, str) else read_form(FORM, read) == read
-
-
-@pytest.mark.parametrize(
-    "url", ["https://example.org/a?b=c", "http://127.0.0.1:8080/", "https://exämple.org"]
-)
-def test_an_address_can_be_shown(url):
-    """Of the web, with a host."""
-    assert fault_of_url(url) is None
 
 
 @pytest.mark.parametrize(

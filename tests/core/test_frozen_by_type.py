@@ -4,33 +4,23 @@ import pytest
 
 from agentrail.abc import ToolListing
 from agentrail.core.policy.response_format import ResponseFormat
-from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
+from agentrail.core.protocol.changes import UpdateContext
 from agentrail.core.protocol.hooks import BeforePluginOptsUpdate, BeforeTool, Found
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import Approve, ToolEmitted, ToolFinished, UpdatePluginOpts
 from agentrail.core.session.state import SessionConfig
-from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolContractError
 from agentrail.events import (
     Approval,
-    MemoryFlushed,
-    Plan,
-    PlanStep,
     PluginEvent,
-    Todo,
-    TodoChange,
     ToolExecutionStart,
 )
 from agentrail.messages import (
-    AssistantMessage,
-    CallId,
     Opaque,
     Text,
     ToolCall,
-    ToolMessage,
     ToolResult,
-    UserMessage,
-    encoded,
 )
 from agentrail.runtime.options import SessionOptions
 from property_tests.vandal import edit_everything, portrait
@@ -85,55 +75,6 @@ def test_what_is_made_of_an_object_has_its_own(kind):
 
 
 TEXTS = [Text(text="a")]
-RESULTS = [ToolResult(call_id=CallId("c"), name="t", text="x")]
-
-
-def _made_of_lists():  # a function, because the ids of these are plain texts, which a type checker would refuse
-    return {
-        "user message": (lambda live: UserMessage(content=live).content, [Text(text="a")]),
-        "response": (lambda live: AssistantMessage(content=live, model="m:m").content, [Text(text="a")]),
-        "results": (lambda live: ToolMessage(results=live).results, RESULTS),
-        "todos": (lambda live: UpdateTodos(todos=live).todos, [Todo(id="1", content="x")]),
-        "todo change": (lambda live: TodoChange(todos=live).todos, [Todo(id="1", content="x")]),
-        "plan": (lambda live: Plan(steps=live).steps, [PlanStep(index=0, content="a step")]),
-        "facts": (lambda live: MemoryFlushed(facts=live, count=1).facts, ["a fact"]),
-    }
-
-
-MADE_OF_LISTS = _made_of_lists()
-
-
-@pytest.mark.parametrize("kind", MADE_OF_LISTS)
-def test_what_is_made_of_a_list_has_a_tuple(kind):
-    """A list that somebody made a value of is that one's own."""
-    make, live = MADE_OF_LISTS[kind]
-    made = make(list(live))
-    assert made == tuple(live)
-    assert type(made) is tuple
-
-
-def test_what_is_encoded_once_cannot_be_written_to():
-    """The bytes of a message and of a list of tools are kept where nobody reaches them by a name that is public."""
-    message, box = UserMessage(content=(Text(text="a"),)), Toolbox()
-    for made in (
-        lambda: encoded(message, "wire", lambda _: b"once"),
-        lambda: box.encoded("wire", lambda _: b"once"),
-    ):
-        assert made() == b"once"
-    edit_everything(message, box)
-    assert encoded(message, "wire", lambda _: b"twice") == b"once"
-    assert encoded(message, "other", lambda _: b"twice") == b"twice"
-    assert box.encoded("wire", lambda _: b"twice") == b"once"
-    assert box.encoded("other", lambda _: b"twice") == b"twice"
-
-
-def test_a_toolbox_says_how_to_make_another():
-    """Sessions share a box: neither setting nor deleting works."""
-    box = Toolbox()
-    with pytest.raises(AttributeError, match="make a new one with `changed`"):
-        box.specs = ()
-    with pytest.raises(AttributeError, match="make a new one with `changed`"):
-        del box.specs
 
 
 def test_memory_that_is_no_json_is_refused():

@@ -9,18 +9,13 @@ from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import AbortCycle, Prompt, SignalId, TeardownFinished, ToolFinished
 from agentrail.core.session import machine
 from agentrail.core.session.agent_state import AgentSpec
-from agentrail.core.session.projection import status_of
-from agentrail.core.session.state import Phase
-from agentrail.core.session.state_codec import decode_session, encode_session
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.events import (
     AbortReceipt,
     AgentChanged,
-    ModelSwitched,
     PluginFailed,
     ToolExecutionEnd,
-    ToolsUpdated,
 )
 from agentrail.messages import PromptRef, Text, ToolMessage
 from agentrail.plugins import OutputFilter, Permissions, Planning
@@ -82,40 +77,6 @@ def results(seen):
     return [result.text for result in last.results]
 
 
-def test_the_other_agent_goes_on_with_the_conversation():
-    """Prompt, tools and model are its own; the history is that of the session, and the tools that the session answers stay."""
-    seen = list(walk([prompt("p"), completed("r1", hand(1, "clerk", note="He owes ten."))], session()))
-    assert said(seen, AgentChanged) == [AgentChanged(to_agent="clerk", note="He owes ten.")]
-    assert said(seen, ModelSwitched) == [
-        ModelSwitched(from_model="scripted:model", to_model="scripted:small", by="handoff")
-    ]
-    assert said(seen, ToolsUpdated) == [ToolsUpdated(attached=("look",), detached=TOOLS.names)]
-    request = last_request(seen)
-    assert request.system == "You pay."
-    assert request.model == "scripted:small"
-    assert request.tools.names == ("handoff_to", "look")
-    assert len(request.messages) == 3
-    assert results(seen) == ["clerk goes on from here."]
-    after = seen[-1].after
-    assert status_of(after.phase, after.data, 1).agent == "clerk"
-
-
-def test_what_an_agent_does_not_bring_stays_as_it_is():
-    """One with a name alone changes the name alone, also behind one that had brought all."""
-    poet = list(walk([prompt("p"), completed("r1", hand(1, "poet"))], session()))
-    assert said(poet, AgentChanged) == [AgentChanged(to_agent="poet")]
-    assert not said(poet, ModelSwitched) + said(poet, ToolsUpdated)
-    assert last_request(poet).system == "You lead."
-    again = list(walk([completed("r2", hand(2, "clerk"))], poet[-1].after))
-    again += walk([completed("r3", hand(3, "poet"))], again[-1].after)
-    assert said(again, AgentChanged) == [
-        AgentChanged(from_agent="poet", to_agent="clerk"),
-        AgentChanged(from_agent="clerk", to_agent="poet"),
-    ]
-    assert last_request(again).system == "You pay."
-    assert last_request(again).tools.names == ("handoff_to", "look")
-
-
 def test_the_others_of_its_batch_end_first_with_the_tools_they_began_with():
     """It takes effect in front of the next request, and not before."""
     script = [prompt("p"), completed("r1", hand(1, "clerk"), read_call("c1", "read", "{}"))]
@@ -146,22 +107,6 @@ def test_a_tool_of_the_agent_before_is_unknown():
     assert said(seen, ToolExecutionEnd)[-1].result.is_error
 
 
-@pytest.mark.parametrize(
-    ("agent", "answer"),
-    [
-        ("wizard", "There is no agent 'wizard', so nothing is handed over. Agents: clerk, poet."),
-        ("scout", "There is no agent 'scout', so nothing is handed over. Agents: clerk, poet."),
-        (None, "There is no agent None, so nothing is handed over. Agents: clerk, poet."),
-    ],
-)
-def test_an_agent_that_is_not_there(agent, answer):
-    """The model hears which there are; one for the background is none of them."""
-    seen = list(walk([prompt("p"), completed("r1", hand(1, agent))], session()))
-    assert results(seen) == [answer]
-    assert not said(seen, AgentChanged)
-    assert seen[-1].after.data.acting == session().data.acting
-
-
 def test_to_itself_twice_and_with_a_note_that_is_too_long():
     """Each is refused, and the first that was good stands."""
     seen = list(
@@ -180,19 +125,6 @@ def test_to_itself_twice_and_with_a_note_that_is_too_long():
     ]
     seen = list(walk([completed("r2", hand(4, "poet"))], seen[-1].after))
     assert results(seen) == ["This session works as poet already, so nothing is handed over. Agents: clerk."]
-
-
-def test_an_abort_in_between_puts_it_off_until_the_next_cycle():
-    """The call was answered, so what was said to the model comes true; the queue stays, and so does a crash change nothing."""
-    script = [prompt("p"), completed("r1", hand(1, "clerk"), read_call("c1", "read", "{}"))]
-    state = run([*script, AbortCycle(at_ms=5, signal_id=SignalId("a"), reason="no")], session())
-    state = decode_session(encode_session(state))
-    assert state.data.acting.next == "clerk"
-    assert state.phase is Phase.IDLE
-    gone = TeardownFinished(at_ms=8, effect_id=state.data.teardown.effect_id, receipt=AbortReceipt())
-    seen = list(walk([gone, prompt("p2", 9)], state))
-    assert said(seen, AgentChanged) == [AgentChanged(to_agent="clerk")]
-    assert last_request(seen).system == "You pay."
 
 
 @pytest.mark.parametrize("is_found", [True, False])

@@ -30,20 +30,6 @@ def test_a_hint_counts_on_its_hook_and_is_ignored_on_the_others(hook, hints):
         assert (outcome.hints, outcome.events) == (p.Hints(), (ignored,))
 
 
-def test_the_last_word_counts():
-    """Of two hints on one thing the one of the plugin that was asked last; a hint on nothing changes nothing."""
-    first = hinting("first", p.Hints(cache_points=(1,)), priority=1)
-    silent = hinting("silent", p.Hints(), priority=3)
-    outcome = ask([silent, hinting("second", POINTS, priority=2), first], p.BeforeRequest)
-    assert outcome.hints == POINTS
-
-
-def test_a_skip_takes_hints_back():
-    """As all that was said before it."""
-    entries = [hinting("hint", PAUSE, priority=1), Says("skip", p.Skip, priority=2)]
-    assert ask(entries, p.OnToolError).hints == p.Hints()
-
-
 @pytest.mark.parametrize(
     ("said", "why"),
     [

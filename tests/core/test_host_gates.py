@@ -49,16 +49,6 @@ def test_a_session_without_a_host_asks_and_tells_nothing():
         assert not stages(seen.after) & {"checking", "reporting"}
 
 
-@pytest.mark.parametrize(
-    ("hooks", "asked", "told"), [({"before_tool"}, 1, 0), ({"after_tool"}, 0, 1), (BOTH, 1, 1)]
-)
-def test_a_host_with_one_hook_hears_at_that_gate_alone(hooks, asked, told):
-    """`host_hooks` says which of the two there are."""
-    seen = list(one_call(frozenset(hooks), ran_ms=3))
-    assert [sum(len(one.of(kind)) for one in seen) for kind in (AskHost, TellHost)] == [asked, told]
-    assert sum(len(one.of(RunTool)) for one in seen) == 1
-
-
 def one_call(hooks: frozenset[str], *, ran_ms: int | None) -> list[Seen]:
     """A call that the host lets run, and its end."""
     state = run([GO], new_session(host_hooks=hooks))
@@ -79,26 +69,3 @@ def test_the_host_is_not_told_of_what_never_ran():
     error = ErrorInfo(code="internal", message="a bug")
     crashed = StepCrashed(at_ms=4, signal_kind="ToolFinished", error=error, owed_by=running.effect_id)
     assert not list(walk([crashed], state))[-1].of(TellHost)
-
-
-def test_a_verdict_for_a_call_that_has_ended_changes_nothing():
-    """It is dropped and counted, whatever it says: the row of bad input."""
-    last = one_call(BOTH, ran_ms=1)[-1]
-    asked = last.before.data.minted
-    for deny, arguments in ((None, None), ("no", None), (None, {"path": "b"})):
-        for number in range(asked + 1):
-            verdict = HostJudged(at_ms=9, effect_id=f"h{number}", deny=deny, arguments=arguments)
-            (seen,) = walk([verdict], last.after)
-            assert seen.effects == ()
-            assert seen.after.data.dropped == last.after.data.dropped + 1
-
-
-def test_a_host_cannot_change_a_verdict_that_it_gave():
-    """The arguments are frozen where the signal is made: the host goes on with its own object."""
-    given = {"path": "b", "deep": [{"a": 1}]}
-    verdict = HostJudged(at_ms=1, effect_id="h1", arguments=given)
-    given["deep"][0]["a"] = 2
-    given["path"] = "c"
-    assert verdict.arguments == {"path": "b", "deep": [{"a": 1}]}
-    with pytest.raises(TypeError, match="cannot be changed"):
-        verdict.arguments["path"] = "d"

@@ -1,31 +1,21 @@
 """What is legal is decided for every pair of signal and phase, and the cells that people would argue about are these."""
 
 from itertools import product
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
-from msgspec import structs
 
-from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Refuse, ReplyToCaller
-from agentrail.core.protocol.request import EffectId, TextDelta
 from agentrail.core.protocol.signals import (
     AbortCycle,
     Asked,
-    EffectOutcome,
     Prompt,
     ReplyQuery,
     Signal,
-    SignalId,
-    StreamStarted,
 )
-from agentrail.core.session import machine
-from agentrail.core.session.legality import LEGALITY, Verdict, is_awaited, is_late_ephemeral, verdict
-from agentrail.core.session.owners import OfStream
+from agentrail.core.session.legality import LEGALITY, Verdict
 from agentrail.core.session.state import Phase
-from agentrail.core.session.state_codec import encode_session
-from agentrail.events import MessageDelta, StatusUpdate
-from tests.core.worlds import new_session, small_world
+from tests.core.worlds import small_world
 from tests.thinned import each
 
 PAIRS = tuple(product(get_args(Signal), Phase))
@@ -77,57 +67,7 @@ def test_a_reply_is_waited_for_while_a_cycle_runs():
     assert {seen.before.phase for seen in asked if seen.before.data.cycle is not None} == set(Phase)
 
 
-def test_the_id_narrows_the_cell():
-    """An outcome of another request is dropped where one of this request is taken."""
-    data = new_session().data
-    running = structs.replace(data, open={EffectId("r1"): OfStream()})
-    mine, other = (StreamStarted(at_ms=0, effect_id=EffectId(name)) for name in ("r1", "r2"))
-    assert verdict(Phase.RUNNING, running, mine) is Verdict.TAKE
-    assert verdict(Phase.RUNNING, running, other) is Verdict.DROP
-    assert verdict(Phase.IDLE, running, mine) is Verdict.DROP
-    assert (
-        verdict(Phase.IDLE, data, Prompt(at_ms=0, signal_id=SignalId("s"), ref="p", content=()))
-        is Verdict.TAKE
-    )
-
-
 def test_the_small_world_meets_every_cell():
     """Each cell of the table is read somewhere in the small world, so each promise was held there."""
     met = {(type(seen.signal), seen.before.phase) for seen in small_world() if not seen.before.ended}
     assert met == set(PAIRS)
-
-
-def test_only_awaited_outcomes_are_taken():
-    """In all of the small world no outcome is taken of which the state does not say that it is awaited."""
-    for seen in small_world():
-        is_taken = seen.after.data.dropped == seen.before.data.dropped
-        if (
-            isinstance(seen.signal, EffectOutcome)
-            and is_taken
-            and not is_late_ephemeral(seen.before, seen.signal)
-        ):
-            assert is_awaited(seen.before.data, seen.signal) or seen.before.ended
-
-
-def test_what_is_not_recorded_is_counted_by_the_shell_alone():
-    """Late progress, late chunks and a late word of a child leave the very bytes; a late result and a late event count."""
-    state = new_session()
-    by: dict[str, Any] = {"at_ms": 1, "effect_id": EffectId("t9")}
-    passing = (
-        signals.ToolProgressed(**by, text="on it"),
-        signals.ChunksArrived(**by, chunks=(TextDelta("a"),)),
-        signals.ChildPublished(**by, event=MessageDelta(delta="a")),
-    )
-    for signal in passing:
-        assert is_late_ephemeral(state, signal)
-        after, effects = machine.step(state, signal)
-        assert (encode_session(after), effects) == (encode_session(state), ())
-    counted = (
-        signals.ToolEmitted(**by, name="a"),
-        signals.TimerFired(**by),
-        signals.ChildPublished(**by, event=StatusUpdate(text="a")),
-    )
-    for signal in counted:
-        assert not is_late_ephemeral(state, signal)
-        assert machine.step(state, signal)[0].data.dropped == 1
-    assert not is_late_ephemeral(machine.step(state, signals.Parked(at_ms=1, reason="a"))[0], passing[0])

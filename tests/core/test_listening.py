@@ -7,11 +7,10 @@ from hypothesis import given, strategies as st
 from agentrail.core.protocol.request import ArgumentsDelta, TextDelta, ToolCallStarted
 from agentrail.core.protocol.signals import ChunksArrived, Prompt, SignalId, StreamStarted
 from agentrail.core.session.projection import snapshot_of
-from agentrail.core.session.tags import visible_in, visible_so_far, visible_text
-from agentrail.core.values.history import History
+from agentrail.core.session.tags import visible_so_far
 from agentrail.events import MessageDelta
-from agentrail.messages import AssistantMessage, PromptRef, Text, Thinking
-from tests.core.worlds import completed, config, new_session, walk
+from agentrail.messages import PromptRef, Text
+from tests.core.worlds import completed, new_session, walk
 
 PIECES = st.lists(st.sampled_from(("a", "<", "`", "<title>", "</title>", "<status>", "</status>", "\n")))
 
@@ -48,15 +47,3 @@ def test_half_of_a_call_is_of_no_use_to_anybody():
     (delta,) = seen.events
     assert isinstance(delta, MessageDelta)
     assert delta.delta == "Wait."
-
-
-def test_each_message_is_read_by_itself():
-    """Code that one response leaves open does not hide the tags of the next; thoughts are not shown at all."""
-    history = History()
-    for said in ("before", "`<title>a</title>", "<title>b</title>!"):
-        thought = Thinking(text="hm", provider="scripted")
-        history = history.with_response(
-            AssistantMessage(content=(thought, Text(text=said)), model="scripted:model")
-        )
-    assert visible_in(history.since(1), config()) == "`<title>a</title>!"
-    assert visible_text("<title>b</title>!", config(inline_tags=False)) == "<title>b</title>!"

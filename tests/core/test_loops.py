@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.policy.calls import (
-    FILE_NOTE,
     MAX_CONTENTS,
     MAX_FILES,
     MAX_KEYS,
@@ -18,7 +16,6 @@ from agentrail.core.policy.calls import (
     FileSeen,
     Loop,
     LoopHistory,
-    file_change_in,
     watched,
 )
 
@@ -57,60 +54,10 @@ def test_first_a_warning_later_a_stop():
     assert warning.text == REPEAT_NOTE.format(name="shell", count=3)
 
 
-def test_calls_of_one_batch_count_like_calls_of_many():
-    """A model that asks six times at once is in the same loop."""
-    _, loops = watched(LoopHistory(), [SHELL] * 6)
-    assert [loop.count for loop in loops] == [3, 6]
-
-
-@pytest.mark.parametrize("field", ["name", "arguments_hash", "text"])
-def test_another_tool_other_arguments_or_another_result_is_another_call(field):
-    """Only all three together make the same call."""
-    others = [msgspec.structs.replace(SHELL, **{field: str(number)}) for number in range(9)]
-    assert loops_of(others) == []
-
-
-@pytest.mark.parametrize(
-    ("between", "is_loop"), [([], True), ([READ], True), ([FAILED], True), ([OTHER], False)]
-)
-def test_what_may_stand_between(between, is_loop):
-    """Pure calls and failed ones change nothing, so the row goes on; success of anything else starts it over."""
-    calls = [SHELL, *between, SHELL, *between, SHELL]
-    assert ("shell" in [loop.name for loop in loops_of(calls)]) is is_loop
-
-
-def test_success_of_another_call_starts_all_others_over():
-    """Also the pure ones: what they read may have changed."""
-    assert loops_of([READ, READ, SHELL, READ, READ]) == []
-    assert [loop.name for loop in loops_of([READ, READ, SHELL, READ, READ, READ])] == ["read"]
-
-
-def test_pure_calls_may_alternate_and_are_still_loops():
-    """A, B, A, B, A: nothing changed in between."""
-    found = loops_of([READ, call("list", is_pure=True)] * 3)
-    assert [(loop.name, loop.count) for loop in found] == [("read", 3), ("list", 3)]
-
-
 @pytest.mark.at(59)
 def test_refusals_count_like_results():
     """A model that repeats a rejected call is stopped too."""
     assert [loop.aborts for loop in loops_of([FAILED] * 6)] == [False, True]
-
-
-def test_tools_that_poll_opt_out():
-    """They neither count nor start anything over."""
-    poll = call("status", polling=True)
-    assert loops_of([poll] * 9) == []
-    assert [loop.count for loop in loops_of([SHELL, poll, SHELL, poll, SHELL])] == [3]
-
-
-def test_edits_to_and_fro_are_a_loop():
-    """A, B, A, B: the second return to an earlier content is warned of, the fourth ends the cycle."""
-    to, fro = edit("A", "B"), edit("B", "A")
-    warning, stop = loops_of([to, fro, to, fro, to])
-    assert warning == Loop(type="file_loop_warn", name="a.py", count=2, aborts=False)
-    assert stop == Loop(type="file_loop_abort", name="a.py", count=4, aborts=True)
-    assert warning.text == FILE_NOTE.format(name="a.py", count=2)
 
 
 def test_a_return_is_told_once():
@@ -119,37 +66,6 @@ def test_a_return_is_told_once():
     assert [loop.count for loop in loops_of(calls)] == [2]
     watch, _ = watched(LoopHistory(), calls)
     assert watch.files["a.py"] == FileSeen(contents=("A", "B", "C", "D"), returns=2)
-
-
-def test_progress_is_no_loop():
-    """New contents, other files, and a write that changes nothing, do not count."""
-    assert loops_of([edit(f"{number}", f"{number + 1}") for number in range(9)]) == []
-    assert loops_of([edit("A", "B", path=f"{number}") for number in range(9)]) == []
-    assert loops_of([edit("A", "A"), call("x")] * 9) == []
-
-
-def test_an_edit_that_failed_changed_nothing():
-    """Whatever it told of the file."""
-    assert loops_of([edit("A", "B", is_error=True), edit("B", "A", is_error=True, text="no")] * 2) == []
-
-
-def test_the_details_of_a_result_tell_what_became_of_a_file():
-    """A file that did not exist has a content of its own; anything else tells nothing."""
-    details = {"file": {"path": "a.py", "sha256_before": None, "sha256_after": "1f"}, "lines": 3}
-    assert file_change_in(details) == FileChange(path="a.py", before="", after="1f")
-    details = {"file": {"path": "a.py", "sha256_before": "0a", "sha256_after": "1f"}}
-    assert file_change_in(details) == FileChange(path="a.py", before="0a", after="1f")
-    for other in (None, "a.py", {}, {"file": "a.py"}, {"file": {"path": "a.py", "sha256_after": 1}}):
-        assert file_change_in(other) is None
-
-
-def test_a_watch_is_a_value():
-    """Looking at a batch leaves the watch before it as it was."""
-    before, _ = watched(LoopHistory(), [SHELL, edit("A", "B")])
-    kept = (dict(before.repeats), dict(before.files))
-    watched(before, [READ, edit("B", "A")])
-    assert (before.repeats, before.files) == kept
-    assert LoopHistory() == LoopHistory(repeats={}, files={})
 
 
 def test_a_watch_is_bounded_and_forgets_the_oldest():

@@ -19,7 +19,7 @@ from agentrail.core.protocol.signals import (
     SignalId,
     ToolFinished,
 )
-from agentrail.core.session import compaction, machine
+from agentrail.core.session import compaction
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.history import GrowingSet, Log
 from agentrail.core.values.toolbox import read_call
@@ -130,13 +130,3 @@ def test_whoever_waits_holds_no_conversation():
     before = objects_in(state)
     waiting = [ReplyQuery(at_ms=1, signal_id=SignalId(f"q{number}")) for number in range(100)]
     assert objects_in(run(waiting, state)) <= before + 101
-
-
-def test_the_ids_of_a_conversation_that_was_given_are_known():
-    """A model that repeats an id of it gets another one."""
-    spoken = cycle(new_session(), 1).data
-    state = machine.new_session(spoken.config, spoken.tools, messages=spoken.history.messages[:])
-    said = (Text(text="go"),)
-    state = run([Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=said)], state)
-    state = run([completed(request_of(state), read_call("p1-a", "read", "{}"))], state)
-    assert [call.call.call_id for call in state.data.batch] == ["call_r1_1"]

@@ -12,7 +12,6 @@ from agentrail.core.policy.context import (
     STEP,
     Outgoing,
     outgoing,
-    unrefused,
 )
 from agentrail.core.values.history import Log
 from agentrail.messages import (
@@ -41,14 +40,6 @@ def calls(**arguments) -> AssistantMessage:
     return AssistantMessage(content=(Text(text=LONG), call), model="m")
 
 
-def test_what_is_fresh_goes_out_as_it_is():
-    """The last twenty messages, and up to ten more: then the very same sequence is sent."""
-    messages = Log([calls(text=LONG)] * (FRESH_MESSAGES + STEP - 1))
-    kept, sent = outgoing(Outgoing(), messages)
-    assert sent is messages
-    assert kept.border == 0
-
-
 def test_old_long_strings_are_shortened_wherever_they_stand():
     """In lists and objects too; words, numbers, short strings and what the model said stay."""
     old = calls(path="a.py", text=LONG, edits=[{"new": LONG, "line": 3}], short="x" * MAX_ARGUMENT_CHARACTERS)
@@ -60,23 +51,6 @@ def test_old_long_strings_are_shortened_wherever_they_stand():
     assert sent[1:] == list(history[1:])
     assert history[0] is old
     assert old.calls[0].arguments["text"] == LONG
-
-
-def test_arguments_that_are_no_json_stay():
-    """They are shortened where they are shown, by each wire format."""
-    broken = ToolCall(call_id=CallId("c"), name="write", arguments=None, malformed=LONG)
-    messages = Log([AssistantMessage(content=(broken,), model="m"), *[user()] * 29])
-    assert outgoing(Outgoing(), messages)[1] is messages
-
-
-def test_a_shortened_message_is_made_once():
-    """So its encoded form is made once, too."""
-    history: Log[Message] = Log([calls(text=LONG), *[user()] * 29])
-    kept, first = outgoing(Outgoing(), history)
-    for _ in range(STEP):
-        history = history.appended(user())
-        kept, sent = outgoing(kept, history)
-    assert sent[0] is first[0]
 
 
 @pytest.mark.at(140)
@@ -166,10 +140,3 @@ def test_places_are_those_in_the_request(messages, refused, sent):
     places = [kept.place_of(place) for place in range(len(messages))]
     assert [place for place in places if place is not None] == list(range(len(sent)))
     assert all(out[place] is messages[old] for old, place in enumerate(places) if place is not None)
-
-
-def test_a_summary_is_made_without_refused_cycles():
-    """Also where the refusal itself stays in the conversation: the cut may lie in the middle of the cycle."""
-    messages = Log([prompt("p1"), said("yes"), prompt("p2"), said("hm"), said("no", refused=True)])
-    assert texts(unrefused(messages, 4, ())) == ["p1", "yes"]
-    assert unrefused(Log(), 0, ()) == ()

@@ -11,18 +11,14 @@ from agentrail.abc import Secret
 from agentrail.core.protocol.actions import MATRIX, SHORT_CIRCUITS, Treatment
 from agentrail.core.protocol.hooks import HOOKS
 from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.outcome import Decision, Injected, Switch, Unfit
+from agentrail.core.stack.outcome import Decision, Switch, Unfit
 from agentrail.core.stack.pipeline import (
-    REFUSALS,
-    deliver,
     end,
     explain_hook,
-    rerun_before_tool,
     resume_hook,
     run_hook,
 )
 from agentrail.core.stack.plugin_events import plugin_event
-from agentrail.errors import ErrorInfo
 from agentrail.events import ActionIgnored, BudgetWarning, PluginEvent, PluginFailed
 from agentrail.events.values import Amount
 from agentrail.messages import (
@@ -114,26 +110,6 @@ def test_a_switch_on_a_tool_error_is_collected_and_reported():
 # --- merging
 
 
-def test_interventions_are_joined_in_the_order_of_execution():
-    """All `Intervene` are joined by a blank line, and none of them stops the rest (5.3)."""
-    late = Says("late", lambda e, s, c: p.Intervene("second", s), priority=600)
-    early = Says("early", lambda e, s, c: p.Intervene("first", s), priority=200)
-    outcome = ask([late, early], p.BeforeFinish)
-    assert outcome.interventions == (
-        Injected(prompt="first", by="early"),
-        Injected(prompt="second", by="late"),
-    )
-    assert outcome.prompt == "first\n\nsecond"
-
-
-def test_nothing_said_is_no_prompt():
-    """Without an intervention there is no prompt, and a stack that says nothing gives back the very states."""
-    stack, states = load_stack([Says("quiet", lambda e, s, c: p.Continue(0))])
-    outcome = run_hook(stack, EVENTS[p.BeforeFinish], states, CTX)
-    assert (outcome.prompt, outcome.arguments, outcome.result) == (None, None, None)
-    assert outcome.states is states
-
-
 @pytest.mark.at(110)
 def test_the_last_rewrite_wins_and_each_plugin_sees_the_one_before():
     """Later plugins see the replaced arguments; those of the last one count (5.3)."""
@@ -146,22 +122,6 @@ def test_the_last_rewrite_wins_and_each_plugin_sees_the_one_before():
     assert outcome.rewritten_by == ("one", "two")
     with pytest.raises(TypeError, match="cannot be changed"):
         outcome.arguments["command"] = "written to"
-
-
-def test_a_rewrite_that_changes_nothing_is_none():
-    """The same arguments, compared as JSON, are no rewrite; `true` in place of `1` is one (6.5)."""
-    same = Says("same", lambda e, s, c: p.ReplaceToolArgs(dict(e.arguments), s))
-    assert ask([same], p.BeforeTool).arguments is None
-    event = p.BeforeTool(name="t", arguments={"n": 1}, call_id=CallId("c"))
-    stack, states = load_stack([Says("other", lambda e, s, c: p.ReplaceToolArgs({"n": True}, s))])
-    assert run_hook(stack, event, states, CTX).arguments == {"n": True}
-
-
-def test_the_last_switch_wins():
-    """Of several `SwitchModel` the last executed counts (5.3)."""
-    one = Says("one", lambda e, s, c: p.SwitchModel("demo:a", s), priority=200)
-    two = Says("two", lambda e, s, c: p.SwitchModel("demo:b", s, provider_opts={"x": 1}), priority=300)
-    assert ask([two, one], p.BeforeRequest).switch == Switch(model="demo:b", provider_opts={"x": 1}, by="two")
 
 
 def test_a_replaced_result_keeps_its_call_and_may_be_text_alone():
@@ -228,29 +188,6 @@ def test_context_sections_are_merged_before_a_request_and_ignored_elsewhere():
 # --- short circuits
 
 
-@pytest.mark.parametrize("action", sorted(SHORT_CIRCUITS, key=str))
-def test_a_short_circuit_stops_the_rest(action):
-    """Plugins behind an accepted short circuit are not asked (5.3)."""
-    hook = next(hook for hook in HOOKS if MATRIX[hook][action] is Treatment.ACCEPTED)
-    behind = Says("behind", priority=600)
-    outcome = ask([behind, Says("stops", action)], hook)
-    assert behind.shown == []
-    assert isinstance(outcome.decision.action, action)
-    assert (outcome.decision.by, outcome.decision.failed) == ("stops", False)
-
-
-def test_skip_takes_back_what_the_others_wanted():
-    """After a `Skip` the session goes on as if nobody had acted; emits and states stay (5.3)."""
-    one = Says(
-        "one", lambda e, s, c: p.Intervene("x", s, emits=(("a", 1),), context={"k": "v"}), priority=200
-    )
-    two = Says("two", p.SwitchModel, priority=300)
-    outcome = ask([one, two, Says("skips", p.Skip)], p.BeforeRequest)
-    assert (outcome.interventions, outcome.switch, dict(outcome.context)) == ((), None, {})
-    assert kinds(outcome) == [PluginEvent]
-    assert dict(outcome.states) == {"one": 1, "two": 1, "skips": 1}
-
-
 def test_skip_does_not_take_back_what_a_guard_rewrote():
     """A `Skip` undoes the rewrites of others; what a safety plugin made of the arguments stands."""
     guard = Says("guard", lambda e, s, c: p.ReplaceToolArgs({"command": "safe"}, s), priority=10)
@@ -275,17 +212,6 @@ def hands_on(*words, **also):
 def words_of(outcome):
     """What is sent in place of the conversation."""
     return outcome.messages and [message.content[0].text for message in outcome.messages]
-
-
-@pytest.mark.parametrize("hook", [p.BeforeRequest, p.BeforeCompact])
-def test_each_plugin_works_on_the_messages_that_the_one_before_handed_on(hook):
-    """A later plugin sees what earlier ones handed on, and what the last one hands on is sent (5.3)."""
-    first = Says("first", hands_on("a", "b"), priority=200)
-    second = Says("second", lambda e, s, c: p.ReplaceMessages(e.messages[1:], s), priority=300)
-    outcome = ask([second, first, Says("reads")], hook)
-    assert words_of(outcome) == ["b"]
-    assert outcome.replaced_by == ("first", "second")
-    assert words_of(ask([Says("reads")], hook)) is None
 
 
 def test_a_skip_takes_back_messages_but_not_those_of_a_guard():
@@ -439,32 +365,6 @@ def test_a_rewrite_after_a_guard_brings_the_guard_back(flipped):
     assert [event.arguments["command"] for event in guard.shown] == ["ls", "rm"]
 
 
-def test_a_guard_that_has_seen_the_final_arguments_is_not_asked_again():
-    """Only those safety plugins judge again that have not seen, or made, what will run."""
-    rewriter = Says("rewriter", rewrites("pwd"), priority=5)
-    guard = Says("guard", refuses("rm"), priority=10)
-    outcome = ask([rewriter, guard], p.BeforeTool)
-    assert outcome.arguments == {"command": "pwd"}
-    assert (len(rewriter.shown), len(guard.shown)) == (1, 1)
-
-
-def test_without_a_rewrite_nobody_judges_again():
-    """A guard that let the call pass is asked once."""
-    guard = Says("guard", priority=10)
-    assert ask([guard, Says("other")], p.BeforeTool).decision is None
-    assert len(guard.shown) == 1
-
-
-def test_every_guard_judges_what_a_skip_kept_from_it():
-    """A rewrite that a `Skip` lets stand is shown to the guards behind the skip too."""
-    entries = [
-        Says("rewriter", rewrites("rm"), priority=5),
-        Says("skips", p.Skip, priority=6),
-        Says("guard", refuses("rm"), priority=10),
-    ]
-    assert ask(entries, p.BeforeTool).decision.by == "guard"
-
-
 @pytest.mark.at(76)
 @pytest.mark.at(106)
 @pytest.mark.parametrize("flipped", [False, True])
@@ -474,25 +374,6 @@ def test_an_approval_is_asked_for_the_rewritten_arguments(flipped):
     outcome = ask(entries[::-1] if flipped else entries, p.BeforeTool)
     assert isinstance(outcome.decision.action, p.RequireApproval)
     assert outcome.arguments == {"command": "rm"}
-
-
-def test_a_guard_is_heard_although_another_wants_an_approval():
-    """Judging again, a `RequireApproval` does not keep a guard from refusing (5.5)."""
-    entries = [
-        Says("asks", refuses("rm", p.RequireApproval), priority=10),
-        Says("guard", refuses("rm"), priority=20),
-        Says("rewriter", rewrites("rm")),
-    ]
-    assert ask(entries, p.BeforeTool).decision.by == "guard"
-
-
-def test_a_skip_does_not_end_the_judging():
-    """Judging again, a `Skip` is no objection, and no excuse for the guards behind it."""
-    skips = Says(
-        "skips", lambda e, s, c: p.Skip(s) if e.arguments["command"] == "rm" else p.Continue(s), priority=5
-    )
-    entries = [skips, Says("guard", refuses("rm"), priority=10), Says("rewriter", rewrites("rm"))]
-    assert ask(entries, p.BeforeTool).decision.by == "guard"
 
 
 def test_rewrites_that_never_settle_end_the_call():
@@ -534,18 +415,6 @@ def test_defaults_that_the_schema_fills_in_are_judged_too():
     )
     fits = ask(entries, p.BeforeTool, fit=lambda arguments: arguments)
     assert (fits.decision, fits.arguments) == (None, {"command": "pwd"})
-
-
-def test_arguments_that_changed_elsewhere_are_judged_again():
-    """What a host plugin or a person made of the arguments goes before the safety plugins, and only those (6.5)."""
-    guard, other = Says("guard", refuses("rm"), priority=10), Says("other")
-    stack, states = load_stack([guard, other])
-    event = p.BeforeTool(name="shell", arguments={"command": "rm"}, call_id=CallId("c1"))
-    outcome = rerun_before_tool(stack, event, states, CTX, by="a person")
-    assert outcome.decision.by == "guard"
-    assert other.shown == []
-    unfit = rerun_before_tool(stack, event, states, CTX, by="a person", fit=lambda arguments: "no")
-    assert unfit.decision.by == "a person"
 
 
 # --- failures
@@ -609,34 +478,6 @@ def test_a_plugin_that_would_wait_fails():
     assert "expected an action" in failed.error.message
 
 
-@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.__name__)
-def test_a_closed_plugin_refuses_each_hook_in_its_way(hook):
-    """`BeforeTool` blocks, most others abort, and where nothing can be refused it is open (5.6)."""
-    outcome = ask([Says("bad", raises, priority=10), Says("behind")], hook)
-    if hook is p.BeforeTool:
-        assert isinstance(outcome.decision.action, p.BlockTool)
-    elif hook in REFUSALS:
-        assert isinstance(outcome.decision.action, p.Abort)
-    else:
-        assert hook in {p.SessionStarted, p.SessionEnding, p.AfterTurn, p.OnToolError, p.BeforeCompact}
-        assert (outcome.decision, outcome.states["behind"]) == (None, 1)
-    assert all(
-        MATRIX[refusing][p.BlockTool if refusing is p.BeforeTool else p.Abort] is Treatment.ACCEPTED
-        for refusing in REFUSALS
-    )
-
-
-def test_a_guard_that_fails_when_it_judges_again_is_closed_or_heard():
-    """A closed guard blocks what it cannot judge; an open one has been asked, which is all that it can be."""
-    fails_on_rm = lambda e, s, c: raises() if e.arguments["command"] == "rm" else p.Continue(s)  # noqa: E731
-    closed = ask([Says("guard", fails_on_rm, priority=10), Says("r", rewrites("rm"))], p.BeforeTool)
-    assert closed.decision.failed
-    opened = ask(
-        [Says("guard", fails_on_rm, priority=10, on_error="open"), Says("r", rewrites("rm"))], p.BeforeTool
-    )
-    assert (opened.decision, opened.arguments) == (None, {"command": "rm"})
-
-
 # --- requests
 
 
@@ -654,89 +495,11 @@ def asks_first(tag, then):
 READ = p.FileText(path="rules", text="rm is fine")
 
 
-def test_a_hook_waits_for_an_answer_and_then_goes_on():
-    """With `wait=True` nobody else is asked until the answer is there; then the plugin says what it means (5.8)."""
-    behind = Says("behind", priority=600)
-    stack, states = load_stack(
-        [Says("asks", asks_first("t", lambda e, s, c: p.Intervene(e.result.text, s))), behind]
-    )
-    waits = run_hook(stack, EVENTS[p.BeforeFinish], states, CTX)
-    assert waits.waiting.plugin_request.effect == p.ReadFile("rules")
-    assert (behind.shown, waits.prompt) == ([], None)
-    done = resume_hook(stack, waits, READ, waits.states, CTX)
-    assert (done.waiting, done.prompt, len(behind.shown)) == (None, "rm is fine", 1)
-    assert dict(done.states) == {"asks": 2, "behind": 1}
-
-
-def test_what_was_published_before_the_wait_is_not_published_again():
-    """The outcome of a resumed run has the events and requests since the wait, and all the rest of the whole run."""
-    first = Says("first", lambda e, s, c: p.Intervene("one", s, emits=(("a", 1),)), priority=100)
-    stack, states = load_stack([first, Says("asks", asks_first("t", lambda e, s, c: p.Emit("b", 2, s)))])
-    waits = run_hook(stack, EVENTS[p.BeforeFinish], states, CTX)
-    done = resume_hook(stack, waits, READ, waits.states, CTX)
-    assert [event.name for event in waits.events] == ["a"]
-    assert [event.name for event in done.events] == ["b"]
-    assert done.prompt == "one"
-
-
-def test_an_answer_may_lead_to_another_question():
-    """A plugin may ask again, and its hook waits again."""
-    questions = iter([p.Request(p.ReadFile("more"), "t2", 2, wait=True), p.BlockTool("no", 3)])
-    stack, states = load_stack([Says("asks", asks_first("t", lambda e, s, c: next(questions)))])
-    first = run_hook(stack, EVENTS[p.BeforeTool], states, CTX)
-    second = resume_hook(stack, first, READ, first.states, CTX)
-    assert second.waiting.plugin_request.tag == "t2"
-    third = resume_hook(stack, second, READ, second.states, CTX)
-    assert third.decision == Decision(action=p.BlockTool("no", 3), by="asks")
-
-
-def test_a_guard_may_wait_while_it_judges_again():
-    """Judging again waits too, and goes on with the guards that are left."""
-    judged = lambda e, s, c: p.BlockTool("read", s)  # noqa: E731
-    slow = Says(
-        "slow", lambda e, s, c: asks_first("t", judged)(e, s, c) if s > 1 else p.Continue(s), priority=10
-    )
-    last = Says("last", refuses("rm"), priority=20)
-    stack, states = load_stack([slow, last, Says("rewriter", rewrites("pwd"))])
-    waits = run_hook(stack, EVENTS[p.BeforeTool], states, CTX)
-    assert (waits.waiting.round, waits.waiting.todo) == (1, ("last",))
-    assert resume_hook(stack, waits, READ, waits.states, CTX).decision.by == "slow"
-
-
-def test_whoever_left_while_a_hook_waited_is_passed_over():
-    """A plugin that was detached gets no answer, and the others are asked."""
-    behind = Says("behind", priority=600)
-    stack, states = load_stack([Says("asks", asks_first("t", raises)), behind])
-    waits = run_hook(stack, EVENTS[p.BeforeFinish], states, CTX)
-    smaller, left = load_stack([behind])
-    assert dict(resume_hook(smaller, waits, READ, left, CTX).states) == {"behind": 1}
-
-
 def test_resuming_what_does_not_wait_is_a_bug():
     """Only an outcome that waits can be resumed."""
     stack, states = load_stack([Says("quiet")])
     with pytest.raises(ValueError, match="needs an outcome that waits"):
         resume_hook(stack, run_hook(stack, EVENTS[p.AfterTurn], states, CTX), READ, states, CTX)
-
-
-def test_an_answer_that_nobody_waits_for_is_delivered_to_whoever_asked():
-    """Without `wait` the run goes on; the answer comes later, and its own row says what may follow (5.8)."""
-    asks, other = Says("asks", p.Request), Says("other")
-    stack, states = load_stack([asks, other])
-    outcome = run_hook(stack, EVENTS[p.AfterTurn], states, CTX)
-    assert [
-        (plugin_request.effect, plugin_request.tag, plugin_request.by)
-        for plugin_request in outcome.plugin_requests
-    ] == [(p.ReadFile("notes"), "t", "asks")]
-    assert len(other.shown) == 1
-    done = p.RequestDone(tag="t", result=p.RequestFailed(error=ErrorInfo(code="gone", message="gone")))
-    asks.answer = lambda e, s, c: p.Request(p.Search(query="x"), "again", s, wait=True)
-    delivered = deliver(stack, "asks", done, outcome.states, CTX)
-    assert (asks.shown[-1], delivered.states["asks"], len(other.shown)) == (done, 2, 1)
-    assert (delivered.waiting, delivered.plugin_requests[0].tag) == (None, "again")
-    asks.answer = SAYINGS[p.Abort]
-    assert kinds(deliver(stack, "asks", done, outcome.states, CTX)) == [ActionIgnored]
-    assert deliver(stack, "gone", done, states, CTX).states is states
 
 
 # --- the end, and the chain
@@ -843,20 +606,3 @@ def load_one(plugin):
     """What `explain_hook` takes, for a stack of one."""
     stack, states = load_stack([plugin])
     return stack, EVENTS[p.BeforeTool], states
-
-
-def test_each_plugin_has_random_numbers_of_its_own():
-    """A coin toss depends on the signal and the plugin, not on who else stands in the stack (5.1)."""
-    tossed = {}
-
-    def toss(name):
-        return lambda e, s, c: (
-            tossed.setdefault(name, [c.random.random(), c.random.random()]) and p.Continue(s)
-        )
-
-    ask([Says("a", toss("a")), Says("b", toss("b"))], p.AfterTurn)
-    alone = dict(tossed)
-    tossed.clear()
-    ask([Says("b", toss("b"))], p.AfterTurn)
-    assert tossed["b"] == alone["b"] != alone["a"]
-    assert alone["a"][0] != alone["a"][1]

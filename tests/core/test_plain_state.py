@@ -5,15 +5,10 @@ import json
 import msgspec
 
 from agentrail.core.journal.replaying import state_at
-from agentrail.core.protocol import signals as s
-from agentrail.core.session.machine import new_session
 from agentrail.core.session.plain_state import plain_state
 from agentrail.core.session.state import SessionData
-from agentrail.core.stack.loading import load_stack
-from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from tests.core.journal.golden_journals import SOURCES, guarded
-from tests.core.journal.recorded import Told
-from tests.core.worlds import TOOLS, agents_session, config
+from tests.core.worlds import agents_session
 
 
 def test_a_state_is_told_by_names():
@@ -33,32 +28,6 @@ def test_a_state_is_told_by_names():
     ):  # one that came later is not written as long as it holds its default
         assert renamed.get(one.name, one.name) in told or getattr(data, one.name) == one.default, one.name
     json.dumps(told)
-
-
-class Keyed(PuppetPlugin):
-    """Takes options."""
-
-    def init(self, **options):
-        """Keep none."""
-        return 0
-
-
-def test_neither_options_nor_data_of_the_application_are_told():
-    """Not even where an update waits for idle, or a signal for another phase."""
-    stack, states = load_stack(
-        [
-            (
-                Keyed((PuppetRule(hook="BeforeTool", tool=None, action="block", text="no"),), name="k"),
-                {"key": "canary"},
-            )
-        ]
-    )
-    session = Told(new_session(config(user_data={"key": "canary"}), TOOLS, stack, states))
-    session.prompt("Hi")
-    session.say(s.UpdatePluginOpts, plugin="k", options={"key": "canary"})
-    told = plain_state(session.life.state)
-    assert told["updates"] == ["k"] or told["postponed"] == ["update_plugin_opts"]
-    assert "canary" not in json.dumps(told)
 
 
 def test_agents_are_told_with_the_names_of_their_tools():

@@ -7,10 +7,7 @@ from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.pipeline import run_hook
 from agentrail.core.stack.plugin_changes import (
-    attach_plugin,
     decide_update,
-    detach_plugin,
-    find_plugin,
     reload_plugin,
 )
 from agentrail.errors import PluginError
@@ -73,15 +70,6 @@ def test_mappings_are_merged_and_other_states_are_made_anew():
         p.apply_config_update(counting, {"volume": 3}, TokenUsage())
 
 
-def test_an_unknown_field_keeps_the_old_state():
-    """An exception in `on_config_update` keeps the old state and says why (5.7)."""
-    change = update(volume=11)
-    assert change.states["Guard"] == Limits()
-    (said,) = change.events
-    assert (said.success, said.error.code) == (False, "plugin_raised")
-    assert "volume" in said.error.message
-
-
 def test_a_new_state_that_cannot_be_stored_keeps_the_old_one():
     """The new state is tried with the codec before it holds."""
     (said,) = update(most=2**70).events
@@ -94,18 +82,6 @@ def test_an_update_for_a_plugin_that_left_is_refused():
     """Between the call and idle a plugin may have been detached."""
     (said,) = update(name="Gone", most=1).events
     assert (said.plugin, said.success, said.error.code) == ("Gone", False, "no_such_plugin")
-
-
-def test_find_plugin_names_the_nearest():
-    """Who asks for a plugin that is not there hears which are (issue 5)."""
-    stack, _ = load_stack([Guard])
-    assert find_plugin(stack, "Guard").name == "Guard"
-    with pytest.raises(
-        PluginError, match=r"no plugin is named 'Gaurd'. Did you mean 'Guard'\? There are: 'Guard'"
-    ):
-        find_plugin(stack, "Gaurd")
-    with pytest.raises(PluginError, match=r"no plugin is named 'x'\. There are: none"):
-        find_plugin(load_stack([])[0], "x")
 
 
 @pytest.mark.parametrize(
@@ -130,21 +106,6 @@ def test_the_others_are_asked_and_the_plugin_itself_is_not():
     assert other.shown == [p.BeforePluginOptsUpdate(plugin="Guard", options={"most": 3})]
     assert change.states == {"Guard": Limits(most=3), "other": 1}
     assert [type(event) for event in change.events] == [ActionIgnored, PluginOptsUpdated]
-
-
-def test_a_plugin_comes_and_goes():
-    """Attaching and detaching give whole new stacks; the old ones stay as they were (5.7)."""
-    stack, states = load_stack([Says("one")])
-    grown = attach_plugin(stack, states, (Guard, {"most": 2}))
-    assert grown.stack.names == ("Guard", "one")
-    assert grown.states == {"one": 0, "Guard": Limits(most=2)}
-    assert (stack.names, dict(states)) == (("one",), {"one": 0})
-    with pytest.raises(PluginError, match="two plugins are named 'Guard'"):
-        attach_plugin(grown.stack, grown.states, Guard)
-    shrunk = detach_plugin(grown.stack, grown.states, "one")
-    assert (shrunk.stack.names, dict(shrunk.states)) == (("Guard",), {"Guard": Limits(most=2)})
-    with pytest.raises(PluginError, match="no plugin is named 'one'"):
-        detach_plugin(shrunk.stack, shrunk.states, "one")
 
 
 class Newer(Guard):
@@ -183,12 +144,6 @@ def test_new_code_takes_the_place_of_the_old_with_its_state_migrated():
     assert run_hook(change.stack, EVENTS[p.BeforePrompt], change.states, CTX).decision.by == "Guard"
     with_options = reload_plugin(stack, states, (Newer, {"most": 1}))
     assert with_options.stack.find("Guard").options == {"most": 1}
-
-
-def test_the_same_version_keeps_its_state():
-    """Without another version there is nothing to migrate."""
-    stack, states = loaded()
-    assert reload_plugin(stack, states, Guard).states["Guard"] == Limits(most=4, used=1)
 
 
 class Unmigrated(Guard):

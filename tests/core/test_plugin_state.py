@@ -143,19 +143,6 @@ def test_fields_must_say_what_they_hold():
     assert "cannot be read back as tuple[int, ...]" in loses(("x",), tuple[int, ...])
 
 
-def test_frozen_json_is_stored_sorted_and_comes_back():
-    """Frozen JSON is a state; what comes back equals it."""
-    state = FrozenDict({"b": 1, "a": 2})
-    assert encode_state(state) == b'{"a":2,"b":1}'
-    assert decode_state(encode_state(state), dict[str, int]) == {"a": 2, "b": 1}
-
-
-def test_what_was_stored_as_another_type_is_refused():
-    """Reading a state of another version is an error with a name, for `migrate`."""
-    with pytest.raises(msgspec.ValidationError):
-        decode_state(b'{"steps": 1}', Plan)
-
-
 @pytest.mark.parametrize(
     ("annotation", "classes"),
     [

@@ -8,7 +8,7 @@ from agentrail.core.protocol.effects import Refuse, ReplyToCaller
 from agentrail.core.protocol.signals import ChangePlugins, Prompt, SessionBegan, SignalId
 from agentrail.core.session import machine
 from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.rehearsal import MAX_REHEARSED, rehearsal_of
+from agentrail.core.stack.rehearsal import rehearsal_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import PluginError
 from agentrail.messages import (
@@ -61,13 +61,6 @@ def test_an_answer_that_a_turn_follows_was_no_end():
     """Two responses without anybody in between come of a vendor that paused: only the second one is an end."""
     events = [type(event) for event, _ in rehearsal_of((PROMPT, ANSWER, ANSWER), CTX)]
     assert events.count(p.BeforeFinish) == 1
-
-
-def test_only_the_last_messages_are_gone_through():
-    """However long the conversation is, the rehearsal is short; what is in front of it is shown in the context."""
-    moments = list(rehearsal_of([PROMPT] * 1_000, CTX))
-    assert len(moments) == MAX_REHEARSED == 40
-    assert len(moments[0][1].messages) == 960
 
 
 class Counts(p.Plugin[int]):

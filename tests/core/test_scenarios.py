@@ -6,13 +6,11 @@ from typing import get_args
 
 import pytest
 
-from agentrail.core.protocol.effects import Effect
-from agentrail.core.protocol.signals import AbortCycle, Signal, StopSession
+from agentrail.core.protocol.signals import AbortCycle, StopSession
 from agentrail.core.session.legality import LEGALITY, Verdict
 from agentrail.core.session.state import Phase
 from agentrail.events import Event
-from agentrail.testing.scenario import read_scenario, run_scenario
-from agentrail.testing.scenario_out import effect_name
+from agentrail.testing.scenario import run_scenario
 from tests.thinned import each
 
 FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
@@ -97,18 +95,6 @@ def test_the_list_of_later_parts_only_shrinks():
     """An event on the list exists and no scenario publishes it yet; one that does takes it off the list."""
     assert sorted(EVENTS_OF_LATER_PARTS.keys() & events_in_the_scenarios()) == []
     assert EVENTS_OF_LATER_PARTS.keys() <= {event.__name__ for event in get_args(Event)}
-
-
-def test_every_effect_is_in_a_scenario():
-    """Whatever a session can ask of the shell is asked for in some scenario."""
-    text = "\n".join(file.read_text() for file in FILES)
-    assert [kind for kind in map(effect_name, get_args(Effect)) if f" {kind} " not in text] == []
-
-
-def test_every_signal_that_can_be_taken_is_in_a_scenario():
-    """Whatever a session can hear is heard in some scenario, and what is refused is refused in one."""
-    heard = {type(line.signal) for file in FILES for line in read_scenario(file.read_text()).inputs}
-    assert heard == set(get_args(Signal))
 
 
 @pytest.mark.parametrize("phase", Phase)

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import attrs
 import msgspec
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.policy.budget import Spent
 from agentrail.core.policy.patience import StallOptions
 from agentrail.core.policy.tags import MAX_CONTENT, TagReader
 from agentrail.core.protocol.effects import SetTimer, SpawnChild, stall_timer_of
@@ -20,20 +18,17 @@ from agentrail.core.protocol.signals import (
     Prompt,
     SignalId,
     StreamStarted,
-    ToolFinished,
     ToolWantsChild,
 )
 from agentrail.core.session import machine
-from agentrail.core.session.projection import ChildSession, status_of
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.patterns import effort_of
 from agentrail.core.values.remembered import show_memories
-from agentrail.core.values.toolbox import parse_arguments, read_call
+from agentrail.core.values.toolbox import read_call
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import SubagentStart, ToolExecutionEnd
-from agentrail.frozen import MAX_LEVELS, frozen_json, same_json
-from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage, ToolResult
-from agentrail.testing.plugins import PluginShelf, PuppetPlugin, read_rule
+from agentrail.messages import CallId, PromptRef, SessionId, Text, ToolResult
+from agentrail.testing.plugins import PluginShelf, PuppetPlugin
 from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
 
 SAID = (Text(text="go"),)
@@ -77,31 +72,6 @@ def test_what_may_be_there_once_multiplies_nothing():
     assert once.steps(1000) < often.steps(1000)
 
 
-def test_a_status_gathers_what_people_are_asked_below():
-    """The approvals of a session come first, then those of its children and of theirs."""
-    stack, states = load_stack(
-        [PuppetPlugin((read_rule("BeforeTool.read", "approve:may it?"),), name="people")]
-    )
-    script = [PROMPT, completed("r1", read_call("c1", "read", '{"path": "a"}'))]
-    state = run(script, machine.new_session(config(), TOOLS, stack, states))
-    own = status_of(state.phase, state.data, 9)
-    below = ChildSession(session_id=SessionId("below"), call_id=CallId("c1"), status=own)
-    gone = ChildSession(session_id=SessionId("gone"), call_id=CallId("c2"))
-    both = attrs.evolve(own, children=(below, gone))
-    assert both.all_approvals == (*own.approvals, *own.approvals)
-    assert len(both.all_approvals) == 2
-    assert both.all_questions == ()
-
-
-def test_half_a_character_is_remembered_like_any_text():
-    """A prompt with a name of its sender's that no UTF-8 can hold is told from another one, and the same again is the same."""
-    said = msgspec.structs.replace(PROMPT, content=(Text(text="\ud800"),), client_id="mine")
-    state = run([said], new_session())
-    assert [one.client_id for one in state.data.remembered] == ["mine"]
-    again = run([msgspec.structs.replace(said, signal_id=SignalId("p2"))], state)
-    assert again.data.queue == ()
-
-
 def test_a_plugin_is_attached_between_two_cycles():
     """It is in the stack then, behind the signal."""
     shelf = PluginShelf()
@@ -123,42 +93,11 @@ def test_a_short_patience_is_looked_at_in_time():
     assert not second.of(SetTimer)
 
 
-def test_what_a_call_says_that_it_used_is_counted_without_a_loan():
-    """An outcome that says so is believed, although nobody had noted a session for the call."""
-    state = run([PROMPT, completed("r1", read_call("c1", "read", '{"path": "a"}'))], new_session())
-    (call,) = state.data.batch
-    spent = Spent(usage=TokenUsage(input=7), tokens=7, nano_usd=0, is_cost_known=True)
-    before = state.data.usage.input
-    done = ToolFinished(at_ms=3, effect_id=call.effect_id, text="x", started_at_ms=2, spent=spent)
-    assert run([done], state).data.usage.input - before == 7
-
-
 def test_a_beginning_of_a_tag_far_from_any_end_is_text():
     """Nothing is held back for it, however much follows."""
     text = "<status>" + "x" * (2 * MAX_CONTENT)
     reader, visible, found = TagReader().fed(text)
     assert (visible + reader.closed()[0], found) == (text, ())
-
-
-def test_arguments_that_are_nested_too_deeply_are_malformed():
-    """The model reads how deep they may be."""
-    text = '{"a":' * (MAX_LEVELS + 1) + "1" + "}" * (MAX_LEVELS + 1)
-    assert parse_arguments(text) == (
-        f"Malformed arguments: nested more deeply than {MAX_LEVELS} levels. Send simpler values."
-    )
-
-
-def test_what_is_no_object_stays_for_those_who_say_so() -> None:
-    """Freezing judges nothing: a wrong value comes out as it went in."""
-    wrong: Any = "text"
-    came: object = frozen_json(wrong)
-    assert came == "text"
-
-
-def test_a_value_is_the_same_json_as_itself():
-    """Also one of which no part equals itself."""
-    value = frozen_json({"a": float("nan")})
-    assert same_json(value, value)
 
 
 def test_memories_of_a_store_that_says_other_things_are_shown():

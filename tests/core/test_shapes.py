@@ -3,16 +3,15 @@
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
-from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_shapes import SHAPES, Reading, Writing
-from agentrail.core.values.history import GrowingSet, Log
+from agentrail.core.values.history import Log
 from agentrail.core.wire.json_text import read_json
-from agentrail.core.wire.shapes import Misfit, Shape, Shapes, written
+from agentrail.core.wire.shapes import Misfit, written
 from agentrail.frozen import FrozenDict
 from agentrail.messages import JsonValue
 from agentrail.otp.tables import Index, Table
@@ -57,11 +56,6 @@ def through(hint: Any, value: Any) -> Any:
     """Write a value and read it."""
     shape = SHAPES.of(hint)
     return shape.decode(read_json(written(shape.encode(value, Writing()))), Reading())
-
-
-def test_all_that_a_session_can_hold_has_a_shape():
-    """Each type that can be reached from a state: whoever adds a field of a new type says how that is written."""
-    assert isinstance(SHAPES.of(SessionState), Shape)
 
 
 def test_a_type_that_nobody_has_spoken_of_is_named():
@@ -113,17 +107,6 @@ def test_values_come_back(hint, value):
     assert through(hint, value) == value
 
 
-def test_what_has_no_order_is_written_sorted():
-    """An index by its keys, a set by what its members are written as; what has one keeps it."""
-    index = Index[str, int]()
-    for name in ("b", "c", "a"):
-        index = index.put(name, 1)
-    assert SHAPES.of(Index[str, int]).encode(index, Writing()) == [["a", 1], ["b", 1], ["c", 1]]
-    assert SHAPES.of(frozenset[str]).encode(frozenset("bca"), Writing()) == ["a", "b", "c"]
-    assert list(through(Mapping[str, int], {"b": 1, "a": 2})) == ["b", "a"]
-    assert list(through(GrowingSet[str], GrowingSet[str]().added("b").added("a"))) == ["b", "a"]
-
-
 @pytest.mark.parametrize(
     ("hint", "plain", "words"),
     [
@@ -168,33 +151,3 @@ def test_a_mapping_within_json_is_written_as_an_object():
     assert through(JsonValue, {"a": MappingProxyType({"b": 1})}) == {"a": {"b": 1}}
     with pytest.raises(TypeError, match="object is no JSON"):
         written(object())
-
-
-def test_a_shape_says_how_it_is_written_and_read():
-    """A shape of somebody's own has both."""
-    for way in (Shape().encode, Shape().decode):
-        with pytest.raises(NotImplementedError):
-            way(1, None)
-
-
-V = TypeVar("V")
-
-
-class Box(Generic[V]):
-    """A class of somebody's own."""
-
-
-def test_a_field_that_came_later_is_written_where_it_is_used():
-    """A value that makes no use of it is written as before it came, so what was stored then stays the very bytes."""
-    shapes = Shapes(lambda _, __: None, later=frozenset({("Right", "b")}))
-    plain, used = Right(a=1), Right(a=1, b=MappingProxyType({"x": Left(a=2)}))
-    shape = shapes.of(Right)
-    assert [shape.encode(one, None) for one in (plain, used)] == [{"a": 1}, {"a": 1, "b": {"x": {"a": 2}}}]
-    assert [shape.decode(shape.encode(one, None), None) for one in (plain, used)] == [plain, used]
-
-
-def test_shapes_of_ones_own_come_first():
-    """What a caller knows how to write is asked for before annotations are looked at."""
-    shapes = Shapes(lambda shapes, hint: shapes.of(str) if hint == Box[int] else None)
-    assert shapes.of(Box[int]) is shapes.of(str)
-    assert shapes.of(str) in shapes.known

@@ -6,29 +6,19 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from agentrail.core.policy.budget import Budget, Ledger, Price, budget_left, spent_of
+from agentrail.core.policy.budget import Budget, Ledger
 from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild
-from agentrail.core.protocol.hooks import ModelAnswer, RequestFailed
-from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta, UsageUpdate
+from agentrail.core.protocol.hooks import RequestFailed
 from agentrail.core.protocol.signals import (
-    AbortCycle,
-    ChunksArrived,
-    PluginRequestFinished,
     Prompt,
-    Restarted,
     SignalId,
-    StreamFailed,
-    StreamStarted,
-    ToolFinished,
 )
 from agentrail.core.session.machine import new_session as make_session
-from agentrail.core.session.projection import status_of
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
-from agentrail.errors import ErrorInfo
-from agentrail.events import AgentError, PluginEvent, ToolExecutionEnd
-from agentrail.messages import PromptRef, Text, TokenUsage
+from agentrail.events import AgentError, ToolExecutionEnd
+from agentrail.messages import PromptRef, Text
 from agentrail.plugins import (
     Action,
     BeforePrompt,
@@ -42,7 +32,7 @@ from agentrail.plugins import (
 )
 from agentrail.testing import strategies
 from agentrail.testing.promises import PROMISES
-from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
+from tests.core.worlds import completed, config, new_session, run, walk
 
 PROMPT = Prompt(at_ms=0, signal_id=SignalId("p1"), ref=PromptRef("p1"), content=(Text(text="Hello"),))
 SMALL: dict[str, Any] = {
@@ -50,10 +40,6 @@ SMALL: dict[str, Any] = {
     "max_output_tokens": 40,
     "max_prompt_queue": 3,
 }
-DOLLARS = msgspec.structs.replace(
-    config(budget=Budget(max_cost_usd=1.0), max_output_tokens=1000),
-    model=ModelFacts(model="scripted:model", price=Price(input=1.0, output=10.0)),
-)
 
 
 @pytest.mark.check
@@ -63,61 +49,6 @@ def test_a_budget_holds_in_long_scripts(script):
     for seen in walk(script, new_session(**SMALL)):
         for promise in PROMISES:
             promise(seen)
-
-
-@pytest.mark.parametrize(
-    ("ends", "spent_nano_usd"),
-    [
-        ([completed("r1", Text(text="Hi."))], 0),  # the shell says that it was free
-        ([AbortCycle(at_ms=2, signal_id=SignalId("a1"))], None),
-        ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"))],
-         None),
-        ([StreamFailed(at_ms=2, effect_id=EffectId("r1"), error=ErrorInfo(code="bad_request", message="no"),
-                       usage=TokenUsage(input=5, output=1, cost_usd=0.25))], 250_000_000),
-    ],
-)  # fmt: skip
-def test_an_end_that_nobody_reports_counts_as_it_was_reserved(ends, spent_nano_usd):
-    """A response that breaks off costs all that was promised to it (None); one that the server reports costs what it says."""
-    begun = [
-        PROMPT,
-        StreamStarted(at_ms=1, effect_id="r1"),
-        ChunksArrived(at_ms=1, effect_id="r1", chunks=(TextDelta("Hi."),)),
-    ]
-    if spent_nano_usd is None:
-        ((_, bound),) = run(begun, make_session(DOLLARS, TOOLS)).data.ledger.open
-        spent_nano_usd = bound.nano_usd
-    state = run([*begun, *ends], make_session(DOLLARS, TOOLS))
-    assert state.data.ledger.open == ()
-    assert state.data.ledger.spent_nano_usd == spent_nano_usd
-    left = status_of(state.phase, state.data, at_ms=3).budget_left
-    assert left.cost_usd == pytest.approx(1.0 - spent_nano_usd / 1e9)
-
-
-def test_a_journal_of_before_counts_what_was_cut_as_it_did():
-    """As an estimate. With another sum its fold could refuse a request that was made."""
-    begun = make_session(DOLLARS, TOOLS)
-    old = msgspec.structs.replace(begun, data=msgspec.structs.replace(begun.data, semantics=0))
-    script = [PROMPT, StreamStarted(at_ms=1, effect_id="r1"), AbortCycle(at_ms=2, signal_id=SignalId("a1"))]
-    before, after = run(script, old).data, run(script, begun).data
-    assert before.usage == after.usage
-    assert before.ledger.spent_nano_usd == round(before.usage.cost_usd * 1e9) < after.ledger.spent_nano_usd
-
-
-def test_an_unknown_price_is_booked_and_told_as_unknown():
-    """Where unknown prices are allowed, an aborted response makes the cost of the session unknown, and never 0."""
-    budget = Budget(max_cost_usd=1.0, allow_unknown_prices=True)
-    state = run([PROMPT, AbortCycle(at_ms=2, signal_id=SignalId("a1"))], new_session(budget=budget))
-    assert state.data.usage.cost_usd is None
-    assert state.data.usage.estimated
-    assert not state.data.ledger.is_cost_known
-
-
-def test_a_report_of_the_vendor_replaces_the_estimate():
-    """What the vendor counted is the base of the next estimate; other tools make it start over."""
-    first = run([PROMPT, completed("r1", Text(text="Hi."))], new_session(**SMALL))
-    assert (first.data.tokens.tokens, first.data.tokens.messages) == (2, 2)
-    second = run([PROMPT], first)
-    assert second.data.tokens.tokens == 2 + 2  # "Hello" alone was estimated
 
 
 class Asks(Plugin[str]):
@@ -155,57 +86,6 @@ def test_a_budget_holds_with_plugin_requests_in_long_scripts(script):
             promise(seen)
 
 
-def test_what_a_plugin_asks_a_model_is_reserved_and_booked():
-    """Before it is asked its bound is promised, then what it used is counted, and the rest is free again (3.5)."""
-    *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=400)))
-    (plugin_request,) = seen.of(RunPluginRequest)
-    assert plugin_request.refused is None
-    bounds = {str(held): bound.tokens for held, bound in seen.after.data.ledger.open}
-    assert bounds == {"s/e1": 3 + 30, "s/r2": 2 + 40}
-    answer = ModelAnswer(text="yes", usage=TokenUsage(input=5, output=2))
-    state = run(
-        [PluginRequestFinished(at_ms=5, effect_id=plugin_request.effect_id, result=answer)], seen.after
-    )
-    assert [str(held) for held, _ in state.data.ledger.open] == ["s/r2"]
-    assert state.data.ledger.spent_tokens == state.data.usage.total == 7
-
-
-@pytest.mark.parametrize(
-    ("usage", "spent", "shown"),
-    [
-        (TokenUsage(), 0, TokenUsage()),
-        (TokenUsage(input=5, output=2), 7, TokenUsage(input=5, output=2)),
-        (None, 3 + 30, TokenUsage(input=3, cost_usd=None, estimated=True)),
-    ],
-)
-def test_a_plugin_request_that_failed_costs_what_it_used(usage, spent, shown):
-    """Nothing where it never began; what the server reported; and all that was reserved where nobody knows: users read an estimate."""
-    *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=400)))
-    failed = RequestFailed(error=ErrorInfo(code="overloaded", message="busy"), usage=usage)
-    state = run([PluginRequestFinished(at_ms=5, effect_id=EffectId("e1"), result=failed)], seen.after)
-    assert state.data.ledger.spent_tokens == spent
-    assert state.data.usage == shown
-
-
-def test_what_a_plugin_asks_is_refused_when_it_cannot_be_paid():
-    """The shell answers it with the refusal, so the plugin hears RequestDone like of any other failure; the cycle goes on."""
-    *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=43)))
-    (refused,) = seen.of(RunPluginRequest)
-    assert refused.refused is None  # 33 are free before the prompt's own request is judged
-    assert isinstance(seen.events[-1], AgentError)
-    start = asking(budget=Budget(max_total_tokens=32))
-    *_, seen = walk([PROMPT], start)
-    (plugin_request,) = seen.of(RunPluginRequest)
-    assert plugin_request.refused.code == "budget_exceeded"
-    assert "the request may use up to 33 tokens, and 32 of 32 are left" in plugin_request.refused.message
-    done = PluginRequestFinished(
-        at_ms=5, effect_id=plugin_request.effect_id, result=RequestFailed(error=plugin_request.refused)
-    )
-    *_, seen = walk([done], seen.after)
-    (told,) = [event for event in seen.events if isinstance(event, PluginEvent)]
-    assert (told.name, told.payload) == ("failed", "budget_exceeded")
-
-
 def test_a_plugin_request_to_a_model_that_nobody_knows_needs_a_budget_that_allows_it():
     """Its price is unknown, so a limit of the cost refuses it, as it refuses such a request of the session."""
 
@@ -236,11 +116,6 @@ def with_tasks(*calls: str, **options: Any) -> SessionState:
     return run([PROMPT, response], new_session(Toolbox([TASK]), max_output_tokens=40, **options))
 
 
-def spawned(state: SessionState) -> list[EffectId]:
-    """The children that work, by their effects."""
-    return [call.effect_id for call in state.data.batch if call.stage == "running" and call.effect_id]
-
-
 @pytest.mark.check
 @given(script=strategies.scripts(with_tasks("c1", "c2", budget=Budget(max_total_tokens=400)), ("task",)))
 def test_a_budget_holds_with_children_in_long_scripts(script):
@@ -248,26 +123,6 @@ def test_a_budget_holds_with_children_in_long_scripts(script):
     for seen in walk(script, with_tasks("c1", "c2", budget=Budget(max_total_tokens=400))):
         for promise in PROMISES:
             promise(seen)
-
-
-def test_children_are_lent_equal_shares_of_what_is_left():
-    """As many shares as calls of the batch want a child, also those that wait for a slot; what was used comes back counted."""
-    state = with_tasks("c1", "c2", "c3", budget=Budget(max_total_tokens=401))  # two run at a time
-    spent_tokens = 2
-    share = (401 - spent_tokens) // 3
-    ledger = state.data.ledger
-    assert [bound.tokens for _, bound in ledger.open] == [share, share]
-    usage = TokenUsage(input=30, output=20, cost_usd=0.5)
-    done = ToolFinished(
-        at_ms=5, effect_id=spawned(state)[0], text="ok", started_at_ms=1, spent=spent_of(usage, None)
-    )
-    *_, seen = walk([done], state)
-    (third,) = seen.of(SpawnChild)
-    assert third.budget == Budget(max_total_tokens=401 - spent_tokens - share - 50)
-    data = seen.after.data
-    assert data.ledger.spent_tokens == spent_tokens + 50
-    assert data.usage == TokenUsage(input=31, output=21, cost_usd=0.5)
-    assert data.cycle.usage == data.usage
 
 
 def test_a_call_whose_child_cannot_be_paid_is_answered():
@@ -284,59 +139,3 @@ def test_a_call_whose_child_cannot_be_paid_is_answered():
     (end,) = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]
     assert end.result.text.startswith("nothing of 100 tokens is left to lend to a sub-agent")
     assert isinstance(seen.events[-1], AgentError)
-
-
-@pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=400)])
-def test_what_an_aborted_child_used_is_counted_when_it_is_gone(budget):
-    """Its call was answered in the abort; until the child has ended all that it was lent is promised."""
-    state = with_tasks("c1", budget=budget)
-    (effect_id,) = spawned(state)
-    aborted = run([AbortCycle(at_ms=5, signal_id=SignalId("a1"))], state)
-    assert aborted.data.loans == (effect_id,)
-    usage = TokenUsage(input=30, output=20)
-    late = ToolFinished(
-        at_ms=6, effect_id=effect_id, text="[Stopped]", started_at_ms=1, spent=spent_of(usage, None)
-    )
-    *_, seen = walk([late], aborted)
-    assert not seen.after.data.loans
-    assert seen.after.data.usage == TokenUsage(input=31, output=21)
-    assert seen.after.data.dropped == aborted.data.dropped + 1
-    assert seen.effects == ()
-    if budget is not None:
-        assert budget_left(seen.after.data.ledger).tokens == 400 - 52
-    *_, again = walk([late], seen.after)
-    assert again.after.data.usage == seen.after.data.usage
-
-
-def test_all_that_a_child_was_lent_is_booked_after_a_crash():
-    """It died with the actor, and nobody will ever know what it used."""
-    state = with_tasks("c1", budget=Budget(max_total_tokens=400))
-    crashed = run([Restarted(at_ms=5, reason="bug", incarnation=2)], state)
-    assert crashed.data.loans == crashed.data.ledger.open == ()
-    assert budget_left(crashed.data.ledger).tokens == 0
-
-
-def test_without_a_budget_nothing_is_reserved():
-    """There is no ledger and no request is refused; what an aborted one has used is estimated all the same."""
-    *_, seen = walk([PROMPT, AbortCycle(at_ms=2, signal_id=SignalId("a1"))])
-    assert seen.after.data.ledger is None
-    assert seen.after.data.usage.input == seen.before.data.tokens.tokens > 0
-    assert seen.after.data.usage.estimated
-
-
-@pytest.mark.parametrize(("told", "came", "counted"), [(1, 40, 10), (400, 4, 400)])
-def test_what_the_server_said_of_an_aborted_stream_counts(told, came, counted):
-    """Its input, cache reads too; of the output whatever is more, what it said or what came."""
-    said = TokenUsage(input=900, output=told, cache_read=800)
-    chunks = (UsageUpdate(said), TextDelta("x" * came))
-    signals = [
-        PROMPT,
-        StreamStarted(at_ms=2, effect_id=EffectId("r1")),
-        ChunksArrived(at_ms=3, effect_id=EffectId("r1"), chunks=chunks),
-        AbortCycle(at_ms=4, signal_id=SignalId("a1")),
-    ]
-    *_, seen = walk(signals)
-    assert seen.after.data.usage == TokenUsage(
-        input=900, output=counted, cache_read=800, cost_usd=None, estimated=True
-    )
-    assert not any(isinstance(event, AgentError) for event in seen.events)

@@ -6,11 +6,9 @@ import attrs
 import pytest
 
 from agentrail import plugins as p
-from agentrail.core.protocol.hooks import HOOKS
-from agentrail.core.stack.loading import EMPTY_STACK, load_stack
-from agentrail.core.stack.pipeline import end, run_hook
+from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
-from tests.core.plugin_rig import CTX, EVENTS, Says, ask
+from tests.core.plugin_rig import Says
 
 
 class Keeps(p.Plugin[object]):
@@ -205,82 +203,6 @@ def test_lower_priorities_are_asked_first_and_ties_in_order_of_registration():
     stack, _ = load_stack([Says("c", priority=900), Says("a"), Says("guard", priority=0), Says("b")])
     assert stack.names == ("guard", "a", "b", "c")
     assert [member.guards for member in stack.members] == [True, False, False, False]
-
-
-def test_a_hook_without_listeners_costs_a_look():
-    """Only declared hooks have listeners; a plugin is never asked on others (5.1)."""
-    only = Says("only", hooks=(p.BeforeTool,))
-    stack, states = load_stack([only])
-    assert [hook for hook in HOOKS if stack.listeners(hook)] == [p.BeforeTool]
-    assert ask([only], p.AfterTurn).states == states
-    assert only.shown == []
-    assert load_stack([]) == (EMPTY_STACK, {})
-
-
-def test_a_plugin_is_found_by_its_name():
-    """`find` knows the members of the stack and nobody else."""
-    stack, _ = load_stack([Says("one")])
-    assert stack.find("one") is stack.members[0]
-    assert stack.find("two") is None
-
-
-def test_the_shell_may_stand_around_every_call():
-    """Handlers are called through the `ask` of the stack, so that the shell can measure them; the empty stack too."""
-    calls = []
-
-    def watching(member, event, state, ctx):
-        calls.append((member.name, type(event)))
-        return member.plugin.handle(event, state, ctx)
-
-    stack, states = load_stack([Says("one")], ask=watching)
-    run_hook(stack, EVENTS[p.AfterTurn], states, CTX)
-    assert calls == [("one", p.AfterTurn)]
-    assert load_stack([], ask=watching)[0].ask is watching
-
-
-def test_failing_closed_follows_the_priority_unless_declared():
-    """Safety plugins are closed, others open, and either can say otherwise (5.1)."""
-    entries = [
-        Says("guard", priority=99),
-        Says("other", priority=100),
-        Says("open", priority=0, on_error="open"),
-        Says("closed", on_error="closed"),
-    ]
-    stack, _ = load_stack(entries)
-    assert {member.name: member.on_error for member in stack.members} == {
-        "guard": "closed",
-        "other": "open",
-        "open": "open",
-        "closed": "closed",
-    }
-
-
-def test_an_ask_with_a_call_calls_the_rest_of_a_plugin_too():
-    """The shell's does, and tells the log what it raises: construction, what it declares, `init`, `on_session_end`."""
-    called: list[str] = []
-
-    class Watching:
-        """As the shell's, without a log."""
-
-        def __call__(self, member, event, state, ctx):
-            """Ask."""
-            return member.plugin.handle(event, state, ctx)
-
-        def call(self, function, *args):
-            """Note that it was called."""
-            called.append(getattr(function, "__name__", type(function).__name__))
-            return function(*args)
-
-    class Guard(p.Plugin[int]):
-        """Guards nothing."""
-
-        def init(self):
-            return 0
-
-    stack, states = load_stack([Guard], ask=Watching())
-    assert called == ["Guard", "_look_at", "partial"]
-    end(stack, states, CTX)
-    assert called[-1] == "on_session_end"
 
 
 def test_a_plugin_that_raises_when_it_is_looked_at_is_refused():

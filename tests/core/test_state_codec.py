@@ -14,17 +14,12 @@ import pytest
 from msgspec.structs import replace
 
 from agentrail import plugins as p
-from agentrail.core.policy.context import Outgoing
-from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import ChangePlugins, ChildPublished, Prompt, SignalId
-from agentrail.core.session import machine
+from agentrail.core.protocol.signals import ChildPublished, Prompt, SignalId
 from agentrail.core.session.open_calls import CallState, OpenCalls
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import (
     CODEC_VERSION,
-    begun_in,
-    decode_config,
     decode_session,
     decode_stack,
     decode_toolbox,
@@ -34,7 +29,6 @@ from agentrail.core.session.state_codec import (
     encode_toolbox,
 )
 from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.plugin_code import plugin_origin
 from agentrail.core.values.history import History
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import CodecError, PluginError
@@ -50,10 +44,10 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.plugins import PluginShelf, PuppetPlugin
+from agentrail.testing.plugins import PuppetPlugin
 from tests.core import worlds
 from tests.core.golden_states import FOLDER, LIVES, NAMES, everything, golden_states, state_of
-from tests.core.stored_lives import differs, live_in_bytes, plugins_of, through_bytes
+from tests.core.stored_lives import differs, live_in_bytes, plugins_of
 from tests.thinned import first
 
 FRESH = worlds.new_session()
@@ -67,12 +61,6 @@ def document_of(state: SessionState) -> dict[str, Any]:
 
 
 # --- a life, and each state
-
-
-@pytest.mark.parametrize("seed", first(range(6), 2))
-def test_a_life_in_bytes_is_the_same_life(seed):
-    """A state is written and read at every step, and the rest of the life is what it would have been, effect for effect."""
-    assert live_in_bytes(seed, 60) > 1
 
 
 @pytest.mark.parametrize("seed", first(range(6), 2))
@@ -105,30 +93,6 @@ def test_there_is_a_golden_state_for_each_phase():
     assert states["idle_suspended"].suspended
     assert states["running_held"].data.held is not None
     assert states["running_compacting"].data.compaction is not None
-
-
-def test_what_is_read_begins_its_conversation_with_the_message_of_its_history():
-    """`Outgoing` knows its conversation by its first message, the very object; one of another conversation stays another."""
-    state = everything()
-    back = through_bytes(state).data
-    assert back.outgoing.first is back.history.messages[0]
-    older = UserMessage(content=(Text(text="older"),))
-    data = replace(state.data, outgoing=Outgoing(first=older))
-    assert through_bytes(replace(state, data=data)).data.outgoing.first == older
-
-
-def test_parts_have_documents_of_their_own():
-    """Configuration, tools, and plugins with their states, as the first record of a journal wants them."""
-    data = everything().data
-    assert decode_config(encode_config(data.config)) == data.config
-    tools = decode_toolbox(encode_toolbox(data.tools))
-    assert tools == data.tools
-    assert (tools.generation, tools.generation_of("shell")) == (3, 2)
-    plugins = {member.name: member.plugin for member in data.stack.members}
-    assert decode_stack(encode_stack(data.stack, data.plugin_states), plugins) == (
-        data.stack,
-        data.plugin_states,
-    )
 
 
 def test_one_document_is_not_read_as_another():
@@ -237,83 +201,6 @@ def test_work_grows_as_the_state_does():
 
 
 # --- plugins
-
-
-def test_a_plugin_comes_back_by_its_name():
-    """By a mapping or by a function, as an instance or as its class; what is stored of it is data."""
-    asked: list[PluginRecord] = []
-    stack, states = load_stack(((Remembers, {"limit": 3}),))
-    text = encode_stack(stack, states)
-
-    def resolve(record: PluginRecord) -> type[p.Plugin[Any]]:
-        asked.append(record)
-        return Remembers
-
-    found, found_states = decode_stack(text, resolve)
-    origin = "tests.core.test_state_codec:Remembers"
-    assert asked == [PluginRecord(name="Remembers", version="1", origin=origin, options={"limit": 3})]
-    assert found_states == states
-    assert found.members[0].options == {"limit": 3}
-    assert decode_stack(text, {"Remembers": Remembers()})[1] == states
-
-
-def test_all_plugins_that_are_not_there_are_named_at_once():
-    """Who brings them along has to know of each; those that are there do not hide one."""
-    two = [(Remembers(name=name), {"limit": 3}) for name in ("a", "b", "c")]
-    text = encode_stack(*load_stack(two))
-    with pytest.raises(PluginError) as caught:
-        decode_stack(text, {"b": Remembers(name="b")})
-    assert [fault.partition(" (")[0] for fault in caught.value.faults] == ["plugin 'a'", "plugin 'c'"]
-
-
-def test_options_that_only_an_update_took_do_not_stand_in_the_way():
-    """`init` is not called for a plugin whose state is stored: it need not take what `on_config_update` took."""
-    stack, states = load_stack(((Remembers, {"limit": 3}),))
-    member = replace(stack.members[0], options=FrozenDict({"seen": 4}))
-    text = encode_stack(replace(stack, members=(member,)), states)
-    assert decode_stack(text, {"Remembers": Remembers})[0].members[0].options == {"seen": 4}
-
-
-def test_a_plugin_that_does_not_say_what_its_states_are_is_asked():
-    """Then its `init` says so; where that raises, it is told as when it is loaded."""
-
-    def first(limit: int = 0) -> int:
-        if limit > 9:
-            message = "too much"
-            raise ValueError(message)
-        return limit
-
-    @p.plugin(init=first)
-    def counts(event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
-        return p.Continue(state)
-
-    stack, states = load_stack(((counts, {"limit": 3}),))
-    text = encode_stack(stack, states)
-    assert decode_stack(text, {"counts": counts}) == (stack, states)
-    assert plugin_origin(counts).endswith(
-        ":test_a_plugin_that_does_not_say_what_its_states_are_is_asked.<locals>.counts"
-    )
-    with pytest.raises(PluginError, match="too much"):
-        decode_stack(text.replace(b'"limit":3', b'"limit":10'), {"counts": counts})
-
-
-def test_code_that_waits_to_be_taken_in_is_found_when_its_time_comes():
-    """A change of plugins that waits for idle names them and holds none; options that nobody gave stay nobody's."""
-    shelf, name = PluginShelf(), "Remembers"
-    at: dict[str, Any] = {"at_ms": 1}
-    waiting = (
-        ChangePlugins(**at, signal_id=SignalId("s1"), change="attach", entry=shelf.put("s1", Remembers)),
-        ChangePlugins(
-            **at, signal_id=SignalId("s2"), change="reload", entry=shelf.put("s2", (Remembers, {"limit": 1}))
-        ),
-        ChangePlugins(**at, signal_id=SignalId("s3"), change="detach", name=name),
-    )
-    state = replace(FRESH, postponed=waiting)
-    back = decode_session(encode_session(state), ask=shelf)
-    assert back.postponed == waiting
-    assert [one.entry and one.entry.options for one in back.postponed] == [None, {"limit": 1}, None]
-    after, _ = machine.step(replace(back, postponed=()), back.postponed[0])
-    assert after.data.stack.names == (name,)
 
 
 class Remembers(p.Plugin["Memory"]):
@@ -536,17 +423,6 @@ def test_a_tool_whose_words_are_half_characters_is_not_written():
         encode_toolbox(Toolbox([ToolSpec(name="a", description="\ud800", parameters={})]))
 
 
-def test_what_is_nested_too_deeply_is_not_written():
-    """Deeper than any reader goes."""
-    deep: Any = 1
-    for _ in range(100_000):
-        deep = (deep,)
-    data = replace(FRESH.data)
-    msgspec.structs.force_setattr(data, "memory", deep)
-    with pytest.raises(CodecError, match="nested more deeply than 128 levels"):
-        encode_session(replace(FRESH, data=data))
-
-
 # --- what cannot be read
 
 
@@ -704,14 +580,6 @@ def test_text_that_is_no_such_json_is_refused(text, words):
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize("levels", [129, 600])
-def test_values_that_are_nested_too_deeply_are_refused(levels):
-    """JSON in a state goes no deeper than anywhere else, though the text itself can be read."""
-    deep = json.loads("[" * levels + "]" * levels)
-    with pytest.raises(CodecError, match="nested"):
-        decode_session(_spoilt(f"{D}.memory", deep), plugins_of(everything()))
-
-
 def test_blanks_and_other_spellings_are_read():
     """People may look at a document with their own tools; only what would be lost is refused."""
     state = everything()
@@ -783,18 +651,3 @@ def test_spoilt_bytes_get_the_typed_error_or_are_a_state(seed):
         again = encode_session(back)
         assert decode_session(again, plugins_of(back)) == back
     assert read
-
-
-def test_a_text_cut_anywhere_is_refused():
-    """Whatever is missing at its end."""
-    text = encode_config(CONFIG)
-    for length in range(len(text)):
-        with pytest.raises(CodecError):
-            decode_config(text[:length])
-
-
-@pytest.mark.parametrize("text", ["[", '{"begun": 3}', "[" * 100_000])
-def test_what_may_have_begun_is_read_of_nothing_else(text):
-    """A typed error that names the part."""
-    with pytest.raises(CodecError, match="no session_state: "):
-        begun_in(text)

@@ -27,7 +27,7 @@ from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import PluginEntry, load_stack
 from agentrail.core.values.toolbox import read_call
 from agentrail.errors import ErrorInfo
-from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentResumed, AgentSuspended, WaitingFor
+from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentResumed, AgentSuspended
 from agentrail.messages import ApprovalId, CallId, PromptRef, QuestionRef, SteerRef, Text
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.promises import PROMISES
@@ -41,9 +41,6 @@ ASKED: list[Signal] = [
     completed("r1", read_call("c1", "read", '{"path": "a"}')),
 ]
 CRASH = ErrorInfo(code="internal", message="a bug")
-
-
-BOTH = completed("r1", read_call("c1", "read", '{"path": "a"}'), read_call("c2", "ask", '{"question": "?"}'))
 
 
 class Never(p.Plugin[int]):
@@ -139,11 +136,6 @@ def test_whatever_ends_the_wait_says_so_once(way):
     assert not seen[-1].after.suspended
 
 
-def test_each_way_is_in_the_table():
-    """None is forgotten."""
-    assert answers(suspended()).keys() == ENDS.keys()
-
-
 def test_a_restart_that_is_refused_ends_the_wait():
     """A plugin that lets no session come back: nothing waits any more, which is said before the cycle fails."""
     state = suspended(PuppetPlugin((read_rule("SessionStarted", "abort:no"),), name="late"))
@@ -162,32 +154,4 @@ def test_an_edit_that_aborts_the_cycle_ends_the_wait():
     kinds = [type(event) for event in seen.events]
     assert [kind for kind in kinds if kind in {AgentResumed, AgentAbort}] == [AgentResumed, AgentAbort]
     assert AgentResumed(trigger="tool_approved") in seen.events  # the decision, and not what came of it
-    suspensions_are_said(seen)
-
-
-def test_what_is_waited_for_is_named():
-    """An approval and a question of one batch, oldest first, each with what its answer is given to; one that is left is said again."""
-    state = run([ASKED[0]], asking())
-    *_, seen = walk([BOTH], state)
-    approval, question = seen.after.data.interactions
-    said = [event for event in seen.events if isinstance(event, AgentSuspended)]
-    assert said == [
-        AgentSuspended(
-            waiting=(
-                WaitingFor(kind="approval", id=approval.id, call_id=CallId("c1")),
-                WaitingFor(kind="question", id=question.id, call_id=CallId("c2")),
-            )
-        )
-    ]
-    # Rejected: the question is left, and the session did not stir.
-    (seen,) = walk([Reject(**BY, approval_id=ApprovalId(approval.id))], seen.after)
-    assert not [event for event in seen.events if isinstance(event, AgentResumed | AgentSuspended)]
-
-
-def test_a_crash_in_a_batch_that_leaves_a_question_suspends_the_cycle():
-    """What ran is answered as lost, so only the person is waited for; and that is said."""
-    state = run([ASKED[0], BOTH], new_session(config(), TOOLS))
-    assert not state.suspended
-    (seen,) = walk([Restarted(at_ms=4, reason="crash", incarnation=2)], state)
-    assert [type(event) for event in seen.events][-1] is AgentSuspended
     suspensions_are_said(seen)

@@ -111,21 +111,6 @@ def test_only_what_can_become_a_tag_is_held_back():
     assert (visible, reader.held) == ("```<title>", "")
 
 
-def test_a_chunk_without_a_tag_costs_nothing():
-    """The same reader and the same text come back: nearly all chunks are like this."""
-    reader = TagReader()
-    text = "no tag in here"
-    after, visible, found = reader.fed(text)
-    assert (after is reader, visible is text, found) == (True, True, ())
-
-
-def test_people_see_one_line():
-    """White space is folded, a title is cut at 60 characters and a status is not."""
-    assert Tag("status", "\n  Reading\n two   files ").text == "Reading two files"
-    assert Tag("status", "x" * 61).text == "x" * 61
-    assert Tag("title", "  " + "x" * 61).text == "x" * 60
-
-
 @pytest.mark.parametrize(
     ("text", "visible", "names"),
     [

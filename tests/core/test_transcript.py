@@ -91,8 +91,3 @@ def test_everything_that_was_said_stands_in_it():
         AssistantMessage(content=(Text(text="It is"),), model="m", cut=True),
     ]
     assert transcript_of(messages) == EXPECTED
-
-
-def test_of_nothing_there_is_nothing_to_tell():
-    """An empty conversation is an empty text."""
-    assert transcript_of([]) == ""

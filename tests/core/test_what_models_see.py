@@ -34,7 +34,6 @@ from agentrail.events import (
 from agentrail.messages import CallId, PromptRef, SteerRef, Text, UserMessage
 from agentrail.testing.promises.seen import Seen
 from agentrail.testing.rest import come_to_rest
-from tests.core.test_approvals import asking
 from tests.core.worlds import READ, completed, new_session, run, small_world, walk
 
 
@@ -143,13 +142,6 @@ def test_a_call_has_one_id_from_its_first_event_to_the_history(given):
     named = [one for step in seen for event in step.events for one in ids_in(event)]
     assert named.count(call_id) == len(named) == 5
     assert seen[-1].after.data.history.messages[-1].results[0].call_id == call_id
-
-
-def test_an_approval_names_the_call_by_the_same_id():
-    """What a person decides about is the call that the history has."""
-    state, _ = asking("approve:may it?")
-    (waiting,) = state.data.interactions
-    assert waiting.asked.call_id == state.data.history.open[0].call_id == "c1"
 
 
 def ids_in(event: Event) -> list[CallId]:

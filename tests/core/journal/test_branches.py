@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.journal.branches import calls_behind, past_turns, turns_in
+from agentrail.core.journal.branches import calls_behind, past_turns
 from agentrail.core.journal.folding import first_state, fold_journal, walk
 from agentrail.core.journal.lines import read_journal
 from agentrail.core.journal.record import Draft, RewoundBody, Tail, encode_body, sealed
@@ -67,14 +67,6 @@ def test_a_rewind_to_each_number_is_what_was_there(file):
         assert folded.data.seq == events
 
 
-def test_turns_end_where_the_next_begins_or_the_cycle_is_over():
-    """Two cycles, of which the first has two turns; the last one is broken off."""
-    walked = plain_life().life.walk()
-    ends = list(turns_in(walked))
-    kinds = [walked[number - 1].record.kind for number in ends]
-    assert kinds == ["tool_finished", "response_completed", "abort"]
-
-
 @given(targets=st.lists(st.integers(0, 40), max_size=6))
 def test_which_turns_count_is_what_the_conversation_has(targets):
     """A journal that goes back and forth anywhere: a turn counts where the state that is gone on with was behind it."""
@@ -95,27 +87,6 @@ def test_which_turns_count_is_what_the_conversation_has(targets):
 
 def _walked(records):
     return walk(first_state(records, SOURCES), records, sources=SOURCES)
-
-
-def test_turns_say_what_was_asked_and_said():
-    """Shortened, on one line; a turn that only called a tool, or was broken off, says what it had said as a whole."""
-    turns = past_turns(plain_life().life.walk())
-    assert [turn.number for turn in turns] == [1, 2, 3]
-    assert (turns[0].asked, turns[0].said) == ("What is in a?", "I look.")
-    assert turns[2].said == ""
-    session = Told(new_session())
-    session.prompt("word\n" * 1_000)
-    session.complete("said " * 1_000)
-    (turn,) = past_turns(session.life.walk())
-    assert (len(turn.asked), len(turn.said), "\n" in turn.asked) == (200, 200, False)
-
-
-def test_a_turn_that_is_not_over_has_no_end():
-    """It is seen when it is."""
-    session = Told(new_session())
-    session.prompt()
-    session.hear("I ")
-    assert list(turns_in(session.life.walk())) == []
 
 
 def classes() -> Told:

@@ -45,12 +45,3 @@ def test_the_chain_goes_on_over_what_is_erased(drafts, order):
     assert not is_erased([*records, end], "retention")
     with pytest.raises(Erased):
         fold_journal([*records, end])
-
-
-def test_what_a_journal_says_of_itself_is_no_proof_that_it_was_erased():
-    """A session may have been stopped with these very words."""
-    first = Draft(at_ms=1, kind="opened", body=b"{}")
-    records, _ = sealed([first], Tail(), scope="", session="s")
-    end = closing_record(records[-1], USER_FORGOTTEN, at_ms=2)
-    assert not is_erased([*records, end], USER_FORGOTTEN)
-    assert not is_erased([end], USER_FORGOTTEN)

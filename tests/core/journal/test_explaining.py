@@ -5,12 +5,11 @@ import pytest
 
 from agentrail.core.journal.explaining import ExplainedStep, lines_of_step
 from agentrail.core.journal.folding import Sources
-from agentrail.core.journal.replaying import explain_journal, explain_steps, replay, steps
+from agentrail.core.journal.replaying import explain_journal, explain_steps
 from agentrail.core.protocol import signals as s
 from agentrail.core.session.machine import new_session
 from agentrail.core.stack.loading import load_stack
 from agentrail.testing.plugins import PuppetPlugin, read_rule
-from tests.core.journal.golden_journals import SOURCES, guarded
 from tests.core.journal.recorded import Told, call, plain_life, resealed
 from tests.core.worlds import TOOLS, config
 
@@ -117,45 +116,9 @@ def test_a_run_that_waits_and_the_one_that_goes_on_are_both_told():
     assert last.runs[0].links[-1].plugin == "b"
 
 
-def test_one_that_fails_closed_is_told_as_a_refusal():
-    """A guard that raises lets nothing through, and stops the rest."""
-    stack, states = load_stack(
-        [puppet("guard", 50, "BeforeTool", "raise:no disk"), puppet("b", 500, "BeforeTool", "emit:x")]
-    )
-    session = Told(new_session(config(), TOOLS, stack, states))
-    session.prompt("Hi")
-    session.complete("I try.", call("read", "c1", path="a"))
-    (run,) = [run for one in explain_steps(session.life.records, session.life.sources()) for run in one.runs]
-    assert (run.links[0].verdict, run.not_asked, run.outcome.action) == ("failed_closed", ("b",), "BlockTool")
-
-
-def test_large_values_are_told_by_their_size():
-    """So that an explanation stays one."""
-    stack, states = load_stack([puppet("a", 400, "BeforeTool", f'args:{{"path": "{"x" * 20_000}"}}')])
-    session = Told(new_session(config(), TOOLS, stack, states))
-    session.prompt("Hi")
-    session.complete("I try.", call("read", "c1", path="a"))
-    (run,) = [run for one in explain_steps(session.life.records, session.life.sources()) for run in one.runs]
-    assert run.links[0].fields == {"arguments": {"$cut": 20_011}}
-
-
 def test_where_the_code_makes_another_history_that_is_said():
     """With what was recorded and what came out."""
     records = resealed(plain_life().life.records, {9: {"events": 3}})
     told = {one.at: one.drift for one in explain_steps(records)}
     assert told[9].startswith("record 9 ")
     assert [number for number, drift in told.items() if drift] == [9]
-
-
-def test_listening_changes_nothing_of_what_is_folded():
-    """A fold that is explained is the fold; one that is not listened to tells no runs."""
-    records = guarded().life.records
-    assert replay(records, SOURCES).difference is None
-    for plain, heard in zip(steps(records, SOURCES), steps(records, SOURCES, explains=True), strict=True):
-        assert plain.runs == ()
-        assert (plain.walked.does, plain.walked.after.phase, plain.asked) == (
-            heard.walked.does,
-            heard.walked.after.phase,
-            heard.asked,
-        )
-        assert plain.walked.after.data.plugin_states == heard.walked.after.data.plugin_states

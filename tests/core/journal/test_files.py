@@ -1,12 +1,8 @@
 """What a journal says of files: written notes, read back, and what they come to behind a record."""
 
-import msgspec
-import pytest
-
 from agentrail.core.journal.files import (
     FILES_EVENT,
     FileNote,
-    FilesBehind,
     FileState,
     FileWrite,
     UntoldCall,
@@ -20,7 +16,6 @@ from agentrail.core.journal.record import Draft, Tail, sealed, taken_draft
 from agentrail.core.journal.signal_bodies import encode_signal_body
 from agentrail.core.protocol.signals import ChildPublished, ToolEmitted, ToolFinished
 from agentrail.core.wire.codec import SIGNAL_KINDS
-from agentrail.errors import CodecError
 from agentrail.events import Envelope, PluginEvent, StatusUpdate, SubagentEvent
 from agentrail.messages import CallId, SessionId
 
@@ -75,33 +70,6 @@ def test_a_note_is_read_back_from_its_payload():
     assert note_of(FILES_EVENT, None) is None
 
 
-def test_the_form_of_a_note_is_for_ever():
-    """A journal of this version has this in it; a newer one reads it."""
-    note = FileNote(number=7, call_id=CallId("c"), tool="put", changes=(wrote("a", None, A), wrote("b", B)))
-    written = (
-        b'{"version":1,"number":7,"call_id":"c","tool":"put","changes":[{"path":"a","after":{"sha256":"'
-        + b"a" * 64
-        + b'","size_bytes":1,"mode":420}},{"path":"b","before":{"sha256":"'
-        + b"b" * 64
-        + b'","size_bytes":1,"mode":420}}]}'
-    )
-    assert msgspec.json.encode(payload_of(note)) == written
-    assert note_of(FILES_EVENT, msgspec.json.decode(written)) == note
-
-
-def test_what_is_wanted_is_what_the_first_write_found():
-    """And what was left is what the last one wrote, by path, whatever call it was."""
-    found = behind(
-        emitted("t1", wrote("a", A, B), wrote("d/new", None, A, directories=1)),
-        finished("t1"),
-        emitted("t2", wrote("a", B, C)),
-        emitted("t2", wrote("d/new", A, None)),
-        finished("t2"),
-    )
-    assert found == FilesBehind(wanted=(wanted("a", A, C), wanted("d/new", None, None, directories=1)))
-    assert behind() == FilesBehind()
-
-
 def test_where_the_process_ended_in_a_call_either_may_be_there():
     """The write was announced, and nothing says whether it took place; of a call that was over it is known."""
     first, second = emitted("t1", wrote("a", A, B)), emitted("t2", wrote("b", A, B))
@@ -137,10 +105,3 @@ def test_calls_that_run_commands_are_named_once():
     assert found.untold == tuple(
         UntoldCall(number=number, call_id=CallId(f"c-t{n}"), tool="put") for number, n in ((1, 1), (3, 2))
     )
-
-
-def test_a_record_that_cannot_be_read_is_said():
-    """And not passed over: a write in it would be missed."""
-    body = b'{"effect_id":"t1","payload":1,"nome":"' + FILES_EVENT.encode() + b'"}'
-    with pytest.raises(CodecError):
-        behind(Draft(at_ms=1, kind="tool_emitted", body=body))

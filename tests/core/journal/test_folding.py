@@ -7,36 +7,28 @@ import pytest
 
 from agentrail.core.journal.folding import Sources, fold, fold_journal, rewound_state, walk
 from agentrail.core.journal.record import (
-    ClosedBody,
     Draft,
     DriftedBody,
     ErasedBody,
     RewoundBody,
-    Tail,
-    changed_body,
     encode_body,
     first_broken,
-    fits_behind,
     split_blobs,
-    tail_of,
-    taken_draft,
 )
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
-from agentrail.core.protocol.effects import RunTool
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.branching import without_what_was_open
 from agentrail.core.session.owners import OfCall
 from agentrail.core.session.state import Phase
 from agentrail.core.wire.codec import encode_signal
-from agentrail.errors import CodecError, Erased, JournalCorrupt, OptionError, PluginError
+from agentrail.errors import CodecError, JournalCorrupt
 from agentrail.messages import CallId, PromptRef, Text
 from tests.core.drawn_lives import start_of, steps
 from tests.core.journal.recorded import (
     Life,
     Told,
     behind,
-    call,
     folds_to_what_was_lived,
     plain_life,
     resealed,
@@ -45,8 +37,6 @@ from tests.core.worlds import TOOLS, new_session
 
 LIFE = plain_life().life
 RECORDS = tuple(LIFE.records)
-TAKEN = taken_draft(node="n2", cause="gone", engine="1", at_ms=90, events=LIFE.state.data.seq)
-RECOVERED = s.Recovered(at_ms=91, cause="gone", attempt=1)
 
 
 def own(kind: str, body, events: int = 0) -> Draft:
@@ -60,11 +50,6 @@ def said(signal, does: str = "", events: int = 0) -> Draft:
     return Draft(at_ms=signal.at_ms, kind=kind, body=encode_signal(signal), does=does, events=events)
 
 
-def test_a_life_folds_to_what_it_was():
-    """State behind each record, event for event and line for line; the tail is that of the journal."""
-    folds_to_what_was_lived(LIFE)
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_lives_fold_to_what_they_were(seed):
     """Plugins, hosts, budgets, agents, recoveries: property_tests has the rest."""
@@ -72,17 +57,6 @@ def test_drawn_lives_fold_to_what_they_were(seed):
     life = Life.begun(start_of(seed, **in_play))
     life.live_all(signal for signal, _, __ in steps(seed, 40, **in_play))
     folds_to_what_was_lived(life)
-
-
-def test_a_fold_goes_on_from_the_middle():
-    """From the state behind any record, as of a snapshot, the rest comes to the same."""
-    for number in range(1, len(RECORDS)):
-        rest, front = RECORDS[number:], RECORDS[:number]
-        folded = fold(LIFE.states[number], rest, tail=tail_of(front))
-        assert folded.state == LIFE.state
-        assert folded.tail == LIFE.tail
-    nothing = fold(LIFE.state, (), tail=LIFE.tail, begun=())
-    assert (nothing.state, nothing.tail, nothing.attempt) == (LIFE.state, LIFE.tail, 0)
 
 
 # --- damage
@@ -125,14 +99,6 @@ def test_a_record_that_is_damaged_is_named():
             assert first_broken(spoilt) == number
 
 
-def test_an_epoch_that_falls_is_damage():
-    """Owners follow one another."""
-    records = behind(behind(RECORDS, TAKEN, epoch=2), said(RECOVERED), epoch=1)
-    with pytest.raises(JournalCorrupt) as caught:
-        fold_journal(records)
-    assert caught.value.seq == len(records)
-
-
 def test_a_journal_begins_with_opened_and_is_opened_once():
     """Anything else in its place is damage, although its hash fits."""
     headless = resealed(RECORDS[:1], {1: {"kind": "closed"}})
@@ -141,36 +107,6 @@ def test_a_journal_begins_with_opened_and_is_opened_once():
     again = behind(RECORDS, Draft(at_ms=1, kind="opened", body=RECORDS[0].body))
     with pytest.raises(JournalCorrupt, match="a journal is opened once"):
         fold_journal(again)
-
-
-def test_a_record_of_a_newer_version_is_named():
-    """It is no damage: another version can read it."""
-    newer = behind(RECORDS, Draft(at_ms=1, kind="dreamt", body=b'{"kind":"dreamt"}'))
-    with pytest.raises(CodecError, match=f"record {len(newer)} of session 's' \\(dreamt\\): no signal"):
-        fold_journal(newer)
-    newer = behind(RECORDS, Draft(at_ms=1, kind="taken", body=b'{"node":"n","cause":"gone","version":9}'))
-    with pytest.raises(CodecError, match="version 9"):
-        fold_journal(newer)
-
-
-def test_what_stood_there_was_removed():
-    """Nothing before it can be computed any more; from behind it all goes on, and the chain is whole over it."""
-    number = 5
-    gone = RECORDS[number - 1]
-    body = encode_body(ErasedBody(number=number, hash=gone.hash.hex(), why="user forgotten"))
-    records = list(RECORDS)
-    records[number - 1] = msgspec.structs.replace(gone, kind="erased", body=body, does="")
-    assert first_broken(records) is None
-    with pytest.raises(Erased) as caught:
-        fold_journal(records)
-    assert caught.value.seq == number
-    rest = fold(LIFE.states[number], records[number:], tail=tail_of(records[:number]))
-    assert rest.state == LIFE.state
-    other = msgspec.structs.replace(records[number - 1], hash=bytes(16))
-    assert not fits_behind(records[number - 2].hash, other)
-    first = msgspec.structs.replace(RECORDS[0], kind="erased", body=body)
-    with pytest.raises(Erased):
-        fold_journal((first, *RECORDS[1:]))
 
 
 @pytest.mark.at(142)
@@ -207,45 +143,11 @@ def test_large_values_are_put_in_their_places():
 # --- owners
 
 
-def test_what_had_begun_is_what_records_name_of_what_is_open():
-    """A tool that no record names never ran; timers begin nothing; what has ended does not count."""
-    session = Told(new_session(TOOLS))
-    session.prompt()
-    request = session.life.state.data.stream.effect_id
-    assert session.life.fold().begun == (request,)
-    runs = [one for one in session.complete(call(path="a"), call("watch", "c2")) if isinstance(one, RunTool)]
-    assert session.life.fold().begun == tuple(run.effect_id for run in runs)
-    session.finish(runs[0].effect_id)
-    left = (runs[1].effect_id,)
-    folded = session.life.fold()
-    assert folded.begun == left
-    again = fold(folded.state, (), tail=folded.tail, begun=folded.begun)
-    assert again.begun == left
-    last = session.life.records[-2]
-    unnamed = resealed(session.life.records, {last.seq: {"does": "publish 9"}})
-    assert fold_journal(unnamed).begun == ()
-
-
 def test_of_ten_thousand_effects_only_those_that_are_open_are_kept():
     """A long journal names many."""
     named = "\n".join(f"run_tool t{number} read" for number in range(1_500))
     records = resealed(RECORDS, {3: {"does": named}})
     assert fold_journal(records).begun == fold_journal(RECORDS).begun != ()
-
-
-def test_recoveries_in_a_row_are_counted():
-    """Each owner's `taken` counts until something else is recorded; what was given up is no crash."""
-    records = list(RECORDS)
-    for attempt in (1, 2, 3):
-        records = behind(records, TAKEN, epoch=attempt + 1)
-        assert fold_journal(records).attempt == attempt
-        records = behind(records, said(RECOVERED, events=LIFE.state.data.seq))
-        assert fold_journal(records).attempt == attempt
-    drained = taken_draft(node="n3", cause="drain", engine="1", at_ms=92, events=0)
-    assert fold_journal(behind(records, drained, epoch=5)).attempt == 3
-    lived = behind(records, said(s.SessionBegan(at_ms=99)))
-    assert fold_journal(lived).attempt == 0
-    assert fold_journal(behind(lived, TAKEN, epoch=6)).attempt == 1
 
 
 # --- code that changed
@@ -280,16 +182,6 @@ def test_drift_is_told_with_the_first_record_and_the_fold_counts():
     assert fold_journal(on).state.data.seq > seq
 
 
-def test_a_number_that_was_larger_stays():
-    """Readers have seen it: the next event is behind it."""
-    last = RECORDS[-1]
-    records = resealed(RECORDS, {last.seq: {"events": last.events + 5}})
-    folded = fold_journal(records)
-    assert folded.drift.what == "events"
-    assert (folded.drift.recorded, folded.drift.folded) == (str(last.events + 5), str(last.events))
-    assert folded.state.data.seq == folded.drift.events == last.events + 5
-
-
 def test_a_signal_that_crashes_newer_code_is_stepped_over_and_told():
     """It would have been put aside, had it come now; the session comes back all the same."""
     lost = EffectId("t99")
@@ -302,26 +194,6 @@ def test_a_signal_that_crashes_newer_code_is_stepped_over_and_told():
     assert (folded.drift.what, folded.drift.recorded) == ("crash", "publish 3")
     assert folded.drift.folded
     assert folded.state == start
-
-
-def test_tools_and_plugins_of_a_changed_record_count_from_there():
-    """Which no signal brought: as of a resume with other code."""
-    other = new_session()
-    records = behind(RECORDS, own("changed", changed_body(other), LIFE.state.data.seq))
-    folded = fold_journal(records)
-    assert folded.state.data.tools == other.data.tools
-    assert folded.drift is None
-    spoilt = behind(RECORDS, Draft(at_ms=1, kind="changed", body=b'{"tools":1,"plugins":2,"version":1}'))
-    with pytest.raises(CodecError, match=f"record {len(spoilt)} of session"):
-        fold_journal(spoilt)
-
-
-def test_a_plugin_that_is_gone_is_told():
-    """A guard that is missing must not be missed."""
-    life = Life.begun(next(start for seed in range(9) if (start := start_of(seed)).data.stack.members))
-    assert life.start.data.stack.members
-    with pytest.raises(PluginError, match="is not there"):
-        fold_journal(life.records)
 
 
 # --- rewinds and the end
@@ -363,44 +235,12 @@ def test_what_was_spent_is_spent_also_behind_a_rewind():
     assert plain.data.ledger is None
 
 
-def test_a_rewind_in_front_of_what_is_folded_asks_for_the_state():
-    """As behind a snapshot; without it the caller is told what to do."""
-    records = behind(RECORDS, own("rewound", RewoundBody(number=3), LIFE.state.data.seq))
-    rest, tail = records[8:], tail_of(records[:8])
-    with pytest.raises(OptionError, match=r"goes back to 3, .* give state_at"):
-        fold(LIFE.states[8], rest, tail=tail)
-    folded = fold(LIFE.states[8], rest, tail=tail, sources=Sources(state_at=LIFE.states.__getitem__))
-    assert folded.state == fold_journal(records).state
-    to_the_edge = behind(RECORDS, own("rewound", RewoundBody(number=8), LIFE.state.data.seq))
-    assert fold(LIFE.states[8], to_the_edge[8:], tail=tail).state == fold_journal(to_the_edge).state
-
-
 @pytest.mark.parametrize("number", [0, -1, len(RECORDS) + 1, 99])
 def test_a_rewind_to_nowhere_is_damage(number):
     """No session would have written that."""
     records = behind(RECORDS, own("rewound", RewoundBody(number=number)))
     with pytest.raises(JournalCorrupt, match=f"it goes back to {number}, and there is 1 to {len(RECORDS)}"):
         fold_journal(records)
-
-
-def test_a_rewind_that_cannot_be_read_is_named():
-    """As any other record."""
-    records = behind(RECORDS, Draft(at_ms=1, kind="rewound", body=b"{}"))
-    with pytest.raises(CodecError, match=f"record {len(records)} of session"):
-        fold_journal(records)
-
-
-def test_a_session_that_was_closed_has_ended():
-    """Nothing follows, whatever it was doing."""
-    folded = fold_journal(behind(RECORDS, own("closed", ClosedBody(reason="stopped"), LIFE.state.data.seq)))
-    assert folded.state.ended
-    assert folded.state.data == LIFE.state.data
-    assert folded.drift is None
-
-
-def test_an_empty_tail_is_that_of_no_journal():
-    """The first record stands behind it."""
-    assert fold(LIFE.start, RECORDS[:1], tail=Tail()).state == LIFE.start
 
 
 def _first_with(records, text: str):

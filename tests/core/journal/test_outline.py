@@ -107,31 +107,6 @@ def test_no_word_of_a_conversation_is_in_an_outline():
     assert "secret" not in outline(LINES.values())
 
 
-def test_committed_events_in_a_row_are_one_line_and_ephemeral_ones_none():
-    """What stands between two events parts them; a delta does not, because it is not there."""
-    effects = (
-        published(3),
-        published(3, ephemeral=True),
-        published(4),
-        published(5),
-        LINES["reply"],
-        published(6),
-        Publish(AgentStart(ref=PromptRef("made by hand"))),
-    )
-    assert outline(effects) == "publish 3-5\nreply\npublish 6"
-    assert outline((published(9, ephemeral=True),)) == ""
-
-
-@pytest.mark.parametrize("name", ["a b", "x\nrun_tool t9 y", "", "\ud800", "\u2028", "a\x0bb"])
-def test_a_name_from_outside_is_one_word_of_one_line(name):
-    """A name may not look like another effect: what a record names as begun is decided by."""
-    line = outline((tool(name=name),))
-    assert line.splitlines() == [line]
-    assert len(line.split(" ")) == 5
-    assert effects_named(line) == {"t7"}
-    line.encode()
-
-
 def test_what_a_record_names_as_begun():
     """Requests, tools, sessions, agents, questions to the host, requests of plugins and gatherings; no timers and no teardowns."""
     assert effects_named("") == frozenset()

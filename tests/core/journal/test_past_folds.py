@@ -18,7 +18,6 @@ from agentrail.core.session.projection import model_of, system_prompt_of
 from agentrail.core.session.rules import allow
 from agentrail.core.session.state import PromptMode
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.stack.explained_run import _plain
 from agentrail.core.stack.explanation import RunListener
 from agentrail.core.values.history import History
 from agentrail.core.values.toolbox import Toolbox
@@ -115,12 +114,6 @@ def test_the_sections_of_a_system_prompt_are_parts_as_far_as_its_mode_wants_them
     data = msgspec.structs.replace(data, config=config, sections=sections)
     parts = [part for part in next_request_of(data, str).parts if part.kind == "system"]
     assert "\n\n".join(part.text_head for part in parts) == system_prompt_of(data)
-
-
-def test_what_cannot_be_said_is_said_to_be_there():
-    """A text of half a character, and a payload of a class of one's own."""
-    assert _plain("\ud800") == "\ud800"
-    assert _plain(object()) == "object(…)"
 
 
 def test_what_used_nothing_has_no_spending():

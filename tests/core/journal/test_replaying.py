@@ -3,17 +3,16 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal.folding import Sources, fold_journal
+from agentrail.core.journal.folding import Sources
 from agentrail.core.journal.record import Draft, taken_draft
-from agentrail.core.journal.replaying import explain_journal, replay, state_at, steps, where_they_part
+from agentrail.core.journal.replaying import explain_journal, replay, state_at, where_they_part
 from agentrail.core.protocol import signals as s
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.state_codec import encode_session
-from agentrail.core.stack.loading import load_stack
-from agentrail.errors import JournalCorrupt, OptionError
+from agentrail.errors import OptionError
 from agentrail.messages import SessionId
-from agentrail.testing.plugins import PluginShelf, PuppetPlugin, PuppetRule
-from tests.core.journal.golden_journals import PLUGINS, SOURCES, guarded
+from agentrail.testing.plugins import PuppetPlugin, PuppetRule
+from tests.core.journal.golden_journals import SOURCES, guarded
 from tests.core.journal.recorded import Told, behind, call, plain_life, resealed
 from tests.core.worlds import TOOLS, config
 
@@ -99,44 +98,6 @@ def test_it_is_told_who_caused_what():
     assert "  asked guard on BeforeTool: BlockTool" in guards
 
 
-def test_a_look_at_silence_was_begun_with_its_stream():
-    """Its timer has no line of its own."""
-    session = Told(new_session(config(), TOOLS))
-    session.prompt()
-    session.say(s.TimerFired, effect_id="s1")
-    (*_, last) = steps(session.life.records)
-    assert last.caused_by == 3
-
-
-def test_a_plugin_that_raises_is_shown_with_its_error():
-    """In a word."""
-    wild = PuppetPlugin(
-        (PuppetRule(hook="BeforeTool", tool=None, action="raise", text="x"),), name="guard", priority=50
-    )
-    shown = [str(one) for step in steps(GUARDED, Sources(resolve={"guard": wild})) for one in step.asked]
-    assert "guard on BeforeTool: RuntimeError" in shown
-
-
-def test_plugins_that_came_by_a_signal_are_found_in_a_replay_too():
-    """By the caller's own `find`."""
-    shelf = PluginShelf()
-    stack, states = load_stack([], ask=shelf)
-    session = Told(new_session(config(), TOOLS, stack, states))
-    record = shelf.put("s1", PLUGINS["guard"])
-    session.say(s.ChangePlugins, change="attach", name="guard", entry=record)
-    assert session.life.state.data.stack.names == ("guard",)
-    assert replay(session.life.records, Sources(ask=shelf)).difference is None
-
-
-def test_a_walk_ends_at_a_damaged_record():
-    """What stands before it was shown."""
-    spoilt = [*RECORDS[:6], msgspec.structs.replace(RECORDS[6], at_ms=1), *RECORDS[7:]]
-    walked = []
-    with pytest.raises(JournalCorrupt) as caught:
-        walked.extend(steps(spoilt))
-    assert caught.value.seq == 7
-
-
 # --- two journals
 
 
@@ -196,11 +157,6 @@ def test_a_timer_and_an_operation_are_the_same_in_another_session_at_another_tim
     )
     assert other[-1].does != does
     assert where_they_part(one, other) is None
-
-
-def test_what_a_replay_comes_to_is_what_a_fold_comes_to():
-    """One way to start."""
-    assert replay(GUARDED, SOURCES).state == fold_journal(GUARDED, SOURCES).state
 
 
 def _later(body: bytes) -> bytes:

@@ -18,24 +18,8 @@ def test_two_users_have_two_owners(pairs):
 
 
 @pytest.mark.parametrize(
-    "user_data", [{}, {"tenant_id": "t"}, {"user_id": "u"}, {"tenant_id": 1, "user_id": "u"}]
-)
-def test_a_session_that_no_host_has_started_has_no_owner(user_data):
-    """Both ids are needed, as texts."""
-    assert session_owner_key(user_data) == NO_OWNER
-
-
-@pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'{"state":{"session_state":7}}', b"[" * 100_000, b"\xff"]
 )
 def test_a_body_that_cannot_be_read_names_no_owner(body):
     """Who reads the record reports the damage."""
     assert owner_in_opened(body) == owner_in_state(body) == NO_OWNER
-
-
-def test_the_owner_in_a_record_is_that_of_its_user_data():
-    """Unknown fields are passed over."""
-    user_data = b'{"user_id":"ann","tenant_id":"t","metadata":{"x":[1]}}'
-    state = b'{"codec":1,"session_state":{"data":{"config":{"user_data":%b,"path":["s"]}}}}' % user_data
-    expected = session_owner_key({"tenant_id": "t", "user_id": "ann"})
-    assert owner_in_state(state) == owner_in_opened(b'{"version":1,"state":%b}' % state) == expected

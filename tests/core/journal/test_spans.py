@@ -124,45 +124,6 @@ def whole(*, content=True):
     return Story(content=content).say(prompt(), START, REQUEST).say(SAID).say(CALLED).say(RETURNED).say(END)
 
 
-def test_a_cycle_its_request_and_its_call():
-    """One trace; the request and the call stand below the cycle, with the names of the conventions."""
-    cycle, request, call = whole().spans()
-    assert {one.trace_id for one in (cycle, request, call)} == {cycle.trace_id}
-    assert (cycle.parent_id, request.parent_id, call.parent_id) == ("", cycle.span_id, cycle.span_id)
-    assert (cycle.name, request.name, call.name) == ("invoke_agent", "chat gemini-x", "execute_tool read")
-    assert (cycle.kind, request.kind, call.kind) == ("internal", "client", "internal")
-    assert (cycle.began_at_ms, cycle.ended_at_ms) == (0, 4_000)
-    assert (request.began_at_ms, request.ended_at_ms) == (0, 1_000)
-    assert (call.began_at_ms, call.ended_at_ms) == (2_000, 3_000)
-    assert cycle.attributes["gen_ai.conversation.id"] == "s"
-    assert cycle.attributes["agentrail.outcome"] == "done"
-    assert cycle.attributes["agentrail.turns"] == 2
-    assert "agentrail.cost_usd" not in cycle.attributes
-    assert request.attributes["gen_ai.provider.name"] == "gcp.gemini"
-    assert request.attributes["gen_ai.request.model"] == "gemini-x"
-    assert request.attributes["gen_ai.response.finish_reasons"] == ("tool_use",)
-    assert request.attributes["gen_ai.usage.input_tokens"] == 5
-    assert request.attributes["gen_ai.usage.cache_read.input_tokens"] == 3
-    assert request.attributes["agentrail.cost_usd"] == 0.5
-    said = json.loads(request.attributes["gen_ai.output.messages"])
-    assert [part["type"] for part in said[0]["parts"]] == ["text", "thinking", "tool_call"]
-    assert json.loads(call.attributes["gen_ai.tool.call.arguments"]) == {"path": CANARY}
-    assert call.attributes["gen_ai.tool.call.result"] == CANARY
-    assert json.loads(cycle.attributes["gen_ai.input.messages"])[0]["parts"][0]["content"] == f"a {CANARY}"
-
-
-def test_the_same_journal_gives_the_same_spans_and_another_others():
-    """Ids follow from the session and the numbers of events."""
-    assert encode_otlp(whole().spans()) == encode_otlp(whole().spans())
-    one = Story().say(START).say(END).say(START).say(END).spans()
-    other = Story("t").say(START).say(END).spans()
-    ids = [span.span_id for span in (*one, *other)]
-    traces = [span.trace_id for span in (*one, *other)]
-    assert len(set(ids)) == len(set(traces)) == 3
-    assert all(len(span_id) == 16 for span_id in ids)
-    assert all(len(trace_id) == 32 for trace_id in traces)
-
-
 @pytest.mark.journal(25)
 def test_without_content_no_word_is_in_them():
     """Nor what a model or a vendor made up: ids of calls, names of tools that there are not, codes of errors."""
@@ -185,18 +146,6 @@ def test_without_content_no_word_is_in_them():
     assert b'"stringValue":"_OTHER"' in text
     assert b'"stringValue":"tool_error"' in text
     assert b"execute_tool read" in text
-
-
-def test_errors_have_a_class_and_what_was_said():
-    """Of a request, a call, a child and a cycle; of a code that is known also without content."""
-    told = ErrorInfo(code="rate_limited", message="wait")
-    for content in (True, False):
-        story = Story(content=content).say(START, REQUEST).say(StreamError(error=told))
-        cycle, request = story.say(AgentError(error=told)).spans()
-        assert (cycle.error, request.error) == ("rate_limited", "rate_limited")
-        assert cycle.attributes["error.type"] == "rate_limited"
-        assert cycle.attributes["agentrail.outcome"] == "failed"
-        assert (cycle.message, request.message) == (("wait", "wait") if content else ("", ""))
 
 
 def test_what_ends_with_its_cycle_says_so():
@@ -304,12 +253,6 @@ def test_the_form_is_that_of_the_file_exporter():
     assert spans[3]["events"][0]["name"] == "agentrail.retry"
     cut = {one["key"]: one["value"] for one in spans[3]["attributes"]}
     assert cut["agentrail.incomplete"] == {"boolValue": True}
-
-
-def test_a_time_before_1970_has_no_place():
-    """A clock may be wrong; the form knows no sign."""
-    story = Story().say(START, at=-5_000).say(END, at=-4_000)
-    assert b'"startTimeUnixNano":"0"' in encode_otlp(story.spans())
 
 
 @pytest.mark.parametrize("name", ["plain", "guarded", "taken_over"])
