@@ -17,6 +17,8 @@ FROM_THE_ROOT: Final[Mapping[str, str]] = {
     "index.md": "README.md",
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
+    "security.md": "SECURITY.md",
+    "code-of-conduct.md": "CODE_OF_CONDUCT.md",
 }
 """Pages of the site that stand outside of `docs/` in the repository."""
 

@@ -29,6 +29,8 @@ def pages_of_the_repository() -> list[str]:
         "README.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
+        "SECURITY.md",
+        "CODE_OF_CONDUCT.md",
         *(one for one in found if not READ_BY_PROGRAMS.match(one)),
     ]
 
