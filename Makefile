@@ -38,7 +38,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples longest install litellm peers clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway soak-readers crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-prose lint-commits hooks docs docs-check docs-site docs-serve coverage coverage-of-spec mutants ast-mutants compiled-test compiled-build test-minimum test-pythons examples release longest install litellm peers clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -214,6 +214,9 @@ test-minimum:  ## the tests on the oldest versions of dependencies that we allow
 
 examples:  ## the packages of docs/examples, on the wheel in an environment of their own; EXAMPLES='support_bot tides'
 	@PYTHON=$(PYTHON) bash scripts/run_examples.sh $(EXAMPLES)
+
+release:  ## build the wheel and the sdist, check them, run both in an empty environment, and print the steps to publish
+	@PYTHON=$(PYTHON) bash scripts/release.sh
 
 longest: $(DEV)  ## the longest functions, files and classes, and the figures of scripts/bars.toml; fails above 70 and 1,000 lines, and where a figure is worse than its bar
 	$(BIN)/python -m scripts.longest
