@@ -33,7 +33,7 @@ for file in "$root"/dist/*; do
     (
         cd "$here/home"
         alone() { env -i HOME="$here/home" PATH="$here/venv/bin:/usr/bin:/bin" NO_COLOR=1 "$@"; }
-        [ "$(alone agentrail --version)" = "$version" ] || fail "agentrail --version does not print $version"
+        [ "$(alone agentrail --version)" = "agentrail $version" ] || fail "agentrail --version does not print agentrail $version"
         alone python -m agentrail run "List the files here and say what each is for"
     )
 done
@@ -45,7 +45,8 @@ $(ls -1 dist)
 
 Left for the owner:
   1. Choose a name that is free on the package index; \`agentrail\` there is another project. Set it in pyproject.toml and as NAME in
-     agentrail/distribution.py, with PUBLISHED = True, and run make docs and make release again.
+     agentrail/distribution.py, with PUBLISHED = True. Add [project.urls], without which the links of the README lead nowhere on the
+     index. Then run make docs and make release again.
   2. git tag -s v$version && git push origin v$version
   3. pip install twine && twine upload dist/*
 END
