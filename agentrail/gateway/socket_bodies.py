@@ -7,7 +7,7 @@ import msgspec
 from agentrail.gateway.bodies import AbortBody, ChatBody
 from agentrail.messages import FileRef, Image, Text
 from agentrail.structs import Value
-from agentrail.wire.operations import DeclineBody
+from agentrail.wire.operations import DeclineBody, GoOnBody, ReceiptBody, StateAtBody, StopBody
 
 
 class PromptCommandBody(ChatBody, frozen=True, kw_only=True):
@@ -20,28 +20,6 @@ class PromptCommandBody(ChatBody, frozen=True, kw_only=True):
 
     content: tuple[Text | Image | FileRef, ...] | None = None
     settings: dict[str, Any] | None = None
-
-
-class GoOnBody(Value, frozen=True, kw_only=True):
-    """A cycle without new words.
-
-    Attributes:
-        client_id: The caller's name of it.
-        settings: As of `PromptCommandBody`.
-    """
-
-    client_id: str | None = None
-    settings: dict[str, Any] | None = None
-
-
-class ReceiptBody(Value, frozen=True, kw_only=True):
-    """A message that may have been sent before.
-
-    Attributes:
-        client_id: Its name.
-    """
-
-    client_id: str
 
 
 class AbortCommandBody(AbortBody, frozen=True, kw_only=True):
@@ -108,26 +86,6 @@ class RewindCommandBody(Value, frozen=True, kw_only=True):
     files: bool = False
     force: bool = False
     dry: bool = False
-
-
-class StateAtBody(Value, frozen=True, kw_only=True):
-    """A moment of the past.
-
-    Attributes:
-        number: Of the record behind which it is.
-    """
-
-    number: int
-
-
-class StopBody(Value, frozen=True, kw_only=True):
-    """Why a session is ended.
-
-    Attributes:
-        reason: For people.
-    """
-
-    reason: str = "stopped"
 
 
 COMMAND_BODIES: Final[tuple[type[msgspec.Struct], ...]] = (

@@ -18,16 +18,12 @@ from agentrail.gateway.socket_bodies import (
     AbortCommandBody,
     AnswerBody,
     ForkCommandBody,
-    GoOnBody,
     PromptCommandBody,
-    ReceiptBody,
     RewindCommandBody,
-    StateAtBody,
-    StopBody,
 )
 from agentrail.runtime.handle import Session
 from agentrail.wire.forms import encode_past_state, encode_receipt, encode_receipt_found
-from agentrail.wire.operations import DeclineBody
+from agentrail.wire.operations import DeclineBody, GoOnBody, ReceiptBody, StateAtBody, StopBody
 
 MAX_RECORDS_OF_A_COMMAND: Final = 1_000
 """Records of a journal that one command gives."""

@@ -7,8 +7,8 @@ import msgspec
 from agentrail.core.journal.branches import PastTurn
 from agentrail.errors import CodecError
 from agentrail.frozen import MAX_RECORD_LEVELS, frozen_json
-from agentrail.runtime.looking_back import Rewound
 from agentrail.runtime.past import JournalEntry
+from agentrail.runtime.restoring import Rewound
 from agentrail.structs import decoder_of
 
 

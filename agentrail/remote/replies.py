@@ -1,15 +1,23 @@
 """The results of commands, as the handle of a remote session reads them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from agentrail.core.session.asked_forms import ApprovalRule
+from agentrail.core.session.projection import Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import ClientIdReused, CodecError, RemoteRefused
-from agentrail.wire.forms import decode_receipt
+from agentrail.wire.forms import (
+    decode_receipt,
+    decode_receipt_found,
+    decode_snapshot,
+    decode_status,
+    read_rules,
+)
 
 T = TypeVar("T")
 
@@ -50,9 +58,18 @@ def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
 
 
 def read_result(gives: Any, result: bytes) -> Any:
-    """Read the result of a call by its type.
+    """Read the result of a call by its type; None for a call without one.
 
     Raises:
         RemoteRefused: As of `read_reply`.
     """
-    return read_reply(partial(decode_receipt, gives), result)
+    return None if gives is None else read_reply(_READ.get(gives) or partial(decode_receipt, gives), result)
+
+
+_READ: Final[Mapping[Any, Callable[[bytes], Any]]] = {
+    Status: decode_status,
+    Snapshot: decode_snapshot,
+    tuple[ApprovalRule, ...]: read_rules,
+    PromptReceipt | SteerReceipt | None: decode_receipt_found,
+}
+"""How results are read that are no receipts."""

@@ -12,9 +12,7 @@ from agentrail import outside
 from agentrail.abc import Error, Ok
 from agentrail.core.journal.branches import PastTurn
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.core.session.asked_forms import ApprovalRule
 from agentrail.core.session.client_calls import check_size
-from agentrail.core.session.projection import Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AgentrailError,
@@ -23,9 +21,6 @@ from agentrail.errors import (
     CodecError,
     NotRemote,
     OptionError,
-    SessionDown,
-    SessionUnknown,
-    UnknownRule,
 )
 from agentrail.events import Event
 from agentrail.messages import Content, Message, SessionId
@@ -51,33 +46,26 @@ from agentrail.runtime.arguments import (
     fault_of_choice,
     fault_of_digest,
     fault_of_flag,
-    fault_of_model,
     fault_of_outcome,
-    fault_of_provider_opts,
     fault_of_request_id,
     fault_of_text,
     fault_of_via,
     fault_of_wait,
     refuse,
-    require_client_id,
 )
 from agentrail.runtime.asking import CALL_AGAIN, cure_of, wait_within
 from agentrail.runtime.cycle_calls import CycleCalls, CycleQuestion
 from agentrail.runtime.cycle_stream import OnLeave
-from agentrail.runtime.looking_back import Rewound, fault_of_place
-from agentrail.runtime.past import JournalEntry, PastState, fault_of_after, fault_of_limit, fault_of_number
+from agentrail.runtime.past import JournalEntry, PastState, fault_of_number
+from agentrail.runtime.restoring import Rewound
 from agentrail.runtime.session_calls import SessionCalls, check_arguments
 from agentrail.runtime.subscription import decide_terms, fault_of_cursor
 from agentrail.wire.forms import (
     decode_messages,
     decode_past_state,
     decode_receipt,
-    decode_receipt_found,
-    decode_snapshot,
-    decode_status,
-    read_rules,
 )
-from agentrail.wire.operations import Operation, decided
+from agentrail.wire.operations import STOP, Operation, decided, fault_of_place
 
 R = TypeVar("R")
 
@@ -167,34 +155,6 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
             partial(decode_receipt, SteerReceipt), await self._send("steer", told)
         )
         return receipt
-
-    async def go_on(
-        self,
-        *,
-        client_id: str | None = None,
-        via: str | None = None,
-        request_id: str | None = None,
-        digest: str | None = None,
-        settings: PromptSettings | Mapping[str, Any] | None = None,
-    ) -> PromptReceipt:
-        """Let the model answer what the conversation ends with; as `Session.go_on`, arguments as of `prompt`."""
-        named = decide_client_id(client_id) or new_name()
-        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
-        refuse_arguments("go_on", via=via, request_id=request_id, digest=digest)
-        told = {"client_id": named, "settings": decide_settings(settings)}
-        receipt: PromptReceipt = read_reply(
-            partial(decode_receipt, PromptReceipt), await self._send("go_on", told)
-        )
-        return receipt
-
-    async def receipt_of(
-        self, client_id: str, *, digest: str | None = None
-    ) -> PromptReceipt | SteerReceipt | None:
-        """Give the receipt of a message that was sent under this name before; as `Session.receipt_of`, but without `digest`."""
-        refuse(fault_of_digest(digest))
-        told = {"client_id": require_client_id(client_id)}
-        refuse_arguments("receipt_of", digest=digest)
-        return read_reply(decode_receipt_found, await self._send("receipt_of", told))
 
     async def _answer(self, asked: CycleQuestion) -> str:
         return await wait_within(asked.timeout_seconds, partial(self._ask, asked), cure_of(asked.client_id))
@@ -303,9 +263,49 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
 
     async def _call(self, operation: Operation[R], **given: Any) -> R:
         check_arguments(operation, given)
+        own = getattr(self, f"_do_{operation.name}", None)
+        if own is not None:
+            return cast("R", await own(**given))
         refuse_arguments(operation.name, **{name: given.pop(name) for name in operation.local})
+        if given.get("client_id", "") is None:
+            given["client_id"] = new_name()
         result = await self._have_done(operation.name, given, operation.was_ours)
-        return cast("R", None if operation.gives is None else read_result(operation.gives, result))
+        return cast("R", read_result(operation.gives, result))
+
+    async def _do_switch_model(self, model: object, provider_opts: Mapping[str, Any] | None) -> None:
+        if not isinstance(model, str):
+            message = "switch_model over a network takes the name of a model: a provider object is code"
+            raise NotRemote(message)
+        opts = None if provider_opts is None else dict(provider_opts)
+        await self._send("switch_model", {"model": model, "provider_opts": opts})
+
+    async def _do_rewind(self, *, dry: bool, **given: Any) -> Rewound:
+        # Left out where it is not asked for: a server of before it takes the same command.
+        return read_reply(
+            read_rewound, await self._send("rewind", {**given, **({"dry": True} if dry else {})})
+        )
+
+    async def _do_journal(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
+        found: list[JournalEntry] = []
+        while len(found) < limit:
+            page = min(limit - len(found), PAGE)
+            told = {"after": after + len(found), "limit": page}
+            entries = read_reply(read_journal_page, await self._send("journal", told))[:page]
+            found += entries
+            if len(entries) < page:
+                break
+        return tuple(found)
+
+    async def _do_turns(self, limit: int) -> tuple[PastTurn, ...]:
+        return read_reply(read_turns, await self._send("turns", {"limit": min(limit, PAGE)}))
+
+    async def _do_state_at(self, number: int) -> PastState:
+        told = read_reply(decode_past_state, await self._send("state_at", {"number": number}))
+        return PastState(number=told[0], at_ms=told[1], snapshot=told[2], messages=told[3])
+
+    async def _do_stop(self, reason: str, timeout_seconds: float | None) -> None:
+        stop = partial(self._have_done, "stop", {"reason": reason}, STOP.was_ours)
+        await wait_within(timeout_seconds, stop, CALL_AGAIN)
 
     async def _have_done(
         self, name: str, told: Mapping[str, Any], was_ours: Callable[[AgentrailError], bool]
@@ -330,27 +330,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         }
         await self._have_done("answer", told, decided("approved"))
 
-    async def rules(self) -> tuple[ApprovalRule, ...]:
-        """Give the rules that people made, here and in the sessions below; as `Session.rules`."""
-        return read_reply(read_rules, await self._send("rules", {}))
-
-    async def revoke_rule(self, rule_id: str) -> None:
-        """Take a rule back; as `Session.revoke_rule`."""
-        refuse(fault_of_text("rule_id", rule_id))
-        # Sent twice, because a connection was lost between, it is our own doing that the rule is gone.
-        await self._have_done(
-            "revoke_rule", {"rule_id": rule_id}, lambda error: isinstance(error, UnknownRule)
-        )
-
     # --- how it stands
-
-    async def status(self) -> Status:
-        """Say how the session stands; as `Session.status`."""
-        return read_reply(decode_status, await self._send("status", {}))
-
-    async def snapshot(self) -> Snapshot:
-        """Give all that a client which comes late needs to draw the session; as `Session.snapshot`."""
-        return read_reply(decode_snapshot, await self._send("snapshot", {}))
 
     async def messages(self) -> tuple[Message, ...]:
         """Give the conversation so far, asked for a page at a time; as `Session.messages`."""
@@ -398,15 +378,6 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
 
     # --- changes
 
-    async def switch_model(self, model: object, provider_opts: Mapping[str, Any] | None = None) -> None:
-        """Ask another model from the next request on; as `Session.switch_model`, but by its name alone."""
-        refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
-        if not isinstance(model, str):
-            message = "switch_model over a network takes the name of a model: a provider object is code"
-            raise NotRemote(message)
-        opts = None if provider_opts is None else dict(provider_opts)
-        await self._send("switch_model", {"model": model, "provider_opts": opts})
-
     async def fork(
         self,
         at: int | None = None,
@@ -438,63 +409,6 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         ):
             raise answered.error
         return type(self)(self._links, wanted)
-
-    async def rewind(
-        self,
-        to: int | None = None,
-        *,
-        turn: int | None = None,
-        files: bool = False,
-        force: bool = False,
-        dry: bool = False,
-    ) -> Rewound:
-        """Stop what runs, and go back to what the session was behind a record; as `Session.rewind`."""
-        refuse(
-            fault_of_place(to, turn, needed=True),
-            fault_of_number("to", to),
-            fault_of_number("turn", turn),
-            fault_of_flag("files", files),
-            fault_of_flag("force", force),
-            fault_of_flag("dry", dry),
-            "force is about files: give files=True too" if force is True and files is False else None,
-        )
-        # Left out where it is not asked for: a server of before it takes the same command.
-        told = {"to": to, "turn": turn, "files": files, "force": force, **({"dry": True} if dry else {})}
-        return read_reply(read_rewound, await self._send("rewind", told))
-
-    async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
-        """Read the journal, a page at a time; as `Session.journal`. It takes a token with the scope `inspect`."""
-        refuse(fault_of_after(after), fault_of_limit(limit))
-        found: list[JournalEntry] = []
-        while len(found) < limit:
-            page = min(limit - len(found), PAGE)
-            told = {"after": after + len(found), "limit": page}
-            entries = read_reply(read_journal_page, await self._send("journal", told))[:page]
-            found += entries
-            if len(entries) < page:
-                break
-        return tuple(found)
-
-    async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
-        """Name the turns that are over; as `Session.turns`. A server gives a thousand at most."""
-        refuse(fault_of_limit(limit))
-        return read_reply(read_turns, await self._send("turns", {"limit": min(limit, PAGE)}))
-
-    async def state_at(self, number: int) -> PastState:
-        """Say what the session was behind a record; as `Session.state_at`. It takes a token with the scope `inspect`."""
-        refuse(fault_of_number("number", number, needed=True))
-        told = read_reply(decode_past_state, await self._send("state_at", {"number": number}))
-        return PastState(number=told[0], at_ms=told[1], snapshot=told[2], messages=told[3])
-
-    async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
-        """Abort what runs, and end the session; as `Session.stop`."""
-        refuse(fault_of_text("reason", reason), fault_of_wait(timeout_seconds))
-        await wait_within(timeout_seconds, partial(self._stop, reason), CALL_AGAIN)
-
-    async def _stop(self, reason: str) -> None:
-        await self._have_done(
-            "stop", {"reason": reason}, lambda error: isinstance(error, SessionDown | SessionUnknown)
-        )
 
     async def _send(self, name: str, told: Mapping[str, Any]) -> bytes:
         return await self._links.first.call(name, self._session_id, told)

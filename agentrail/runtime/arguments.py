@@ -6,7 +6,7 @@ types only, so that a slip is answered where it was made and never reaches an ev
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias, get_args
+from typing import Final, TypeAlias, cast, get_args
 
 import attrs
 from msgspec.structs import astuple
@@ -282,11 +282,17 @@ def require_client_id(client_id: object) -> str:
     Raises:
         OptionError: Your move: no text, empty, or over 256 characters.
     """
-    if not isinstance(client_id, str) or not 1 <= len(client_id) <= MAX_CLIENT_ID_CHARACTERS:
-        raise OptionError(
-            [f"client_id is {client_id!r:.80}: expected a text of 1 to {MAX_CLIENT_ID_CHARACTERS} characters"]
-        )
-    return client_id
+    fault = fault_of_client_id(client_id)
+    if fault is not None:
+        raise OptionError([fault])
+    return cast("str", client_id)
+
+
+def fault_of_client_id(value: object) -> str | None:
+    """Return what is wrong with the name of a message that has one."""
+    if isinstance(value, str) and 1 <= len(value) <= MAX_CLIENT_ID_CHARACTERS:
+        return None
+    return f"client_id is {value!r:.80}: expected a text of 1 to {MAX_CLIENT_ID_CHARACTERS} characters"
 
 
 def decide_child(request: ChildRequest) -> ChildRequest:

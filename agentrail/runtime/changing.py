@@ -24,8 +24,6 @@ from agentrail.frozen import not_json
 from agentrail.messages import JsonObject
 from agentrail.otp.edges import call_guarded
 from agentrail.runtime.arguments import (
-    fault_of_model,
-    fault_of_provider_opts,
     fault_of_text,
     faults_of_names,
     faults_of_source,
@@ -44,25 +42,7 @@ class ChangingHandle(AskingHandle):
 
     __slots__ = ()
 
-    async def switch_model(
-        self, model: str | Provider, provider_opts: Mapping[str, Any] | None = None
-    ) -> None:
-        """Ask another model from the next request on; one that is out keeps its own.
-
-        For the model that is asked already nothing changes, and nothing is published.
-
-        Args:
-            model: A model string, or a provider object. A session keeps one object that it was switched to, beside those that
-                it still uses, and closes none: an object stays yours.
-            provider_opts: As of `start_session`; None for none, and for the model that is asked already for those it has.
-
-        Raises:
-            ModelNotFound, Authentication, OptionError: As of `start_session`; nothing changed.
-            SessionDown: The session has ended.
-
-        Cancellation: The switch stands.
-        """
-        refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
+    async def _do_switch_model(self, model: str | Provider, provider_opts: Mapping[str, Any] | None) -> None:
         await self._cell.awake()
         choice = decide_switch(model, provider_opts, self._cell.state.data.model.model, self._cell.ports)
         signal = ChangeModel(

@@ -32,7 +32,6 @@ from agentrail.runtime.arguments import (
     fault_of_request_id,
     fault_of_text,
     fault_of_via,
-    fault_of_wait,
     refuse,
 )
 from agentrail.runtime.asking import CALL_AGAIN
@@ -84,12 +83,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
         return f"<Session {self._cell.ports.key} {phase}>"
 
-    async def status(self) -> Status:
-        """Say how the session stands, and those that work for its calls: what waits there for people is in `children`.
-
-        Raises:
-            SessionDown: The session has ended.
-        """
+    async def _do_status(self) -> Status:
         query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         status = cast("Status", await self._ask(query))
         status = self._cell.with_children(status)
@@ -211,12 +205,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         )
         await self._ask_owner(ref, signal)
 
-    async def snapshot(self) -> Snapshot:
-        """Give all that a client which comes late needs to draw the session.
-
-        Raises:
-            SessionDown: The session has ended.
-        """
+    async def _do_snapshot(self) -> Snapshot:
         signal = SnapshotQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         snapshot = cast("Snapshot", await self._ask(signal))
         cell = self._cell
@@ -230,22 +219,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
             first_seq=cell.first_seq,
         )
 
-    async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
-        """Abort what runs, survivors of earlier aborts too, and end the session.
-
-        Args:
-            reason: For people; it is in `SessionEnd` and in every later `SessionDown`.
-            timeout_seconds: How long to wait; None for as long as it takes.
-
-        Raises:
-            ReplyTimeout: The time was up; it is still ending.
-            OptionError: Your move: a reason that is no text, or a time that cannot be.
-            CallingSelf: Your move: a tool of this session stopped it.
-            SessionDown: It had ended already.
-
-        Cancellation: The session ends all the same.
-        """
-        refuse(fault_of_text("reason", reason), fault_of_wait(timeout_seconds))
+    async def _do_stop(self, reason: str, *, timeout_seconds: float | None) -> None:
         self._cell.pending_calls.refuse_self("stop")
         signal = StopSession(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), reason=reason)
         await self._ask_within(signal, timeout_seconds, CALL_AGAIN)

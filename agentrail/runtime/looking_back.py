@@ -5,15 +5,14 @@ from functools import partial
 from typing import Any, Protocol, Self, TypeVar, Unpack, cast
 
 import trio
-from attrs import field, frozen
 
 from agentrail.abc import Provider
-from agentrail.core.journal.branches import CallBehind, PastTurn
+from agentrail.core.journal.branches import PastTurn
 from agentrail.core.journal.folding import asked_by
 from agentrail.core.session.branching import without_what_was_open
 from agentrail.core.session.state import SessionState
 from agentrail.errors import OptionError
-from agentrail.runtime.arguments import refuse
+from agentrail.runtime.arguments import fault_of_flag, refuse
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keywords import SessionKeywords
@@ -22,33 +21,16 @@ from agentrail.runtime.past import (
     Journal,
     JournalEntry,
     PastState,
-    fault_of_after,
-    fault_of_limit,
     fault_of_number,
 )
-from agentrail.runtime.restoring import RestoredFiles, versioned_of
+from agentrail.runtime.restoring import RestoredFiles, Rewound, versioned_of
 from agentrail.runtime.rewinding import RewindRequest
 from agentrail.runtime.session import SessionCell
+from agentrail.wire.operations import fault_of_place
 
 _MAX_TRIES = 5
 
 T = TypeVar("T")
-
-
-@frozen(kw_only=True)
-class Rewound:
-    """What came of going back.
-
-    Attributes:
-        number: The record behind which the session goes on.
-        calls: What happened outside since and is not taken back: calls whose tools do not promise that running them twice does no
-            harm, or for which another session worked.
-        files: What became of the files that its tools have written since; None where `files` was not asked for.
-    """
-
-    number: int
-    calls: tuple[CallBehind, ...] = field(default=())
-    files: RestoredFiles | None = None
 
 
 class Branching(Protocol):
@@ -84,67 +66,15 @@ class LookingBackHandle(AskingHandle):
 
     __slots__ = ()
 
-    async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
-        """Read the journal of the session, as far as it is durable: what was said to it, and what it decided.
-
-        Also of one that has ended, as long as its supervisor is open.
-
-        Args:
-            after: The number behind which to begin.
-            limit: How many records at most, up to 10,000.
-
-        Returns:
-            Records in order, from number `after + 1`; none behind the last one.
-
-        Raises:
-            OptionError: Your move: there is no store, or a number that cannot be.
-            Trimmed: What was asked for was dropped; `first` is there.
-            StoreUnavailable: The store cannot be read now.
-
-        Cancellation: At once.
-        """
-        refuse(fault_of_after(after), fault_of_limit(limit))
+    async def _do_journal(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
         await trio.lowlevel.checkpoint()
         return await self._branching().look_back(self._cell, lambda journal: journal.entries(after, limit))
 
-    async def state_at(self, number: int) -> PastState:
-        """Say what the session was behind a record: the fold of its journal up to there, with all that waited for people.
-
-        Args:
-            number: Of a record, from 1; see `journal`.
-
-        Raises:
-            OptionError: Your move: there is no store, or no such record; the message has the range.
-            Trimmed: The records that it takes were dropped; `first` is the first number that can be asked for.
-            Erased: A person had the content of one of them removed.
-            Unrevivable: Your move: a plugin that it had then is not there any more.
-            JournalCorrupt: A record is damaged.
-            StoreUnavailable: The store cannot be read now.
-
-        Cancellation: At once. It is worked out in a thread, four at a time.
-        """
-        refuse(fault_of_number("number", number, needed=True))
+    async def _do_state_at(self, number: int) -> PastState:
         await trio.lowlevel.checkpoint()
         return await self._branching().look_back(self._cell, lambda journal: journal.past_state(number))
 
-    async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
-        """Name the turns that are over: those that `rewind(turn=…)` goes back to, and behind which `fork(turn=…)` begins.
-
-        Args:
-            limit: How many at most, up to 10,000: the last ones.
-
-        Returns:
-            The turns in order, with what was asked and said, and whether the conversation as it stands has them.
-
-        Raises:
-            OptionError: Your move: there is no store, or a number that cannot be.
-            Trimmed: The beginning of the journal was dropped, so that turns cannot be counted.
-            Erased, Unrevivable, JournalCorrupt: As of `state_at`.
-            StoreUnavailable: The store cannot be read now.
-
-        Cancellation: At once. It is worked out in a thread, four at a time.
-        """
-        refuse(fault_of_limit(limit))
+    async def _do_turns(self, limit: int) -> tuple[PastTurn, ...]:
         await trio.lowlevel.checkpoint()
         return await self._branching().look_back(self._cell, lambda journal: journal.turns()[-limit:])
 
@@ -188,61 +118,22 @@ class LookingBackHandle(AskingHandle):
             fault_of_place(at, turn),
             fault_of_number("at", at),
             fault_of_number("turn", turn),
-            _fault_of_flag("files", files),
+            fault_of_flag("files", files),
         )
         await trio.lowlevel.checkpoint()
         given: dict[str, Any] = {**options, **({} if model is None else {"model": model})}
         fork = await self._branching().begin_fork(self._cell, at, turn, given, files=files)
         return type(self)(fork)
 
-    async def rewind(
+    async def _do_rewind(
         self,
-        to: int | None = None,
+        to: int | None,
         *,
-        turn: int | None = None,
-        files: bool = False,
-        force: bool = False,
-        dry: bool = False,
+        turn: int | None,
+        files: bool,
+        force: bool,
+        dry: bool,
     ) -> Rewound:
-        """Stop what runs, and go back to what the session was behind a record. Nothing is deleted, so one can go forth again.
-
-        The cycle is aborted with all its tools, and prompts that wait are thrown away. Numbers of events go on, and what was spent is
-        spent. Subscribers get `EventsLost` for what does not count any more, and `snapshot` is what to begin anew from. What happened
-        outside stays done; the result names it.
-
-        Args:
-            to: Behind which record.
-            turn: Behind which turn, counted from 1 over all cycles, in place of a number.
-            files: Whether the files that tools of the session have written since become what they were. Others are not touched; nor is
-                one that is not what the session left, which is a conflict.
-            force: Whether conflicts are overwritten too. What stood there is kept, so that a later rewind brings it back.
-            dry: Whether it is only told what going back would come to, by now: nothing is stopped and no file is touched. What may be
-                refused is refused all the same.
-
-        Returns:
-            Where it stands, or would with `dry`; the calls behind it that may have changed something, and what became of the files.
-
-        Raises:
-            OptionError: Your move: there is no store, it works for another session (its root is named), or there is no such record or turn;
-                or with `files` its sandbox does not keep what its tools write. Nothing was stopped.
-            SandboxError: With `files`, the working directory cannot be opened any more; nothing was stopped.
-            Trimmed, Erased, Unrevivable, JournalCorrupt: As of `state_at`; nothing was stopped.
-            SessionDown: The session has ended.
-            CallingSelf: Your move: a tool of this session asked for it.
-            StoreUnavailable: The store takes nothing for now.
-
-        Cancellation: What was stopped is stopped; whether it went back `journal` says. Of the files none is half: the same call again
-            restores those that are not restored.
-        """
-        refuse(
-            fault_of_place(to, turn, needed=True),
-            fault_of_number("to", to),
-            fault_of_number("turn", turn),
-            _fault_of_flag("files", files),
-            _fault_of_flag("force", force),
-            _fault_of_flag("dry", dry),
-            "force is about files: give files=True too" if force is True and files is False else None,
-        )
         await trio.lowlevel.checkpoint()
         cell, branching = self._cell, self._branching()
         await cell.awake()
@@ -320,19 +211,6 @@ def _to_go_back_to(
 
 def _calls_behind(number: int, up_to: int, journal: Journal) -> Any:
     return tuple([one for one in journal.calls_behind(number) if one.number <= up_to])
-
-
-def _fault_of_flag(name: str, value: object) -> str | None:
-    return None if type(value) is bool else f"{name} is {value!r}: expected True or False"
-
-
-def fault_of_place(number: object, turn: object, *, needed: bool = False) -> str | None:
-    """Say what is wrong with a place in a journal, which is given by a number or by a turn."""
-    if number is not None and turn is not None:
-        return f"a number ({number!r}) and a turn ({turn!r}) are given: give one of them"
-    if needed and number is None and turn is None:
-        return "to what? give the number of a record, or turn="
-    return None
 
 
 def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms: int) -> SessionState:

@@ -9,8 +9,8 @@ import trio
 from attrs import evolve
 
 from agentrail.core.policy.prompt_settings import PromptSettings
-from agentrail.core.protocol.signals import GoOn, Prompt, ReceiptQuery, ReplyQuery
-from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.protocol.signals import GoOn, Prompt, ReplyQuery
+from agentrail.core.session.receipts import PromptReceipt
 from agentrail.errors import ReplyTimeout
 from agentrail.events import Event
 from agentrail.messages import Content, PromptRef
@@ -27,7 +27,6 @@ from agentrail.runtime.arguments import (
     fault_of_via,
     fault_of_wait,
     refuse,
-    require_client_id,
 )
 from agentrail.runtime.asking import CALL_AGAIN, AskingHandle, cure_of, wait_within
 from agentrail.runtime.clock import now_ms
@@ -98,75 +97,27 @@ class PromptingHandle(CycleCalls, AskingHandle):
         )
         return cast("PromptReceipt", await self._ask(signal))
 
-    async def go_on(
+    async def _do_go_on(
         self,
         *,
-        client_id: str | None = None,
-        via: str | None = None,
-        request_id: str | None = None,
-        digest: str | None = None,
-        settings: PromptSettings | Mapping[str, Any] | None = None,
+        client_id: str | None,
+        via: str | None,
+        request_id: str | None,
+        digest: str | None,
+        settings: PromptSettings | None,
     ) -> PromptReceipt:
-        """Let the model answer what the conversation ends with, without new words: results, or a user's message.
-
-        Such as the results that came with `messages`, or the prompt of a cycle that failed. It is a cycle like any other, but
-        that no `PromptReceived` comes before its `AgentStart` and no plugin is asked about a prompt; it never waits.
-
-        Args:
-            client_id: As of `prompt`.
-            via: As of `prompt`; in `AgentStart`.
-            request_id: As of `prompt`.
-            digest: As of `prompt`: of what the sender brought.
-            settings: As of `prompt`.
-
-        Returns:
-            `ref`, which `AgentStart` and the end carry; `seq`, the number of that `AgentStart`.
-
-        Raises:
-            CannotGoOn: Your move: the session is not idle, or its conversation ends with an answer, or is empty.
-            ClientIdReused, OptionError, MailboxFull, SessionDown: As of `prompt`.
-
-        Cancellation: Once the message is on its way, only the receipt is lost.
-        """
-        name = decide_client_id(client_id)
-        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
         signal_id = self._cell.pending_calls.mint()
         signal = GoOn(
             at_ms=now_ms(),
             signal_id=signal_id,
             ref=PromptRef(signal_id),
-            client_id=name,
+            client_id=client_id,
             via=via,
             request_id=request_id,
             digest=digest,
-            settings=decide_settings(settings),
+            settings=settings,
         )
         return cast("PromptReceipt", await self._ask(signal))
-
-    async def receipt_of(
-        self, client_id: str, *, digest: str | None = None
-    ) -> PromptReceipt | SteerReceipt | None:
-        """Give the receipt of a message that was sent under this name before; None where none is remembered.
-
-        For who has work to do in front of a prompt, and not twice. What was sent before this call is seen by it.
-
-        Args:
-            client_id: As given to `prompt` or `steer`.
-            digest: As given to `prompt`: what the message has to be; None for whatever it was.
-
-        Returns:
-            The receipt as it was, `request_id` included. The last 256 messages with a name are remembered.
-
-        Raises:
-            ClientIdReused: Your move: the name was used for a message of another digest.
-            OptionError: Your move: a name or digest that is none, or too long.
-            SessionDown: The session has ended.
-        """
-        refuse(fault_of_digest(digest))
-        name = require_client_id(client_id)
-        signal_id = self._cell.pending_calls.mint()
-        query = ReceiptQuery(at_ms=now_ms(), signal_id=signal_id, client_id=name, digest=digest)
-        return cast("PromptReceipt | SteerReceipt | None", await self._ask(query))
 
     async def _answer(self, asked: CycleQuestion) -> str:
         self._cell.pending_calls.refuse_self("ask")

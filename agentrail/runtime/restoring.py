@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from agentrail.abc import Refusal, Sandbox
 from agentrail.abc.versions import GetContent, PutBack, VersionedSandbox
+from agentrail.core.journal.branches import CallBehind
 from agentrail.core.journal.files import FilesBehind, FileWrite, UntoldCall
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.values.offered import offers
@@ -60,6 +61,22 @@ class RestoredFiles:
     conflicts: tuple[FileLeft, ...] = ()
     failed: tuple[FileLeft, ...] = ()
     untold: tuple[UntoldCall, ...] = field(default=())
+
+
+@frozen(kw_only=True)
+class Rewound:
+    """What came of going back.
+
+    Attributes:
+        number: The record behind which the session goes on.
+        calls: What happened outside since and is not taken back: calls whose tools do not promise that running them twice does no
+            harm, or for which another session worked.
+        files: What became of the files that its tools have written since; None where `files` was not asked for.
+    """
+
+    number: int
+    calls: tuple[CallBehind, ...] = field(default=())
+    files: RestoredFiles | None = None
 
 
 def restored_of(every: tuple[PutBack, ...], untold: tuple[UntoldCall, ...]) -> RestoredFiles:

@@ -32,33 +32,11 @@ class RulingHandle(AskingHandle):
 
     __slots__ = ()
 
-    async def rules(self) -> tuple[ApprovalRule, ...]:
-        """Give the rules that people made with `approve(kind="always")`: of this session, and of those that work for it.
-
-        Returns:
-            Those of this session first, each session's in the order in which they were made.
-
-        Raises:
-            SessionDown: The session has ended.
-        """
+    async def _do_rules(self) -> tuple[ApprovalRule, ...]:
         await self._look()
         return tuple([rule for cell in self._cell.below() for rule in rules_of(cell.visible.data)])
 
-    async def revoke_rule(self, rule_id: str) -> None:
-        """Take a rule back, here and in each session below that has it. What it has let run runs on; the next call asks.
-
-        Args:
-            rule_id: Of `rules()`.
-
-        Raises:
-            UnknownRule: Your move: no session here has it, or not any more.
-            OptionError: Your move: an argument of a wrong type.
-            SessionDown: The session has ended.
-            StoreUnavailable: The store takes nothing for now; the rule stands.
-
-        Cancellation: Where it is taken back it stays so; in sessions below it may stand yet.
-        """
-        refuse(fault_of_text("rule_id", rule_id))
+    async def _do_revoke_rule(self, rule_id: str) -> None:
         await self._look()
         is_revoked = False
         for cell, rule in _having(self._cell, rule_id):

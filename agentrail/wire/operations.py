@@ -4,11 +4,12 @@ A row has no word of HTTP: how a server offers a call is in `agentrail.gateway.o
 `agentrail.runtime.session_calls`. A test holds the two together: the same arguments with the same defaults.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from attrs import frozen
 
+from agentrail.core.journal.branches import PastTurn
 from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
@@ -17,10 +18,14 @@ from agentrail.core.protocol.signals import (
     Compact,
     Decline,
     KillMode,
+    ReceiptQuery,
     Reject,
     Respond,
 )
-from agentrail.errors import AgentrailError, AlreadyResolved
+from agentrail.core.session.asked_forms import ApprovalRule
+from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import AgentrailError, AlreadyResolved, SessionDown, SessionUnknown, UnknownRule
 from agentrail.events import AbortReceipt
 from agentrail.structs import Value
 
@@ -39,6 +44,7 @@ class Operation(Generic[R]):
         name: Of the method, and of the command of a socket.
         takes: Its arguments, as they travel. Their types say how they are checked; a server may read its body as this very struct.
         local: More arguments of the method, each of which is None where it is left out. A server sets them itself, or has no use for them.
+        agree: Says what is wrong with arguments of which each is right by itself; None where nothing can be.
         signal: Makes the signal of all arguments; None where the handle has a method `_do_<name>` in its place.
         owner: The argument that says which session below is asked; None for the session itself.
         gives: The type of the result.
@@ -49,6 +55,7 @@ class Operation(Generic[R]):
     name: str
     takes: type[Value]
     local: tuple[str, ...] = ()
+    agree: Callable[[Mapping[str, object]], Iterable[str | None]] | None = None
     signal: Callable[..., Asked] | None = None
     owner: str | None = None
     gives: Any = None
@@ -201,13 +208,191 @@ class CompactBody(Value, frozen=True, kw_only=True):
 COMPACT: Final[Operation[None]] = Operation(name="compact", takes=CompactBody, signal=Compact)
 
 
+class SwitchModelArguments(Value, frozen=True, kw_only=True):
+    """Another model; fields as of `Session.switch_model`."""
+
+    model: Any
+    provider_opts: Any = None
+
+
+SWITCH_MODEL: Final[Operation[None]] = Operation(name="switch_model", takes=SwitchModelArguments)
+
+
+class StopBody(Value, frozen=True, kw_only=True):
+    """Why a session is ended.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str = "stopped"
+
+
+def _is_over(error: AgentrailError) -> bool:
+    return isinstance(error, SessionDown | SessionUnknown)
+
+
+STOP: Final[Operation[None]] = Operation(
+    name="stop", takes=StopBody, local=("timeout_seconds",), was_ours=_is_over
+)
+
+
+class GoOnBody(Value, frozen=True, kw_only=True):
+    """A cycle without new words.
+
+    Attributes:
+        client_id: The caller's name of it.
+        settings: As of `PromptCommandBody`.
+    """
+
+    client_id: str | None = None
+    settings: dict[str, Any] | None = None
+
+
+GO_ON: Final[Operation[PromptReceipt]] = Operation(
+    name="go_on", takes=GoOnBody, local=("via", "request_id", "digest"), gives=PromptReceipt
+)
+
+
+class RewindArguments(Value, frozen=True, kw_only=True):
+    """Where a session goes back to; fields as of `Session.rewind`."""
+
+    to: int | None = None
+    turn: int | None = None
+    files: bool = False
+    force: bool = False
+    dry: bool = False
+
+
+def fault_of_place(number: object, turn: object, *, needed: bool = False) -> str | None:
+    """Say what is wrong with a place in a journal, which is given by a number or by a turn."""
+    if number is not None and turn is not None:
+        return f"a number ({number!r}) and a turn ({turn!r}) are given: give one of them"
+    if needed and number is None and turn is None:
+        return "to what? give the number of a record, or turn="
+    return None
+
+
+def _faults_of_rewind(given: Mapping[str, object]) -> tuple[str | None, ...]:
+    needs_files = given["force"] is True and given["files"] is False
+    return (
+        fault_of_place(given["to"], given["turn"], needed=True),
+        "force is about files: give files=True too" if needs_files else None,
+    )
+
+
+REWIND: Final[Operation[Any]] = Operation(name="rewind", takes=RewindArguments, agree=_faults_of_rewind)
+
+
+# --- rules
+
+
+class NoArguments(Value, frozen=True, kw_only=True):
+    """Nothing to say."""
+
+
+RULES: Final[Operation[tuple[ApprovalRule, ...]]] = Operation(
+    name="rules", takes=NoArguments, gives=tuple[ApprovalRule, ...], is_read=True
+)
+
+
+class RevokeRuleArguments(Value, frozen=True, kw_only=True):
+    """Which rule is taken back."""
+
+    rule_id: str
+
+
+def _knows_no_rule(error: AgentrailError) -> bool:
+    return isinstance(error, UnknownRule)
+
+
+REVOKE_RULE: Final[Operation[None]] = Operation(
+    name="revoke_rule", takes=RevokeRuleArguments, was_ours=_knows_no_rule
+)
+
+
+# --- what only reads
+
+
+class ReceiptBody(Value, frozen=True, kw_only=True):
+    """A message that may have been sent before.
+
+    Attributes:
+        client_id: Its name.
+    """
+
+    client_id: str
+
+
+RECEIPT_OF: Final[Operation[PromptReceipt | SteerReceipt | None]] = Operation(
+    name="receipt_of",
+    takes=ReceiptBody,
+    local=("digest",),
+    signal=ReceiptQuery,
+    gives=PromptReceipt | SteerReceipt | None,
+    is_read=True,
+)
+
+STATUS: Final[Operation[Status]] = Operation(name="status", takes=NoArguments, gives=Status, is_read=True)
+
+SNAPSHOT: Final[Operation[Snapshot]] = Operation(
+    name="snapshot", takes=NoArguments, gives=Snapshot, is_read=True
+)
+
+
+class TurnsArguments(Value, frozen=True, kw_only=True):
+    """How many turns are named."""
+
+    limit: int = 1_000
+
+
+TURNS: Final[Operation[tuple[PastTurn, ...]]] = Operation(
+    name="turns", takes=TurnsArguments, gives=tuple[PastTurn, ...], is_read=True
+)
+
+
+class JournalArguments(Value, frozen=True, kw_only=True):
+    """Which records of a journal are read."""
+
+    after: int = 0
+    limit: int = 1_000
+
+
+JOURNAL: Final[Operation[Any]] = Operation(name="journal", takes=JournalArguments, is_read=True)
+
+
+class StateAtBody(Value, frozen=True, kw_only=True):
+    """A moment of the past.
+
+    Attributes:
+        number: Of the record behind which it is.
+    """
+
+    number: int
+
+
+STATE_AT: Final[Operation[Any]] = Operation(name="state_at", takes=StateAtBody, is_read=True)
+
+
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     APPROVE,
     REJECT,
     RESPOND,
-    DECLINE,
+    RULES,
+    REVOKE_RULE,
+    COMPACT,
+    SWITCH_MODEL,
+    SNAPSHOT,
+    GO_ON,
+    RECEIPT_OF,
     ABORT,
     ABORT_TOOL,
-    COMPACT,
+    DECLINE,
+    STATUS,
+    REWIND,
+    TURNS,
+    STOP,
+    JOURNAL,
+    STATE_AT,
 )
 """All rows."""

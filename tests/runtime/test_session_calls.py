@@ -5,11 +5,15 @@ import inspect
 import msgspec
 import pytest
 
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.errors import OptionError
 from agentrail.remote.session import RemoteSession
 from agentrail.runtime.handle import Session
 from agentrail.runtime.session_calls import SessionCalls, check_arguments
 from agentrail.wire.operations import OPERATIONS
+
+# What a method looks at before its row does.
+DECIDED = {"settings": PromptSettings(temperature=0.5)}
 
 BY_NAME = {one.name: one for one in OPERATIONS}
 
@@ -53,7 +57,7 @@ async def test_each_method_gives_its_row_all_its_arguments(operation):
         async def _call(self, operation, **given):
             told[operation] = given
 
-    given = {name: object() for name in of_method(operation.name)}
+    given = {name: DECIDED.get(name, object()) for name in of_method(operation.name)}
     await getattr(Heard(), operation.name)(**given)
     assert told == {operation: given}
 
@@ -64,7 +68,7 @@ def test_a_signal_takes_what_its_row_takes(operation):
     names = of_row(operation)
     if operation.signal is None:
         do = getattr(Session, f"_do_{operation.name}")
-        assert list(inspect.signature(do).parameters)[1:] == list(names)
+        assert set(inspect.signature(do).parameters) - {"self"} == set(names)
     else:
         operation.signal(at_ms=1, signal_id="s-1", **dict.fromkeys(names))
 
@@ -95,6 +99,32 @@ def test_a_signal_takes_what_its_row_takes(operation):
             "respond",
             {"ref": "q", "response": 1.5},
             ["response is 1.5: expected a text, which of the options, from 0, or a dict for a form"],
+        ),
+        (
+            "rewind",
+            {"to": "1", "turn": 2, "force": True},
+            [
+                "to is '1': expected a whole number from 1",
+                "a number ('1') and a turn (2) are given: give one of them",
+                "force is about files: give files=True too",
+            ],
+        ),
+        (
+            "go_on",
+            {"client_id": "", "via": "a b", "digest": "0"},
+            [
+                "client_id is '': expected a text of 1 to 256 characters",
+                "via is 'a b': expected a name such as 'http', 1 to 32 of a-z 0-9 . _ -, or None",
+                "digest is '0': expected a SHA-256 in hexadecimal, 64 of 0-9 a-f, or None",
+            ],
+        ),
+        (
+            "journal",
+            {"after": -1, "limit": True},
+            [
+                "after is -1: expected a whole number from 0",
+                "limit is True: expected a whole number from 1 to 10000",
+            ],
         ),
         (
             "abort",
