@@ -11,8 +11,7 @@ import pytest
 from agentrail.abc import Ok
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
 from agentrail.errors import TypeFault
-from agentrail.tools.function import tool
-from agentrail.tools.outcome import to_outcome
+from agentrail.tools.function import to_outcome, tool
 from agentrail.typed import OutputFault, typed
 from tests.tools.rig import CTX
 from tests.typed_kinds import Point

@@ -236,10 +236,12 @@ def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
         text = f'Tool "{tool.name}" is broken: execute returned {kind}, expected Ok, Error or Effect.'
         return AttemptEnd(text=text, is_error=True)
     max_bytes = getattr(tool, "max_result_bytes", MAX_RESULT_BYTES)
-    images = returned.images if isinstance(returned, Ok) else ()
+    text, images = returned.text, returned.images if isinstance(returned, Ok) else ()
     return AttemptEnd(
         # Before its middle is cut out: half of a secret is not recognised.
-        text=clean_text(attempt.withheld.replaced(returned.text), max_bytes=max_bytes)
+        text=clean_text(
+            text if attempt.withheld.known is None else attempt.withheld.replaced(text), max_bytes=max_bytes
+        )
         or _without_words(images),
         is_error=isinstance(returned, Error),
         details=plain_details(tool.name, returned.details),

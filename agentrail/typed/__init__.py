@@ -27,5 +27,8 @@ from agentrail.typed.docstrings import described_names as described_names, descr
 from agentrail.typed.faults import OutputFault as OutputFault, type_name as type_name
 from agentrail.typed.models import is_model as is_model
 from agentrail.typed.nodes import Definitions as Definitions
-from agentrail.typed.value import TypedValue as TypedValue, typed as typed
-from agentrail.typed.whole_numbers import with_whole_numbers as with_whole_numbers
+from agentrail.typed.value import (
+    TypedValue as TypedValue,
+    typed as typed,
+    with_whole_numbers as with_whole_numbers,
+)

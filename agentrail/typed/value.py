@@ -1,7 +1,8 @@
 """One type, ready for use: its schema, and the way from JSON and back."""
 
 import functools
-from typing import Any, Generic, TypeVar, final, overload
+from collections.abc import Mapping
+from typing import Any, Final, Generic, TypeVar, final, overload
 
 from agentrail.core.policy.response_format import ENVELOPE, enclosed
 from agentrail.core.values.json_schema import NotJson, decode_strictly, fault_of_schema
@@ -11,7 +12,31 @@ from agentrail.messages import JsonObject, JsonValue
 from agentrail.typed.faults import DecodingBudget, OutputFault, TooMuchDecoding, mismatch, type_name
 from agentrail.typed.nodes import Definitions, Schema
 from agentrail.typed.reading import TypeReader
-from agentrail.typed.whole_numbers import with_whole_numbers
+
+# JSON has one number type, Python and msgspec have two: 3.0 is the integer 3.
+
+AS_THEY_ARE: Final[frozenset[type]] = frozenset({str, int, bool, type(None)})
+"""Types of values that have no whole number to make."""
+
+
+def with_whole_numbers(value: JsonValue) -> JsonValue:
+    """Make 3.0 the integer 3, all the way down. A float that is asked for is still a float."""
+    if type(value) in AS_THEY_ARE:  # before the match, whose check for mappings costs ten times as much
+        return value
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [with_whole_numbers(item) for item in value]
+        case dict() | Mapping():
+            # Asked here too, as in `frozen_json`: this is done with the arguments of each call.
+            return {
+                key: item if type(item) in AS_THEY_ARE else with_whole_numbers(item)
+                for key, item in value.items()
+            }
+        case _:
+            return value
+
 
 T = TypeVar("T")
 

@@ -8,13 +8,13 @@ from hypothesis import given, strategies as st
 
 from agentrail.core.policy.budget import Budget, Ledger
 from agentrail.core.protocol import signals as s
+from agentrail.core.session.batch import NOT_IN_A_BRANCH
 from agentrail.core.session.branching import (
     NOT_IN_THIS_BRANCH,
     config_of_fork,
     forked_state,
     without_what_was_open,
 )
-from agentrail.core.session.detached import NOT_IN_A_BRANCH
 from agentrail.core.session.machine import step
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.messages import PromptRef, SessionId, Text, ToolMessage

@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.abc import Error, Ok
 from agentrail.errors import ToolContractError
-from agentrail.tools.outcome import to_outcome
+from agentrail.tools.function import to_outcome
 
 
 class Colour(str, enum.Enum):  # noqa: UP042 - the kind whose str() is not its value

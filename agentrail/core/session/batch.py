@@ -5,11 +5,22 @@ things happen. A call that waits for a person holds back no other; when nothing 
 idle, and goes on by a decision.
 """
 
+import hashlib
 from typing import Final, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
-from agentrail.core.policy.calls import Passed, Refused, hash_arguments, operation_id_of, validate_call
+from agentrail.core.policy.calls import (
+    CallSeen,
+    Passed,
+    Refused,
+    file_change_in,
+    hash_arguments,
+    operation_id_of,
+    validate_call,
+    watched,
+)
 from agentrail.core.policy.patience import decide_tool_retry, tool_retries
 from agentrail.core.protocol.effects import CancelPluginRequest, ClearTimer, RunTool, SetTimer, SpawnChild
 from agentrail.core.protocol.hooks import AfterTool, AfterToolBatch, OnToolError
@@ -32,7 +43,6 @@ from agentrail.core.session import (
     call_gates,
     calls,
     children,
-    detached,
     holding,
     interactions,
     late_values,
@@ -40,7 +50,6 @@ from agentrail.core.session import (
 from agentrail.core.session.budget import lend_to_child, settle_loan
 from agentrail.core.session.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn, stops_after_calls
 from agentrail.core.session.hooking import ask_plugins
-from agentrail.core.session.loops import look_for_loops, tell
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls, Stage
 from agentrail.core.session.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, OfSurvivor, owned_by
 from agentrail.core.session.state import BreakOff, Next, Phase
@@ -49,6 +58,7 @@ from agentrail.core.stack.plugin_events import plugin_event
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, ToolContractError, UnknownCall
 from agentrail.events import (
     Event,
+    LoopDetected,
     ResumeTrigger,
     ToolCalls,
     ToolCallUnknown,
@@ -58,7 +68,158 @@ from agentrail.events import (
     ToolSkippedForSteering,
 )
 from agentrail.frozen import EMPTY
-from agentrail.messages import CallId, StopReason, ToolResult
+from agentrail.messages import CallId, JsonObject, StopReason, Text, ToolResult, UserMessage
+
+# Loops, as the session sees them: a batch that is answered is looked at, and a model that goes in circles hears so or is stopped.
+#
+# What counts as a loop is in `policy.calls`.
+
+
+def look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...], str | None]:
+    """Look at a batch whose calls are all answered.
+
+    Returns:
+        What the model is to be told before its next turn. Where it has been told in vain, also why the cycle is to be over.
+    """
+    cycle = step.cycle
+    is_at_work = any(state.status == "working" for state in step.data.agents.states)
+    watch, loops = watched(cycle.loops, _seen_of(batch, is_at_work=is_at_work))
+    step.data.cycle = msgspec.structs.replace(cycle, loops=watch)
+    for loop in loops:
+        step.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
+    ends = [loop.text for loop in loops if loop.aborts]
+    why = ends[0][1:-1] if ends else None  # people need no brackets to tell it from what the user said
+    return tuple(loop.text for loop in loops), why
+
+
+def tell_of_loops(step: StepContext, notes: tuple[str, ...]) -> None:
+    """Tell the model about its loops, behind the results that show them."""
+    if notes:
+        content = tuple(Text(text=note) for note in notes)
+        step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
+
+
+def _seen_of(batch: OpenCalls, *, is_at_work: bool) -> list[CallSeen]:
+    """Say what the calls were, as far as they may be a loop.
+
+    Sessions side by side for one and the same are one call. A wait while an agent works is none: it goes on meanwhile.
+    """
+    seen: list[CallSeen] = []
+    side_by_side: set[tuple[str, str, str]] = set()
+    for state in batch:
+        one = _seen(state)
+        if state.is_of_machine and state.call.name == "wait_agents" and is_at_work:
+            continue
+        if state.wants_child:
+            key = (one.name, one.arguments_hash, one.text)
+            if key in side_by_side:
+                continue
+            side_by_side.add(key)
+        seen.append(one)
+    return seen
+
+
+def _seen(state: CallState) -> CallSeen:
+    result, spec = state.result, state.spec
+    assert result is not None  # noqa: S101 - the batch is answered
+    # Two calls whose arguments are no JSON are the same when they are wrong in the same way.
+    arguments: JsonObject = state.arguments
+    if state.call.arguments is None:
+        arguments = {"": state.call.malformed}
+    return CallSeen(
+        name=state.call.name,
+        arguments_hash=state.arguments_hash or hash_arguments(arguments),
+        text=_read(result),
+        is_error=result.is_error,
+        is_pure=spec is not None and spec.effect_class == "pure",
+        polling=spec is not None and spec.polling,
+        change=file_change_in(result.details),
+    )
+
+
+def _read(result: ToolResult) -> str:
+    """Give what the model reads; two pictures of one size are not the same picture."""
+    if not result.images:
+        return result.text
+    digests = [
+        hashlib.sha256(image.data.encode("utf-8", "surrogatepass")).hexdigest() for image in result.images
+    ]
+    return "\0".join([result.text, *digests])
+
+
+# Calls that are answered while their tools go on in the background: what becomes of them, and what the model hears of it.
+#
+# Such a call is a survivor that no abort had to spare: its result is in the history, or on its way there, and its effect is open. It
+# takes no slot, because it may go on for hours. The session says nothing of its end but a note in front of the next turn, or, where
+# `wake_on_background_end` is set and nothing goes on, a prompt of its own, so that the model need not be asked; only
+# `kill_tools="all"`, `abort_tool` and the end of the session stop it. Nothing runs it again: what it was is gone with its process.
+
+MAX_DETACHED: Final = 8
+"""How many calls of a session may go on in the background."""
+
+NOT_IN_A_BRANCH: Final = "[Gone: what went on in the background at this point does not go on from here]"
+
+GONE_WITH_ITS_PROCESS: Final = "[Gone: the session was restarted, which nothing in the background outlives]"
+
+TOO_MANY_DETACHED: Final = f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
+
+
+def has_detached_room(step: StepContext) -> bool:
+    """Say whether another call may go on in the background."""
+    return sum(state.detached for state in step.data.survivors) < MAX_DETACHED
+
+
+def count_slots(step: StepContext) -> int:
+    """Count the slots that survivors take: those that an abort spared."""
+    if not step.data.survivors:  # as nearly always, and this is asked for each call that ends
+        return 0
+    return sum(not state.detached for state in step.data.survivors)
+
+
+def note_detached_end(step: StepContext, state: CallState, result: ToolResult) -> None:
+    """Take the end of a call in the background: all who listen to the session hear of it, and the model reads a note."""
+    agents.add_note(step, _end_of(step, state, result))
+
+
+def note_detached_or_wake(step: StepContext, state: CallState, result: ToolResult) -> None:
+    """Take the end of one that was not stopped: as `note_end`, or it wakes the session where the session is to be woken."""
+    words = _end_of(step, state, result)
+    if step.data.config.wake_on_background_end:
+        agents.tell_or_wake(step, state.call.call_id, words)
+    else:
+        agents.add_note(step, words)
+
+
+def _end_of(step: StepContext, state: CallState, result: ToolResult) -> str:
+    """Publish the end of a call in the background, and give what the model reads of it."""
+    calls.publish_end(step, state, result)
+    words = result.words
+    if words.startswith("[") and words.endswith("]"):
+        words = words[1:-1]
+    if len(words) > agents.MAX_NOTE_CHARACTERS:
+        words = f"{words[: agents.MAX_NOTE_CHARACTERS]}…"
+    call = state.call
+    return f"[{call.name}, call {call.call_id}, is over in the background: {words}]"
+
+
+def detached_gone(step: StepContext, state: CallState, why: str = GONE_WITH_ITS_PROCESS) -> None:
+    """Note that a call in the background is over without an end."""
+    note_detached_end(step, state, calls.result_of(state, why))
+
+
+def detached_gone_in_a_branch(step: StepContext) -> None:
+    """Note that nothing in the background goes along into a branch."""
+    for state in step.data.survivors:
+        if state.detached and state.result is None:
+            detached_gone(step, state, NOT_IN_A_BRANCH)
+
+
+def note_detached_stop(step: StepContext, state: CallState, text: str) -> CallState:
+    """Give a call in the background that is told to stop; the model reads a note."""
+    result = calls.result_of(state, text)
+    note_detached_end(step, state, result)
+    return replace(state, stage="stopping", result=result)
+
 
 GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset(
     {"checking", "awaiting", "waiting", "pausing", "running", "stopping", "reporting"}
@@ -147,7 +308,8 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
     """Take the result of a call of the batch. The last one brings the next turn."""
     _settle(step, signal)
     state = calls.one_of_batch(step, call_id)
-    interactions.withdraw(step, state.call.call_id)
+    if step.data.interactions:
+        interactions.withdraw(step, state.call.call_id)
     abort = None
     if signal.crashed:
         pauses, abort = _pause(step, state, signal)
@@ -168,11 +330,9 @@ def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
     state = calls.one_of_batch(step, owner.call_id)
-    if not detached.is_room(step):
-        killed = ToolKilled(
-            name=state.call.name, call_id=state.call.call_id, reason=detached.TOO_MANY_DETACHED[1:-1]
-        )
-        calls.drain(step, stop_call(step, state, detached.TOO_MANY_DETACHED, killed))
+    if not has_detached_room(step):
+        killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=TOO_MANY_DETACHED[1:-1])
+        calls.drain(step, stop_call(step, state, TOO_MANY_DETACHED, killed))
         return continue_batch(step)
     interactions.withdraw(step, state.call.call_id)
     step.hand_over(signal.effect_id, OfSurvivor(state.call.call_id))
@@ -226,7 +386,7 @@ def survivor_finished(step: StepContext, phase: Phase, signal: ToolFinished, cal
     apply_changes(step, signal.changes)
     result = calls.finished_result(state, signal)
     if state.detached:
-        detached.note_or_wake(step, state, result)
+        note_detached_or_wake(step, state, result)
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
     calls.publish_end(step, state, result)
@@ -463,7 +623,7 @@ def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) 
         return finish(step, "max_turns")
     if not cycle.resume and not step.data.steers and not step.data.interventions:
         return finish(step, "not_resumed")
-    tell(step, notes)
+    tell_of_loops(step, notes)
     step.data.cycle = msgspec.structs.replace(cycle, resume=True)
     return begin_turn(step)
 
@@ -506,7 +666,7 @@ def _fill_freed_slots(step: StepContext, phase: Phase) -> Next:
 
 def _fill_slots(step: StepContext) -> None:
     running = step.data.batch.count("running", "stopping")
-    free = step.data.config.max_parallel_tools - running - detached.count_slots(step)
+    free = step.data.config.max_parallel_tools - running - count_slots(step)
     if running == 0:
         # Survivors take slots, but may not starve a batch: an immune tool can run for hours.
         free = max(free, 1)
@@ -648,7 +808,7 @@ def _wait_to_retry(step: StepContext, state: CallState) -> None:
 def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) -> None:
     """Answer a survivor, and stop it; its slot is free when it has really ended."""
     if state.detached:
-        _stop_at_work(step, state, detached.note_stop(step, state, text))
+        _stop_at_work(step, state, note_detached_stop(step, state, text))
         return
     step.publish(ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason))
     result = calls.result_of(state, text)

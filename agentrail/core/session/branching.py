@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.policy.budget import Ledger, spent_of
-from agentrail.core.session import agents, calls, compaction, cycle as settings, detached, interactions
+from agentrail.core.session import agents, batch, calls, compaction, cycle as settings, interactions
 from agentrail.core.session.batch import into_history
 from agentrail.core.session.cycle import close_cycle
 from agentrail.core.session.state import SEMANTICS, Phase, SessionConfig, SessionData, SessionState
@@ -38,7 +38,7 @@ def without_what_was_open(state: SessionState, at_ms: int) -> SessionState:
     data = step.data
     data.queue = data.steers = ()
     data.held = None
-    detached.gone_in_a_branch(step)
+    batch.detached_gone_in_a_branch(step)
     data.survivors = ()
     data.teardown = data.stopping = None
     data.stoppers = ()

@@ -22,7 +22,6 @@ from agentrail.core.session import (
     calls,
     compaction,
     cycle,
-    detached,
     holding,
     interactions,
     owners,
@@ -244,7 +243,7 @@ def _recover_survivor(step: StepContext, state: CallState, begun: frozenset[Effe
     step.ended(state.effect_id)
     settle_loan(step, state.effect_id, None if has_begun else NOTHING_SPENT)
     if state.detached:
-        detached.gone(step, state)
+        batch.detached_gone(step, state)
         batch.survivor_left(step, call_id)
         return
     if decision in {"unknown", "given_up"}:

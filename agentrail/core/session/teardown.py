@@ -23,9 +23,9 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session import (
     agents,
+    batch,
     calls,
     compaction,
-    detached,
     holding,
     hooking,
     interactions,
@@ -267,7 +267,7 @@ def _forget_what_ran(step: StepContext, *, agents_go_on: bool = False) -> None:
     compaction.forget_compaction(step)
     for state in step.data.survivors:
         if state.result is None and state.detached:
-            detached.gone(step, state)
+            batch.detached_gone(step, state)
         elif state.result is None:
             calls.publish_end(step, state, calls.result_of(state, _CRASHED_WHILE_IT_RAN))
     step.data.survivors = ()
@@ -420,7 +420,7 @@ def _stop_detached(step: StepContext, reason: str | None) -> Stopped:
         return (), ()
     text = f"[Stopped: {reason}]" if reason else STOPPED
     for state in states:
-        detached.note_stop(step, state, text)
+        batch.note_detached_stop(step, state, text)
     step.data.survivors = tuple(state for state in step.data.survivors if state not in states)
     ids, unknown = _left_to_teardown(step, states)
     step.ask(KillTools(effect_ids=ids))

@@ -7,8 +7,7 @@ from agentrail.core.protocol.effects import RunTool, StartStream, stall_timer_of
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import RevokeRule, StepCrashed
 from agentrail.core.session import owners
-from agentrail.core.session.batch import GOES_ON_BY_ITSELF
-from agentrail.core.session.detached import MAX_DETACHED
+from agentrail.core.session.batch import GOES_ON_BY_ITSELF, MAX_DETACHED
 from agentrail.core.session.interactions import MAX_RESOLVED
 from agentrail.core.session.receipts import MAX_REMEMBERED
 from agentrail.core.session.state import Phase, SessionState
