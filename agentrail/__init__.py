@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from agentrail.runtime.agent import Agent as Agent
     from agentrail.runtime.answers import CycleReply as CycleReply
     from agentrail.runtime.handle import Session as Session
-    from agentrail.runtime.options import SessionOptions as SessionOptions
+    from agentrail.runtime.session_options import SessionOptions as SessionOptions
     from agentrail.runtime.supervisor import SessionSupervisor as SessionSupervisor
     from agentrail.structs import replace as replace
     from agentrail.tools.function import tool as tool
@@ -173,7 +173,7 @@ _HOMES: Final = {
     "agentrail.runtime.agent": ("Agent",),
     "agentrail.runtime.answers": ("CycleReply",),
     "agentrail.runtime.handle": ("Session",),
-    "agentrail.runtime.options": ("SessionOptions",),
+    "agentrail.runtime.session_options": ("SessionOptions",),
     "agentrail.runtime.supervisor": ("SessionSupervisor",),
     "agentrail.structs": ("replace",),
     "agentrail.tools.function": ("tool",),

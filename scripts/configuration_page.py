@@ -11,7 +11,7 @@ from agentrail.config import forms
 from agentrail.core.policy.budget import Budget
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.agent import Agent
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.web.rules import WebRules
 
 FieldsIn = Callable[[type], list[tuple[str, str]]]

@@ -30,7 +30,7 @@ from agentrail.errors.advice import Advice, setting
 from agentrail.gateway.app import ALL_ROUTES
 from agentrail.gateway.openapi import describe_interface, interface_route
 from agentrail.plugins.base import Plugin
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
 from agentrail.testing.scenario_out import GROUPS
 from scripts.api_pages import session_api_page, supervisor_api_page

@@ -17,8 +17,8 @@ from agentrail.config.forms import HostForm
 from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import OWN_OPTIONS, ROUTES, create_app
 from agentrail.gateway.openapi import describe_interface, interface_route
+from agentrail.host.host_options import HostOptions
 from agentrail.host.limits import Limits
-from agentrail.host.options import HostOptions
 from agentrail.host.profiles import AgentProfile, ProfileContext
 
 DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"

@@ -13,7 +13,7 @@ from agentrail.events import Event
 from agentrail.messages import Content
 from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.keywords import SessionKeywords
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.starting import GivesOptions
 
 T = TypeVar("T")

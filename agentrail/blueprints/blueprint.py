@@ -55,7 +55,7 @@ from agentrail.plugins.skills_of_agent import OF_AGENT, AgentSkillListing
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
-from agentrail.runtime.options import faults_of_value
+from agentrail.runtime.session_options import faults_of_value
 from agentrail.tools.exit_plan import exit_plan
 
 OF_AN_AGENT: Final = frozenset(

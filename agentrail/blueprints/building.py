@@ -33,7 +33,7 @@ from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 from agentrail.plugins.base import Plugin
 from agentrail.providers.options import ProviderOptions
-from agentrail.runtime.options import fault_of_tool, faults_of_value
+from agentrail.runtime.session_options import fault_of_tool, faults_of_value
 from agentrail.tools import builtin, builtin_names
 
 _NOT_OPTIONS: Final = frozenset(

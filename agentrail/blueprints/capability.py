@@ -13,7 +13,7 @@ from agentrail.core.stack.plugin import SAFETY_BELOW, Plugin
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json, same_json
 from agentrail.messages import JsonObject
-from agentrail.runtime.options import TOOL_MEMBERS, fault_of_tool
+from agentrail.runtime.session_options import TOOL_MEMBERS, fault_of_tool
 
 _T = TypeVar("_T")
 

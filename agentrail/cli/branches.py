@@ -38,9 +38,9 @@ from agentrail.runtime.exporting import (
     leaving_export,
     render_markdown,
 )
-from agentrail.runtime.options import faults_of_value
 from agentrail.runtime.past import Journal
 from agentrail.runtime.restoring import copy_files
+from agentrail.runtime.session_options import faults_of_value
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.scenario_export import scenario_of_journal, sizes_of_journal
 

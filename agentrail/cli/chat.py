@@ -19,13 +19,13 @@ from agentrail.actors.tree import render_tree
 from agentrail.cli import people
 from agentrail.cli.attaching import pictures_in, reader_below, with_pictures
 from agentrail.cli.chat_order import ChatOrder
+from agentrail.cli.command_options import choose_for, decide_session, with_approvals, with_origin
 from agentrail.cli.configuring import ConfigFiles, keep_rules, read_setup, write_faults
 from agentrail.cli.desk import Desk, open_desk
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.ledger import ChatLedger
 from agentrail.cli.lines import Typed
-from agentrail.cli.options import choose_for, decide_session, with_approvals, with_origin
 from agentrail.cli.output import write_error
 from agentrail.cli.rendering import Transcript
 from agentrail.cli.resuming import (

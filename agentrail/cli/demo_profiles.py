@@ -20,7 +20,7 @@ from agentrail.host.profiles import AgentProfile, ProfileContext
 from agentrail.plugins import HumanApproval
 from agentrail.plugins.base import Plugin, on
 from agentrail.runtime.agent import Agent
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.tools import builtin
 from agentrail.tools.function import tool

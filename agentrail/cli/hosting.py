@@ -12,8 +12,8 @@ from attrs import frozen
 
 from agentrail.app import ChosenModel
 from agentrail.cli.choices import Choices
+from agentrail.cli.command_options import choose_for, decide_session
 from agentrail.cli.configuring import CommandSetup, model_of_files
-from agentrail.cli.options import choose_for, decide_session
 from agentrail.cli.serve_options import SERVE_KEYS, fault_of_host, fault_of_port
 from agentrail.config.places import ConfigFault
 from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
@@ -84,7 +84,7 @@ def _faults_of(name: str, said: Sourced) -> Iterator[str]:
     elif name == "store":
         yield from _faults_of_store(said.value)
     else:
-        from agentrail.host.options import faults_of_option
+        from agentrail.host.host_options import faults_of_option
 
         yield from _without_name(name, faults_of_option(name, said.plain))
 

@@ -29,6 +29,7 @@ from agentrail.app import provider_of
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.web import read_web_rules
 from agentrail.cli.choices import Choices
+from agentrail.cli.command_options import choose_for
 from agentrail.cli.configuring import ConfigFiles, options_of_files, read_setup
 from agentrail.cli.exits import Exit
 from agentrail.cli.kb_folders import (
@@ -43,7 +44,6 @@ from agentrail.cli.kept_in import DataDirectory
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.meanings import WordsAlone, embedder_of_files, make_vectors, meaning_of
 from agentrail.cli.named_places import PLACES, decide_place
-from agentrail.cli.options import choose_for
 from agentrail.cli.output import write_error
 from agentrail.cli.stored import run_over_store, say
 from agentrail.core.values.offered import offers

@@ -15,6 +15,13 @@ from cyclopts import Parameter
 
 from agentrail.app import ChosenModel
 from agentrail.cli.choices import Choices
+from agentrail.cli.command_options import (
+    choose_for,
+    decide_approvals,
+    decide_prompt,
+    decide_session,
+    with_origin,
+)
 from agentrail.cli.configuring import (
     AgentOption,
     CommandSetup,
@@ -27,7 +34,6 @@ from agentrail.cli.exits import Exit, describe_error, exit_of
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.kept_in import KeepingOptions, KeptIn, keeping_from
 from agentrail.cli.logs import send_logs_to_stderr
-from agentrail.cli.options import choose_for, decide_approvals, decide_prompt, decide_session, with_origin
 from agentrail.cli.output import OutputClosed, OutputFailed
 from agentrail.cli.printing import end_without_output
 from agentrail.cli.rendering import Transcript, json_line

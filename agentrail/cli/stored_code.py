@@ -15,8 +15,8 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.abc.store import Store, StoredSession
 from agentrail.cli.choices import Choices
+from agentrail.cli.command_options import AGENT_KEY, CODING_KEY, SANDBOX_KEY, decide_provider_options
 from agentrail.cli.configuring import CommandSetup, ConfigFiles, options_of_files, read_setup, with_agent
-from agentrail.cli.options import AGENT_KEY, CODING_KEY, SANDBOX_KEY, decide_provider_options
 from agentrail.cli.resume_option import LATEST
 from agentrail.cli.stored import find_one, latest_of, shown_id
 from agentrail.errors import OptionError, Unrevivable

@@ -34,8 +34,8 @@ from agentrail.gateway.sockets import Sockets
 from agentrail.gateway.streams import write_stream
 from agentrail.gateway.watches import open_watches
 from agentrail.host.host import Host
+from agentrail.host.host_options import HostOptions, decide_host_options, is_seconds
 from agentrail.host.opening import open_host
-from agentrail.host.options import HostOptions, decide_host_options, is_seconds
 
 ROUTES: Final[tuple[CallRoute, ...]] = (
     *chat_routes.CHAT_ROUTES,

@@ -16,9 +16,9 @@ from agentrail.abc import (
 from agentrail.errors import RequestRefused as RequestRefused
 from agentrail.host.attachments import Attachment as Attachment
 from agentrail.host.host import Host as Host
+from agentrail.host.host_options import HostOptions as HostOptions
 from agentrail.host.limits import Limits as Limits
 from agentrail.host.opening import open_host as open_host
-from agentrail.host.options import HostOptions as HostOptions
 from agentrail.host.payloads import (
     AfterToolCall as AfterToolCall,
     Allow as Allow,

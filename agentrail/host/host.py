@@ -24,13 +24,13 @@ from agentrail.host.attachments import Attachment
 from agentrail.host.carrying import HostParts, WhenBusy
 from agentrail.host.closing import ClosingPlan, decide_closing
 from agentrail.host.hooks import HookRunner, PluginOrder
+from agentrail.host.host_options import HostOptions, ReadinessCheck
 from agentrail.host.host_sessions import HostSessions, already_there, has_no_cycle, refuse_child
 from agentrail.host.identity import DECIDE, owner_of_session, profile_of_session
 from agentrail.host.inspected_rows import TreeFeed, plugin_rows
 from agentrail.host.intake import CommandsOfHost, Intake, Sending, mint_session
 from agentrail.host.limits import DayBudgets
 from agentrail.host.listed_session import ListedSession
-from agentrail.host.options import HostOptions, ReadinessCheck
 from agentrail.host.payloads import (
     ChatRequest,
     HandledResponse,

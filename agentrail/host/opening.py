@@ -19,9 +19,9 @@ from agentrail.host.consolidation import Consolidation
 from agentrail.host.context import providers_of
 from agentrail.host.hooks import HookRunner, PluginOrder, open_hook_runner
 from agentrail.host.host import Host
+from agentrail.host.host_options import HostOptions, decide_host_options
 from agentrail.host.host_sessions import HostSessions
 from agentrail.host.limits import DayBudgets
-from agentrail.host.options import HostOptions, decide_host_options
 from agentrail.host.payloads import SessionReader
 from agentrail.host.plugin_life import PluginLife, open_plugins
 from agentrail.host.requests import RequestBook, SessionReading

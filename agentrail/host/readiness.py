@@ -11,7 +11,7 @@ import trio
 from attrs import define, field, frozen
 
 from agentrail.errors import HostDraining
-from agentrail.host.options import ReadinessCheck
+from agentrail.host.host_options import ReadinessCheck
 from agentrail.logs import Logger
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.crashes import raise_what_travels

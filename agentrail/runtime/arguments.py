@@ -18,7 +18,7 @@ from agentrail.errors import OptionError, PromptError
 from agentrail.events import ToolSourceState
 from agentrail.frozen import TooDeep, frozen_json, not_json, too_large
 from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
-from agentrail.runtime.options import fault_of_tool, is_provider
+from agentrail.runtime.session_options import fault_of_tool, is_provider
 
 MAX_SOURCE_CHARACTERS: Final = 200
 MAX_REASON_CHARACTERS: Final = 1_000

@@ -36,11 +36,11 @@ from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.hook_times import PluginTallies
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
-from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores, StoreDesks
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import NO_READY_AGENTS, Ports, ReadyAgent, ResumeChildWork, RunAgent, RunChild
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.tool_specs import SpecOf, ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.withheld import Withheld, handles_in

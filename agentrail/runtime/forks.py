@@ -24,7 +24,6 @@ from agentrail.runtime.assembly import assemble, decide_refusal
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.journals import Journals
 from agentrail.runtime.looking_back import options_of_root
-from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
@@ -38,6 +37,7 @@ from agentrail.runtime.restoring import (
 from agentrail.runtime.resuming import missing_code, ports_of
 from agentrail.runtime.reviving import PluginFinder, stored_of
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.runtime.shared import Shared
 from agentrail.runtime.workspace import Workspace
 

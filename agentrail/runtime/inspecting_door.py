@@ -14,8 +14,8 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import refuse
 from agentrail.runtime.hook_times import HookCount, LastFailure
-from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.scopes import fault_of_scope
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_reports import SessionReport
 from agentrail.runtime.shared import Shared
 

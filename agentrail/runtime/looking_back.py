@@ -16,7 +16,6 @@ from agentrail.runtime.arguments import fault_of_flag, refuse
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keywords import SessionKeywords
-from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.past import (
     Journal,
     JournalEntry,
@@ -26,6 +25,7 @@ from agentrail.runtime.past import (
 from agentrail.runtime.restoring import RestoredFiles, Rewound, versioned_of
 from agentrail.runtime.rewinding import RewindRequest
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.wire.operations import fault_of_place
 
 _MAX_TRIES = 5

@@ -20,7 +20,7 @@ from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import AssistantMessage, CallId, JsonObject, TokenUsage, ToolCall, ToolResult
 from agentrail.runtime.arguments import fault_of_text
 from agentrail.runtime.handle import Session
-from agentrail.runtime.options import SessionOptions, decide_options
+from agentrail.runtime.session_options import SessionOptions, decide_options
 
 CALL_ID: Final = CallId("call")
 """That of the only call."""

@@ -20,9 +20,9 @@ from agentrail.errors import OptionError
 from agentrail.logs import Logger
 from agentrail.messages import CallId
 from agentrail.outside import offload
-from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import NotingKeeper
+from agentrail.runtime.session_options import SessionOptions
 
 LOGGER: Final = Logger("agentrail.runtime")
 

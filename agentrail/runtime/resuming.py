@@ -35,7 +35,6 @@ from agentrail.runtime.children import first_provider
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keeping import ENGINE, Keeping, OnDrift
 from agentrail.runtime.models import is_object
-from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import GENERAL, Ports, ReadyAgent
 from agentrail.runtime.reviving import (
@@ -48,6 +47,7 @@ from agentrail.runtime.reviving import (
     taken_on,
 )
 from agentrail.runtime.session import SessionCell, SleepingSession
+from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.runtime.tool_origins import GoneTool, tool_at
 from agentrail.runtime.withheld import has_handle
 from agentrail.runtime.workspace import Workspace

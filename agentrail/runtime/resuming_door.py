@@ -17,10 +17,10 @@ from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import OnDrift
 from agentrail.runtime.keywords import SessionKeywords
-from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.resuming import WantedSession
 from agentrail.runtime.reviving import StoredOpening
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.shared import Shared
 
 LOGGER = Logger("agentrail.runtime")

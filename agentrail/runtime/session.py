@@ -53,13 +53,13 @@ from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, Control, TaskCrashed, T
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.held_code import HeldCode
 from agentrail.runtime.interpreter import Interpreter, MailboxItem
-from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, make_rested
 from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.snapshots import is_at_rest
 from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms

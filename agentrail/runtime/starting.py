@@ -14,7 +14,7 @@ from agentrail.runtime.ending import CHILD_STOP_WITHIN_SECONDS
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.one_call import decide_call, run_call
-from agentrail.runtime.options import SessionOptions, decide_options
+from agentrail.runtime.session_options import SessionOptions, decide_options
 
 
 class GivesOptions(Protocol):

@@ -64,7 +64,6 @@ from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.meanings import Meanings
 from agentrail.runtime.monitoring import SessionMonitor
-from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.own_stores import NO_STORES, SharedStores, StoreDesks
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
@@ -75,6 +74,7 @@ from agentrail.runtime.resuming_door import Revive
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.session_reports import DEFAULT_BUFFER, SessionReport, SessionReports
 from agentrail.runtime.sessions_below import SessionsBelow
 from agentrail.runtime.shared import SessionEntry, Shared, of_part

@@ -17,7 +17,7 @@ from agentrail.frozen import TooDeep, frozen_json, not_json
 from agentrail.messages import JsonObject
 from agentrail.otp.edges import call_guarded, is_async
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.options import TOOL_MEMBERS
+from agentrail.runtime.session_options import TOOL_MEMBERS
 
 SpecOf: TypeAlias = Callable[[Tool, ToolListing], ToolSpec]
 """Gives what a tool says of itself to a session, checked."""

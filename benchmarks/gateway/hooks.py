@@ -33,7 +33,7 @@ from agentrail.host import (
     open_host,
 )
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, UserMessage
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from benchmarks.bare import ANSWER
 from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Row, Sample, Target, repeat

@@ -46,7 +46,7 @@ from agentrail.host import (
 )
 from agentrail.messages import AssistantMessage, Message, Text, TokenUsage, ToolMessage, UserMessage
 from agentrail.runtime import last_words, store_writer as outbox
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.sqlite import SqliteStore
 from benchmarks.gateway_soak.account import names_in
 from benchmarks.soak import KEPT

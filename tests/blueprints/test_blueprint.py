@@ -20,7 +20,7 @@ from agentrail.plugins import (
     SecurityGuard,
 )
 from agentrail.runtime.base_prompt import BASE_PROMPT
-from agentrail.runtime.options import SessionOptions, make_options
+from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
 from agentrail.tools.client import ClientTool

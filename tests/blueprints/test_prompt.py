@@ -18,7 +18,7 @@ from agentrail.plugins import Permissions, Planning, PromptCache
 from agentrail.providers.anthropic_format import MessagesFormat
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.base_prompt import BASE_PROMPT, decide_inherited
-from agentrail.runtime.options import make_options
+from agentrail.runtime.session_options import make_options
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool

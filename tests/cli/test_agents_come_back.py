@@ -14,10 +14,10 @@ from agentrail.app import ChosenModel
 from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.building import faults_of_building
 from agentrail.cli.choices import Choices
+from agentrail.cli.command_options import decide_session, with_origin
 from agentrail.cli.configuring import ConfigFiles, read_setup
 from agentrail.cli.kept_in import KeepingOptions
 from agentrail.cli.named_places import decide_place
-from agentrail.cli.options import decide_session, with_origin
 from agentrail.cli.resume_option import LATEST
 from agentrail.cli.resuming import come_back
 from agentrail.cli.shared_stores import open_equipped, shared_stores

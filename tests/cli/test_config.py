@@ -9,9 +9,9 @@ from agentrail.app import ChosenModel
 from agentrail.blueprints.building import build_blueprint
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.cli.choices import DEFAULT_TOOLS, Choices
+from agentrail.cli.command_options import decide_session, with_approvals
 from agentrail.cli.config import TEMPLATE, show_configuration, show_setting
 from agentrail.cli.configuring import CommandSetup, model_of_files
-from agentrail.cli.options import decide_session, with_approvals
 from agentrail.config.narrowing import READING_TOOLS
 from agentrail.errors import OptionError
 from agentrail.plugins import HumanApproval, Permissions, SecurityGuard

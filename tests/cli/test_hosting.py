@@ -26,9 +26,9 @@ from agentrail.config.narrowing import HOST_LIMITS, narrow_settings
 from agentrail.config.settings import merge_settings
 from agentrail.errors import OptionError
 from agentrail.gateway.app import OWN_OPTIONS
+from agentrail.host.host_options import HostOptions
 from agentrail.host.limits import Limits
-from agentrail.host.options import HostOptions
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from tests.cli.test_config import setup_of, write
 from tests.config.test_settings import joined, project, user
 

@@ -4,7 +4,7 @@ import pytest
 
 from agentrail.app import ChosenModel
 from agentrail.cli.choices import ALL_TOOLS, Choices
-from agentrail.cli.options import decide_prompt, decide_session, decide_tools
+from agentrail.cli.command_options import decide_prompt, decide_session, decide_tools
 from agentrail.errors import OptionError, PromptError, ToolDefinitionError
 from agentrail.tools import builtin
 

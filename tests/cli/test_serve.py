@@ -36,7 +36,7 @@ from agentrail.gateway.app import create_app
 from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import AgentProfile, Webhooks
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from tests.cli.rig import open_process, read_all, run_agentrail
 from tests.runtime.rig import on_virtual_time
 

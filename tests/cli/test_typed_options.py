@@ -7,7 +7,7 @@ import pytest
 from agentrail.abc import Secret
 from agentrail.app import ChosenModel
 from agentrail.cli.choices import Choices
-from agentrail.cli.options import decide_provider_options, decide_session
+from agentrail.cli.command_options import decide_provider_options, decide_session
 from agentrail.cli.typed_options import READERS, read_options
 from agentrail.core.policy.budget import Price
 from agentrail.errors import OptionError

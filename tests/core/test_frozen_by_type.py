@@ -22,7 +22,7 @@ from agentrail.messages import (
     ToolCall,
     ToolResult,
 )
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from property_tests.vandal import edit_everything, portrait
 
 

@@ -16,7 +16,7 @@ from agentrail.host import (
     RequestContext,
     open_host,
 )
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import ScriptedModel, says
 

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.core.journal.spending import ATTO, Spending, SpentAmount
 from agentrail.errors import DayBudgetSpent, OptionError
+from agentrail.host.host_options import HostOptions
 from agentrail.host.limits import (
     LOOK_AGAIN_SECONDS,
     DayUse,
@@ -19,7 +20,6 @@ from agentrail.host.limits import (
     midnight_behind,
     use_of_day,
 )
-from agentrail.host.options import HostOptions
 from agentrail.messages import SessionId
 from agentrail.runtime.clock import set_now_ms
 from agentrail.runtime.spending_book import SessionSpending

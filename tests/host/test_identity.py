@@ -22,8 +22,8 @@ from agentrail.host.identity import (
 )
 from agentrail.host.payloads import Principal
 from agentrail.runtime.arguments import fault_of_digest
-from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.scopes import fault_of_scope
+from agentrail.runtime.session_options import SessionOptions
 
 ADA = SessionOwner("acme", "ada")
 BOB = SessionOwner("acme", "bob")

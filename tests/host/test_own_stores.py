@@ -3,9 +3,9 @@
 import pytest
 
 from agentrail.errors import OptionError
-from agentrail.host.options import HostOptions
+from agentrail.host.host_options import HostOptions
 from agentrail.host.profiles import AgentProfile
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.testing.supervisors import open_nameless
 

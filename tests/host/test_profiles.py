@@ -20,7 +20,7 @@ from agentrail.host.profiles import (
 from agentrail.messages import SessionId
 from agentrail.plugins import EventLogger, SecurityGuard
 from agentrail.runtime.agent import Agent
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin

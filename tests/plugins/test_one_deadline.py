@@ -13,7 +13,7 @@ from agentrail.core.stack.loading import load_stack
 from agentrail.events import AgentSuspended, ApprovalRequired
 from agentrail.messages import CallId, PromptRef, Text, ToolCall
 from agentrail.plugins import HumanApproval, Permissions
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.core.worlds import TOOLS, completed, config, stream_of

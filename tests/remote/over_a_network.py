@@ -23,7 +23,7 @@ from agentrail.host.identity import SessionOwner, user_data_of
 from agentrail.remote.links import Links, open_links
 from agentrail.remote.session import RemoteSession
 from agentrail.runtime.handle import Session
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing import supervisors
 from tests.host.hosting import answering, profile

@@ -20,8 +20,8 @@ from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import OWN_OPTIONS, ROUTES
 from agentrail.gateway.frames import DoneReason
 from agentrail.gateway.socket_calls import socket_commands
+from agentrail.host.host_options import HostOptions
 from agentrail.host.limits import Limits
-from agentrail.host.options import HostOptions
 from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.server_frames import CloseCode

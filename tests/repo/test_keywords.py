@@ -10,7 +10,7 @@ import pytest
 
 import agentrail
 from agentrail.runtime.keywords import SessionKeywords
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from scripts.verify_types import run_pyright
 from tests.type_checkers import strict_mypy
 

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from agentrail.core.policy.budget import Budget
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 
 ROOT: Final = Path(__file__).parents[2]
 

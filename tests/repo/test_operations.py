@@ -18,8 +18,8 @@ from agentrail.cli.sandbox import SandboxOptions, check_sandbox_options
 from agentrail.cli.serve_options import DEFAULT_PORT
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.serving import USUAL_LIMITS
+from agentrail.host.host_options import HostOptions
 from agentrail.host.limits import Limits
-from agentrail.host.options import HostOptions
 from agentrail.sandboxes.remote.container import ContainerLimits, decide_command
 from agentrail.sandboxes.remote.wire import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, says

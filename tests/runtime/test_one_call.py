@@ -7,7 +7,7 @@ from agentrail.abc import Error, ToolContext
 from agentrail.core.policy.budget import Budget
 from agentrail.errors import AlreadyStarted, SessionRefused, UnknownTool
 from agentrail.messages import Image
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.models import FunctionModel
 from agentrail.testing.plugins import PuppetPlugin, read_rule

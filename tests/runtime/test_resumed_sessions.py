@@ -33,7 +33,7 @@ from agentrail.events import (
 )
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime import reviving
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.expectations import check_history
 from agentrail.testing.faulty_store import FaultyStore

@@ -8,8 +8,8 @@ from agentrail.actors.start import worker
 from agentrail.errors import AlreadyStarted, CallingSelf, CursorAhead, OptionError, SubscriberTooSlow
 from agentrail.events import EventsLost, ToolExecutionEnd
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.scopes import fault_of_scope, is_in, key_of
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.orphans import no_orphans

@@ -11,7 +11,7 @@ from agentrail.gateway.app import create_app
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
 from agentrail.host import AgentProfile
 from agentrail.plugins import HumanApproval
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.cli.terminal.screens import open_screen

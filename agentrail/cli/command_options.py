@@ -15,7 +15,7 @@ from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
 from agentrail.plugins import HumanApproval, Permissions
-from agentrail.runtime.options import SessionOptions, make_options
+from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.tools import builtin
 
 AGENT_KEY: Final = "agent_id"
