@@ -32,12 +32,12 @@ from agentrail.providers.profiles import Profiles
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session
+from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keeper import open_sessions
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.own_stores import SharedStores
-from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.store_options import StoreOptions
 from agentrail.runtime.supervisor import SessionSupervisor

@@ -32,9 +32,9 @@ from agentrail.messages import SessionId
 from agentrail.runtime.background_agents import BackgroundAgents as AsyncAgents
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session as AsyncSession
+from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
-from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.scopes import NO_SCOPE
 from agentrail.runtime.session_facts import SessionFacts
 from agentrail.runtime.supervisor import SessionSupervisor

@@ -12,9 +12,8 @@ from agentrail.abc import Provider
 from agentrail.events import Event
 from agentrail.messages import Content
 from agentrail.runtime.answers import CycleReply
-from agentrail.runtime.keywords import SessionKeywords
+from agentrail.runtime.keywords import GivesOptions, SessionKeywords
 from agentrail.runtime.session_options import SessionOptions
-from agentrail.runtime.starting import GivesOptions
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)

@@ -14,8 +14,8 @@ from agentrail.host.hooks import HookRunner, PluginOrder
 from agentrail.host.row_sources import TakenRows
 from agentrail.runtime.clock import ms_of
 from agentrail.runtime.glancing import first_words_of, title_of
+from agentrail.runtime.health import PluginUse
 from agentrail.runtime.hook_times import HookCount, LastFailure, PluginTally
-from agentrail.runtime.inspecting_door import PluginUse
 from agentrail.runtime.session_reports import SessionReport
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.wire.inspected_rows import (

@@ -21,10 +21,10 @@ from agentrail.host.limits import Limits
 from agentrail.messages import JsonObject, SessionId
 from agentrail.otp.edges import call_guarded, is_async
 from agentrail.runtime.crashes import raise_what_travels
+from agentrail.runtime.keywords import GivesOptions
 from agentrail.runtime.models import string_of
 from agentrail.runtime.scopes import NO_SCOPE
 from agentrail.runtime.session_options import SessionOptions, make_options
-from agentrail.runtime.starting import GivesOptions
 from agentrail.tools import builtin
 from agentrail.wire.sandbox_address import is_alone
 

@@ -63,7 +63,7 @@ class AskingHandle(SessionCalls):
         if self._cell.journal is not None:
             self._cell.journal.check_admission(signal)
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
-        self._cell.stir()
+        self._cell.request_wake()
 
 
 async def wait_within(

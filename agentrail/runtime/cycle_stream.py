@@ -268,7 +268,7 @@ class CycleStream:
         if self._cell.journal is not None:
             self._cell.journal.check_admission(signal)
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
-        self._cell.stir()
+        self._cell.request_wake()
 
     async def _leave(self) -> None:
         call, pending = self._call, self._cell.pending_calls
@@ -289,4 +289,4 @@ class CycleStream:
 
 def _post(cell: SessionCell, signal: Asked) -> None:
     cell.mailbox.put_notice(signal)  # also where it is full
-    cell.stir()
+    cell.request_wake()

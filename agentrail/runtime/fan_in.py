@@ -89,7 +89,7 @@ class FanIn:
                 after = subscription.behind.pop(key, None)
                 session.bus.attach(subscription, after=after, take_snapshot=session.take_snapshot)
 
-    def lie_down(self, session: Followed) -> None:
+    def suspend(self, session: Followed) -> None:
         """Let go of a session that falls asleep; where it stands is remembered until it wakes."""
         bus = session.bus
         del self._sessions[bus]

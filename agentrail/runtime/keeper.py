@@ -131,7 +131,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
                 assert keeper.supervisor is not None  # noqa: S101 - it is up
                 if options.resume != "none":
                     await keeper.supervisor.resume_all(options.resume)
-                    await keeper.supervisor._begin_to_resume_due()  # noqa: SLF001 - opened by its keeper
+                    await keeper.supervisor._hibernation.watch_stored_timers()  # noqa: SLF001 - opened by its keeper
                 if keeping is not None:
                     keeping.let_sweep()
                 with keeper.body:

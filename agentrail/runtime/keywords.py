@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 from agentrail.abc import ContextProvider, Sandbox, Tool
 from agentrail.core.policy.budget import Budget
@@ -70,3 +70,11 @@ class SessionKeywords(FirstKeywords, total=False):
     max_agents_total: int
     max_agent_depth: int
     wake_on_background_end: bool
+
+
+class GivesOptions(Protocol):
+    """What gives the options of sessions that are alike."""
+
+    def options(self) -> Mapping[str, Any]:
+        """Give them, by name; what `start_session` is given besides stands in front of them."""
+        ...

@@ -49,4 +49,4 @@ class OwnPrompts(Session):
     def _post(self, signal: Asked) -> None:
         # As a notice, which no bound keeps out: a mailbox that is full takes it all the same.
         self._cell.mailbox.put_notice(signal)
-        self._cell.stir()
+        self._cell.request_wake()

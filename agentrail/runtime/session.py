@@ -163,7 +163,7 @@ class Sleep:
         self.waking: Waking | None = None
         self.was_asleep: bool = row is not None
 
-    def stir(self, cell: "SleepingCell") -> Waking:
+    def request_wake(self, cell: "SleepingCell") -> Waking:
         """Begin to wake it, if that has not begun; one that is about to leave is woken when it has left."""
         if self.waking is None:
             self.waking = Waking()
@@ -171,7 +171,7 @@ class Sleep:
                 self._wake(cell)
         return self.waking
 
-    def rise(self) -> None:
+    def mark_awake(self) -> None:
         """Note that it is awake: who waited goes on."""
         self.stage, self.row, self.was_asleep = SleepStage.AWAKE, None, True
         self.settle(None)
@@ -238,11 +238,11 @@ class SleepingCell(HeldCode):
         of_agents = [plugin for agent in self.ports.agents.values() for plugin, _ in agent.plugins or ()]
         return (*of_agents, *[one.plugin for one in self.state.data.stack.members])
 
-    def stir(self) -> None:
+    def request_wake(self) -> None:
         """Wake it, if it sleeps: something was put into its mailbox."""
         sleep = self.sleep
         if sleep is not None and sleep.stage is not SleepStage.AWAKE and self.ending is None:
-            sleep.stir(self)
+            sleep.request_wake(self)
 
     async def awake(self) -> None:
         """Wake it, if it sleeps, and wait until what it knows is there; it stays so until the next checkpoint of the caller.
@@ -257,7 +257,7 @@ class SleepingCell(HeldCode):
         while sleep is not None and sleep.stage is not SleepStage.AWAKE:
             if self.ending is not None:
                 raise SessionRested(self.ports.session_id, self.ending)
-            waking = sleep.stir(self)
+            waking = sleep.request_wake(self)
             await waking.done.wait()
             if waking.error is not None:
                 raise waking.error
@@ -286,7 +286,7 @@ class SleepingCell(HeldCode):
         self.sleep.stage = SleepStage.LEAVING
         return True
 
-    def lie_down(self, row: SleepingSession) -> None:
+    def suspend(self, row: SleepingSession) -> None:
         """Let go of all that the journal knows, behind the end of its actor."""
         assert self.sleep is not None  # noqa: S101 - it may sleep
         self.sleep.stage, self.sleep.row = SleepStage.ASLEEP, row
@@ -296,7 +296,7 @@ class SleepingCell(HeldCode):
         if hasattr(self, "state"):  # else it was not even made ready
             del self.state
 
-    def get_up(self, state: SessionState, ports: Ports, events: Sequence[Event]) -> None:
+    def restore(self, state: SessionState, ports: Ports, events: Sequence[Event]) -> None:
         """Take what the journal came to. Handles, subscribers and callers are those of before.
 
         Args:

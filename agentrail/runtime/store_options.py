@@ -2,8 +2,8 @@
 
 from attrs import frozen
 
+from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
-from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.retention import KeepLimits
 
 

@@ -7,14 +7,17 @@ had not read yet go on with the next incarnation; and what crashes too often is 
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, Unpack, overload
 
 import trio
 from attrs import evolve
 
 from agentrail.abc import (
     NO_HOST,
+    Error,
     HostHooks,
+    Ok,
+    Provider,
     ProviderProfiles,
     ResolveProvider,
 )
@@ -23,10 +26,19 @@ from agentrail.actors.start import Options, Start
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode, TreePart
+from agentrail.core.journal.erasing import USER_FORGOTTEN
 from agentrail.core.protocol.signals import Parked
-from agentrail.errors import ActorDown, AlreadyStarted, OptionError, SessionDown, SessionRefused, UnknownTool
+from agentrail.errors import (
+    ActorDown,
+    AlreadyStarted,
+    OptionError,
+    SessionDown,
+    SessionRefused,
+    StoreUnavailable,
+    UnknownTool,
+)
 from agentrail.events import Event
-from agentrail.messages import SessionId
+from agentrail.messages import JsonValue, SessionId
 from agentrail.otp.child_specs import (
     NO_ARGUMENTS,
     Arguments,
@@ -34,75 +46,82 @@ from agentrail.otp.child_specs import (
     Restart,
     Spec,
 )
-from agentrail.otp.exits import Killed, Stuck
+from agentrail.otp.exits import Stuck
 from agentrail.otp.leaving import describe_bug, describe_crash
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.outside import current
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
 from agentrail.runtime.branch import Branch
+from agentrail.runtime.child_sessions import ChildSessions
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import (
     MAX_CRASH_MESSAGE,
-    PortCrashed,
     TaskGroup,
-    crash_edge,
-    decide_close_crash,
     log_crash,
     what_travels,
 )
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.embedding import EmbedderEdge
-from agentrail.runtime.ending import stop_quietly
 from agentrail.runtime.fan_in import EVERY, ManySubscription
-from agentrail.runtime.forgetting_door import ForgettingDoor
 from agentrail.runtime.forks import Forks
 from agentrail.runtime.handle import Session
-from agentrail.runtime.inspecting_door import InspectingDoor
+from agentrail.runtime.health import Health
+from agentrail.runtime.hibernation import Hibernation, Revive
 from agentrail.runtime.journals import Journals
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
+from agentrail.runtime.keywords import GivesOptions, SessionKeywords
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.meanings import Meanings
 from agentrail.runtime.monitoring import SessionMonitor
+from agentrail.runtime.one_call import decide_call, run_call
 from agentrail.runtime.own_stores import NO_STORES, SharedStores, StoreDesks
 from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.ports import Ports
-from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
 from agentrail.runtime.restart_rules import BRANCH
 from agentrail.runtime.resting import Rested
-from agentrail.runtime.resuming_door import Revive
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
-from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
-from agentrail.runtime.session_options import SessionOptions
+from agentrail.runtime.session_options import SessionOptions, decide_options
 from agentrail.runtime.session_reports import DEFAULT_BUFFER, SessionReport, SessionReports
-from agentrail.runtime.sessions_below import SessionsBelow
 from agentrail.runtime.shared import SessionEntry, Shared, of_part
-from agentrail.runtime.sleeping_door import SleepingDoor
-from agentrail.runtime.starting import StartingDoor
+from agentrail.runtime.shutdown import (
+    CHILD_STOP_WITHIN_SECONDS,
+    CLOSE_WITHIN_SECONDS,
+    LEAVE_WITHIN_SECONDS,
+    close_workspace,
+    fault_of_within,
+    leave_quietly,
+    rest_session,
+    stop_quietly,
+)
 from agentrail.runtime.statistics import SupervisorStatistics
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
+from agentrail.runtime.user_erasure import UserErasure
 from agentrail.runtime.workspace import MakeSandbox, Workspace
 
 DISMISS_WITHIN_SECONDS: Final = 5.0
 """How long a session that ended or crashed waits for its tools; those that shield themselves for longer are left behind."""
-
-_CLOSE_WITHIN_SECONDS: Final = 2.0
 
 
 def _journals(supervisor: "SessionSupervisor") -> Journals:
     return supervisor.journals
 
 
-class SessionSupervisor(
-    StartingDoor,
-    SleepingDoor,
-    ForgettingDoor,
-    InspectingDoor,
-    SessionsBelow,
-):
+def _hibernation(supervisor: "SessionSupervisor") -> Hibernation:
+    return supervisor._hibernation  # noqa: SLF001 - of the same module
+
+
+def _erasure(supervisor: "SessionSupervisor") -> UserErasure:
+    return supervisor._erasure  # noqa: SLF001 - of the same module
+
+
+def _health(supervisor: "SessionSupervisor") -> Health:
+    return supervisor._health  # noqa: SLF001 - of the same module
+
+
+class SessionSupervisor:
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
@@ -127,6 +146,7 @@ class SessionSupervisor(
         # The nursery is for what the sessions have at work: it outlives each of them.
         self._shared = Shared(nursery=nursery, keeping=keeping, ended=EndedSessions(nursery))
         self.journals: Journals = Journals(self._shared, known=self._known, seen=self._seen)
+        self._children = ChildSessions(self._shared, begin=self._begin)
         embedder = shared.embedder
         meanings = None if embedder is None else Meanings(EmbedderEdge(embedder), nursery.start_soon)
         self._shared.dependencies = Dependencies(
@@ -134,20 +154,33 @@ class SessionSupervisor(
             make_sandbox=make_sandbox,
             specs=ToolSpecs(),
             threads=ToolThreads(),
-            run_child=self._run_child,
+            run_child=self._children.run_child,
             host=host,
-            run_agent=self._run_agent,
-            resume_child=self._resume_child,
+            run_agent=self._children.run_agent,
+            resume_child=self._children.resume_child,
             deps_for=deps_for,
             desks=None if shared is NO_STORES else StoreDesks(shared, current(), meanings),
             instructions=shared.instructions,
         )
         self._forks = Forks(self._shared, self.journals, check_free=self._check_free, begin=self._begin)
-        self._revive = revive
+        self._hibernation = Hibernation(
+            self._shared,
+            self._forks,
+            begin=self._begin,
+            note_parked=self._note_parked,
+            revive=revive,
+            after=hibernate_after,
+        )
+        self._erasure = UserErasure(
+            self._shared,
+            known=self._known,
+            sessions=self.sessions,
+            stop=lambda root, scope: self.stop_session(root, USER_FORGOTTEN, scope=scope),
+        )
+        self._health = Health(self._shared)
         # One object of each, and not one for each session.
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
-        self._begin_sleeping(hibernate_after)
 
     find = of_part(_journals, Journals.find)
     facts_of = of_part(_journals, Journals.facts_of)
@@ -163,6 +196,14 @@ class SessionSupervisor(
     import_session = of_part(_journals, Journals.import_session)
     trim_session = of_part(_journals, Journals.trim_session)
     delete_session = of_part(_journals, Journals.delete_session)
+    resume_session = of_part(_hibernation, Hibernation.resume_session)
+    resume_all = of_part(_hibernation, Hibernation.resume_all)
+    forget_user = of_part(_erasure, UserErasure.forget_user)
+    memories_of = of_part(_erasure, UserErasure.memories_of)
+    parked_sessions = of_part(_health, Health.parked_sessions)
+    plugin_use = of_part(_health, Health.plugin_use)
+    fault_of_model = of_part(_health, Health.fault_of_model)
+    budget_use = of_part(_health, Health.budget_use)
     owed = of_part(_journals, Journals.owed)
     change_owed = of_part(_journals, Journals.change_owed)
 
@@ -189,6 +230,94 @@ class SessionSupervisor(
                 ["this supervisor asks another host about calls already: open one for each host"]
             )
         self._shared.dependencies = evolve(self._shared.dependencies, host=host)
+
+    @overload
+    async def start_session(self, options: SessionOptions, /) -> Session: ...
+
+    @overload
+    async def start_session(self, *, model: str | Provider, **given: Unpack[SessionKeywords]) -> Session: ...
+
+    @overload
+    async def start_session(
+        self, blueprint: GivesOptions, /, *, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+    ) -> Session: ...
+
+    @overload
+    async def start_session(
+        self, *, blueprint: GivesOptions, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+    ) -> Session: ...
+
+    async def start_session(  # type: ignore[misc]  # mypy finds no keyword of a TypedDict in `Any`
+        self, options: SessionOptions | GivesOptions | None = None, /, **given: Any
+    ) -> Session:
+        """Start a session, and return its handle when it can be prompted.
+
+        Args:
+            options: All options in one value; then no keyword may be given. Or a blueprint, whose options stand behind the keywords.
+            **given: The same options as keywords; see `SessionOptions`. Those of a `blueprint`, an object with `.options()`, stand
+                behind them.
+
+        Raises:
+            OptionError: Your move: unknown options or wrong values, all faults at once; nothing was started.
+            ToolDefinitionError: Your move: two tools of one name, or a schema that is none.
+            ModelNotFound: Your move: no such provider; the message has the nearest name.
+            Authentication: Your move: no key; the message names the variable, and `demo:` as a way to try.
+            AlreadyStarted: A live session of this scope has this id; `handle` is its handle.
+            PluginError: Your move: a plugin that cannot be loaded, or a stack that cannot be; all faults at once.
+            SessionRefused: No one's move: a plugin does not want this session; nothing was started.
+            SessionDown: The supervisor is closing.
+            AlreadyExists: Your move: the store has a session of this id; resume it, or take another id.
+            StoreUnavailable: The store takes nothing for now; nothing was started.
+
+        Cancellation: Always a checkpoint; cancelled here, nothing was started.
+        """
+        await trio.lowlevel.checkpoint()
+        return await self._start(decide_options(options, given))
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        options: SessionOptions | None = None,
+        /,
+        **given: Unpack[SessionKeywords],
+    ) -> Ok | Error:
+        """Call a tool, as a session would whose model had asked for it; no model is asked.
+
+        A session is started for it and stopped behind it. The call passes its gates, plugins, approvals and budget, and stands in
+        its events; with `session_id` in the options it can be followed, and asked for what waits for people.
+
+        Args:
+            name: Of a tool in the options.
+            arguments: What it is called with; what its schema does not take is an `Error`, as it is for a model. None for none.
+            options: As of `start_session`. The model and what belongs to it do not matter; a tool or plugin that wants one is
+                refused it. A crash of the session ends the call, which is never repeated.
+            **given: The same options as keywords.
+
+        Returns:
+            What the tool said: also of a call that was refused, rejected or stopped, an `Error` that says so.
+
+        Raises:
+            UnknownTool: Your move: there is no such tool in the options; nothing was started.
+            OptionError: Your move: a name, arguments or options that cannot be. All faults at once.
+            CycleAborted: A plugin or an operator ended it before the call began.
+            CycleFailed: It failed before the call began; `error` says why.
+            ToolDefinitionError, AlreadyStarted, PluginError, SessionRefused, SessionDown: As of `start_session`.
+
+        Cancellation: The tool is stopped, with all that it has at work, before the cancellation travels on; four seconds at most.
+        """
+        await trio.lowlevel.checkpoint()
+        session = await self._start(decide_call(name, arguments, options, given), calling=name)
+        try:
+            return await run_call(session, name)
+        finally:
+            with (
+                trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True),
+                suppress(SessionDown, StoreUnavailable),
+            ):
+                await session.abort("the call is over", kill_tools="all", clear_queue=True, wait=False)
+                await session.stop("the call is over")
+                await session.monitor().wait()
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
         """Start a session; one for a call must have the tool.
@@ -459,7 +588,7 @@ class SessionSupervisor(
         Cancellation: What has not ended yet is left to the code that cancels.
         """
         self._shared.down = reason
-        self._close_hollows()
+        self._hibernation.close_hollow()
         async with trio.open_nursery() as nursery:
             for entry in reversed(self._shared.entries.values()):
                 if entry.cell.is_leaving:  # by itself
@@ -473,7 +602,7 @@ class SessionSupervisor(
         """Free what sessions hold that could not end in order, once their actors are gone."""
         for entry in tuple(self._shared.entries.values()):
             await self._retire(entry, "the supervisor had no more time for it")
-        await self._close_sleeping()
+        await self._hibernation.close()
         self._shared.fan_in.close("the supervisor was closed")
         self._shared.ended.close()
         self._shared.board.close("the supervisor was closed")
@@ -494,11 +623,7 @@ class SessionSupervisor(
         entry = self._shared.live(key)
         if entry is not None:
             return entry.cell
-        return None if self._shared.down is not None else self._hollow_of(key)
-
-    def _let_go(self, scope: str, root: SessionId) -> None:
-        """Keep nothing any more of a tree that ended here."""
-        self._shared.ended.drop_tree(scope, root)
+        return None if self._shared.down is not None else self._hibernation.hollow_of(key)
 
     def _seen(self, key: str) -> SessionCell | None:
         """Give the cell of a session that is here, or was until not long ago; None where there is none."""
@@ -522,7 +647,7 @@ class SessionSupervisor(
         if self._shared.keeping is not None:
             cell.branching = self._forks
         self._shared.fan_in.join(cell)
-        self._watch_sleep(cell)
+        self._hibernation.watch(cell)
         # Not waited for: a subscriber that comes before the next checkpoint sees all that the session ever publishes.
         self._root.start_child_soon(self._child_spec(entry, restart))
         return Session(cell)
@@ -574,7 +699,7 @@ class SessionSupervisor(
                 self._close(entry, "the supervisor had no more time for it")
             await self._dismiss(entry, task_group)  # noqa: ASYNC102 - shielded and bounded inside
             if cell.is_leaving:
-                self._lie_down(entry)
+                self._hibernation.suspend(entry)
             elif cell.crash is None:
                 await self._retire(entry, "ended")  # noqa: ASYNC102 - shielded and bounded inside
 
@@ -635,7 +760,7 @@ class SessionSupervisor(
 
     async def _park_kept(self, entry: SessionEntry, crash: str) -> None:
         """Park a session whose last words are to be written before they are heard."""
-        with cleanup_scope(_CLOSE_WITHIN_SECONDS + STORE_PATIENCE_SECONDS):
+        with cleanup_scope(CLOSE_WITHIN_SECONDS + STORE_PATIENCE_SECONDS):
             await entry.cell.drain()
         self._close(entry, f"parked: {crash}")
         self._shared.board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
@@ -661,32 +786,8 @@ class SessionSupervisor(
             self._shared.keeping.leave(entry.cell)
         leaves = entry.cell.journal is not None and entry.cell.rested is not None
         if entry.cell.state.data.agents.states and not leaves:
-            self._stop_agents(entry.cell)
+            self._children.stop_agents(entry.cell)
         try:
-            await self._close_workspace(entry.workspace, entry.cell.ports)
+            await close_workspace(entry.workspace, entry.cell.ports)
         finally:
             entry.cell.finish(reason)
-
-    async def _close_workspace(self, workspace: Workspace, ports: Ports) -> None:
-        """Free what a session held of files and processes.
-
-        Cancellation: As of `_retire`.
-        """
-        scrub = scrub_of(ports)
-        # What it raises is told to the log: the session has ended, and no other is concerned.
-        with (
-            cleanup_scope(_CLOSE_WITHIN_SECONDS) as grace,
-            suppress(PortCrashed),
-            crash_edge(decide_close_crash, scrub=scrub),
-        ):
-            await workspace.aclose()
-        if grace.cancelled_caught:
-            log_report(
-                Report(
-                    kind="shutdown_error",
-                    supervisor=ports.key,
-                    child_id="sandbox",
-                    reason=Killed(),
-                    at_seconds=trio.current_time(),
-                )
-            )

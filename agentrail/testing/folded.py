@@ -347,17 +347,17 @@ def _seams(watched: FoldedSessions) -> tuple[Seam, ...]:
 
         return finish
 
-    def lies_down(before: Any) -> Any:
-        def lie_down(cell: SessionCell, *args: Any) -> None:
+    def suspends(before: Any) -> Any:
+        def suspend(cell: SessionCell, *args: Any) -> None:
             watched.let_go(cell)  # when it wakes it is followed anew
             before(cell, *args)
 
-        return lie_down
+        return suspend
 
     return (
         (SessionCell, "run", runs),
         (SessionCell, "finish", finishes),
-        (SessionCell, "lie_down", lies_down),
+        (SessionCell, "suspend", suspends),
         (sessions, "step", steps),
     )
 

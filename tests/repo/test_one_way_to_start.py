@@ -28,7 +28,7 @@ MAKES_SESSIONS = {
     "runtime/children.py",  # a new one, below another
     "runtime/forks.py",  # a fork, whose journal begins with the state that it is given
     "runtime/resuming.py",  # the one that comes back
-    "runtime/sleeping_door.py",  # the shell of one that sleeps, which `resuming` fills
+    "runtime/hibernation.py",  # the shell of one that sleeps, which `resuming` fills
 }
 
 
@@ -83,4 +83,4 @@ def test_nothing_else_makes_a_live_session_of_a_journal():
 @pytest.mark.at(143)
 def test_a_start_of_the_process_a_call_and_a_message_lead_to_the_same_way():
     """`resume=`, `resume_session`, and whatever else wakes a session: each goes through `Resumption`, which one place makes."""
-    assert takers("agentrail.runtime.resuming", "Resumption") == {"runtime/sleeping_door.py"}
+    assert takers("agentrail.runtime.resuming", "Resumption") == {"runtime/hibernation.py"}

@@ -10,7 +10,7 @@ from agentrail.events import (
     AgentEnd,
     SubagentStart,
 )
-from agentrail.runtime.put_to_rest import fault_of_within
+from agentrail.runtime.shutdown import fault_of_within
 from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.models import FunctionModel, calls
 from agentrail.testing.tools import HangingTool, RecordingTool

@@ -11,7 +11,7 @@ from agentrail.abc.store import Node
 from agentrail.core.journal.record import TAKEN
 from agentrail.errors import HeldBy, StoreUnavailable
 from agentrail.outside import RealMachine, installed
-from agentrail.runtime.resuming_door import RESUMED_AT_ONCE
+from agentrail.runtime.hibernation import RESUMED_AT_ONCE
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.supervisors import open_nameless

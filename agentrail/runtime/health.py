@@ -1,9 +1,8 @@
-"""The calls of a supervisor for people who look after all of its sessions: what was given up, how plugins do, what was used.
+"""The health of sessions, for operators: what was parked, how plugins do, which models cannot be asked, what of budgets is spent.
 
-They read, change nothing and wake no session.
+Nothing here changes or wakes a session.
 """
 
-from abc import ABC
 from collections import Counter
 from typing import Final
 
@@ -57,10 +56,12 @@ class BudgetUse:
     limit_usd: float
 
 
-class InspectingDoor(ABC):
-    """The calls of a supervisor that look at all of its sessions."""
+class Health:
+    """The part of a supervisor that reports how its sessions do."""
 
-    _shared: Shared
+    def __init__(self, shared: Shared) -> None:
+        """Look at the state of a supervisor."""
+        self._shared = shared
 
     def parked_sessions(self, *, scope: str | None = None) -> tuple[SessionReport, ...]:
         """Say which sessions crashed too often and were given up, the last hundred, the newest last.

@@ -1,6 +1,6 @@
-"""The call of a supervisor that forgets a user: sessions end, journals are erased, memories go, and what stood there is overwritten."""
+"""Forgetting a user: sessions end, journals are erased, memories go, and their place in files is overwritten."""
 
-from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -26,7 +26,7 @@ from agentrail.runtime.forgetting import (
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.own_stores import decide_owner
-from agentrail.runtime.scopes import NO_SCOPE, key_of
+from agentrail.runtime.scopes import key_of
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.shared import Shared
 
@@ -38,10 +38,27 @@ _OVERWRITE_PAUSE_SECONDS: Final = 0.5
 """How often, and how long after each other, a reader who stands in the way is waited for."""
 
 
-class ForgettingDoor(ABC):
-    """What a supervisor does to forget a user."""
+class UserErasure:
+    """The part of a supervisor that forgets users."""
 
-    _shared: Shared
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        known: Callable[[str], SessionCell | None],
+        sessions: Callable[[], tuple[Session, ...]],
+        stop: Callable[[str, str], Awaitable[None]],
+    ) -> None:
+        """Erase nothing yet.
+
+        Args:
+            shared: State of the supervisor.
+            known: Finds the cell of a session that is alive here, awake or hibernated.
+            sessions: Returns the sessions that are awake.
+            stop: Ends the session of an id and a scope because its user is forgotten, and waits until it is gone.
+        """
+        self._shared = shared
+        self._known, self._sessions, self._stop = known, sessions, stop
 
     async def forget_user(self, user_id: str, *, tenant_id: str = "") -> ForgottenUser:
         """Forget a user: end their sessions, erase what was said in them, and remove what is remembered of them. Again is fine.
@@ -124,29 +141,29 @@ class ForgettingDoor(ABC):
         for _ in range(_TRIES):
             try:
                 with suppress(SessionDown):
-                    await self.stop_session(root, USER_FORGOTTEN, scope=scope)
+                    await self._stop(root, scope)
             except AgentrailError as error:  # it sleeps, and cannot be woken to be ended
                 why = error
             async with self._shared.beginnings.reserve(key):
                 if self._known(key) is None:
                     erase = partial(keeping.store.erase, scope, root, USER_FORGOTTEN)
                     erased = await keeping.write(erase)
-                    self._let_go(scope, root)
+                    self._shared.ended.drop_tree(scope, root)
                     return erased
         raise StillNeeded(root, by=["this process, where it is alive" if why is None else str(why)])
 
     async def _end_unkept(self, owner: MemoryOwner) -> ForgottenUser:
         """End the sessions of a user that no store keeps: what they know is gone with them."""
         ended: list[TreeKey] = []
-        for session in self.sessions():
+        for session in self._sessions():
             facts = session.facts
             with suppress(OptionError, SessionDown):
                 if (
                     facts.root_id == session.session_id
                     and decide_owner(session.scope, facts.user_data) == owner
                 ):
-                    await self.stop_session(session.session_id, USER_FORGOTTEN, scope=session.scope)
-                    self._let_go(session.scope, session.session_id)
+                    await self._stop(session.session_id, session.scope)
+                    self._shared.ended.drop_tree(session.scope, session.session_id)
                     ended.append((session.scope, session.session_id))
         return forgotten_of(Erasure(sessions=len(ended)), ended, ())
 
@@ -161,17 +178,3 @@ class ForgettingDoor(ABC):
             if await keeping.write(keeping.store.overwrite_removed):
                 return True
         return False
-
-    @abstractmethod
-    async def stop_session(self, session_id: str, reason: str = ..., *, scope: str = NO_SCOPE) -> None:
-        """End a session; see `SessionSupervisor`."""
-
-    @abstractmethod
-    def sessions(self, *, scope: str | None = None) -> tuple[Session, ...]:
-        """Give the sessions that are alive; see `SessionSupervisor`."""
-
-    @abstractmethod
-    def _known(self, key: str) -> SessionCell | None: ...
-
-    @abstractmethod
-    def _let_go(self, scope: str, root: SessionId) -> None: ...

@@ -1,7 +1,6 @@
-"""The sessions below others: those that work for a call, for a tool, or in the background; begun, found again, resumed and ended."""
+"""Child sessions: those that work for a call, for a tool, or in the background; started, found again, resumed and ended."""
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -26,32 +25,39 @@ from agentrail.runtime.children import (
     run_for_call,
     run_for_tool,
 )
-from agentrail.runtime.ending import CHILD_STOP_WITHIN_SECONDS, end_child, stop_quietly
 from agentrail.runtime.handle import Session
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
-from agentrail.runtime.put_to_rest import leave_quietly
 from agentrail.runtime.resuming import child_ids_of
 from agentrail.runtime.reviving import PluginFinder, revive_ended
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.shared import Shared
+from agentrail.runtime.shutdown import CHILD_STOP_WITHIN_SECONDS, end_child, leave_quietly, stop_quietly
 from agentrail.runtime.tool_calls import clean_text
 from agentrail.runtime.workspace import Workspace
 
 
-class SessionsBelow(ABC):
-    """What a supervisor does for sessions that work for others."""
+class ChildSessions:
+    """The part of a supervisor for sessions that work for other sessions."""
 
-    _shared: Shared
+    def __init__(
+        self, shared: Shared, *, begin: Callable[[SessionCell, Workspace, Restart], Session]
+    ) -> None:
+        """Begin without any.
 
-    @abstractmethod
-    def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session: ...
+        Args:
+            shared: State of the supervisor.
+            begin: Starts the actor of a session.
+        """
+        self._shared = shared
+        self._begin = begin
 
-    async def _resume_child(
+    async def resume_child(
         self, effect: ResumeChild, ports: Ports, deliver: Deliver, usage: ChildUsage
     ) -> ToolOutcome:
+        """Continue the session of a call whose process stopped, and return the outcome of the call."""
         parent = self._shared.entries[ports.key].cell
         child_id = child_ids_of(ports.session_id, effect)[-1]
         entry = self._shared.live(key_of(ports.scope, child_id))
@@ -104,9 +110,10 @@ class SessionsBelow(ABC):
             sources = more_sources(sources, sources_said_by(event))
         return decide_answer(end, next((text for text in reversed(said) if text), ""), sources=sources)
 
-    async def _run_child(
+    async def run_child(
         self, task: ChildWork, ports: Ports, deliver: Deliver, usage: ChildUsage
     ) -> ToolOutcome:
+        """Run a session for a call, and return the outcome of the call."""
         parent = self._shared.entries[ports.key].cell
         open_child = partial(self._open_child, parent, usage)
         if task.effect.wish is not None:
@@ -135,7 +142,8 @@ class SessionsBelow(ABC):
             await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
         usage.session_id = None  # it ended by itself: no abort has stopped it
 
-    async def _run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
+    async def run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
+        """Run a session in the background, and return why it ended."""
         parent = self._shared.entries[ports.key].cell
         return await run_agent(
             AgentWork(effect=effect), partial(self._open_agent, parent, line.usage), deliver, line
@@ -170,7 +178,7 @@ class SessionsBelow(ABC):
         self._begin(cell, workspace, "transient")
         return cell, True
 
-    def _stop_agents(self, parent: SessionCell) -> None:
+    def stop_agents(self, parent: SessionCell) -> None:
         """Stop what a session that crashed for good had in the background; others have stopped theirs themselves."""
         path = parent.state.data.config.path
         for entry in tuple(self._shared.entries.values()):

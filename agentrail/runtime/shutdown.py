@@ -1,0 +1,177 @@
+"""How sessions leave: stopped, put to rest, or with the session that they work for; and how what they hold is closed."""
+
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from agentrail.actors.running import cleanup_scope
+from agentrail.actors.supervising import log_report
+from agentrail.core.policy.budget import spent_of
+from agentrail.core.protocol.signals import StatusQuery, StopSession
+from agentrail.errors import CodecError, OptionError, SessionDown, StoreUnavailable
+from agentrail.events import AbortReceipt, AbortSettled
+from agentrail.otp.exits import Killed
+from agentrail.otp.supervision_types import Report
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_close_crash
+from agentrail.runtime.handle import Session
+from agentrail.runtime.ports import ChildUsage, Ports
+from agentrail.runtime.resting import Rested, RestRequest
+from agentrail.runtime.scrubbing import scrub_of
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.workspace import Workspace
+
+CHILD_STOP_WITHIN_SECONDS: Final = 4.0
+"""How long a call waits for the end of the session that worked for it: less than an abort waits for the call."""
+
+CHILD_STOP_STEP_SECONDS: Final = 0.25
+"""How much less for each level further down."""
+
+LEAVE_WITHIN_SECONDS: Final = 2.0
+"""How long a supervisor that closes waits for a place where nothing of a stored session is at work."""
+
+CLOSE_WITHIN_SECONDS: Final = 2.0
+
+
+async def stop_quietly(cell: SessionCell, reason: str) -> None:
+    """Stop a session, and wait until nothing of it acts any more; one that has ended by itself is as good.
+
+    Cancellation: It ends all the same.
+    """
+    with suppress(SessionDown):  # it was faster
+        # As a notice, which no bound keeps out: its callers are many, and the end may not depend on who comes first.
+        stop = StopSession(at_ms=now_ms(), signal_id=cell.pending_calls.mint(), reason=reason)
+        with suppress(StoreUnavailable):  # it is told to stop all the same, and does
+            await cell.pending_calls.ask(stop, cell.mailbox.put_notice)
+        await cell.wait_down()
+
+
+def _child_stop_seconds(cell: SessionCell) -> float:
+    """Say how long to wait for the end of a child: the deeper the shorter, so that who waits above hears what would not end."""
+    depth = len(cell.state.data.config.path) - 1
+    return CHILD_STOP_WITHIN_SECONDS - CHILD_STOP_STEP_SECONDS * (depth - 1)
+
+
+async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
+    """Stop a session that works for another, and note what became of it and what it has used.
+
+    Cancellation: Shielded and bounded; what would not end is named.
+    """
+    with trio.move_on_after(_child_stop_seconds(cell), shield=True) as grace:
+        await _stop_child(Session(cell), usage)
+    if grace.cancelled_caught and cell.interpreter is not None:
+        usage.add(AbortReceipt(stuck=cell.interpreter.left_behind()))
+    usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
+
+
+async def _stop_child(child: Session, usage: ChildUsage) -> None:
+    """Stop the session that works for a call with all that it has at work, and count that."""
+    with suppress(SessionDown, StoreUnavailable):
+        async with child.subscribe(kinds=[AbortSettled]) as settled:
+            try:
+                with suppress(StoreUnavailable):  # what it has at work was stopped; it is to end as well
+                    await child.abort(
+                        "its parent's call is over", kill_tools="all", clear_queue=True, wait=False
+                    )
+                await child.stop("its parent's call is over")
+            finally:
+                with suppress(trio.WouldBlock, trio.EndOfChannel):
+                    while True:
+                        event = settled.next_nowait()
+                        # And not how the cycle ended, which comes unasked.
+                        if isinstance(event, AbortSettled):
+                            usage.add(event.receipt)
+
+
+def fault_of_within(within: object) -> str | None:
+    """Say what is wrong with a time to wait for a boundary."""
+    is_number = isinstance(within, int | float) and not isinstance(within, bool)
+    if is_number and 0 <= within < float("inf"):  # type: ignore[operator]  # it is a number; NaN is not below
+        return None
+    return f"within is {within!r:.200}: expected finite seconds from 0"
+
+
+async def rest_session(cell: SessionCell, within: float) -> Rested:
+    """Let a session leave, and wait until nothing of it acts any more; see `SessionSupervisor.rest`."""
+    await cell.awake()
+    path = cell.state.data.config.path
+    if len(path) > 1:
+        message = f"session {path[-1]!r} works for a call of {path[-2]!r}: put {path[0]!r} to rest, which it goes with"
+        raise OptionError([message])
+    cell.pending_calls.refuse_self("rest")
+    await trio.lowlevel.checkpoint_if_cancelled()
+    return await _leave(cell, within)
+
+
+async def leave_quietly(cell: SessionCell, within: float) -> None:
+    """Let a session that comes back from its journal leave without an end, and wait until nothing of it acts any more.
+
+    Args:
+        cell: The session; one that works for another too.
+        within: How many seconds to wait for a place where nothing is at work; then it is cut where it is.
+
+    Cancellation: It goes on, where it has not left yet.
+    """
+    with suppress(SessionDown):  # it was faster
+        try:
+            await _leave(cell, within)
+        except CodecError:  # what no snapshot holds, its journal holds
+            await stop_quietly(cell, "it cannot be written down")
+
+
+async def _leave(cell: SessionCell, within: float) -> Rested:
+    request = cell.resting
+    if request is None:
+        request = cell.resting = RestRequest()
+    request.callers += 1
+    try:
+        _nudge(cell)
+        with trio.move_on_after(within):
+            await request.settled.wait()
+        if not request.settled.is_set():
+            request.is_due = True
+            _nudge(cell)
+            await request.settled.wait()
+    finally:
+        request.callers -= 1
+        if not request.callers and cell.rested is None and cell.resting is request:
+            cell.resting = None  # no caller waits for it any more: it goes on
+    if request.error is not None:
+        raise request.error
+    if cell.rested is None:
+        raise SessionDown(cell.ports.session_id, cell.ending or "ended")
+    await cell.wait_down()
+    return cell.rested
+
+
+def _nudge(cell: SessionCell) -> None:
+    """Let it take a step, which changes nothing: behind each it looks whether it may leave."""
+    # As a notice, which no bound keeps out; the answer goes nowhere.
+    cell.mailbox.put_notice(StatusQuery(at_ms=now_ms(), signal_id=cell.pending_calls.mint()))
+    cell.request_wake()
+
+
+async def close_workspace(workspace: Workspace, ports: Ports) -> None:
+    """Free what a session held of files and processes.
+
+    Cancellation: Shielded, for two seconds at most; what was cut is reported.
+    """
+    scrub = scrub_of(ports)
+    # What it raises is told to the log: the session has ended, and no other is concerned.
+    with (
+        cleanup_scope(CLOSE_WITHIN_SECONDS) as grace,
+        suppress(PortCrashed),
+        crash_edge(decide_close_crash, scrub=scrub),
+    ):
+        await workspace.aclose()
+    if grace.cancelled_caught:
+        log_report(
+            Report(
+                kind="shutdown_error",
+                supervisor=ports.key,
+                child_id="sandbox",
+                reason=Killed(),
+                at_seconds=trio.current_time(),
+            )
+        )
