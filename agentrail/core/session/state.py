@@ -468,6 +468,8 @@ conversation by a fifth; and the budget counts all that was reserved for a reque
 """
 
 
+# One flat list, not groups: a step copies forty-odd fields in 0.7 µs. Six groups, each copied at its first write, cost 1.2 to 5 µs, and
+# every read one more look-up.
 class _Fields(msgspec.Struct, gc=False):
     """All that a session knows, besides its phase. Each line names what binds its field, between two steps."""
 
