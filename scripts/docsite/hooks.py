@@ -18,6 +18,9 @@ ASSETS: Final = Path(__file__).parent / "assets"
 _MARKDOWN: Final[dict[str, str]] = {}
 """The Markdown of each page of this build, by its place on the site."""
 
+BOOSTS: Final = {"how-to/": 4, "tutorial/": 4, "explanation/decisions": 0.25, "reference/": 0.5}
+"""Weight of a page in the search, by the start of its place: tasks come before the API and the decisions."""
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Let anchors be those that links in the repository name."""
@@ -57,6 +60,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     said = pages.for_site(markdown, FROM_THE_ROOT.get(place, f"docs/{place}"))
     _MARKDOWN[place] = said
     page.meta.setdefault("description", pages.first_sentence(said))
+    for start, boost in BOOSTS.items():
+        if place.startswith(start):
+            page.meta.setdefault("search", {})["boost"] = boost
     return said
 
 
