@@ -213,13 +213,15 @@ def figures(found: Survey, package: Path = PACKAGE) -> dict[str, float]:
         package: Its folder.
     """
     modules = module_survey.survey_modules(package, max_file_lines=MAX_FILE_LINES)
+    pairs = list(module_survey.similar_classes(package))
     measured: dict[str, float] = {
         "lines": found.lines,
         "code_lines": found.code_lines,
         "longest_class": max((place.lines for place in found.classes), default=0),
         "long_classes": sum(place.lines > LONG_CLASS_LINES for place in found.classes),
         "mergeable_modules_percent": modules.mergeable_percent,
-        "similar_class_pairs": len(list(module_survey.similar_classes(package))),
+        "similar_class_pairs": len(pairs),
+        "similar_class_pairs_without_reason": len(module_survey.pairs_by_reason(pairs).get("", ())),
         "compiled_modules": len(compiled_modules(package.parent)),
         "compiled_functions": module_survey.compiled_functions(package),
     }

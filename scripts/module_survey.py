@@ -7,8 +7,9 @@ refused, because no test fails when that happens.
 
 import ast
 import itertools
+import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,39 @@ from scripts.compiling import compiled_modules
 MIN_SHARED_FIELDS: Final = 6
 MIN_SHARED_PART: Final = 0.6
 """Least part of the smaller class's fields that two classes share."""
+
+REASONS: Final[Mapping[str, str]] = {
+    "port: each class implements `Tool`, whose members are the six": """
+        ToolSpec/_Fake ToolSpec/ClientTool ToolSpec/FunctionTool ToolSpec/SleepTool _Fake/ClientTool _Fake/FunctionTool""",
+    "derived: one typed line per call, or the plugin as the core holds it": """
+        SessionFutures/Session SupervisorFutures/Supervisor Member/Plugin""",
+    "derived: refused methods of two built-in types, listed for each": "FrozenDict/FrozenList",
+    "wire: JSON of the value, whose optional fields, nulls or names differ": """
+        TreeNode/TreeItem TreeNode/TreeRow TreeItem/TreeRow CommandRow/CommandItem CallStory/CallDetails TimelineSpan/SpanItem
+        ApprovalRule/RuleForm RequestPart/ContextPart NextRequest/ContextReply Snapshot/SnapshotForm Approval/ShownApproval
+        ChatBody/ChatRequest UserForgotten/ForgottenUser RequestReply/RequestRecord ChatReply/RequestRecord
+        StreamEnd/RequestRecord StreamEnd/RequestReply SessionItem/SessionRow
+        SessionItem/ListedSession SessionItem/SessionOnServer SessionItem/_Item ListedSession/SessionOnServer
+        ListedSession/_Item SessionOnServer/_Item _Item/SessionRow""",
+    "stored: a record, its line and what a reader sees of it, each with a format of its own": """
+        _Line/Record _Line/_Entry _Line/JournalEntry Record/_Entry Record/JournalEntry _Entry/JournalEntry
+        _Message/WebhookMessage""",
+    "lay-out: msgspec refuses a Struct with two bases that have fields, and the order of fields is stored": """
+        Prompt/GoOn AbortCycle/AbortArguments StartAgent/AgentState AskUser/Question""",
+    "layers: the core keeps data, the shell live objects, and a port knows neither": """
+        ChildRequest/ToolWantsChild ToolContext/RunTool ToolContext/Context ToolFinished/AttemptEnd AgentSpec/Agent
+        AgentState/BackgroundAgent Agent/ReadyAgent Blueprint/Agent Folded/Revived SessionConfig/SessionOptions
+        ReadyAgent/SessionOptions""",
+    "typing: keywords of `start_session`, which a test holds to `SessionOptions`": """
+        FirstKeywords/SessionOptions SessionKeywords/SessionOptions SessionConfig/FirstKeywords FirstKeywords/ReadyAgent
+        DefaultsForm/FirstKeywords""",
+    "file: plain values of a configuration file, read before what they configure is imported": """
+        DefaultsForm/SessionOptions ProviderForm/ProviderOptions WebForm/WebRules FileForm/Settings
+        ServeFlags/HostForm""",
+    "step: the draft or the report of a state machine, apart from its frozen state": """
+        PoolState/PoolStatistics SupervisorState/SupervisorStep""",
+}
+"""Why pairs of similar classes stay two: the reason, then the pairs by name."""
 
 
 @frozen(kw_only=True)
@@ -133,3 +167,18 @@ def similar_classes(package: Path) -> Iterator[tuple[str, str]]:
     for (one, ours), (other, theirs) in itertools.combinations(found, 2):
         if len(ours & theirs) >= max(MIN_SHARED_FIELDS, MIN_SHARED_PART * min(len(ours), len(theirs))):
             yield one, other
+
+
+def pairs_by_reason(pairs: Iterable[tuple[str, str]]) -> Mapping[str, Sequence[str]]:
+    """Group pairs of similar classes by the reason why they stay two; those without a reason have the key `""`."""
+    reasons = {pair: reason for reason, names in REASONS.items() for pair in names.split()}
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for one, other in pairs:
+        pair = f"{one.rpartition(' ')[2]}/{other.rpartition(' ')[2]}"
+        found[reasons.get(pair, "")].append(pair)
+    return found
+
+
+if __name__ == "__main__":
+    for why, those in pairs_by_reason(similar_classes(Path(__file__).parent.parent / "agentrail")).items():
+        sys.stdout.write(f"{len(those):4}  {why or 'NO REASON'}\n      {', '.join(those)}\n")

@@ -102,31 +102,17 @@ class ServeFlags:
 
 
 @frozen(kw_only=True)
-class ServeOptions:
-    """Where an application is served, and who may call it.
+class ServeOptions(ServeFlags):
+    """Where an application is served, and who may call it: flags, with what variables, files and defaults add.
 
     Attributes:
         host: The address to listen on.
         port: Its port; 0 for one that is free.
-        token_file: Lists the tokens that let callers in.
-        allowed_host: What else the server may be called by.
-        allowed_origin: Of which pages may call it.
-        certfile: For TLS.
-        keyfile: For TLS.
-        data_dir: Where sessions are kept, without an application of one's own.
-        demo: Whether the built-in demo is served.
         why: Who said each of these, by name: a flag, a variable, or a file with its line; no one said what is not in it.
     """
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
-    token_file: Path | None = None
-    allowed_host: tuple[str, ...] = ()
-    allowed_origin: tuple[str, ...] = ()
-    certfile: Path | None = None
-    keyfile: Path | None = None
-    data_dir: Path | None = None
-    demo: bool = False
     why: Mapping[str, str] = field(default=_NOTHING, eq=False)
 
     def said_by(self, name: str) -> str:

@@ -92,7 +92,7 @@ def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
         listed = _LIST.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _fault(error) from error
-    return tuple([CommandRow(**msgspec.structs.asdict(one)) for one in listed.commands])
+    return listed.commands
 
 
 def read_command_answer(text: bytes) -> RemoteCommandAnswer:
@@ -108,19 +108,8 @@ def read_command_answer(text: bytes) -> RemoteCommandAnswer:
     return RemoteCommandAnswer(command=done.command, lines=done.lines, request_id=done.request_id)
 
 
-class _Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A command as it is written; what a newer server says besides is left out."""
-
-    name: str
-    description: str
-    arguments: str
-    source: str
-    available: bool
-    why_not: str | None = None
-
-
 class _List(msgspec.Struct, frozen=True, kw_only=True):
-    commands: tuple[_Row, ...]
+    commands: tuple[CommandRow, ...]
 
 
 class _Done(msgspec.Struct, frozen=True, kw_only=True):

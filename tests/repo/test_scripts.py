@@ -11,7 +11,7 @@ from scripts.ast_mutants import draw
 from scripts.ast_mutations import mutations
 from scripts.longest import PACKAGE, Place, Survey, below_bars, report, survey, too_long
 from scripts.lower_bounds import ROOT, constraints
-from scripts.module_survey import Merge, compiled_functions, similar_classes, survey_modules
+from scripts.module_survey import Merge, compiled_functions, pairs_by_reason, similar_classes, survey_modules
 from scripts.scenario_coverage import FOLDERS, SERIES, as_ranges, covered_numbers, marked_numbers
 from scripts.verify_types import unsaid
 from scripts.walks import measure
@@ -197,7 +197,12 @@ def test_classes_that_repeat_six_fields_are_found(tmp_path):
             "c.py": "class C:\n" + "".join(f"    {name}: int\n" for name in f"{fields[2:]}yz"),
         },
     )
-    assert list(similar_classes(package)) == [("agentrail/a.py A", "agentrail/b.py B")]
+    (pair,) = similar_classes(package)
+    assert pair == ("agentrail/a.py A", "agentrail/b.py B")
+    explained = ("agentrail/frozen.py FrozenDict", "agentrail/frozen.py FrozenList")
+    grouped = pairs_by_reason([pair, explained])
+    assert grouped[""] == ["A/B"]
+    assert ["FrozenDict/FrozenList"] in grouped.values()
 
 
 def test_a_figure_that_is_worse_than_its_bar_is_named():

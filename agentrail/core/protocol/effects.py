@@ -141,7 +141,14 @@ class ResumeChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     child_ids: tuple[SessionId, ...]
 
 
-class AskHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class _HostCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    effect_id: EffectId
+    call_id: CallId
+    name: str
+    arguments: JsonObject
+
+
+class AskHost(_HostCall, frozen=True, kw_only=True, gc=False):
     """Ask the host whether a call may run, before it does. Only where the host has such a hook.
 
     Owes exactly one `HostJudged` with this id, unless a `CancelPluginRequest` comes first. Calls of one batch reach the host
@@ -156,15 +163,11 @@ class AskHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         request_id: The request whose prompt this cycle works on, as the host calls it.
     """
 
-    effect_id: EffectId
-    call_id: CallId
-    name: str
-    arguments: JsonObject
     path: tuple[SessionId, ...]
     request_id: str | None = None
 
 
-class TellHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class TellHost(_HostCall, frozen=True, kw_only=True, gc=False):
     """Tell the host what a call came to whose code has ended. Only where the host has such a hook. It changes nothing.
 
     Owes exactly one `HostTold` with this id. Nothing stops it but the end of the session: an abort does not wait for it.
@@ -180,10 +183,6 @@ class TellHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         request_id: As of `AskHost`; None for a call that an abort had spared, whose cycle is over.
     """
 
-    effect_id: EffectId
-    call_id: CallId
-    name: str
-    arguments: JsonObject
     result: ToolResult
     ran_ms: int
     path: tuple[SessionId, ...]
