@@ -283,7 +283,7 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
     """
     of_protocols = [route for name in dict.fromkeys(served.protocols) for route in PROTOCOLS[name]]
     all_routes = (*served.routes, *of_protocols)
-    shown = (*all_routes, interface_route(all_routes, base_path=base_path))
+    shown = (*all_routes, interface_route(all_routes, base_path=base_path, known=ALL_ROUTES))
     return [
         *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
         WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),

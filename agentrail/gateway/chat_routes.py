@@ -32,7 +32,8 @@ from agentrail.gateway.endpoint import (
     answer_json,
 )
 from agentrail.gateway.reading import check_same_session, decode_files, named_by_client
-from agentrail.gateway.replies import ChatReply, ChatWaiting, SteerReply
+from agentrail.gateway.replies import ChatReply, ChatWaiting, CommandDone, SteerReply
+from agentrail.gateway.route_answers import MESSAGE
 from agentrail.gateway.socket_bodies import PromptCommandBody
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import context_use_of, finish_with
@@ -41,7 +42,7 @@ from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import Blocks, decide_blocks, decide_settings, words_in_blocks
-from agentrail.wire.forms import encode_accepted
+from agentrail.wire.forms import AcceptedForm, encode_accepted
 
 # --- in
 
@@ -291,6 +292,9 @@ CHAT_ROUTES: Final = (
         does="takes a message and waits for the answer",
         operation="chat",
         body=ChatBody,
+        replies={200: (ChatReply, CommandDone), 202: ChatWaiting},
+        refusals=f"{MESSAGE} aborted cycle_failed provider_error timeout",
+        asks_plugins=True,
     ),
     CallRoute(
         "POST",
@@ -300,6 +304,9 @@ CHAT_ROUTES: Final = (
         operation="stream",
         body=ChatBody,
         is_stream=True,
+        replies={},
+        refusals=MESSAGE,
+        asks_plugins=True,
     ),
     CallRoute(
         "POST",
@@ -309,6 +316,9 @@ CHAT_ROUTES: Final = (
         operation="prompt",
         body=ChatBody,
         success=202,
+        replies={202: (AcceptedForm, SteerReply)},
+        refusals=MESSAGE,
+        asks_plugins=True,
     ),
     CallRoute(
         "POST",
@@ -318,5 +328,8 @@ CHAT_ROUTES: Final = (
         operation="steer",
         body=SteerBody,
         success=202,
+        replies={202: SteerReply},
+        refusals=MESSAGE,
+        asks_plugins=True,
     ),
 )

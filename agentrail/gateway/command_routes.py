@@ -8,6 +8,8 @@ from agentrail.gateway import calls
 from agentrail.gateway.bodies import CommandBody
 from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
 from agentrail.gateway.reading import check_id, named_by_client
+from agentrail.gateway.replies import CommandDone, CommandList
+from agentrail.gateway.route_answers import BRANCHING, MESSAGE, ON_SESSION
 from agentrail.gateway.session_routes import answer_of_call
 
 
@@ -34,6 +36,17 @@ COMMAND_ROUTES: Final = (
         _list,
         does="lists the slash commands, and says why one cannot be run",
         query=("session_id",),
+        replies={200: CommandList},
+        refusals=f"{ON_SESSION} session_is_child",
     ),
-    CallRoute("POST", "/commands/{name}", _run, does="runs a slash command", body=CommandBody),
+    CallRoute(
+        "POST",
+        "/commands/{name}",
+        _run,
+        does="runs a slash command",
+        body=CommandBody,
+        replies={200: CommandDone, 202: CommandDone},
+        refusals=f"{MESSAGE} {BRANCHING} already_exists still_needed unknown_call",
+        asks_plugins=True,
+    ),
 )

@@ -16,6 +16,7 @@ from attrs import frozen
 from agentrail import outside
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
+from agentrail.gateway.route_answers import BY_PLACE
 
 ROOT: Final = Path(__file__).parent / "console"
 
@@ -123,6 +124,8 @@ CONSOLE_FILE_ROUTES: Final = (
         scope=None,
         is_guarded=True,
         success=302,
+        replies={302: ()},
+        refusals=BY_PLACE,
     ),
     CallRoute(
         "GET",
@@ -132,5 +135,7 @@ CONSOLE_FILE_ROUTES: Final = (
         scope=None,
         is_guarded=True,
         content=tuple(CONTENT_TYPES.values()),
+        replies={304: ()},
+        refusals=f"{BY_PLACE} file_unknown",
     ),
 )

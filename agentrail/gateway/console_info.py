@@ -109,5 +109,12 @@ def _models(host: Host, principal: Principal, profiles: Iterable[AgentProfile]) 
 
 
 INFO_ROUTES: Final = (
-    CallRoute("GET", "/console/info", _info, does="describes this server to a console", needs_user=False),
+    CallRoute(
+        "GET",
+        "/console/info",
+        _info,
+        does="describes this server to a console",
+        needs_user=False,
+        replies={200: ConsoleInfo},
+    ),
 )

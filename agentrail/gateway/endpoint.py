@@ -333,6 +333,10 @@ RouteHandler: TypeAlias = Callable[[RouteCall], Awaitable[Result]]
 """Does what a route is for."""
 
 
+RouteReply: TypeAlias = type | tuple[type, ...]
+"""The struct of an answer, or those of which it is one; none of an answer without a body."""
+
+
 WriteStream: TypeAlias = Callable[[RouteCall, StreamAnswer], Awaitable[None]]
 """Writes a stream to its end; see `streams`."""
 
@@ -357,6 +361,10 @@ class CallRoute:
         success: The status of its answer, for the page of the interface.
         content: The types of what it gives that is no JSON, for that page.
         frames: The schema of what stands in the frames of its stream, for that page.
+        replies: The structs of its answers by status, where it succeeds; a stream, a file and an answer without a body have none. None
+            where nothing is known of them.
+        refusals: The codes of `ERROR_ANSWERS` that it refuses calls with, besides those that all routes of its kind have.
+        asks_plugins: Whether it brings a user's words: a plugin of the host may answer them in place of the session, with any object.
     """
 
     method: str
@@ -374,6 +382,9 @@ class CallRoute:
     success: int = field(default=200, kw_only=True)
     content: tuple[str, ...] = field(default=(), kw_only=True)
     frames: str = field(default="Event", kw_only=True)
+    replies: Mapping[int, RouteReply] | None = field(default=None, kw_only=True)
+    refusals: str = field(default="", kw_only=True)
+    asks_plugins: bool = field(default=False, kw_only=True)
 
 
 def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Final
 from agentrail.gateway import calls
 from agentrail.gateway.console_files import lead_to_console, wants_page
 from agentrail.gateway.endpoint import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
+from agentrail.gateway.inspection_replies import CallDetails, ContextReply, EventPageReply, SpanPage
 from agentrail.gateway.reading import (
     MAX_CURSOR,
     check_id,
@@ -18,6 +19,7 @@ from agentrail.gateway.reading import (
     yes_or_no,
 )
 from agentrail.gateway.replies import CheckReply, HealthReply, ReadyReply, as_given
+from agentrail.gateway.route_answers import ON_SESSION
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
 from agentrail.host.readiness import CheckResult
@@ -170,6 +172,8 @@ EVENT_ROUTES: Final = (
         does="shows what a session publishes as server-sent events, or a page of it as JSON",
         query=("after", "request_id", "format", *_OF_A_PAGE),
         is_stream=True,
+        replies={200: EventPageReply, 204: ()},
+        refusals=f"{ON_SESSION} cursor_invalid request_unknown option_error",
     ),
     CallRoute(
         "GET",
@@ -177,12 +181,16 @@ EVENT_ROUTES: Final = (
         answer_call_details,
         does="shows what is known of a call, and its result in parts",
         query=("result_from", "result_to"),
+        replies={200: CallDetails},
+        refusals=f"{ON_SESSION} unknown_call",
     ),
     CallRoute(
         "GET",
         "/sessions/{session_id}/context",
         answer_context,
         does="shows what the model will be sent next, part by part",
+        replies={200: ContextReply},
+        refusals=f"{ON_SESSION} session_is_child",
     ),
     CallRoute(
         "GET",
@@ -191,8 +199,30 @@ EVENT_ROUTES: Final = (
         does="shows the timeline of a session, or of one of its cycles",
         query=("cycle",),
         scope="inspect",
+        replies={200: SpanPage},
     ),
-    CallRoute("GET", "/", answer_root, does="says what this is, and where it is described", scope=None),
-    CallRoute("GET", "/health", answer_health, does="says that the process answers", scope=None),
-    CallRoute("GET", "/ready", answer_ready, does="says whether the server can do its work", scope=None),
+    CallRoute(
+        "GET",
+        "/",
+        answer_root,
+        does="says what this is, and where it is described",
+        scope=None,
+        replies={302: ()},
+    ),
+    CallRoute(
+        "GET",
+        "/health",
+        answer_health,
+        does="says that the process answers",
+        scope=None,
+        replies={200: HealthReply},
+    ),
+    CallRoute(
+        "GET",
+        "/ready",
+        answer_ready,
+        does="says whether the server can do its work",
+        scope=None,
+        replies={200: ReadyReply, 503: ReadyReply},
+    ),
 )

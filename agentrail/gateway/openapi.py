@@ -19,7 +19,7 @@ from agentrail.gateway.bodies import BODIES
 from agentrail.gateway.calls import MAX_EVENTS_OF_A_PAGE, MAX_SESSIONS_OF_A_TREE
 from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.calls.sessions import CURSOR
-from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
+from agentrail.gateway.endpoint import CallRoute, RouteCall, RouteReply, WholeAnswer
 from agentrail.gateway.interface_frames import (
     FRAME_STRUCTS,
     SCHEMA_REFS,
@@ -31,14 +31,9 @@ from agentrail.gateway.past_routes import MAX_RECORDS_OF_A_PAGE
 from agentrail.gateway.reading import ID_FIELDS, MAX_CURSOR, MAX_SEARCH_CHARACTERS, WORD_FIELDS
 from agentrail.gateway.replies import ErrorReply
 from agentrail.gateway.route_answers import (
-    ASKS_PLUGINS,
-    COMMAND_REPLIES,
     PLUGIN_STATUSES,
-    REPLIES,
     SOCKET_REFUSALS,
-    RouteReply,
     refusals_of,
-    route_key_of,
     statuses_of,
 )
 from agentrail.gateway.session_routes import (
@@ -47,7 +42,6 @@ from agentrail.gateway.session_routes import (
     MAX_SESSIONS_OF_A_PAGE,
 )
 from agentrail.gateway.socket_calls import SocketCommand, socket_commands
-from agentrail.gateway.socket_methods import METHOD_ROUTES
 from agentrail.host.listed_session import SESSION_PHASES
 from agentrail.host.session_order import SORTS
 from agentrail.runtime.cost_table import WAYS
@@ -61,7 +55,6 @@ PATH: Final = "/openapi.json"
 
 _SOCKET_PATH: Final = "/ws"
 _REFUSED_FROM: Final = 400
-_REPLIED: Final = 200
 
 _MAX_ID_CHARACTERS: Final = 128
 _SESSION_ID: Final[dict[str, Any]] = {
@@ -138,7 +131,12 @@ _UI_PART: Final[dict[str, Any]] = {
 
 
 def describe_interface(
-    routes: Iterable[CallRoute], *, base_path: str = "", server: str = "", needs_token: bool = True
+    routes: Iterable[CallRoute],
+    *,
+    base_path: str = "",
+    server: str = "",
+    needs_token: bool = True,
+    known: Iterable[CallRoute] = (),
 ) -> dict[str, Any]:
     """Return the page: OpenAPI 3.1.
 
@@ -147,6 +145,7 @@ def describe_interface(
         base_path: The path in front of each.
         server: The path at which the application is mounted in another one; empty where it is not.
         needs_token: Whether a call without a token is refused.
+        known: Routes that are not shown, but whose structs are.
     """
     shown = tuple(routes)
     commands = socket_commands(shown)
@@ -167,7 +166,7 @@ def describe_interface(
         **({"servers": [{"url": quote(server)}]} if server else {}),
         "paths": paths,
         "components": {
-            "schemas": dict(sorted(described_schemas(commands).items())),
+            "schemas": dict(sorted(described_schemas(commands, (*shown, *known)).items())),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -176,15 +175,14 @@ def describe_interface(
 # --- schemas
 
 
-def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
-    """Give the schema of each struct by its name, those of events and frames among them."""
+def described_schemas(commands: Mapping[str, SocketCommand], known: Iterable[CallRoute]) -> dict[str, Any]:
+    """Give the schema of each struct of these routes by its name, those of events and frames among them."""
     bodies = dict.fromkeys(
         [*BODIES, *(one.route.body for one in commands.values() if one.route.body is not None)]
     )
     structs: dict[type, None] = dict.fromkeys([*bodies, *FRAME_STRUCTS, ErrorReply])
-    tables: tuple[Mapping[Any, RouteReply], ...] = (*REPLIES.values(), COMMAND_REPLIES)
-    for replies in tables:
-        for reply in replies.values():
+    for route in (*known, *(one.route for one in commands.values())):
+        for reply in (route.replies or {}).values():
             structs |= dict.fromkeys(_kinds(reply))
     in_order = sorted(structs, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(in_order, ref_template=f"{SCHEMA_REFS}{{name}}")
@@ -279,17 +277,15 @@ def _tag_of(route: CallRoute) -> str:
 
 
 def _responses(route: CallRoute) -> dict[str, Any]:
-    key = route_key_of(route)
-    asks_plugins = key in ASKS_PLUGINS
-    more = ("PluginAnswer",) if asks_plugins else ()
+    more = ("PluginAnswer",) if route.asks_plugins else ()
     told: dict[int, dict[str, Any]] = {}
     for status, codes in refusals_of(route).items():
         told[status] = _refused(codes, more)
-    if asks_plugins:
+    if route.asks_plugins:
         for status in sorted(PLUGIN_STATUSES - told.keys()):
             schema = ref("PluginAnswer") if status < _REFUSED_FROM else _schema_of(ErrorReply, *more)
             told[status] = _answered("Answered by a plugin of the host.", _as_json(schema))
-    replies = REPLIES.get(key, {})
+    replies = route.replies or {}
     for status in sorted({route.success, *replies}):
         words = "As asked." if status == route.success else "As asked, in the other way."
         told[status] = _answered(words, _content_of(route, replies.get(status), more))
@@ -333,15 +329,11 @@ def _content_of(route: CallRoute, reply: RouteReply | None, more: Sequence[str])
 
 def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     def replies(command: SocketCommand) -> list[dict[str, Any]]:
-        given = REPLIES.get(route_key_of(command.route))
-        if command.name in METHOD_ROUTES:
-            reply = COMMAND_REPLIES.get(command.name)
-            given = None if reply is None else {_REPLIED: reply}
+        given = command.route.replies
         if given is None:
             return [{}]
         told = [ref(kind.__name__) for one in given.values() for kind in _kinds(one)]
-        may_plugins = command.name == "prompt" or route_key_of(command.route) in ASKS_PLUGINS
-        told += [ref("PluginAnswer")] if may_plugins else []
+        told += [ref("PluginAnswer")] if command.route.asks_plugins else []
         return [one for place, one in enumerate(told) if one not in told[:place]]
 
     return {
@@ -456,14 +448,18 @@ def _with_refs(schema: Any) -> Any:
 # --- the route
 
 
-def interface_route(routes: Sequence[CallRoute], *, base_path: str = "") -> CallRoute:
-    """Make the route that shows the page of all routes, itself among them. It is made at the first call."""
+def interface_route(
+    routes: Sequence[CallRoute], *, base_path: str = "", known: Sequence[CallRoute] = ()
+) -> CallRoute:
+    """Make the route that shows the page of all routes, itself among them; `known` as of `describe_interface`. It is made at the first call."""
 
     @lru_cache(maxsize=8)
     def page(server: str, needs_token: bool) -> bytes:  # noqa: FBT001 - a key of the cache
         shown = (*routes, route)
         return encode_plain(
-            describe_interface(shown, base_path=base_path, server=server, needs_token=needs_token)
+            describe_interface(
+                shown, base_path=base_path, server=server, needs_token=needs_token, known=known
+            )
         )
 
     async def show(call: RouteCall) -> WholeAnswer:

@@ -6,8 +6,10 @@ Nothing is decided here but how texts of a query are read. Each takes the scope 
 import difflib
 from typing import Final
 
+from agentrail.core.journal.explaining import ExplainedStep
 from agentrail.gateway import calls
 from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
+from agentrail.gateway.inspection_replies import StateReply, TracePage
 from agentrail.gateway.reading import MAX_CURSOR, MAX_SEARCH_CHARACTERS, refuse_field, whole_number, yes_or_no
 from agentrail.gateway.session_routes import answer_of_call
 from agentrail.runtime.inspecting import RECORD_KINDS
@@ -90,8 +92,8 @@ _ONE: Final = "/inspect/sessions/{session_id}"
 
 # fmt: off
 PAST_ROUTES: Final = (
-    CallRoute("GET", f"{_ONE}/trace", _trace, does="shows a journal", query=("after", "before", "limit", "kinds", "plugin", "q", "bodies"), scope="inspect"),
-    CallRoute("GET", f"{_ONE}/state", _state, does="says what a session was behind a record", query=("at", "from"), scope="inspect"),
-    CallRoute("GET", f"{_ONE}/explain", _explain, does="says what a record came to, and why", query=("at",), scope="inspect"),
+    CallRoute("GET", f"{_ONE}/trace", _trace, does="shows a journal", query=("after", "before", "limit", "kinds", "plugin", "q", "bodies"), scope="inspect", replies={200: TracePage}, refusals="option_error"),
+    CallRoute("GET", f"{_ONE}/state", _state, does="says what a session was behind a record", query=("at", "from"), scope="inspect", replies={200: StateReply}, refusals="option_error"),
+    CallRoute("GET", f"{_ONE}/explain", _explain, does="says what a record came to, and why", query=("at",), scope="inspect", replies={200: ExplainedStep}, refusals="option_error"),
 )
 # fmt: on

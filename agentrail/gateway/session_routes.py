@@ -1,12 +1,21 @@
-"""The routes of sessions, their requests, their files, and of who inspects them: each calls one function of `calls`, and adds headers.
+"""The routes of sessions, their requests, their files, and of who inspects them; and all commands of sockets.
 
-Nothing is decided here but how texts of a query are read. A route says in `SESSION_ROUTES` what it takes; see `endpoint`.
+A route calls one function of `calls`, and adds headers; or it `passes` the call on to a session. Nothing is decided here but how texts of a
+query are read. A route says in `SESSION_ROUTES` what it takes; see `endpoint`. A command of a socket is a row of `OFFERS`: what it does is
+what its route does over HTTP. Whose a session is, the host says, for each call anew.
 """
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
+from attrs import field, frozen
+
+from agentrail.abc import Error, Ok
+from agentrail.core.session.projection import Status
+from agentrail.errors import ToolContractError
+from agentrail.events import AbortReceipt
 from agentrail.gateway import calls
 from agentrail.gateway.access import name_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer
@@ -21,17 +30,94 @@ from agentrail.gateway.bodies import (
     RewindBody,
 )
 from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
-from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
-from agentrail.gateway.endpoint import CallRoute, RouteCall, WholeAnswer
-from agentrail.gateway.reading import MAX_CURSOR, whole_number, yes_or_no
+from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS, AskedSession
+from agentrail.gateway.calls.sessions import record_of_place, record_to_fork
+from agentrail.gateway.chat_routes import answer_prompt
+from agentrail.gateway.endpoint import CallRoute, Result, RouteCall, RouteHandler, WholeAnswer, answer_json
+from agentrail.gateway.inspection_replies import CostReply, HostPluginList, InspectedMessages, TreePage
+from agentrail.gateway.reading import MAX_CURSOR, refuse_field, whole_number, yes_or_no
+from agentrail.gateway.replies import (
+    ApprovalDecided,
+    CallStopped,
+    CancelReply,
+    CompactionAsked,
+    FilePage,
+    ModelReply,
+    QuestionAnswered,
+    RequestReply,
+    SessionCreated,
+    SessionForked,
+    SessionPage,
+    SessionResumed,
+    SessionRewound,
+    ShownApproval,
+    SteerReply,
+    StopUnwritten,
+    UserForgotten,
+)
+from agentrail.gateway.route_answers import BRANCHING, CREATING, DECIDING, ON_SESSION
+from agentrail.gateway.socket_bodies import (
+    AbortCommandBody,
+    AnswerBody,
+    ForkCommandBody,
+    PromptCommandBody,
+    RewindCommandBody,
+)
 from agentrail.host.session_order import USUAL_SORT
-from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
+from agentrail.runtime.handle import Session
+from agentrail.wire.forms import (
+    AcceptedForm,
+    MessagePage,
+    RuleList,
+    SnapshotForm,
+    encode_past_state,
+    encode_receipt,
+    encode_receipt_found,
+    list_rules,
+)
+from agentrail.wire.operations import (
+    ABORT,
+    ABORT_TOOL,
+    APPROVE,
+    COMPACT,
+    DECLINE,
+    GO_ON,
+    JOURNAL,
+    RECEIPT_OF,
+    REJECT,
+    RESPOND,
+    REVOKE_RULE,
+    REWIND,
+    RULES,
+    SNAPSHOT,
+    STATE_AT,
+    STATUS,
+    STOP,
+    SWITCH_MODEL,
+    TURNS,
+    CompactBody,
+    DeclineBody,
+    GoOnBody,
+    Operation,
+    ReceiptBody,
+    RejectBody,
+    RespondBody,
+    StateAtBody,
+    StopBody,
+)
 from agentrail.wire.rows import RowFilter
 
 MAX_SESSIONS_OF_A_PAGE: Final = 200
 MAX_MESSAGES_OF_A_PAGE: Final = 1_000
 MAX_FILES_OF_A_PAGE: Final = 1_000
 
+MAX_RECORDS_OF_A_COMMAND: Final = 1_000
+"""Records of a journal that one command gives."""
+
+MAX_TURNS_OF_A_COMMAND: Final = 1_000
+"""Turns that one command names: the last ones."""
+
+_NO_CONTENT: Final = 204
 _PLAIN_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -120,11 +206,6 @@ async def _resume(call: RouteCall) -> WholeAnswer:
     return answer_of_call(await calls.resume_session(call.host, call.principal, _session(call), call.body))
 
 
-async def _compact(call: RouteCall) -> WholeAnswer:
-    """Summarise the beginning of a conversation."""
-    return answer_of_call(await calls.compact_session(call.host, call.principal, _session(call), call.body))
-
-
 async def _forget_user(call: RouteCall) -> WholeAnswer:
     """Forget a user."""
     named = name_user(call.principal, user_id=call.params["user_id"])
@@ -148,25 +229,9 @@ async def _approve(call: RouteCall) -> WholeAnswer:
     return answer_of_call(await calls.accept_approval(call.host, call.principal, _session(call), call.body))
 
 
-async def _reject(call: RouteCall) -> WholeAnswer:
-    """Let a call not run."""
-    return answer_of_call(await calls.reject_approval(call.host, call.principal, _session(call), call.body))
-
-
 async def _approval(call: RouteCall) -> WholeAnswer:
     """Show a call that waits for an approval; its id has a slash in it, which is one of the path."""
     made = await calls.read_shown_approval(call.host, call.principal, _session(call), call.params["approval"])
-    return answer_of_call(made)
-
-
-async def _rules(call: RouteCall) -> WholeAnswer:
-    """List what is always allowed."""
-    return answer_of_call(await calls.list_session_rules(call.host, call.principal, _session(call)))
-
-
-async def _revoke_rule(call: RouteCall) -> WholeAnswer:
-    """Take a rule back."""
-    made = await calls.revoke_session_rule(call.host, call.principal, _session(call), call.params["rule_id"])
     return answer_of_call(made)
 
 
@@ -293,7 +358,159 @@ def _limit(call: RouteCall, default: int, most: int) -> int:
     return whole_number("limit", call.query.get("limit"), default, least=1, most=most)
 
 
-# --- the table
+# --- calls of a session, and nothing else
+
+Reply: TypeAlias = Callable[[RouteCall, Any], object]
+"""Makes the value that a call is answered with, of its result."""
+
+
+def passes(
+    operation: Operation[Any],
+    *,
+    asks: AskedSession = "any",
+    reply: Reply | None = None,
+    status: int = 200,
+) -> RouteHandler:
+    """Make the handler of a route that does nothing but call a session.
+
+    Args:
+        operation: Which call. Its arguments are those of the body and the path.
+        asks: Which sessions may be asked.
+        reply: What it is answered with; None for nothing.
+        status: Of the answer over HTTP.
+    """
+
+    async def handle(call: RouteCall) -> WholeAnswer:
+        names = operation.takes.__struct_fields__
+        given = {
+            one: getattr(call.body, one, None) if one not in call.params else call.params[one]
+            for one in names
+        }
+        result = await calls.call_session(
+            operation, call.host, call.principal, _session(call), given, asks=asks, via=call.via
+        )
+        if status == _NO_CONTENT:
+            return WholeAnswer(status=status)
+        return answer_json(None if reply is None else reply(call, result), status)
+
+    return handle
+
+
+def _result(_: RouteCall, result: Any) -> object:
+    return result
+
+
+def _approval_decided(call: RouteCall, _: Any) -> ApprovalDecided:
+    return ApprovalDecided(approval_id=call.body.approval_id)
+
+
+def _compaction_asked(call: RouteCall, _: Any) -> CompactionAsked:
+    return CompactionAsked(session_id=_session(call))
+
+
+# --- what a command of a socket says more exactly than its route
+
+
+async def _asked_session(call: RouteCall, *, only_root: bool = False) -> Session:
+    return await call.host.session(call.params["session_id"], call.principal, only_root=only_root)
+
+
+async def _prompt(call: RouteCall) -> Result:
+    """Take a message, of words or of blocks."""
+    body: PromptCommandBody = call.body
+    if body.content is not None and (body.message or body.attachments or body.when_busy == "steer"):
+        refuse_field("content", "stands for all of the message: leave message, attachments and 'steer' out")
+    return await answer_prompt(call)
+
+
+async def _receipt_of(call: RouteCall) -> WholeAnswer:
+    """Say what was sent before."""
+    body: ReceiptBody = call.body
+    return WholeAnswer(
+        body=encode_receipt_found(await (await _asked_session(call)).receipt_of(body.client_id))
+    )
+
+
+async def _abort_exactly(call: RouteCall) -> WholeAnswer:
+    """Stop what runs, and wait for it where that is asked for."""
+    body: AbortCommandBody = call.body
+    session = await _asked_session(call)
+    receipt = await session.abort(
+        body.reason,
+        kill_tools=body.kill_tools,
+        clear_queue=body.clear_queue,
+        wait=yes_or_no("wait", call.query.get("wait")),
+        children=body.children,
+        ref=body.ref,
+    )
+    return WholeAnswer(body=encode_receipt(receipt))
+
+
+async def _answer(call: RouteCall) -> WholeAnswer:
+    """Give the result of a call that the client ran."""
+    body: AnswerBody = call.body
+    session = await _asked_session(call)
+    outcome: Ok | Error
+    if body.is_error:
+        if body.images:
+            refuse_field("images", "come with a result alone: leave them out of an error")
+        outcome = Error(text=body.text, details=body.details)
+    else:
+        try:
+            outcome = Ok(text=body.text, details=body.details, images=body.images)
+        except ToolContractError as error:
+            refuse_field("images", f"cannot be this: {error}")
+    await session.answer(body.ref, outcome)
+    return answer_json(None)
+
+
+async def _fork_exactly(call: RouteCall) -> WholeAnswer:
+    """Begin a session that goes on from this one."""
+    body: ForkCommandBody = call.body
+    session_id = call.params["session_id"]
+    place = await record_to_fork(call.host, call.principal, session_id, at=body.at, event=body.event)
+    fork, at = await call.host.fork_session(
+        session_id, call.principal, at=place, turn=body.turn, wanted=body.fork_id
+    )
+    return answer_json({"session_id": fork.session_id, "at": at})
+
+
+async def _rewind_exactly(call: RouteCall) -> WholeAnswer:
+    """Go back, with the files where that is asked for."""
+    body: RewindCommandBody = call.body
+    session = await _asked_session(call, only_root=True)
+    place = await record_of_place(session, "to", body.to, body.event)
+    rewound = await session.rewind(place, turn=body.turn, files=body.files, force=body.force, dry=body.dry)
+    return answer_json(rewound)
+
+
+async def _journal(call: RouteCall) -> WholeAnswer:
+    """Read a page of the journal."""
+    after = whole_number("after", call.query.get("after"), 0, most=MAX_CURSOR)
+    limit = whole_number(
+        "limit", call.query.get("limit"), MAX_RECORDS_OF_A_COMMAND, least=1, most=MAX_RECORDS_OF_A_COMMAND
+    )
+    session = await call.host.session_to_read(call.params["session_id"], call.principal)
+    return answer_json(await session.journal(after, limit))
+
+
+async def _turns(call: RouteCall) -> WholeAnswer:
+    """Name the turns to which a session can go back: who may do that may know them."""
+    limit = whole_number(
+        "limit", call.query.get("limit"), MAX_TURNS_OF_A_COMMAND, least=1, most=MAX_TURNS_OF_A_COMMAND
+    )
+    return answer_json(await (await _asked_session(call, only_root=True)).turns(limit))
+
+
+async def _state_at(call: RouteCall) -> WholeAnswer:
+    """Say what the session was."""
+    body: StateAtBody = call.body
+    session = await call.host.session_to_read(call.params["session_id"], call.principal)
+    past = await session.state_at(body.number)
+    return answer_json(encode_past_state(past.number, past.at_ms, past.snapshot, past.messages))
+
+
+# --- the tables
 
 _ONE: Final = "/sessions/{session_id}"
 _REQUEST: Final = f"{_ONE}/requests/{{request_id}}"
@@ -303,39 +520,111 @@ _LIST: Final = ("limit", "cursor", "phase", "q", "agent_id", "waiting", "outcome
 
 # fmt: off
 SESSION_ROUTES: Final = (
-    CallRoute("POST", "/sessions", _create, does="creates a session", body=CreateSessionBody, success=201),
-    CallRoute("GET", "/sessions", _list_own, does="lists sessions, the newest first", query=_LIST),
-    CallRoute("GET", _ONE, _show, does="shows how a session stands, and its last messages"),
-    CallRoute("DELETE", _ONE, _delete, does="ends a session", query=("purge",), success=204),
-    CallRoute("DELETE", "/users/{user_id}/memory", _forget_user, does="forgets a user: ends and erases their sessions, and removes what is remembered", needs_user=False),
-    CallRoute("GET", f"{_ONE}/messages", _messages, does="shows a conversation", query=_PAGE),
-    CallRoute("POST", f"{_ONE}/model", _model, does="asks another model from the next request on", body=ModelBody),
-    CallRoute("POST", f"{_ONE}/fork", _fork, does="begins a session that goes on from this one", body=ForkBody, success=201),
-    CallRoute("POST", f"{_ONE}/rewind", _rewind, does="goes back to an earlier moment", body=RewindBody),
-    CallRoute("POST", f"{_ONE}/resume", _resume, does="wakes a session, and continues one whose code changed", body=ResumeBody),
-    CallRoute("POST", f"{_ONE}/compact", _compact, does="lets a summary stand for the beginning", body=CompactBody, success=202),
-    CallRoute("POST", f"{_ONE}/abort", _abort, does="stops what runs", operation="abort", body=AbortBody, query=("wait",), success=202),
-    CallRoute("POST", f"{_ONE}/approve", _approve, does="lets a call run that waits for it", also="decide", body=ApproveBody),
-    CallRoute("POST", f"{_ONE}/reject", _reject, does="lets a call not run", also="decide", operation="reject", body=RejectBody),
-    CallRoute("POST", f"{_ONE}/respond", _respond, does="answers a question", also="decide", operation="respond", body=RespondBody),
-    CallRoute("GET", f"{_ONE}/approvals/{{approval:path}}", _approval, does="shows a call that waits for an approval, and all that is known of it", also="decide"),
-    CallRoute("GET", f"{_ONE}/rules", _rules, does="lists what people always allow"),
-    CallRoute("DELETE", f"{_ONE}/rules/{{rule_id}}", _revoke_rule, does="takes a rule back", operation="reject", success=204),
-    CallRoute("GET", _REQUEST, _request, does="shows how a request stands, and its answer", query=("wait",)),
-    CallRoute("POST", f"{_REQUEST}/cancel", _cancel, does="cancels a request", operation="cancel", body=CancelBody, success=202),
-    CallRoute("GET", f"{_ONE}/files", _files, does="lists a directory of the workspace", query=("path", *_PAGE)),
-    CallRoute("GET", f"{_ONE}/files/{{path:path}}", _file, does="gives a file of the workspace out"),
-    CallRoute("GET", _INSPECT, _all_sessions, does="lists the sessions of the tenant", query=_LIST, scope="inspect"),
+    CallRoute("POST", "/sessions", _create, does="creates a session", body=CreateSessionBody, success=201, replies={201: SessionCreated}, refusals=CREATING),
+    CallRoute("GET", "/sessions", _list_own, does="lists sessions, the newest first", query=_LIST, replies={200: SessionPage}, refusals="cursor_invalid store_unavailable"),
+    CallRoute("GET", _ONE, _show, does="shows how a session stands, and its last messages", replies={200: SnapshotForm}),
+    CallRoute("DELETE", _ONE, _delete, does="ends a session", query=("purge",), success=204, replies={}, refusals=f"{ON_SESSION} session_is_child still_needed"),
+    CallRoute("DELETE", "/users/{user_id}/memory", _forget_user, does="forgets a user: ends and erases their sessions, and removes what is remembered", needs_user=False, replies={200: UserForgotten}, refusals="store_unavailable reply_timeout supervisor_closed"),
+    CallRoute("GET", f"{_ONE}/messages", _messages, does="shows a conversation", query=_PAGE, replies={200: MessagePage}),
+    CallRoute("POST", f"{_ONE}/model", _model, does="asks another model from the next request on", body=ModelBody, replies={200: ModelReply}, refusals=f"{ON_SESSION} session_is_child model_not_found option_error"),
+    CallRoute("POST", f"{_ONE}/fork", _fork, does="begins a session that goes on from this one", body=ForkBody, success=201, replies={201: SessionForked}, refusals=f"{BRANCHING} already_exists quota still_needed"),
+    CallRoute("POST", f"{_ONE}/rewind", _rewind, does="goes back to an earlier moment", body=RewindBody, replies={200: SessionRewound}, refusals=BRANCHING),
+    CallRoute("POST", f"{_ONE}/resume", _resume, does="wakes a session, and continues one whose code changed", body=ResumeBody, replies={200: SessionResumed}, refusals=f"{ON_SESSION} session_is_child"),
+    CallRoute("POST", f"{_ONE}/compact", passes(COMPACT, asks="root", reply=_compaction_asked, status=202), does="lets a summary stand for the beginning", body=CompactBody, success=202, replies={202: CompactionAsked}, refusals=BRANCHING),
+    CallRoute("POST", f"{_ONE}/abort", _abort, does="stops what runs", operation="abort", body=AbortBody, query=("wait",), success=202, replies={202: (AbortReceipt, CallStopped, StopUnwritten), 200: (AbortReceipt, CallStopped)}, refusals=f"{ON_SESSION} unknown_call option_error"),
+    CallRoute("POST", f"{_ONE}/approve", _approve, does="lets a call run that waits for it", also="decide", body=ApproveBody, replies={200: ApprovalDecided}, refusals=f"{DECIDING} approval_mismatch approval_expired invalid_arguments answer_not_offered"),
+    CallRoute("POST", f"{_ONE}/reject", passes(REJECT, asks="to_decide", reply=_approval_decided), does="lets a call not run", also="decide", operation="reject", body=RejectBody, replies={200: ApprovalDecided}, refusals=f"{DECIDING} approval_expired answer_not_offered"),
+    CallRoute("POST", f"{_ONE}/respond", _respond, does="answers a question", also="decide", operation="respond", body=RespondBody, replies={200: QuestionAnswered}, refusals=f"{DECIDING} invalid_response answer_not_offered question_declined prompt_error request_refused", asks_plugins=True),
+    CallRoute("GET", f"{_ONE}/approvals/{{approval:path}}", _approval, does="shows a call that waits for an approval, and all that is known of it", also="decide", replies={200: ShownApproval}, refusals=f"{ON_SESSION} approval_unknown"),
+    CallRoute("GET", f"{_ONE}/rules", passes(RULES, reply=lambda _, found: list_rules(found)), does="lists what people always allow", replies={200: RuleList}),
+    CallRoute("DELETE", f"{_ONE}/rules/{{rule_id}}", passes(REVOKE_RULE, status=204), does="takes a rule back", operation="reject", success=204, replies={}, refusals=f"{ON_SESSION} rule_unknown"),
+    CallRoute("GET", _REQUEST, _request, does="shows how a request stands, and its answer", query=("wait",), replies={200: RequestReply}, refusals=f"{ON_SESSION} request_unknown"),
+    CallRoute("POST", f"{_REQUEST}/cancel", _cancel, does="cancels a request", operation="cancel", body=CancelBody, success=202, replies={202: CancelReply}, refusals=f"{ON_SESSION} request_unknown request_over"),
+    CallRoute("GET", f"{_ONE}/files", _files, does="lists a directory of the workspace", query=("path", *_PAGE), replies={200: FilePage}, refusals=f"{ON_SESSION} file_unknown files_unsupported"),
+    CallRoute("GET", f"{_ONE}/files/{{path:path}}", _file, does="gives a file of the workspace out", replies={}, refusals=f"{ON_SESSION} file_unknown files_unsupported too_large"),
+    CallRoute("GET", _INSPECT, _all_sessions, does="lists the sessions of the tenant", query=_LIST, scope="inspect", replies={200: SessionPage}, refusals="cursor_invalid store_unavailable"),
     CallRoute(
         "GET",
         "/inspect/tree",
         _tree,
         does="shows the supervision tree of the tenant, page by page",
         query=("after", "limit"),
-        scope="inspect",
-    ),
-    CallRoute("GET", "/inspect/plugins", _plugins, does="shows the plugins of the host, and those of sessions by name", scope="inspect"),
-    CallRoute("GET", "/inspect/cost", _cost, does="adds up what the sessions of the tenant have used", query=("by", "since", "until", "tz"), scope="inspect"),
-    CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", _all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect"),
+        scope="inspect", replies={200: TreePage}),
+    CallRoute("GET", "/inspect/plugins", _plugins, does="shows the plugins of the host, and those of sessions by name", scope="inspect", replies={200: HostPluginList}),
+    CallRoute("GET", "/inspect/cost", _cost, does="adds up what the sessions of the tenant have used", query=("by", "since", "until", "tz"), scope="inspect", replies={200: CostReply}, refusals="option_error store_unavailable"),
+    CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", _all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect", replies={200: InspectedMessages}),
 )
+# fmt: on
+
+
+@frozen
+class Offer:
+    """What a socket offers: a call of a session, or a route that has more to do.
+
+    Attributes:
+        call: The row of the call, or the name of the command.
+        route: What does it: a route, or the method and path of one that HTTP has too.
+        is_ordered: Whether it waits for the commands of its session that came before it. What reads, what stops and what a person
+            decides does not.
+        is_read: Whether it changes nothing, and is done anew each time.
+        is_named: Whether it is done once by its name although its route takes that too: there it is of what the command says, and `/fork`
+            says nothing.
+    """
+
+    call: Operation[Any] | str
+    route: CallRoute | tuple[str, str]
+    is_ordered: bool = field(default=True, kw_only=True)
+    is_read: bool = field(kw_only=True)
+    is_named: bool = field(default=False, kw_only=True)
+
+    @is_read.default
+    def _is_read_by_row(self) -> bool:
+        return isinstance(self.call, Operation) and self.call.is_read
+
+    @property
+    def name(self) -> str:
+        """The name of the command: that of the method of `Session` where there is one."""
+        return self.call if isinstance(self.call, str) else self.call.name
+
+
+def _only(does: str, handler: Any, body: Any = None, **given: Any) -> CallRoute:
+    """Make the route of a command that HTTP does not have, or has with less."""
+    return CallRoute("POST", _ONE, handler, does=does, body=body, **given)
+
+
+# fmt: off
+OFFERS: Final = (
+    Offer("steer", ("POST", f"{_ONE}/steer")),
+    Offer(APPROVE, ("POST", f"{_ONE}/approve"), is_ordered=False),
+    Offer(REJECT, ("POST", f"{_ONE}/reject"), is_ordered=False),
+    Offer(RESPOND, ("POST", f"{_ONE}/respond"), is_ordered=False),
+    Offer(RULES, ("GET", f"{_ONE}/rules"), is_ordered=False),
+    Offer(REVOKE_RULE, ("DELETE", f"{_ONE}/rules/{{rule_id}}"), is_ordered=False),
+    Offer(COMPACT, ("POST", f"{_ONE}/compact")),
+    Offer(SWITCH_MODEL, ("POST", f"{_ONE}/model")),
+    Offer("messages", ("GET", f"{_ONE}/messages"), is_ordered=False, is_read=True),
+    Offer(SNAPSHOT, ("GET", _ONE), is_ordered=False),
+    Offer("request", ("GET", _REQUEST), is_ordered=False, is_read=True),
+    Offer("cancel", ("POST", f"{_REQUEST}/cancel"), is_ordered=False),
+    Offer("create", ("POST", "/sessions")),
+    Offer("sessions", ("GET", "/sessions"), is_ordered=False, is_read=True),
+    Offer("commands", ("GET", "/commands"), is_ordered=False, is_read=True),
+    Offer("run_command", ("POST", "/commands/{name}"), is_named=True),
+    Offer("prompt", _only("takes a message", _prompt, PromptCommandBody, operation="prompt", replies={200: (AcceptedForm, SteerReply)}, asks_plugins=True)),
+    # It costs what a message does.
+    Offer(GO_ON, _only("lets the model answer without new words", passes(GO_ON, asks="root", reply=_result), GoOnBody, operation="prompt")),
+    Offer(RECEIPT_OF, _only("says what was sent before under a name", _receipt_of, ReceiptBody), is_ordered=False),
+    Offer(ABORT, _only("stops what runs", _abort_exactly, AbortCommandBody, operation="abort", query=("wait",), replies={200: AbortReceipt}), is_ordered=False),
+    Offer(ABORT_TOOL, _only("stops one call", passes(ABORT_TOOL), AbortBody, operation="abort", replies={200: ()}), is_ordered=False),
+    Offer(DECLINE, _only("says that a question gets no answer", passes(DECLINE, asks="to_decide"), DeclineBody, operation="reject", also="decide", replies={200: ()}), is_ordered=False),
+    Offer("answer", _only("gives the result of a call that the client ran", _answer, AnswerBody, replies={200: ()}), is_ordered=False),
+    Offer(STATUS, _only("says how a session stands", passes(STATUS, reply=_result), replies={200: Status}), is_ordered=False),
+    Offer("fork", _only("begins a session that goes on from this one", _fork_exactly, ForkCommandBody)),
+    Offer(REWIND, _only("goes back to an earlier moment", _rewind_exactly, RewindCommandBody)),
+    Offer(TURNS, _only("names the turns that are over", _turns, query=("limit",)), is_ordered=False),
+    Offer(STOP, _only("ends a session", passes(STOP, asks="root"), StopBody, replies={200: ()})),
+    Offer(JOURNAL, _only("shows a journal", _journal, query=("after", "limit"), scope="inspect"), is_ordered=False),
+    Offer(STATE_AT, _only("says what the session was", _state_at, StateAtBody, scope="inspect"), is_ordered=False),
+)
+"""What sockets offer, by row: the names of commands stand in this order on the page of the interface."""
 # fmt: on

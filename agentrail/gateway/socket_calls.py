@@ -15,68 +15,11 @@ from agentrail.gateway.access import CallHead, name_user, require_scope, require
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.endpoint import CallRoute, Gateway, Result, RouteCall, WholeAnswer
 from agentrail.gateway.reading import check_id, check_known, make_body, refuse_field
+from agentrail.gateway.session_routes import OFFERS, Offer
 from agentrail.gateway.socket_frames import CommandFrame
-from agentrail.gateway.socket_methods import METHOD_ROUTES
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.wire.plain import encode_plain
-
-_ROUTE_OF: Final[Mapping[str, tuple[str, str]]] = {
-    "steer": ("POST", "/sessions/{session_id}/steer"),
-    "approve": ("POST", "/sessions/{session_id}/approve"),
-    "reject": ("POST", "/sessions/{session_id}/reject"),
-    "respond": ("POST", "/sessions/{session_id}/respond"),
-    "rules": ("GET", "/sessions/{session_id}/rules"),
-    "revoke_rule": ("DELETE", "/sessions/{session_id}/rules/{rule_id}"),
-    "compact": ("POST", "/sessions/{session_id}/compact"),
-    "switch_model": ("POST", "/sessions/{session_id}/model"),
-    "messages": ("GET", "/sessions/{session_id}/messages"),
-    "snapshot": ("GET", "/sessions/{session_id}"),
-    "request": ("GET", "/sessions/{session_id}/requests/{request_id}"),
-    "cancel": ("POST", "/sessions/{session_id}/requests/{request_id}/cancel"),
-    "create": ("POST", "/sessions"),
-    "sessions": ("GET", "/sessions"),
-    "commands": ("GET", "/commands"),
-    "run_command": ("POST", "/commands/{name}"),
-}
-"""Each command that does just what a route does, by the name of the method of `Session` where there is one."""
-
-_UNORDERED: Final = frozenset(
-    {
-        "abort",
-        "abort_tool",
-        "answer",
-        "approve",
-        "reject",
-        "respond",
-        "cancel",
-        "commands",
-        "decline",
-        "journal",
-        "messages",
-        "receipt_of",
-        "state_at",
-        "snapshot",
-        "status",
-        "request",
-        "revoke_rule",
-        "rules",
-        "sessions",
-        "turns",
-    }
-)
-"""What does not wait for earlier commands of its session: what reads, what stops, and what a person decides."""
-
-_READS: Final = frozenset(
-    {
-        *("messages", "snapshot", "status", "request", "sessions", "journal", "state_at", "receipt_of"),
-        *("rules", "commands", "turns"),
-    }
-)
-"""What changes nothing, and is done anew each time."""
-
-_NAMED_BESIDES: Final = frozenset({"run_command"})
-"""What is done once by its name although its route takes that too: there it is of what the command says, and `/fork` says nothing."""
 
 _NOT_OF_A_COMMAND: Final = frozenset({"idempotency-key", "last-event-id", "content-type", "content-length"})
 """Headers that speak of one call: those of the upgrade do not speak of each command."""
@@ -118,18 +61,22 @@ def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
         The commands by name.
     """
     by_path = {(route.method, route.path): route for route in routes}
-    found = {name: by_path[key] for name, key in _ROUTE_OF.items() if key in by_path}
+    found = (
+        (offer, by_path.get(offer.route) if isinstance(offer.route, tuple) else offer.route)
+        for offer in OFFERS
+    )
     return {
-        name: SocketCommand(
-            name=name, route=route, is_ordered=name not in _UNORDERED, is_named=_is_named(name, route)
+        offer.name: SocketCommand(
+            name=offer.name, route=route, is_ordered=offer.is_ordered, is_named=_is_named(offer, route)
         )
-        for name, route in {**found, **METHOD_ROUTES}.items()
+        for offer, route in found
+        if route is not None
     }
 
 
-def _is_named(name: str, route: CallRoute) -> bool:
+def _is_named(offer: Offer, route: CallRoute) -> bool:
     has_own = route.body is not None and "client_id" in route.body.__struct_fields__
-    return name in _NAMED_BESIDES or (name not in _READS and not has_own)
+    return offer.is_named or not (offer.is_read or has_own)
 
 
 async def carry_out(

@@ -13,6 +13,7 @@ from agentrail.core.wire.codec import decode_event
 from agentrail.errors import CodecError
 from agentrail.events import Event, UnknownEvent
 from agentrail.structs import decoder_of
+from agentrail.wire.operations import OPERATIONS
 from agentrail.wire.plain import encode_plain
 
 USUAL_FRAME_BYTES: Final = 1 << 20
@@ -157,10 +158,7 @@ def ping_frame(number: int) -> bytes:
 
 
 _READS: Final = frozenset(
-    {
-        *("status", "snapshot", "messages", "request", "journal", "state_at", "receipt_of", "commands"),
-        *("sessions", "turns"),
-    }
+    {*(one.name for one in OPERATIONS if one.is_read), "messages", "request", "commands", "sessions"}
 )
 
 

@@ -25,7 +25,8 @@ from agentrail.gateway.bodies import (
     ResumeBody,
     RewindBody,
 )
-from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
+from agentrail.gateway.calls import AskedSessions, CallAnswer
+from agentrail.gateway.calls.decisions import AskedSession
 from agentrail.host import (
     ChatRequestContext,
     HandledResponse,
@@ -42,7 +43,7 @@ from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls as model_calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
-from agentrail.wire.operations import CompactBody, RejectBody, RespondBody
+from agentrail.wire.operations import COMPACT, REJECT, REVOKE_RULE, RULES, STATUS, Operation, RespondBody
 from agentrail.wire.rows import RowFilter
 from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting, profile
 from tests.runtime.rig import on_bounded_time, on_virtual_time
@@ -51,11 +52,17 @@ ALL = frozenset({"use", "inspect"})
 OPERATOR = Principal(tenant_id="acme", user_id="olga", scopes=ALL)
 STRANGER = Principal(tenant_id="else", user_id="eve", scopes=ALL)
 
-AnyCall = Callable[[Host, Principal, str], Awaitable[CallAnswer | FileAnswer]]
+AnyCall = Callable[[Host, Principal, str], Awaitable[Any]]
+
+
+def passed(operation: Operation[Any], asks: AskedSession = "any", **given: Any) -> AnyCall:
+    """A call that does nothing but call a session."""
+    return lambda host, by, name: calls.call_session(operation, host, by, name, given, asks=asks)
+
 
 ON_A_SESSION: dict[str, AnyCall] = {
     "snapshot": calls.read_snapshot,
-    "status": calls.read_status,
+    "status": passed(STATUS),
     "delete": calls.delete_session,
     "purge": lambda host, by, name: calls.delete_session(host, by, name, purge=True),
     "messages": calls.read_messages,
@@ -63,7 +70,7 @@ ON_A_SESSION: dict[str, AnyCall] = {
     "fork": lambda host, by, name: calls.fork_session(host, by, name, ForkBody()),
     "rewind": lambda host, by, name: calls.rewind_session(host, by, name, RewindBody(to=1)),
     "resume": lambda host, by, name: calls.resume_session(host, by, name, ResumeBody(on_drift="go_on")),
-    "compact": lambda host, by, name: calls.compact_session(host, by, name, CompactBody()),
+    "compact": passed(COMPACT, "root", reason=None),
     "abort": lambda host, by, name: calls.abort_session(host, by, name, AbortBody()),
     "abort of a call": lambda host, by, name: calls.abort_session(host, by, name, AbortBody(call_id="c")),
     "approve": lambda host, by, name: calls.accept_approval(
@@ -72,13 +79,13 @@ ON_A_SESSION: dict[str, AnyCall] = {
     "approve what was shown": lambda host, by, name: calls.accept_approval(
         host, by, name, ApproveBody(approval_id="main/1", arguments_hash="h")
     ),
-    "reject": lambda host, by, name: calls.reject_approval(host, by, name, RejectBody(approval_id="main/1")),
+    "reject": passed(REJECT, "to_decide", approval_id="main/1", reason=None, auto_resume=False),
     "respond": lambda host, by, name: calls.respond_to_question(
         host, by, name, RespondBody(ref="main/1", response="yes")
     ),
     "approval": lambda host, by, name: calls.read_shown_approval(host, by, name, "main/1"),
-    "rules": calls.list_session_rules,
-    "revoke a rule": lambda host, by, name: calls.revoke_session_rule(host, by, name, "rule_1"),
+    "rules": passed(RULES),
+    "revoke a rule": passed(REVOKE_RULE, rule_id="rule_1"),
     "request": lambda host, by, name: calls.read_request(host, by, name, "r-1"),
     "waiting for a request": lambda host, by, name: calls.read_request(host, by, name, "r-1", wait=30),
     "cancel": lambda host, by, name: calls.cancel_request(host, by, name, "r-1", CancelBody()),
@@ -144,9 +151,9 @@ def test_every_call_that_names_a_session_is_tried_on_that_of_another():
         in {"abort", "accept", "respond", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "resume", "revoke", "rewind", "run", "switch"}
         and callable(getattr(calls, name))
     }  # fmt: skip
-    assert len(names - WITHOUT_A_SESSION) == len(ON_A_SESSION) - len(
-        {"purge", "abort of a call", "approve what was shown", "waiting for a request"}
-    )
+    again = {"purge", "abort of a call", "approve what was shown", "waiting for a request"}
+    passing = {"status", "compact", "reject", "rules", "revoke a rule"}  # all of them through `call_session`
+    assert len(names - WITHOUT_A_SESSION) == len(ON_A_SESSION) - len(again | passing)
 
 
 @pytest.mark.parametrize("name", ON_A_SESSION)
@@ -214,7 +221,7 @@ async def test_an_approval_of_another_is_not_found_through_a_session_of_ones_own
         for by, own in ((BOB, "bobs"), (EVE, "main")):
             for call in (
                 lambda h, p, s: calls.accept_approval(h, p, s, ApproveBody(approval_id=approval.id)),
-                lambda h, p, s: calls.reject_approval(h, p, s, RejectBody(approval_id=approval.id)),
+                passed(REJECT, "to_decide", approval_id=approval.id, reason=None, auto_resume=False),
                 lambda h, p, s: calls.read_shown_approval(h, p, s, approval.id),
                 lambda h, p, s: calls.respond_to_question(
                     h, p, s, RespondBody(ref=approval.id, response="no")
@@ -265,7 +272,7 @@ async def test_a_session_is_created_looked_at_and_read():
         assert (len(page["messages"]), page["next"]) == (1, 1)
         rest = read(await calls.read_messages(host, ANN, name, after=1))
         assert (len(rest["messages"]), rest["next"]) == (1, None)
-        assert read(await calls.read_status(host, ANN, name))["messages"] == 2
+        assert (await passed(STATUS)(host, ANN, name)).messages == 2
 
 
 @on_virtual_time
@@ -408,12 +415,12 @@ async def test_a_fork_goes_on_from_a_record_and_a_rewind_goes_back_to_one():
         forked = await calls.fork_session(host, ANN, "main", ForkBody(at=at))
         told = read(forked)
         assert (forked.status, told["parent"], told["at"]) == (201, "main", at)
-        assert read(await calls.read_status(host, ANN, told["session_id"]))["messages"] == 2
+        assert (await passed(STATUS)(host, ANN, told["session_id"])).messages == 2
         assert b"session_unknown" in await refused(host, calls.read_snapshot, BOB, told["session_id"])
         rewound = read(await calls.rewind_session(host, ANN, "main", RewindBody(to=at)))
         assert rewound["at"] == at
-        assert read(await calls.read_status(host, ANN, "main"))["messages"] == 2
-        assert (await calls.compact_session(host, ANN, "main", CompactBody(reason="long"))).status == 202
+        assert (await passed(STATUS)(host, ANN, "main")).messages == 2
+        await passed(COMPACT, "root", reason="long")(host, ANN, "main")
 
 
 async def test_a_parked_session_is_continued_with_what_the_body_says():

@@ -12,13 +12,11 @@ from agentrail.gateway.calls.cost import inspect_cost as inspect_cost
 from agentrail.gateway.calls.decisions import (
     abort_session as abort_session,
     accept_approval as accept_approval,
+    call_session as call_session,
     cancel_request as cancel_request,
-    list_session_rules as list_session_rules,
     read_request as read_request,
     read_shown_approval as read_shown_approval,
-    reject_approval as reject_approval,
     respond_to_question as respond_to_question,
-    revoke_session_rule as revoke_session_rule,
 )
 from agentrail.gateway.calls.inspection import (
     MAX_SESSIONS_OF_A_TREE as MAX_SESSIONS_OF_A_TREE,
@@ -40,14 +38,12 @@ from agentrail.gateway.calls.past import (
 )
 from agentrail.gateway.calls.sessions import (
     AskedSessions as AskedSessions,
-    compact_session as compact_session,
     create_session as create_session,
     delete_session as delete_session,
     fork_session as fork_session,
     list_own_sessions as list_own_sessions,
     read_messages as read_messages,
     read_snapshot as read_snapshot,
-    read_status as read_status,
     resume_session as resume_session,
     rewind_session as rewind_session,
     switch_session_model as switch_session_model,

@@ -1,6 +1,7 @@
 """Calls into what runs: stop it, decide on what waits for people, ask how a request stands. Nothing here takes a new message."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from msgspec import UNSET
 
@@ -27,11 +28,37 @@ from agentrail.gateway.replies import (
 from agentrail.host import Host, Principal, RequestRecord
 from agentrail.host.approval_forms import read_approval
 from agentrail.runtime.handle import Session
-from agentrail.wire.forms import encode_receipt, list_rules
-from agentrail.wire.operations import RejectBody, RespondBody
+from agentrail.wire.forms import encode_receipt
+from agentrail.wire.operations import Operation, RespondBody
+
+R = TypeVar("R")
 
 MAX_WAIT_SECONDS: Final = 300
 """How long a call may wait for the end of a request."""
+
+
+AskedSession: TypeAlias = Literal["any", "root", "to_decide"]
+"""Which session a call may ask: any of the caller, a root, or one whose pending approvals and questions the caller may decide."""
+
+
+async def call_session(  # noqa: PLR0913 - whose call it is, of what, and with what
+    operation: Operation[R],
+    host: Host,
+    principal: Principal,
+    session_id: str,
+    given: Mapping[str, Any],
+    *,
+    asks: AskedSession = "any",
+    via: str = "http",
+) -> R:
+    """Call a session, and nothing else. The principal names the user who decides."""
+    if asks == "to_decide":
+        session = await host.session_to_decide(session_id, principal)
+    else:
+        session = await host.session(session_id, principal, only_root=asks == "root")
+    known = {"user": principal.user_id, "via": via}
+    local = {name: known[name] for name in operation.local if name in known}
+    return cast("R", await getattr(session, operation.name)(**given, **local))
 
 
 async def abort_session(
@@ -108,26 +135,6 @@ async def read_shown_approval(
             permission_options=asked.permission_options,
         )
     )
-
-
-async def list_session_rules(host: Host, principal: Principal, session_id: str) -> CallAnswer:
-    """GET /sessions/{id}/rules."""
-    session = await host.session(session_id, principal)
-    return answer_with(list_rules(await session.rules()))
-
-
-async def revoke_session_rule(host: Host, principal: Principal, session_id: str, rule_id: str) -> CallAnswer:
-    """DELETE /sessions/{id}/rules/{rule_id}."""
-    session = await host.session(session_id, principal)
-    await session.revoke_rule(rule_id)
-    return CallAnswer(status=204)
-
-
-async def reject_approval(host: Host, principal: Principal, session_id: str, body: RejectBody) -> CallAnswer:
-    """POST /sessions/{id}/reject."""
-    session = await host.session_to_decide(session_id, principal)
-    await session.reject(body.approval_id, body.reason, auto_resume=body.auto_resume, user=principal.user_id)
-    return answer_with(ApprovalDecided(approval_id=body.approval_id))
 
 
 async def respond_to_question(

@@ -21,7 +21,6 @@ from agentrail.gateway.bodies import (
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.reading import check_filter, refuse_field
 from agentrail.gateway.replies import (
-    CompactionAsked,
     ModelReply,
     SessionCreated,
     SessionForked,
@@ -38,8 +37,7 @@ from agentrail.host.listed_session import ListedSession
 from agentrail.host.session_order import SORTS, USUAL_SORT, ListPlace, place_in_list
 from agentrail.runtime.handle import Session
 from agentrail.runtime.looking_back import record_of_event
-from agentrail.wire.forms import encode_messages, encode_snapshot, encode_status
-from agentrail.wire.operations import CompactBody
+from agentrail.wire.forms import encode_messages, encode_snapshot
 from agentrail.wire.rows import ALL_ROWS, RowFilter
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
@@ -69,12 +67,6 @@ async def read_snapshot(host: Host, principal: Principal, session_id: str) -> Ca
     facts = session.facts
     metadata, agent_id = metadata_of_session(facts.user_data), profile_of_root(facts)
     return CallAnswer(body=encode_snapshot(await session.snapshot(), metadata=metadata, agent_id=agent_id))
-
-
-async def read_status(host: Host, principal: Principal, session_id: str) -> CallAnswer:
-    """Say how a session stands, for sockets: a snapshot has it too."""
-    session = await host.session(session_id, principal)
-    return CallAnswer(body=encode_status(await session.status()))
 
 
 async def delete_session(
@@ -174,13 +166,6 @@ async def resume_session(host: Host, principal: Principal, session_id: str, body
     session = await host.session(session_id, principal, only_root=True, on_drift=body.on_drift)
     status = await session.status()
     return answer_with(SessionResumed(session_id=session.session_id, phase=status.phase))
-
-
-async def compact_session(host: Host, principal: Principal, session_id: str, body: CompactBody) -> CallAnswer:
-    """POST /sessions/{id}/compact. That it has begun is not said yet: `CompactEnd`, or `CompactSkipped`, says what became of it."""
-    session = await host.session(session_id, principal, only_root=True)
-    await session.compact(body.reason)
-    return answer_with(CompactionAsked(session_id=session.session_id), status=202)
 
 
 # --- pages of sessions

@@ -32,6 +32,7 @@ from agentrail.gateway.open_calls import OpenStream
 from agentrail.gateway.protocols.ui_reader import UI_BUFFER, UiReader
 from agentrail.gateway.reading import CallerLeft, check_id
 from agentrail.gateway.replies import ResponseCancelled
+from agentrail.gateway.route_answers import DECIDING, MESSAGE
 from agentrail.host.identity import profile_of_session
 from agentrail.host.payloads import ChatRequest, HandledResponse
 from agentrail.messages import AssistantMessage, PromptRef, SessionId
@@ -354,6 +355,9 @@ AI_UI_ROUTES: Final = (
         body=UiChatBody,
         is_stream=True,
         frames="UiMessagePart",
+        replies={},
+        refusals=f"{MESSAGE} {DECIDING} approval_expired invalid_response invalid_arguments",
+        asks_plugins=True,
     ),
     CallRoute(
         "GET",
@@ -362,6 +366,8 @@ AI_UI_ROUTES: Final = (
         does="streams the response that runs from its beginning",
         is_stream=True,
         frames="UiMessagePart",
+        replies={204: ()},
+        refusals="profile_unknown profile_mismatch session_is_child",
     ),
     CallRoute(
         "POST",
@@ -371,5 +377,7 @@ AI_UI_ROUTES: Final = (
         operation="cancel",
         body=CancelBody,
         success=202,
+        replies={202: ResponseCancelled},
+        refusals="profile_unknown profile_mismatch session_is_child request_over",
     ),
 )
