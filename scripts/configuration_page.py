@@ -26,7 +26,7 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
         ),
         forms.AgentForm: (
             "`[agents.NAME]`",
-            "An agent. It takes all keys of `[defaults]`, and these.",
+            "An agent. It accepts all keys of `[defaults]`, and these.",
             Agent,
         ),
         forms.PromptForm: ("`prompt`, as a table", "", None),
@@ -35,14 +35,14 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
         forms.PermissionsForm: ("`[permissions]`", "", None),
         forms.ProviderForm: (
             "`[providers.NAME]`",
-            "By what stands before the colon of a model string.",
+            "By the provider of a model string, before the colon.",
             ProviderOptions,
         ),
-        forms.SecretForm: ("A secret", "In place of a key: where it is. One of both.", None),
+        forms.SecretForm: ("A secret", "The source of a key. Give exactly one.", None),
         forms.SkillsForm: ("`[skills]`", "", None),
         forms.ImportForm: (
             "`[import]`",
-            "Files of other programs that count besides: those that lie beside this file.",
+            "Files of other programs to read, next to this file.",
             None,
         ),
         forms.WebForm: ("`[web]`", "", WebRules),
@@ -52,20 +52,20 @@ TABLES: Final[Mapping[type, tuple[str, str, type | None]]] = MappingProxyType(
 )
 """Each form, with the heading of its table, what is said of it, and the class that describes what the form does not."""
 
-_PATHS: Final = "Names of built-in ones, or `package.module:NAME` of yours"
+_PATHS: Final = "Built-in names, or `package.module:NAME`"
 OWN_WORDS: Final[Mapping[type, Mapping[str, str]]] = MappingProxyType(
     {
         forms.DefaultsForm: {
-            "prompt": "The system prompt: a text, or a table that says where it is.",
+            "prompt": "The system prompt: a text, or a table with its source.",
             "tools": f"{_PATHS}.",
-            "plugins": f"{_PATHS}; a table where options are given. Those of `[defaults]` guard every agent.",
-            "sandbox": "Where files are and commands run: `local`, `local:/path`, `memory`, the address of `agentrail sandbox serve`, or `container:IMAGE`.",
+            "plugins": f"{_PATHS}, or a table with options. Plugins of `[defaults]` guard every agent.",
+            "sandbox": "Place of files and commands: `local`, `local:/path`, `memory`, the address of `agentrail sandbox serve`, or `container:IMAGE`.",
         },
         forms.PermissionsForm: {
-            "mode": "What becomes of a call that no rule matches.",
-            "deny": "Rules of calls that never run; one in any file wins.",
-            "ask": "Rules of calls that a person decides about; they stand in front of `allow`.",
-            "allow": "Rules of calls that run. How a rule is written: [`Permissions`](../how-to/plugins/permissions.md).",
+            "mode": "Decision for calls without a rule.",
+            "deny": "Rules for denied calls. One in any file wins.",
+            "ask": "Rules for calls that need approval. They win over `allow`.",
+            "allow": "Rules for calls without approval. See [`Permissions`](../how-to/plugins/permissions.md) for the syntax.",
         },
     }
 )
@@ -79,9 +79,8 @@ def configuration_page(drawn: str, fields_in: FieldsIn, summary: Callable[[objec
         "",
         drawn,
         "",
-        "Every key that a configuration file takes. Where files are looked for, which one wins, and what a project may say before it is trusted:",
-        "[Configure agents in files](../how-to/configure-agents.md). `agentrail config check` shows what results, with file and line.",
-        "What is not said keeps its default, which is that of [a session](session.md#options-of-a-session).",
+        "All keys of a configuration file. [Configure agents in files](../how-to/configure-agents.md) describes locations, precedence and trust.",
+        "`agentrail config check` shows the result with file and line. Missing keys have the defaults of [a session](session.md#options-of-a-session).",
         "",
     ]
     for form, (title, said, described) in TABLES.items():
@@ -90,7 +89,7 @@ def configuration_page(drawn: str, fields_in: FieldsIn, summary: Callable[[objec
         inherited = (
             {one.name for one in attrs.fields(forms.DefaultsForm)} if form is forms.AgentForm else set()
         )
-        lines += [f"## {title}", "", said or summary(form), "", "| key | takes | meaning |", "|---|---|---|"]
+        lines += [f"## {title}", "", said or summary(form), "", "| key | type | meaning |", "|---|---|---|"]
         for name in (one.name for one in attrs.fields(form) if one.name not in inherited):
             takes = type_as_written(get_type_hints(form)[name])
             lines.append(

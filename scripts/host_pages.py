@@ -48,17 +48,17 @@ def routes_page() -> str:
         "",
         DRAWN,
         "",
-        "What a server of `create_app` answers. For programs it is [openapi.json](openapi.json), and the server itself gives it at `GET /openapi.json`.",
-        "Bodies are JSON objects, sent as `application/json`; an unknown field is refused with the nearest known name. Streams and the socket are on [the wire](wire.md).",
+        "The HTTP routes of a server made by `create_app`, also as [openapi.json](openapi.json) and at `GET /openapi.json`.",
+        "Bodies are JSON objects with the type `application/json`. Unknown fields are refused with the nearest known name. [The wire](wire.md) describes streams and the socket.",
         "",
-        "| route | does | scope |",
+        "| route | action | scope |",
         "|---|---|---|",
         *(
             f"| [`{method} {path}`](#{anchor(method, path)}) | {operation['summary']} | {scope_of(operation)} |"
             for method, path, operation in operations
         ),
         "",
-        "## Each of them",
+        "## Details",
         "",
     ]
     common = common_to(operation for _, _, operation in operations)
@@ -66,15 +66,15 @@ def routes_page() -> str:
     if codes:
         shown = ", ".join(f"`{code}`" for code in codes)
         lines += [
-            f"Every route that needs a token may refuse with {shown}; what else there is, stands with each.",
+            f"Every route with a token can refuse with {shown}. Each route lists its other errors.",
             "",
         ]
-    lines += [f"A token that speaks for its tenant names the user in the header `{USER_HEADER}`.", ""]
+    lines += [f"A token without a user names one in the header `{USER_HEADER}`.", ""]
     for method, path, operation in operations:
         lines += [*operation_lines(method, path, operation, common)]
     taken = below({name for _, _, operation in operations for name in bodies_of(operation)}, schemas)
     given = below({name for _, _, operation in operations for name in replies_of(operation)}, schemas)
-    for title, names in (("What bodies hold", taken), ("What answers hold", given - taken)):
+    for title, names in (("Request bodies", taken), ("Responses", given - taken)):
         lines += [f"## {title}", ""]
         for name in sorted(names):
             lines += [f"### {name}", "", *schema_lines(schemas[name])]
@@ -246,9 +246,8 @@ def error_lines() -> Iterator[str]:
     yield from (
         "## Errors",
         "",
-        'Every error is `{"error": {"code": "…", "message": "…", "hint": "…"}}`: `code` is stable and for programs, `message` says what was expected and what came, `hint` what to do',
-        "next, or is null. What an error holds besides stands beside these: `request_id`, `field`, `index`. A plugin of the host may answer with codes of its own. A code of",
-        "[an exception](errors.md) that stands in no row of its own is answered as that of its class.",
+        'Every error is `{"error": {"code": "…", "message": "…", "hint": "…"}}`: a stable `code` for programs, a `message` with the expected and the given value, and a `hint` with the',
+        "remedy, or null. Some also have `request_id`, `field` or `index`. Host plugins can use their own codes. [Exceptions](errors.md) without a row are reported like their class.",
         "",
         "| status | code | what to do |",
         "|---|---|---|",
@@ -275,7 +274,7 @@ def options_page() -> str:
     lines += ["", "## A profile", "", first_line(AgentProfile), "", *attrs_rows(AgentProfile)]
     lines += [
         "",
-        "`ProfileContext`, which a profile that is a function is given:",
+        "`ProfileContext`, the argument of a profile function:",
         "",
         *attrs_rows(ProfileContext),
     ]
@@ -311,16 +310,16 @@ OPTIONS_HEAD: Final = f"""# The options of a server
 
 {DRAWN}
 
-`create_app(…)` makes the application that `agentrail serve` serves; `async with open_host(…) as host` opens the same host without HTTP. Options are keywords, or one `HostOptions`. All
-faults are told at once, before anything is opened. How they are used: [the tutorial](../tutorial/serve-your-agents.md), [operate a server](../how-to/operate-a-server.md)."""
+`create_app(…)` creates the application for `agentrail serve`. `async with open_host(…) as host` opens the same host without HTTP. Pass options as keywords, or as one `HostOptions`. All
+faults are reported at once, before anything starts. See [the tutorial](../tutorial/serve-your-agents.md) and [operate a server](../how-to/operate-a-server.md)."""
 
-SERVE_SAID: Final = """What the command line says is added to what the application says. A flag stands in front of its variable, that in front of `[host]` in the project's
-`agentrail.toml`, that in front of the user's. `--config` and `--trust-project` are as of `agentrail run`; of lists in variables the items have commas between them."""
+SERVE_SAID: Final = """Command-line options add to those of the application. Precedence, highest first: the flag, its variable, `[host]` in the project's `agentrail.toml`, `[host]` in yours. `--config` and `--trust-project` work as in
+`agentrail run`. Lists in variables are separated by commas."""
 
-HOST_SAID: Final = """Without an application of yours each agent of the files is a profile, with its name as id. `[host]` takes besides, each as above: {names};
-`profiles`, the names of the agents that are served, in order; and `[host.limits]` what follows. See [configure agents in files](../how-to/configure-agents.md#serve-the-agents)."""
+HOST_SAID: Final = """Without your own application, each agent of the files is a profile with its name as id. `[host]` also accepts these options: {names}, and
+`profiles`, the served agents in order. `[host.limits]` accepts the limits below. See [configure agents in files](../how-to/configure-agents.md#serve-the-agents)."""
 
-LIMITS_SAID: Final = "`create_app(limits=Limits(messages_per_minute=20))`. What is beyond one is answered with 413, 422 or 429 as [the routes](routes.md#errors) say, and 429 says in `Retry-After` when to come back."
+LIMITS_SAID: Final = "Set limits with `create_app(limits=Limits(messages_per_minute=20))`. Beyond a limit, the response is 413, 422 or 429 ([errors](routes.md#errors)). 429 includes `Retry-After`."
 
 
 def attrs_rows(kind: type) -> Iterator[str]:

@@ -26,14 +26,14 @@ OWN_BODIES: Final = {
 """What stands in the body of each kind that is no signal of that name."""
 
 WHEN: Final = {
-    record.OPENED: "The first record, and only there.",
-    record.TAKEN: "The first act of every owner but the first: this is the fence. Written by the store, with an epoch one higher.",
-    record.CHANGED: "In place of a signal where tools or plugins are others and no signal brought them.",
-    record.DRIFTED: "Behind `taken`, where newer code makes another history of what stands before it.",
-    record.REWOUND: "The session goes on behind an earlier record of its own.",
-    record.CLOSED: "The session has ended; nothing follows.",
-    record.ERASED: "In place of a record whose content a person had removed. Replay and `state_at` say `Erased` before it.",
-    record.HEARD: "The chunks of a stream that came since its last record, in one, where what they said counts: see below.",
+    record.OPENED: "Always the first record.",
+    record.TAKEN: "Written by the store when a new owner takes over, with the next epoch. It fences off older owners.",
+    record.CHANGED: "A change of tools or plugins without a signal.",
+    record.DRIFTED: "After `taken`, if newer code replays the records before it differently.",
+    record.REWOUND: "The session continues from an earlier record.",
+    record.CLOSED: "The session has ended. This is the last record.",
+    record.ERASED: "Replaces a record whose content was erased. Replay and `state_at` raise `Erased`.",
+    record.HEARD: "The chunks of a stream since its last record, [merged](#chunks).",
 }
 OUTLINES: Final = (
     "publish NUMBER",
@@ -83,13 +83,13 @@ def journal_page(drawn: str, summary: Callable[[object], str], fields: Callable[
     lines += [
         *fields(record.Record),
         _HASH.format(hash=sealed.hash.hex()),
-        "## Kinds that are no signals",
+        "## Other kinds",
         "",
     ]
     for kind in sorted(record.OWN_KINDS):
         body = OWN_BODIES[kind]
         lines += [f"### `{kind}`", "", WHEN[kind], "", f"Body, `{body.__name__}`:", "", *fields(body)]
-    lines += ["## Kinds that are signals", "", _SIGNALS, ""]
+    lines += ["## Signals", "", _SIGNALS, ""]
     lines += [
         f"- `{tag}`: {_link(kind)}"
         for kind, tag in sorted(SIGNAL_KINDS.items(), key=lambda one: one[1])
@@ -111,24 +111,21 @@ def _link(kind: type) -> str:
 _SESSION: Final = SessionId("s1")
 
 _INTRODUCTION: Final = """\
-The journal of a session is the ordered record of all that arrived in its mailbox. Its state is the fold of it, and nothing else is truth.
-[What durability promises](../explanation/durability.md) says why; [write a store](../how-to/write-a-store.md) says what keeps it.
+The journal of a session is the ordered record of every message that reached it. Replaying it gives the session's state. See [durability](../explanation/durability.md) and [write a store](../how-to/write-a-store.md).
 
-`Record` stands in `agentrail.core.journal.record`. `scope`, `session` and `seq` are its key; numbers have no gaps.
+`Record` is in `agentrail.core.journal.record`. Its key is `scope`, `session` and `seq`. Numbers have no gaps.
 """
 
 _HASH: Final = """\
 ## The hash
 
-BLAKE2b with 16 bytes over, without anything in between:
+BLAKE2b with 16 bytes over the concatenation of:
 
-1. the hash of the record before it, 16 bytes; 16 zero bytes for the first,
-2. one line of ASCII with a line break at its end: `seq epoch at_ms events`, and then the lengths in bytes of `scope`, `session`, `kind`, `body` and
-   `does`; all in decimal digits, with one space in between,
-3. `scope`, `session`, `kind`, `body` and `does`, in UTF-8.
+1. the 16-byte hash of the previous record, or 16 zero bytes for the first,
+2. one ASCII line with a line break: `seq epoch at_ms events`, then the byte lengths of `scope`, `session`, `kind`, `body` and `does`, in decimal digits separated by one space,
+3. `scope`, `session`, `kind`, `body` and `does` in UTF-8.
 
-The lengths stand there so that no two records give one text. An `erased` record has the hash of what stood in its place, as its own and in its body, so
-the chain goes on over it.
+The lengths make the text unambiguous. An `erased` record keeps the hash of the original record, so the chain stays valid.
 
 ```python
 import hashlib
@@ -141,54 +138,46 @@ assert hashlib.blake2b(text, digest_size=16).hexdigest() == "{hash}"
 """
 
 _SIGNALS: Final = f"""\
-The body is the signal, with the fields that [signals and effects](signals.md) show, as one JSON object; so it is with `heard`. `kind` and `at_ms` stand in the record and
-not in the body. A field that holds its default is left out where that is empty, null, true, false or a small number, and so it is in an answer of a model, its calls and what it used; a field that is
-not there has its default. In version 1 a body was the whole signal: it begins with `{{"kind":`, which no other does, and is read for ever.
+The body is the signal as one JSON object, with the fields in [signals and effects](signals.md), also for `heard`. `kind` and `at_ms` are in the record, not in the body. Fields with a default that is empty, null, a boolean or a small number are left out,
+also in responses, calls and usage. A missing field has its default. A version 1 body begins with `{{"kind":` and contains the whole signal. It remains readable.
 
-Each signal is made final in front of the step: what is recorded is what was stepped. `Session.journal()` shows bodies with all that they leave out.
+Each signal is normalised before the step, so the recorded signal is the processed one. `Session.journal()` shows complete bodies.
 
 Not recorded, because they change nothing: {", ".join(f"`{name}`" for name in NOT_RECORDED)}; and `ChildPublished` with an event that is
 never replayed."""
 
 _DOES: Final = """\
-## What a step decided
+## Effects of a step
 
-`does` has one line for each effect that is not an ephemeral event, in order; events in a row are one line. No word of a conversation stands in it. A tool that no durable
-record names never ran.
+`does` has one line per effect, in order, without ephemeral events. Consecutive events share a line. It contains no conversation text. A tool without a durable record never ran.
 """
 
 _CHUNKS: Final = """\
 ## Chunks
 
-The chunks of a stream are kept aside while it is open. They become one `heard` record as soon as more came of them than deltas, or in front of any
-other record that comes meanwhile. When the response is complete it says all that they said, and they are thrown away, unless the step would be another one
-without them. One `heard` means what its parts meant.
+Chunks of an open stream are buffered. They become one `heard` record before any other record, or if they cause more than deltas. When the response is complete, they are discarded, unless the step needs them. One `heard` is equivalent to its chunks.
 
 ## Large values
 
-A text of more than 65,536 bytes of UTF-8 is kept once, by its SHA-256, and the body has `{"$blob": "…"}` in its place. An object that looks like that
-by itself has one more `$` in its key. Hashes of records are over the body as it is kept.
+A text above 65,536 bytes of UTF-8 is stored once by its SHA-256, and the body contains `{"$blob": "…"}`. An object with such a key gets one more `$`. Hashes cover the stored body.
 """
 
 _REST: Final = f"""\
-A snapshot that cannot be read, whose `check` is wrong, or whose hash is not that of its record is ignored and reported. `state` is a document of
-[stored states](stored-states.md).
+A snapshot that is unreadable, or has a wrong `check` or hash, is ignored and reported. `state` is a [stored state](stored-states.md).
 
 ## A journal as text
 
-`agentrail sessions export ID` writes one line of JSON for each record: `version`, then the fields above in their order, `body` as JSON and `hash` in hexadecimal digits.
-It comes back bit for bit.
+`agentrail sessions export ID` writes one line of JSON per record: `version`, the fields above in order, `body` as JSON and `hash` in hexadecimal. An import restores it exactly.
 
 ## Versions
 
-| what | where it says its version | now |
+| part | place of its version | current |
 |---|---|---|
 | a line of an export | `version` | {record.RECORD_VERSION} |
-| the body of a kind that is no signal | `version` in the body | {record.RECORD_VERSION} |
-| the body of a signal, and of `heard` | that of version 1 begins with `{{"kind":`; fields only come, with a default | {record.RECORD_VERSION} |
+| the body of another kind | `version` in the body | {record.RECORD_VERSION} |
+| the body of a signal, and of `heard` | version 1 begins with `{{"kind":`. Later fields have defaults | {record.RECORD_VERSION} |
 | a document of a state: `opened`, `changed`, snapshots | `codec` | see [stored states](stored-states.md) |
 | the file of `sqlite:` | `meta`, and its application id | see `StoreTooNew` |
 
-What is of a newer version is refused, whole: `CodecError`, or `StoreTooNew` for a store. What is older is read for ever: journals of each released version are replayed by the
-tests. A field that is missing has its default; a field that is not known is refused.
+Newer versions are refused with `CodecError`, or `StoreTooNew` for a store. Older versions stay readable: tests replay journals of each release. Missing fields have defaults, and unknown fields are refused.
 """

@@ -52,12 +52,11 @@ WIRE_HEAD: Final = f"""# The wire: streams and the socket
 
 {DRAWN}
 
-What a session publishes reaches clients in two ways: as **server-sent events**, one session for each connection, and over a **WebSocket**, which serves many sessions and takes commands.
-Both give the same [events](events.md) in the same JSON, and both take a client back behind the number of the last committed event that it saw.
+Clients receive events as **server-sent events**, one session per connection, or over a **WebSocket**, which serves many sessions and accepts commands. Both carry the same [events](events.md) as JSON, and both
+resume after the number of the last committed event.
 
-An event is one JSON object: `kind`, `seq`, `session_id`, `at_ms`, then its own fields; [events.json](events.json) is its schema. **Committed** events have a number of their own,
-which rises by one; they are kept and replayed. **Ephemeral** ones (`"ephemeral": true`, deltas and progress) carry the number of the committed one before them, and are never replayed.
-A reader has to bear kinds that it does not know.
+An event is one JSON object: `kind`, `seq`, `session_id`, `at_ms` and its own fields ([schema](events.json)). **Committed** events have consecutive numbers, and are stored and replayed. **Ephemeral** events
+(`"ephemeral": true`, deltas and progress) carry the previous number and are never replayed. Clients must ignore unknown kinds.
 """
 
 
@@ -69,23 +68,23 @@ def stream_lines() -> Iterator[str]:
         yield f"| `{reason}` | {DONE[reason]} |"
     yield from (
         "",
-        "`done` holds:",
+        "Fields of `done`:",
         "",
         *struct_rows(StreamEnd),
         "",
-        "`context` in it:",
+        "Fields of its `context`:",
         "",
         *struct_rows(ContextUse),
         "",
     )
-    yield from ("`snapshot` holds:", "", *snapshot_rows(), "")
+    yield from ("Fields of `snapshot`:", "", *snapshot_rows(), "")
 
 
 STREAMS: Final = """
 ## Server-sent events
 
-`POST /stream` sends a message and shows its session from there to the end of the request; `GET /sessions/{id}/events` shows a session until it ends, or with
-`?request_id=` until that request does. Both are `text/event-stream`, are never kept by a proxy, and name session and request in `X-Session-Id` and `X-Request-Id`.
+`POST /stream` sends a message and streams its session until the request ends. `GET /sessions/{id}/events` streams a session until it ends, or with `?request_id=` until that request ends. Both are `text/event-stream`,
+are not cached, and name session and request in `X-Session-Id` and `X-Request-Id`.
 
 ```text
 retry: 1724
@@ -104,45 +103,45 @@ data: {"reason":"completed","session_id":"main","seq":14,"request_id":"r-d9d7ddf
 
 ```
 
-- One frame for each event: `event` is its kind, `data` its JSON on one line, `id` its number; an ephemeral one has no `id`.
-- A comment (`:`) comes after each 15 s of silence.
-- **Coming back**: `Last-Event-ID`, or `?after=`, is the number of the last event that was seen. The stream goes on behind it, without gap or duplicate. A number of the
-  future is 409 `cursor_ahead`; one older than what is kept gives `events_lost` and a `snapshot`; without one a stream begins with a `snapshot`.
-- A reader who comes back within five minutes of a session's end still gets the rest.
-- **The last frame is `done`**, exactly one, however the stream ends. A connection that ends without it was cut: come back."""
+- Each event is one frame: `event` is the kind, `data` the JSON on one line, and `id` the number. Ephemeral events have no `id`.
+- A comment (`:`) is sent after 15 s of silence.
+- **Reconnect** with the last number in `Last-Event-ID` or `?after=`. The stream continues without gaps or duplicates. A future number is 409 `cursor_ahead`. A number older than the stored events gives `events_lost` and a
+  `snapshot`. Without a number, the stream starts with a `snapshot`.
+- For five minutes after the end of a session, a client can still read the rest.
+- **The last frame is exactly one `done`.** A connection that ends without it was cut, so reconnect."""
 
 DONE: Final[Mapping[str, str]] = {
-    "completed": "the request is done; `usage` and `context` are there",
-    "aborted": "its cycle was aborted; `detail` says why",
-    "failed": "its cycle failed, or its session was given up; `error` says why",
-    "refused": "a plugin of the session refused the message; `detail` says why",
-    "dropped": "its prompt was taken out of the queue",
-    "session_ended": "there is nothing more to come",
-    "shutdown": "the server goes down: come back with `seq`",
-    "moved": "the session goes on at another node: come back with `seq`",
-    "slow_reader": "too much waited for this reader: read faster, and come back with `seq`",
-    "unauthorized": "the token expired or was revoked: come back with a valid one and `seq`",
-    "store_unavailable": "the store takes no records for longer than its patience: the request continues when it is back; come back with `seq`, or ask for the request",
+    "completed": "the request finished, with `usage` and `context`",
+    "aborted": "its cycle was aborted. `detail` has the reason",
+    "failed": "its cycle failed, or its session gave up. `error` has the reason",
+    "refused": "a session plugin refused the message. `detail` has the reason",
+    "dropped": "its prompt was removed from the queue",
+    "session_ended": "the session ended",
+    "shutdown": "the server is shutting down. Reconnect with `seq`",
+    "moved": "the session moved to another node. Reconnect with `seq`",
+    "slow_reader": "the reader was too slow. Reconnect with `seq`",
+    "unauthorized": "the token expired or was revoked. Reconnect with a valid one and `seq`",
+    "store_unavailable": "the store has failed for longer than `store_patience`. The request continues later. Reconnect with `seq`, or get the request",
 }
 
 
 def socket_lines() -> Iterator[str]:
     """The WebSocket."""
     yield from SOCKET.splitlines()
-    yield from ("", "### What a client sends", "")
+    yield from ("", "### Client frames", "")
     for struct, kind in TO_SERVER:
         yield from (f"**`{kind}`**: {first_line(struct)}", "", *struct_rows(struct), "")
     yield from COMMANDS.splitlines()
     yield from (
         "",
-        "| command | does | fields beside `id` and `session_id` | waits for earlier ones |",
+        "| command | action | fields besides `id` and `session_id` | ordered |",
         "|---|---|---|---|",
     )
     for name, command in socket_commands(ROUTES).items():
         yield f"| `{name}` | {does(command.route)} | {fields_of(command)} | {'yes' if command.is_ordered else 'no'} |"
     yield from (
         "",
-        "### What a server sends",
+        "### Server frames",
         "",
         "**`event`**: an [event](events.md), in the field `event`.",
         "",
@@ -154,9 +153,9 @@ def socket_lines() -> Iterator[str]:
         yield from ("", what, "", *struct_rows(struct))
     yield from (
         "",
-        "### How it closes",
+        "### Close codes",
         "",
-        "| code | `reason` of `closing` | whose move it is |",
+        "| code | `reason` of `closing` | meaning |",
         "|---|---|---|",
     )
     source = inspect.getsource(CloseCode)
@@ -168,14 +167,13 @@ def socket_lines() -> Iterator[str]:
 
 ROWS: Final[tuple[tuple[type, str], ...]] = (
     (RowFilter, "`filter` of `watch`:"),
-    (SessionRow, "A row of `sessions`, whose key is `session_id`:"),
-    (WaitingRow, "A row of `waiting`, whose key is `key`:"),
+    (SessionRow, "A row of `sessions` (key `session_id`):"),
+    (WaitingRow, "A row of `waiting` (key `key`):"),
 )
 
 WATCHES: Final = f"""### Rows that are watched
 
-`watch` with `"what": "sessions"` or `"waiting"` gives rows, and goes on giving those that change: for lists that people look at. A row is whole each time. With the scope
-`use` they are those of the caller, with `inspect` those of the tenant.
+`watch` with `"what": "sessions"` or `"waiting"` returns rows, and then complete rows for every change. With the scope `use` they belong to the caller, with `inspect` to the tenant.
 
 ```text
 → {{"type": "watch", "id": "w", "what": "sessions", "filter": {{"phase": "idle", "limit": 200}}}}
@@ -185,9 +183,9 @@ WATCHES: Final = f"""### Rows that are watched
 ← {{"type": "reply", "id": "w", "ok": true, "result": null}}
 ```
 
-- Changes are merged by key for {ROUND_SECONDS:g} s; a frame says how things are when it is made. A slow reader is told less often, never later, and its socket is not closed for it.
-- What is much comes in several frames: `changed` may follow on `watching` at once.
-- A `reply` with `ok: false` and the `id` of a watch ends it: watch again."""
+- Changes are merged by key for {ROUND_SECONDS:g} s, and a frame has the current rows. Slow clients receive fewer frames, and their socket stays open.
+- Large results come in several frames: `changed` can follow `watching` at once.
+- A `reply` with `ok: false` and the `id` of a watch ends it. Watch again."""
 
 
 def does(route: CallRoute) -> str:
@@ -228,7 +226,7 @@ TO_CLIENT: Final[tuple[tuple[type, str], ...]] = (
 SOCKET: Final = f"""
 ## WebSocket
 
-`GET /ws` with the subprotocol `{PROTOCOL}`. Each frame is one JSON object in one text message, and `type` says which.
+`GET /ws` with the subprotocol `{PROTOCOL}`. Each frame is one JSON object in one text message, with its `type`.
 
 ```text
 → {{"type": "hello", "token": "agt_…"}}
@@ -240,14 +238,13 @@ SOCKET: Final = f"""
 ← {{"type": "reply", "id": 2, "ok": true, "result": {{"request_id": "r-…", "ref": "…", "seq": 15, …}}}}
 ```
 
-- **Who calls** is said by `Authorization` of the upgrade, or by `hello` within {HELLO_SECONDS:g} s, before all else. Without a token a socket needs the `Origin` of this server or a listed one.
-- **Heartbeat**: the client asks for one from {MIN_HEARTBEAT_SECONDS:g} to {MAX_HEARTBEAT_SECONDS:g} s; who is not heard of for twice as long is closed.
-- **Each command is judged by itself**; one that is refused gets a `reply` with `ok: false` and the error that HTTP would give, and the socket stays open. The frame
-  number {MAX_MALFORMED} that is none closes it.
-- **A slow reader** misses deltas first, and a `lag` says how many. When a committed event does not fit, the socket closes, and `closing` has a number for each session to come back with.
-- **Repeat after a break**: a command with a `client_id` that was sent before gives the receipt of the first one."""
+- **Authentication**: `Authorization` in the upgrade, or `hello` as the first frame, within {HELLO_SECONDS:g} s. Without a token, the `Origin` must be this server's or a listed one.
+- **Heartbeat**: the client chooses {MIN_HEARTBEAT_SECONDS:g} to {MAX_HEARTBEAT_SECONDS:g} s. After twice that time without a frame, the socket is closed.
+- **Refused commands** get a `reply` with `ok: false` and the error of the HTTP route. The socket stays open. Malformed frame number {MAX_MALFORMED} closes it.
+- **Slow clients** miss deltas first, counted in `lag`. If a committed event does not fit, the socket closes, and `closing` has a number per session to resume from.
+- **Repeated commands** with the same `client_id` return the receipt of the first."""
 
-COMMANDS: Final = """**A command** is the name of a method of `Session`, with `id`, `session_id`, and side by side its fields. One that does what a route does has those of its body, query and path, and answers as it does. Commands of one session are done in order, but for those that read, stop, or decide."""
+COMMANDS: Final = """**A command** is named after a method of `Session`, with `id`, `session_id` and its fields. A command with a route has the fields of its body, query and path, and the same result. Commands of one session run in order, except those that read, stop or decide."""
 
 
 def snapshot_rows() -> Iterator[str]:
@@ -258,22 +255,22 @@ def snapshot_rows() -> Iterator[str]:
 
 
 SNAPSHOT: Final[Mapping[str, str]] = {
-    "seq": "the number that events follow on",
-    "status": "how the session stands: phase, model, what runs and what waits for people; [Status](routes.md#status)",
-    "queued": "prompts that wait",
-    "todos": "the list of what is to be done",
-    "text": "what the running response has said so far",
+    "seq": "the number after which events follow",
+    "status": "[status](routes.md#status) of the session: phase, model, running calls, pending decisions",
+    "queued": "queued prompts",
+    "todos": "the todo list",
+    "text": "the text of the running response so far",
     "messages": "the last 50 messages",
-    "before": "how many stand in front of them: `GET /sessions/{id}/messages` gives those",
-    "title": "what the model called the conversation, or null",
-    "agent_id": "the profile that it was started with, or null",
-    "first_words": "what was said to it first, up to 80 characters; left out where that is not known",
-    "first_seq": "the number of the first event that can still be read, as far as that is known",
-    "children": "the sessions that work for it",
-    "live": "what was said in passing and not yet for good, with the attempt that it belongs to; null where that is nothing",
-    "context": "how full the window of the model is",
-    "effects": "by tool, what it promises about being run twice; one that is not named is `once`",
-    "metadata": "what its caller said of it when it was created; left out where that is nothing",
+    "before": "number of earlier messages, available from `GET /sessions/{id}/messages`",
+    "title": "the title by the model, or null",
+    "agent_id": "the profile, or null",
+    "first_words": "the first message, up to 80 characters, if known",
+    "first_seq": "the number of the first readable event, if known",
+    "children": "its sub-agents",
+    "live": "uncommitted text with its attempt, or null",
+    "context": "usage of the model's context window",
+    "effects": "the effect class of each tool. Others are `once`",
+    "metadata": "metadata from its creation, if any",
 }
 
 
@@ -294,7 +291,7 @@ def struct_rows(struct: type) -> Iterator[str]:
 def event_lines() -> Iterator[str]:
     """Each event: what its frames are called and hold."""
     yield from EVENTS.splitlines()
-    yield from ("", "| `event:` and `kind` | `id:` | its own fields |", "|---|---|---|")
+    yield from ("", "| `event:` and `kind` | `id:` | fields |", "|---|---|---|")
     for event, kind in events.KINDS.items():
         fields = ", ".join(f"`{one.name}`" for one in msgspec.structs.fields(event) if one.name != "meta")
         number = "–" if event in events.EPHEMERAL else "its number"
@@ -304,5 +301,4 @@ def event_lines() -> Iterator[str]:
 
 EVENTS: Final = """## Every event
 
-Over SSE the frame has the kind in `event:`, over the socket it is `{"type": "event", "event": {…}}`; the object is the same. What the fields mean and when an event comes stands on
-[the page of events](events.md), and the session's own stream may leave kinds out that `subscribe` did not name."""
+Over SSE, the frame has the kind in `event:`. Over the socket it is `{"type": "event", "event": {…}}` with the same object. [Events](events.md) describes the fields. `subscribe` can limit the kinds."""
