@@ -165,20 +165,12 @@ def frozen_json(value: JsonObject, *, max_levels: int = MAX_LEVELS) -> JsonObjec
 
 
 def frozen_value(value: JsonValue) -> JsonValue:
-    """Freeze any JSON value, as `frozen_json` does.
-
-    Raises:
-        TooDeep: As of `frozen_json`.
-    """
+    """Freeze any JSON value, as `frozen_json` does."""
     return value if type(value) in _FROZEN else cast("JsonValue", _frozen(value, MAX_LEVELS))
 
 
 def frozen_or_none(value: JsonObject | None) -> JsonObject | None:
-    """Freeze a JSON object where there is one.
-
-    Raises:
-        TooDeep: As of `frozen_json`.
-    """
+    """Freeze a JSON object where there is one."""
     return value if type(value) in _FROZEN else cast("JsonObject | None", _frozen(value, MAX_LEVELS))
 
 
@@ -205,12 +197,7 @@ def not_json(value: object, where: str = "$") -> str | None:
 
 
 def too_large(value: object, *, max_characters: int = MAX_COPIED_CHARACTERS) -> str | None:
-    """Say that a value is too large to be copied while others wait; None where it is not. Stops where it knows.
-
-    Args:
-        value: Anything that may be JSON; what else is in it counts as one character.
-        max_characters: How many may be in it: each text with its length, anything else as one.
-    """
+    """Say that a value is too large to be copied while others wait; None where it is not. Stops where it knows."""
     left, containers, characters = [value], 0, 0
     while left:
         one = left.pop()

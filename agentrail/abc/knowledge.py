@@ -38,11 +38,7 @@ _SCHEME: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 def check_base_name(name: object) -> str:
-    """Give the name of a base.
-
-    Raises:
-        OptionError: Your move: it can be none.
-    """
+    """Give the name of a base."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         fault = f"{name!r:.80} is no name of a knowledge base: expected 1 to 64 of A-Z a-z 0-9 . _ -, the first a letter or digit"
         raise OptionError([fault])
@@ -50,11 +46,7 @@ def check_base_name(name: object) -> str:
 
 
 def check_readers(readers: Iterable[str]) -> tuple[str, ...]:
-    """Give the readers of a base, each once.
-
-    Raises:
-        OptionError: Your move: one of them is no text.
-    """
+    """Give the readers of a base, each once."""
     given: tuple[Any, ...] = tuple(dict.fromkeys(readers))
     faults = [
         f"readers[{place}] is of type {type(one).__name__}: expected a user, or '*' for every user of the tenant"
@@ -67,11 +59,7 @@ def check_readers(readers: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_summary(summary: object) -> str:
-    """Give a line about a document.
-
-    Raises:
-        OptionError: Your move: it has no character, too many, or a line end.
-    """
+    """Give a line about a document."""
     if (
         not isinstance(summary, str)
         or not 0 < len(summary) <= MAX_DOCUMENT_SUMMARY_CHARACTERS
@@ -86,11 +74,7 @@ def check_summary(summary: object) -> str:
 
 
 def check_document_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Give the tags of a document; they are as those of a memory.
-
-    Raises:
-        OptionError: Your move: what is no tag, one twice, or more than 16; all faults at once.
-    """
+    """Give the tags of a document; they are as those of a memory."""
     given: tuple[str, ...] = tuple_of_tags(tags)
     faults = faults_of_tags("tags", given)
     if faults:

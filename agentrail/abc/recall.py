@@ -45,13 +45,7 @@ def _refuse(faults: Sequence[str]) -> None:
 
 
 def fault_of_memory_text(name: str, text: object, max_bytes: int) -> str | None:
-    """Say why this is no text to be kept, without repeating it; None when it is one.
-
-    Args:
-        name: What it is.
-        text: What came.
-        max_bytes: How long it may be, in UTF-8.
-    """
+    """Say why this is no text to be kept, without repeating it; None when it is one."""
     if not isinstance(text, str):
         return f"{name} is of type {type(text).__name__}: expected text"
     if not text.strip():
@@ -93,11 +87,7 @@ def _is_tag(tag: object) -> bool:
 
 
 def check_limit(limit: int, most: int) -> None:
-    """Refuse a number of entries that cannot be asked for.
-
-    Raises:
-        OptionError: Your move: it is no whole number from 1 to `most`.
-    """
+    """Refuse a number of entries that cannot be asked for."""
     if type(limit) is not int or not 1 <= limit <= most:
         raise OptionError([f"limit is {limit!r:.80}: expected a whole number from 1 to {most:,}"])
 

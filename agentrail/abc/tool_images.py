@@ -20,14 +20,7 @@ _MEDIA_TYPE: Final = re.compile(r"image/[a-z0-9][a-z0-9.+-]{0,63}")
 
 
 def checked_images(given: object) -> tuple[Image, ...]:
-    """Take the pictures of a result.
-
-    Args:
-        given: Several `Image`s.
-
-    Raises:
-        ToolContractError: The tool author's move: the message says which picture, what was expected and what came.
-    """
+    """Take the pictures of a result."""
     # As nearly always, and the check for an iterable costs more than all else.
     if type(given) is tuple and not given:
         return ()

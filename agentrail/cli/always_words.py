@@ -8,12 +8,7 @@ from agentrail.plugins.permission_always import what_else
 
 
 def words_of_always(approval: Approval, rules: Sequence[str] = ()) -> str:
-    """Return what "always" would allow, and what else.
-
-    Args:
-        approval: The pending call.
-        rules: The rules of permissions that "always" would write; without any it makes a rule of the session.
-    """
+    """Return what "always" would allow, and what else."""
     if not rules:
         is_exact = rule_of(approval.tool, approval.arguments).exact
         every = f"every call of {approval.tool}, whatever its arguments are"

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 class ApplicationFailed(Exception):
-    """The lifespan of an application raised: it could not start, or not end.
-
-    Attributes:
-        error: What it raised.
-    """
+    """The lifespan of an application raised: it could not start, or not end."""
 
     def __init__(self, name: str, error: BaseException) -> None:
         """Keep what it raised."""
@@ -32,11 +28,7 @@ class ApplicationFailed(Exception):
 
 
 def find_application(name: str) -> "AsgiApp":
-    """Find an application by its name: a module of the current directory, or an installed one.
-
-    Raises:
-        OptionError: The operator's move: there is no such module or name, or it is no application.
-    """
+    """Find an application by its name: a module of the current directory, or an installed one."""
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise OptionError(["name an application, as package.module:NAME, where NAME is what create_app made"])

@@ -27,15 +27,7 @@ def pictures_in(text: str) -> tuple[str, ...]:
 
 
 def with_pictures(text: str, read: Callable[[str], bytes]) -> str | tuple[UserBlock, ...]:
-    """Put the pictures that a prompt names behind its words; the prompt as it is where it names none.
-
-    Args:
-        text: The prompt.
-        read: Reads a file, at most one byte more than `MAX_PICTURE_BYTES`.
-
-    Raises:
-        CommandError: The caller's move: a picture cannot be read, or is too large. Nothing was sent.
-    """
+    """Put the pictures that a prompt names behind its words; the prompt as it is where it names none."""
     blocks: list[UserBlock] = [Text(text=text)]
     for path in pictures_in(text):
         try:

@@ -109,11 +109,7 @@ def fork(  # noqa: PLR0913 - the options of a command
 
 
 def _check_id(name: str) -> None:
-    """Refuse what is no id of a session.
-
-    Raises:
-        OptionError: It is none: a session of it could not be named to other commands.
-    """
+    """Refuse what is no id of a session."""
     faults = faults_of_value("session_id", name)
     if faults:
         raise OptionError([fault.replace("session_id", "--id", 1) for fault in faults])

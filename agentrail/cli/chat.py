@@ -113,22 +113,15 @@ class Chat:
     """A chat, as keys and lines see it.
 
     Attributes:
-        session: With whom.
         supervisor: Whose session that is; None for one on a server, which goes on there when it is left.
         desk: Where one types and reads.
-        nursery: For what a key starts.
-        work: What is cancelled to leave.
-        ledger: What was asked and is not answered.
         back: What the session was, where it came back; None for a new one.
         commands: What a line that begins with a slash may be.
         agent: As which agent of the configuration the session was started; None for none.
         keep: Writes what is always allowed where the user keeps it, and says where.
         store: Where other conversations are; None where nothing is kept.
         far: The session, where it lives on a server; None for one of this process.
-        directory: Relative to which files are named.
         goes_to: The conversation that is gone on with when this one is left; None for none.
-        was_used: Whether anything was said.
-        code: How it ends.
     """
 
     session: Session
@@ -152,11 +145,7 @@ class Chat:
     _ahead: deque[Typed] = field(factory=deque)
 
     async def talk(self) -> None:
-        """Talk until the user leaves or the session ends, and stop what runs then.
-
-        Raises:
-            ExceptionGroup: Of `OutputClosed`, `OutputFailed` and `AgentrailError`.
-        """
+        """Talk until the user leaves or the session ends, and stop what runs then."""
         after = None if self.back is None else self.back.after
         events = self.session.subscribe(after=after, buffer=_MAX_WAITING_EVENTS)
         async with events, trio.open_nursery() as nursery:
@@ -456,15 +445,7 @@ async def hold(
     interrupts: Interrupts,
     hang_ups: Interrupts,
 ) -> tuple[Exit, ChatOrder | None]:
-    """Hold one conversation; gives how it ended, and what is gone on with.
-
-    Args:
-        order: What is asked for.
-        terminal: The screen that is open, and closed when the conversation is over; None for plain lines.
-        nursery: For what a key starts.
-        interrupts: Of Ctrl-C, which this takes over.
-        hang_ups: Of a terminal that was closed, as well.
-    """
+    """Hold one conversation; gives how it ended, and what is gone on with."""
     tell = _teller(terminal)
     try:
         try:
@@ -480,11 +461,7 @@ async def hold(
 
 
 async def _with_files(order: ChatOrder, tell: Say) -> ChatOrder:
-    """Read the configuration files, where they are still to be read, and say first that a project is not trusted.
-
-    Raises:
-        AgentrailError: Your move: as of `read_setup`.
-    """
+    """Read the configuration files, where they are still to be read, and say first that a project is not trusted."""
     is_resumed = order.keeping.resume is not None and order.connect is None
     if (
         order.files is None or is_resumed

@@ -211,15 +211,7 @@ def _import_conversation() -> Hold:
 async def open_terminal(
     order: ChatOrder, interrupt: Callable[[], None]
 ) -> AsyncIterator["TerminalView | None"]:
-    """Open a screen, where there is a terminal that can have one; leaving the block gives the terminal back.
-
-    Args:
-        order: Says where files are completed, and where what was typed is kept.
-        interrupt: Called for Ctrl-C until `introduce`.
-
-    Yields:
-        The screen, with a line that can be typed in; None where lines are read and written as they are.
-    """
+    """Open a screen, where there is a terminal that can have one; leaving the block gives the terminal back."""
     if not decide_editor(is_terminal=os.isatty(0) and os.isatty(1), term=os.environ.get("TERM", "")):
         yield None
         return

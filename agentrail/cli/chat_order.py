@@ -43,8 +43,6 @@ class ChatOrder:
     """What the command line asks for.
 
     Attributes:
-        choices: The options that `run` has too.
-        approve: Which tools wait for a person.
         keeping: How the session is kept, and which one comes back.
         files: The configuration files that are to be read first; None where they were, or do not count.
         setup: What configuration files say; None where there are none.

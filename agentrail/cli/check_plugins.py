@@ -70,12 +70,7 @@ def check_plugins(
 
 
 def load_machine(path: str, *, combinations: bool) -> "type[StackMachine]":
-    """Import what a path leads to: plugins, or a class that `stack_machine` made, with invariants perhaps.
-
-    Raises:
-        NotThere: It leads to nothing of the kind.
-        PluginError: The stack cannot be loaded.
-    """
+    """Import what a path leads to: plugins, or a class that `stack_machine` made, with invariants perhaps."""
     try:
         from agentrail.testing import stacks
     except ModuleNotFoundError as error:

@@ -39,14 +39,11 @@ class Choices:
     Attributes:
         model: The model string; None to choose by the environment.
         base_url: Where the provider's server is; None for what the environment or the vendor says.
-        cwd: The working directory of the tools.
         sandbox: Where files are and commands run; None for what the configuration says.
         tools: Names with commas between them, or `none`; None for those of the configuration.
         shell_fallback: What becomes of commands that cannot be confined.
-        system: What stands before the conversation.
         max_turns: Model calls in one cycle; None for what the configuration says.
         max_retries: How often a request is sent again after an error that may pass; None for what the configuration says.
-        opt: Options of the provider, each as `key=value`.
         dangerously_bypass_permissions: Whether the mode `bypass` of the configuration may hold.
         debug: Whether a crash is shown with its traceback.
     """

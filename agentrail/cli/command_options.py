@@ -29,12 +29,7 @@ SANDBOX_KEY: Final = "agentrail_sandbox"
 
 
 def decide_tools(text: str) -> tuple[Tool, ...]:
-    """Find the tools that `--tools` names.
-
-    Raises:
-        OptionError: Your move: it names nothing.
-        ToolDefinitionError: Your move: there is no such tool; the message has the nearest.
-    """
+    """Find the tools that `--tools` names."""
     if text.strip() == "none":
         return ()
     names = [name.strip() for name in text.split(",")]
@@ -48,11 +43,7 @@ def decide_tools(text: str) -> tuple[Tool, ...]:
 
 
 def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
-    """Make the plugin that asks before the tools that `--approve` names; none without it, and for `none`.
-
-    Raises:
-        OptionError: Your move: it names nothing.
-    """
+    """Make the plugin that asks before the tools that `--approve` names; none without it, and for `none`."""
     if text is None or text.strip() == "none":
         return ()
     names: list[JsonValue] = [name.strip() for name in text.split(",")]
@@ -89,14 +80,6 @@ def with_approvals(
     """Give a stack of plugins with what `--approve` says in place of what it had of that kind.
 
     Without it, each tool that does more than read waits for an approval, unless a plugin of the stack asks already.
-
-    Args:
-        plugins: The stack.
-        text: What `--approve` says; None without it.
-        tools: The tools of the session.
-
-    Raises:
-        OptionError: Your move: as of `decide_approvals`.
     """
     kinds = [one[0] if isinstance(one, tuple) else one for one in plugins]
     if text is None and not any(kind in _ASKING or isinstance(kind, _ASKING) for kind in kinds):
@@ -114,12 +97,7 @@ def with_approvals(
 async def choose_for(
     choices: Choices, environ: Mapping[str, str], setup: CommandSetup | None = None
 ) -> ChosenModel:
-    """Say which model to use: of the flag, the environment, the files of `setup`, else what the environment points at.
-
-    Raises:
-        OptionError: Your move: an option of the provider that is none, before any server is asked.
-        ModelNotFound: Your move: as of `choose_model`.
-    """
+    """Say which model to use: of the flag, the environment, the files of `setup`, else what the environment points at."""
     opts = decide_provider_options(choices)
     found = model_of_files(setup, environ) if choices.model is None else None
     if found is not None:
@@ -130,11 +108,7 @@ async def choose_for(
 
 
 def decide_provider_options(choices: Choices) -> Mapping[str, Any]:
-    """Make the options of the provider: those of `--opt`, and `--base-url`, which is short for one of them.
-
-    Raises:
-        OptionError: Your move: all that is wrong with them, at once.
-    """
+    """Make the options of the provider: those of `--opt`, and `--base-url`, which is short for one of them."""
     given = {"base_url": choices.base_url} if choices.base_url else {}
     return read_options(choices.opt, given)
 
@@ -145,17 +119,7 @@ def decide_session(
     setup: CommandSetup | None = None,
     environ: Mapping[str, str] = MappingProxyType({}),
 ) -> SessionOptions:
-    """Make the options of the session: what the command line says stands in front of what files say.
-
-    Args:
-        choices: What the command line says.
-        chosen: The model.
-        setup: What files say; None where there are none.
-        environ: Where their secrets are looked for.
-
-    Raises:
-        OptionError, ToolDefinitionError: Your move: see the message.
-    """
+    """Make the options of the session: what the command line says stands in front of what files say."""
     said = {
         "tools": None if choices.tools is None else decide_tools(choices.tools),
         "sandbox": choices.sandbox,
@@ -173,13 +137,7 @@ def decide_session(
 
 
 def with_origin(options: SessionOptions, choices: Choices, setup: CommandSetup | None) -> SessionOptions:
-    """Write into the data of a session by what a command finds its agent again when it comes back, and keeps it in its sandbox: `stored_code.py`.
-
-    Args:
-        options: Of a session that is about to start.
-        choices: As of `decide_session`.
-        setup: As of `decide_session`.
-    """
+    """Write into the data of a session by what a command finds its agent again when it comes back, and keeps it in its sandbox: `stored_code.py`."""
     data = dict(options.user_data)
     data |= {} if setup is None or setup.agent is None else {AGENT_KEY: setup.agent}
     data |= {CODING_KEY: True} if setup is not None and setup.is_coding else {}
@@ -188,15 +146,7 @@ def with_origin(options: SessionOptions, choices: Choices, setup: CommandSetup |
 
 
 def decide_prompt(argument: str | None, piped: bytes | None) -> str:
-    """Find the prompt: the argument, else what was piped in.
-
-    Args:
-        argument: What stands on the command line.
-        piped: What came through stdin; None when it was not looked at, because it is a terminal.
-
-    Raises:
-        PromptError: Your move: there is none, it is empty, or there are two.
-    """
+    """Find the prompt: the argument, else what was piped in."""
     if argument is not None and piped is not None:
         message = "there are two prompts, an argument and stdin: leave out the argument, or the -"
         raise PromptError(message)

@@ -224,11 +224,7 @@ def _import_and_run(arguments: Sequence[str]) -> object:
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments name, and return its exit code.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C before or after the command's own handling of it.
-    """
+    """Run the command that the arguments name, and return its exit code."""
     open_missing_streams()
 
     def crashed(error: BaseException) -> Exit:

@@ -37,7 +37,6 @@ class ConfigFiles:
     """Which configuration files count.
 
     Attributes:
-        config: The one that was named.
         trust_project: Whether the project's count as trusted, this time.
     """
 
@@ -63,9 +62,7 @@ class CommandSetup:
     """What files say for one command.
 
     Attributes:
-        configuration: All of it.
         agent: The agent that is used; None where none is named.
-        blueprint: What it is made of.
         is_coding: Whether it is the built-in coding agent, which has no name in files.
     """
 
@@ -84,17 +81,7 @@ class CommandSetup:
 def read_setup(
     files: ConfigFiles, agent: str | None, cwd: Path | None = None, *, coding: bool = False
 ) -> CommandSetup | None:
-    """Read the files that hold, and make what they say of an agent; None where there are none and none was named.
-
-    Args:
-        files: Which files count.
-        agent: The agent that is named; None for the usual one.
-        cwd: The directory for which they hold; None for that of the process.
-        coding: Whether the built-in coding agent is meant, in place of one of the files.
-
-    Raises:
-        OptionError: Your move: a file that is wrong, with all its faults; an agent that there is not; code that cannot be imported.
-    """
+    """Read the files that hold, and make what they say of an agent; None where there are none and none was named."""
     # What they need takes a twentieth of a second to import, which a run without files should not wait for.
     from agentrail.blueprints.finding import find_files
 
@@ -126,11 +113,7 @@ def read_setup(
 
 
 def with_agent(setup: CommandSetup, agent: str) -> CommandSetup:
-    """Take another agent of the same files.
-
-    Raises:
-        OptionError: Your move: there is no such agent, or code that it names cannot be imported.
-    """
+    """Take another agent of the same files."""
     if agent == setup.agent:
         return setup
     from agentrail.blueprints.building import build_blueprint
@@ -141,11 +124,7 @@ def with_agent(setup: CommandSetup, agent: str) -> CommandSetup:
 
 
 def keep_rules(config: Path | None, cwd: Path | None, rules: tuple[str, ...]) -> str:
-    """Write rules that a person always allows where they are kept for a directory, and say where; an empty text for nowhere.
-
-    Raises:
-        OptionError: Your move: the file cannot be read, edited or written.
-    """
+    """Write rules that a person always allows where they are kept for a directory, and say where; an empty text for nowhere."""
     from agentrail.blueprints.permission_files import keep_allowed  # as above
 
     where = Path.cwd() if cwd is None else cwd.resolve()
@@ -182,9 +161,6 @@ def options_of_files(
     """Give the options of a session that files say, for the model that was chosen.
 
     `may_bypass` says whether the command was told to let the mode `bypass` of the permissions hold.
-
-    Raises:
-        OptionError: Your move: a secret that is not where it is said to be, or an agent that cannot be started.
     """
     if setup is None:
         return {}

@@ -80,11 +80,7 @@ def show_cost(  # noqa: PLR0913 - an option each
 
 
 def read_table(place: StorePlace, query: CostQuery, at_ms: int) -> CostTable:
-    """Add up what is in a store.
-
-    Raises:
-        StoreUnavailable: It cannot be read; and as of `reading`.
-    """
+    """Add up what is in a store."""
     first = first_day_of(query, at_ms)
     since_ms = None if first is None else begin_of(first, query.zone)
     admit_named_code()

@@ -178,11 +178,7 @@ class Bookkeeper(HostPlugin):
 
 @frozen
 class Noted:
-    """What a note taker knows.
-
-    Attributes:
-        calls: How many calls it saw.
-    """
+    """What a note taker knows."""
 
     calls: int = 0
 

@@ -44,10 +44,6 @@ class ScriptLine:
     """A message that a person would write.
 
     Attributes:
-        session_id: To which session.
-        agent_id: Of which profile.
-        message: What it says.
-        after_seconds: How long after the line before.
         again_seconds: How long after its end it is sent again; None for once.
         abort_seconds: How long after it the session is aborted; None for never.
         feed: The name of something that runs behind the session from then on, and falls over at times; None for nothing.

@@ -31,7 +31,6 @@ class TourLook:
 
     Attributes:
         ink: How wide it is, its colours, and whether it shows more than ASCII.
-        is_terminal: Whether a person looks at it.
     """
 
     ink: Ink
@@ -41,14 +40,7 @@ class TourLook:
 def decide_demo_look(
     variables: Mapping[str, str], *, is_terminal: bool, columns: int, encoding: str
 ) -> TourLook:
-    """Decide how the tour looks: plain lines without a terminal, no colours with `NO_COLOR`, ASCII where nothing else is shown.
-
-    Args:
-        variables: The environment.
-        is_terminal: Whether stdout is a terminal.
-        columns: How wide it is.
-        encoding: Of stdout, as Python found it.
-    """
+    """Decide how the tour looks: plain lines without a terminal, no colours with `NO_COLOR`, ASCII where nothing else is shown."""
     locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
     colors = decide_colors(
         term=variables.get("TERM", ""),
@@ -76,7 +68,6 @@ class TourStage:
 
     Attributes:
         screen: Where it is written.
-        look: What that can show.
         is_fast: Whether nothing is waited for that only a reader needs.
     """
 

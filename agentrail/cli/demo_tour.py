@@ -99,9 +99,7 @@ class TourScene:
     """One thing that is shown.
 
     Attributes:
-        title: In a few words.
         about: What will be seen, and why it matters.
-        play: Shows it.
         page: Where more stands about it, in the repository.
     """
 
@@ -291,10 +289,6 @@ TOUR: Final[tuple[TourScene, ...]] = (
 
 async def give_tour(stage: TourStage) -> None:
     """Show all scenes on one session, which ends with the tour.
-
-    Raises:
-        OutputClosed: Stdout is read no more.
-        OutputFailed: It cannot be written.
 
     Cancellation: The session ends, with all that it has at work.
     """

@@ -23,8 +23,6 @@ class Desk:
     """Where one types and reads.
 
     Attributes:
-        lines: What is typed.
-        view: What is seen.
         in_order: Whether a line waits until the cycle before it has ended: they come from a pipe.
         asks_twice: Whether Ctrl-C leaves a chat that rests when it comes twice, and comes as a key; else the first one does, as a signal.
     """
@@ -42,15 +40,7 @@ async def open_desk(
     directory: Path,
     others: FindWords,
 ) -> Desk:
-    """Take what there is: the screen that is open, else plain lines.
-
-    Args:
-        terminal: The screen; None where there is none.
-        session: With whom one talks.
-        commands: Which can be typed.
-        directory: Below which files are completed.
-        others: Finds the conversations that `/resume` can go to, each with what it is about.
-    """
+    """Take what there is: the screen that is open, else plain lines."""
     if terminal is not None:
         # Imported here: what completes words is of no use to pipes.
         from agentrail.cli.terminal.chat_view import introduce

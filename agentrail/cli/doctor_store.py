@@ -32,12 +32,7 @@ _OF_SERVER: Final = "store of [host]"
 
 
 def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> tuple[Finding, ...]:
-    """Look at the usual store, and at the disk below it.
-
-    Args:
-        environ: Where the data directory is looked for.
-        data_dir: The data directory; None for that of the environment.
-    """
+    """Look at the usual store, and at the disk below it."""
     try:
         directory = find_data_directory(environ) if data_dir is None else data_dir
     except AgentrailError as error:
@@ -52,15 +47,7 @@ def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> t
 
 
 def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Look at the store that `[host]` names: `agentrail serve` keeps sessions there, and other commands do where they are told to.
-
-    Args:
-        settings: What files say.
-        environ: Where the data directory is looked for.
-
-    Returns:
-        Nothing where it is the usual store, or keeps nothing.
-    """
+    """Look at the store that `[host]` names: `agentrail serve` keeps sessions there, and other commands do where they are told to."""
     try:
         usual = find_data_directory(environ)
         path = path_of_store(
@@ -78,11 +65,7 @@ def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> t
 
 
 def _look_at_file(path: Path) -> Finding:
-    """Say what a store holds, or that it is not there yet.
-
-    Raises:
-        StoreUnavailable, NotAStore, StoreTooNew: It cannot be read, or nothing can be written there.
-    """
+    """Say what a store holds, or that it is not there yet."""
     if path.exists():
         check_place(path)
         return _look_into(path)
@@ -123,12 +106,7 @@ def _nearest(directory: Path) -> Path:
 
 
 def look_at_fsync(directory: Path, *, stopwatch: Callable[[], float] = time.perf_counter) -> Finding:
-    """Say how long it takes until a page is durable in a directory: what a commit waits for at least.
-
-    Args:
-        directory: Where a file without a name is written, and is gone at the end.
-        stopwatch: In seconds.
-    """
+    """Say how long it takes until a page is durable in a directory: what a commit waits for at least."""
     took: list[float] = []
     try:
         with tempfile.TemporaryFile(dir=directory) as file:

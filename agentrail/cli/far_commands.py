@@ -24,17 +24,7 @@ _ASKED_THERE: Final = ("tools", "agents", "skills", "memory")
 
 
 async def far_registry(far: RemoteSession) -> CommandRegistry:
-    """Give the commands of a chat with a session on a server.
-
-    Args:
-        far: The session.
-
-    Returns:
-        Those that are built in, and those that the server has besides; the first alone where it does not list any.
-
-    Raises:
-        AgentrailError: The session cannot be asked.
-    """
+    """Give the commands of a chat with a session on a server."""
     try:
         rows = await far.commands()
     except RemoteRefused:  # an older server, or one that lets no one list them
@@ -43,12 +33,7 @@ async def far_registry(far: RemoteSession) -> CommandRegistry:
 
 
 def registry_of(rows: Iterable[CommandRow], run: RunCommand) -> CommandRegistry:
-    """Join the commands that a server lists to those that are built in.
-
-    Args:
-        rows: As the server lists them.
-        run: Runs one there.
-    """
+    """Join the commands that a server lists to those that are built in."""
     built = {one.name: one for one in built_in_commands()}
     there = tuple(_run_by(built[name], run) for name in _ASKED_THERE)
     registry = CommandRegistry().replacing(*there)
@@ -76,12 +61,7 @@ async def _run_there(far: RemoteSession, call: CommandCall) -> CommandAnswer:
 
 
 async def switch_far(name: str, text: str, far: RemoteSession) -> GoTo | tuple[str, ...]:
-    """Carry out a command that is about other sessions, on the server of this one; as `switching.switch`.
-
-    Raises:
-        CommandError: The caller's move: it is this very session, or there is none of this id, or no other.
-        AgentrailError: The server cannot be asked, or does not say.
-    """
+    """Carry out a command that is about other sessions, on the server of this one; as `switching.switch`."""
     if name == "clear":
         return GoTo()
     if name == "sessions":
@@ -97,11 +77,7 @@ async def switch_far(name: str, text: str, far: RemoteSession) -> GoTo | tuple[s
 
 
 async def others_on_server(far: RemoteSession) -> Words:
-    """Give the caller's sessions on the server of this one that `/resume` can go to; as `switching.others_in`.
-
-    Raises:
-        AgentrailError: The server cannot be asked, or does not say.
-    """
+    """Give the caller's sessions on the server of this one that `/resume` can go to; as `switching.others_in`."""
     found = await far.sessions(_MAX_LISTED)
     return [
         (one.session_id, f"{one.phase} · {shorten(one.title)}")

@@ -23,17 +23,7 @@ _RUNNING: Final = PromptRef("running")
 
 @asynccontextmanager
 async def open_far(url: str, wanted: str | None, agent: str | None) -> AsyncIterator[RemoteSession]:
-    """Open a session on a server for a block; it goes on there behind it.
-
-    Args:
-        url: Of the server. The token is that of AGENTRAIL_TOKEN.
-        wanted: Its id; None for a new one.
-        agent: The profile of a new one; None for the server's default.
-
-    Raises:
-        OptionError: Your move: a url that is none, or `--resume` without an id.
-        AgentrailError: As of `agentrail.connect`.
-    """
+    """Open a session on a server for a block; it goes on there behind it."""
     if wanted == LATEST:
         raise OptionError(["--resume without an id is for what is kept here: name a session of the server"])
     async with connect(

@@ -12,7 +12,6 @@ class Finding:
     """One thing that was looked at.
 
     Attributes:
-        name: What.
         verdict: `good`; `absent`, which a run can do without; `bad`, with which a run would fail.
         text: What was found. Never the value of a variable.
         remedy: What to do, where there is something to do.

@@ -28,17 +28,7 @@ _PAUSE_SECONDS: Final = 0.5
 def forget_everything(
     memories: RecallStore, notes: NoteStore, owner: MemoryOwner, sessions: StorePlace
 ) -> Exit:
-    """Forget a user: erase the journals of their sessions, and remove what is remembered of them.
-
-    Args:
-        memories: Where they are.
-        notes: Where the working notes of their sessions are.
-        owner: Whose; where it names no user, journals stay: sessions without a user may be anybody's.
-        sessions: Where the journals are.
-
-    Returns:
-        `FAILED` where something is left that could be reached.
-    """
+    """Forget a user: erase the journals of their sessions, and remove what is remembered of them."""
     in_use: StoreInUse | None = None
     told = ForgottenUser()
     if owner.user:

@@ -41,13 +41,7 @@ _OF_PROFILES: Final = frozenset({"profiles", "shared_workspace"})
 
 @frozen(kw_only=True)
 class ServedProfile:
-    """A profile, and which model it asks.
-
-    Attributes:
-        profile: As a host takes it.
-        chosen: The model, and who named it.
-        skills: Those that its sessions have.
-    """
+    """A profile, and which model it asks."""
 
     profile: "AgentProfile"
     chosen: ChosenModel
@@ -132,14 +126,7 @@ def _faults_of_profiles(settings: Settings) -> Iterator[ConfigFault]:
 
 
 def options_of_host(settings: Settings) -> dict[str, Any]:
-    """Give the options of `create_app` that files say, by name; profiles, and what listens, are not among them.
-
-    Args:
-        settings: Without faults.
-
-    Raises:
-        OptionError: The operator's move: the key of the embedder is not where it is said to be.
-    """
+    """Give the options of `create_app` that files say, by name; profiles, and what listens, are not among them."""
     from agentrail.host.limits import Limits
 
     options: dict[str, Any] = dict(named_stores(settings))
@@ -163,11 +150,7 @@ def named_stores(settings: Settings) -> Mapping[str, str]:
 
 
 def embedder_of(settings: Settings) -> "OpenAIEmbedder | None":
-    """Make the embedder that files name; None where they name none.
-
-    Raises:
-        OptionError: The operator's move: its key is not where it is said to be.
-    """
+    """Make the embedder that files name; None where they name none."""
     if not settings.embedder:
         return None
     from agentrail.blueprints.embedder import read_embedder
@@ -207,16 +190,7 @@ def default_profile(settings: Settings) -> str | None:
 async def make_profiles(
     configuration: "Configuration", environ: Mapping[str, str]
 ) -> tuple[ServedProfile, ...]:
-    """Make a profile of each agent that is served; without any agent one, `default`, of what `[defaults]` say.
-
-    Args:
-        configuration: What files say, without faults.
-        environ: Where the model and secrets are looked for.
-
-    Raises:
-        OptionError: The operator's move: what agents say and cannot be, all of it.
-        ModelNotFound: The operator's move: as of `choose_model`.
-    """
+    """Make a profile of each agent that is served; without any agent one, `default`, of what `[defaults]` say."""
     faults: list[str] = []
     made: list[ServedProfile] = []
     usual: ChosenModel | None = None  # asked for once: it may be found by asking a server

@@ -23,12 +23,7 @@ _PROC: Final = Path("/proc")
 
 @define(eq=False)
 class Interrupts:
-    """The interrupts of a process, and what the next one does.
-
-    Attributes:
-        handle: Called for each.
-        count: How many there were.
-    """
+    """The interrupts of a process, and what the next one does."""
 
     handle: Callable[[], None]
     count: int = 0
@@ -58,7 +53,6 @@ class Process:
     """A process of this machine.
 
     Attributes:
-        pid: Its number.
         parent: Who started it, or init when that one has ended.
         session: The Unix session that it is in: the pid of who made it.
     """

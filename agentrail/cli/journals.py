@@ -30,8 +30,6 @@ class LoadedJournal:
     """A journal that was read.
 
     Attributes:
-        name: What it was asked for by.
-        records: All of them.
         sources: Where a fold finds what they refer to; large values were read with them.
         snapshots: States as they were kept, by the number that they stand behind.
     """
@@ -43,17 +41,7 @@ class LoadedJournal:
 
 
 def load(name: str, place: StorePlace) -> tuple[LoadedJournal, ...]:
-    """Read journals: of a file, where there is one of this name, else of a session of the store.
-
-    Returns:
-        One; of an export all that are in it, the root first.
-
-    Raises:
-        SessionNotFound: Your move: it is neither.
-        OptionError: Your move: the file cannot be read, or holds no journal; or an export without content.
-        JournalCorrupt: A line of the file is damaged.
-        StoreUnavailable, NotAStore, StoreTooNew: As of `reading`.
-    """
+    """Read journals: of a file, where there is one of this name, else of a session of the store."""
     # A session of a scope has a slash in its name too, and no id begins with one, or with a dot.
     if name.endswith(".jsonl") or name.startswith((os.sep, ".")) or Path(name).is_file():
         return _load_file(Path(name))

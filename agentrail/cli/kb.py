@@ -68,7 +68,6 @@ class KnowledgePlace:
     """Where knowledge bases are.
 
     Attributes:
-        tenant: Whose they are.
         knowledge: The name of the store; None for that of the files.
         data_dir: The data directory; None for the usual one.
         debug: Whether a crash is shown with its traceback.
@@ -211,11 +210,7 @@ def _add_vectors(embedder: OpenAIEmbedder, store: KnowledgeStore, tenant: str) -
 
 
 def chosen_model(model: str | None, environ: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
-    """Say which model is asked, and with which options of its provider: of the flag, the environment, the files, as for `agentrail run`.
-
-    Raises:
-        OptionError: Your move: there is no such model; or as of `choose_for`.
-    """
+    """Say which model is asked, and with which options of its provider: of the flag, the environment, the files, as for `agentrail run`."""
     setup = read_setup(ConfigFiles(), None)
     try:
         chosen = trio.run(choose_for, Choices(model=model), environ, setup)
@@ -230,11 +225,7 @@ def chosen_model(model: str | None, environ: Mapping[str, str]) -> tuple[str, Ma
 def _walked(
     base: str, paths: Sequence[Path], urls: Sequence[str], before: Sequence[KnowledgeDocument]
 ) -> WalkedFolders:
-    """List the files that are meant.
-
-    Raises:
-        OptionError: No path is given, or one of them does not exist; all of those at once.
-    """
+    """List the files that are meant."""
     faults = [_fault_of_missing(base, path, before) for path in paths if not path.exists()]
     if not paths and not urls:
         faults = ["name the files or directories to add"]
@@ -279,11 +270,7 @@ def _remove_missing(adding: "_Adding", walked: WalkedFolders) -> tuple[int, int]
 
 @frozen
 class _Adding:
-    """Where documents are added, and with which tags; without any they keep theirs.
-
-    Attributes:
-        before: The documents that were there.
-    """
+    """Where documents are added, and with which tags; without any they keep theirs."""
 
     store: KnowledgeStore
     tenant: str
@@ -356,11 +343,7 @@ def _add_fetched(
 
 
 def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
-    """Give what fetches a document for a knowledge base, by the rules of the files that hold here.
-
-    Raises:
-        OptionError: Your move: something is wrong with the files, or with their rules.
-    """
+    """Give what fetches a document for a knowledge base, by the rules of the files that hold here."""
     faults: list[str] = []
     settings = read_configuration(environ).check().settings
     rules = read_web_rules(settings.web, lambda said, text: faults.append(f"{said.place}: {text}"))
@@ -370,12 +353,7 @@ def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
 
 
 def fetch_document(client: WebClient, url: str) -> bytes:
-    """Fetch a document, and write on it what its server says that it is: nothing else of the answer is kept. This blocks.
-
-    Raises:
-        FetchFailed: It may not be fetched, or cannot be had.
-        UnreadableDocument: It is neither text nor HTML nor PDF.
-    """
+    """Fetch a document, and write on it what its server says that it is: nothing else of the answer is kept. This blocks."""
     fetched = trio.run(client.fetch, url)
     kind = document_kind_of(fetched.media_type, fetched.content)
     if kind is None:

@@ -24,8 +24,6 @@ class WalkedFolders:
     """The files below some paths.
 
     Attributes:
-        files: Each once, in order.
-        folders: The paths that are directories.
         unread: Directories that cannot be listed, with the reason.
     """
 
@@ -81,8 +79,6 @@ class Missing:
     """Documents of a base that were not found in the folder that they were added from.
 
     Attributes:
-        place: The folder that this is about.
-        documents: In the order of their paths.
         doubt: Why they may exist all the same; empty if their files no longer exist.
     """
 
@@ -98,12 +94,6 @@ def missing_documents(
 
     A file that does not exist in a folder that can be listed is gone. There is doubt if the folder is empty, or if nothing in it is what was
     added from there: then it may be the mount point of a disk that is not mounted, or another folder of the same name.
-
-    Args:
-        folder: It was walked.
-        before: The documents of the base before anything of it was added again.
-        found: The files in the folder.
-        digests: Of their contents. A document that was moved has the same.
     """
     present = set(map(_absolute, found))
     known = [(_absolute(one.path), one) for one in documents_below(folder, before)]

@@ -47,19 +47,7 @@ def summarize_documents(  # noqa: PLR0913 - where, what, and by whom
     model: str | Provider,
     options: Mapping[str, Any],
 ) -> Iterator[KnowledgeDocument]:
-    """Write a line about documents, one after another; what cannot be had is said, and the next one is asked about.
-
-    Args:
-        store: Where they are; its calls block, and nothing else runs here.
-        tenant: Whose.
-        base: In which base.
-        documents: Those that have none.
-        model: Who is asked.
-        options: Of its provider.
-
-    Yields:
-        Each document whose line was written.
-    """
+    """Write a line about documents, one after another; what cannot be had is said, and the next one is asked about."""
     failures = 0
     for place, document in enumerate(documents):
         text = store.beginning(tenant, base, document.path, most=READ_CHARACTERS)
@@ -89,11 +77,7 @@ async def _ask(model: str | Provider, options: Mapping[str, Any], path: str, tex
 async def ask_for_line(
     supervisor: SessionSupervisor, model: str | Provider, options: Mapping[str, Any], path: str, text: str
 ) -> str:
-    """Ask a model what a document is about; arguments as of `summarize_documents`, and an empty line where it said nothing.
-
-    Raises:
-        AgentrailError: There is no such model, or it failed.
-    """
+    """Ask a model what a document is about; arguments as of `summarize_documents`, and an empty line where it said nothing."""
     session = await supervisor.start_session(
         model=model,
         provider_opts=dict(options),

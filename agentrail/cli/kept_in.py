@@ -64,8 +64,6 @@ class KeepingOptions:
         store: The name of the store; None for the usual one, without which a chat goes on too.
         data_dir: The data directory; None for the usual one.
         resume: The id of the session to go on with, `LATEST`, or None to begin one.
-        keep_days: As of `open_supervisor`.
-        keep_bytes: As of `open_supervisor`.
     """
 
     store: str | None = None
@@ -87,9 +85,5 @@ def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
 
 
 def directory_of(data_dir: Path | None) -> Path:
-    """Say where the data directory is.
-
-    Raises:
-        StoreUnavailable: Nothing says where.
-    """
+    """Say where the data directory is."""
     return find_data_directory(os.environ) if data_dir is None else data_dir

@@ -31,12 +31,7 @@ class PlainLines:
     """Lines from stdin, whatever it is."""
 
     def __init__(self, descriptor: int = 0, *, joins_pastes: bool = False) -> None:
-        """Begin to read where the descriptor stands.
-
-        Args:
-            descriptor: Of what is read.
-            joins_pastes: Whether lines that come faster than anyone types are one: of a terminal, where they were pasted.
-        """
+        """Begin to read where the descriptor stands."""
         self._descriptor = descriptor
         self._joins_pastes = joins_pastes
         self._buffer = b""

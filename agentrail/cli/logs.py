@@ -17,11 +17,7 @@ OPTION: Final = "--debug"
 
 
 def send_logs_to_stderr(*, debug: bool = False) -> None:
-    """Keep log lines out of stdout, where structlog would print them.
-
-    Args:
-        debug: Whether tracebacks are shown; else a line says how they can be.
-    """
+    """Keep log lines out of stdout, where structlog would print them."""
     import structlog
 
     structlog.configure(
@@ -61,12 +57,7 @@ def without_traceback(_logger: object, _level: str, record: Any) -> Any:
 
 
 def tell_crash(error: BaseException, *, debug: bool) -> None:
-    """Tell the log of a bug that ended the command.
-
-    Args:
-        error: What nothing else has caught.
-        debug: As of `send_logs_to_stderr`.
-    """
+    """Tell the log of a bug that ended the command."""
     from agentrail.otp.exits import keep
     from agentrail.otp.leaving import describe_bug
     from agentrail.runtime.crashes import log_crash

@@ -32,7 +32,6 @@ class Block:
 
     Attributes:
         kind: What it is: an item is one of a list, code is what stands in a fence.
-        text: Its source.
         goes_on: Whether it is drawn right below the block before it, without an empty row.
     """
 

@@ -30,11 +30,7 @@ WordsAlone = Annotated[
 
 
 def embedder_of_files(environ: Mapping[str, str]) -> OpenAIEmbedder | None:
-    """Make the embedder that files name; None where they name none.
-
-    Raises:
-        OptionError: Your move: something is wrong with the files or with what they say of it, its extra is missing, or its key.
-    """
+    """Make the embedder that files name; None where they name none."""
     faults: list[str] = []
     settings = read_configuration(environ).check().settings
     opened: OpenEmbedder | None = read_embedder(
@@ -46,12 +42,7 @@ def embedder_of_files(environ: Mapping[str, str]) -> OpenAIEmbedder | None:
 
 
 def meaning_of(query: str, embedder: OpenAIEmbedder | None) -> tuple[bytes, str] | None:
-    """Give the vector of a query, and of which kind it is; None where words alone are compared, which is told where it was wanted otherwise.
-
-    Args:
-        query: What is searched.
-        embedder: Which one; it is closed behind this. None for none.
-    """
+    """Give the vector of a query, and of which kind it is; None where words alone are compared, which is told where it was wanted otherwise."""
     if embedder is None or not query.strip():
         return None
 
@@ -67,20 +58,7 @@ def meaning_of(query: str, embedder: OpenAIEmbedder | None) -> tuple[bytes, str]
 
 
 def make_vectors(embedder: OpenAIEmbedder, keeper: VectorKeeper, tenant: str) -> int:
-    """Make vectors of all that has none of this embedder yet.
-
-    Args:
-        embedder: Which one; it is closed behind this.
-        keeper: Where they are kept.
-        tenant: Of which tenant.
-
-    Returns:
-        How many; those that were made before something went wrong are kept.
-
-    Raises:
-        NoMeaning: The embedder does not give them; the message says why.
-        AgentrailError: The store cannot be written.
-    """
+    """Make vectors of all that has none of this embedder yet."""
 
     async def here(function: Callable[[], T], /) -> T:
         await trio.lowlevel.checkpoint()

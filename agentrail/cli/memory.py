@@ -44,7 +44,6 @@ class MemoryPlace:
 
     Attributes:
         user: The user; empty for what belongs to no user in particular.
-        tenant: The tenant, or scope.
         memories: The name of the store; None for that of the files.
         data_dir: The data directory; None for the usual one.
         debug: Whether a crash is shown with its traceback.
@@ -65,11 +64,7 @@ class MemoryPlace:
     debug: Debug = False
 
     def decided(self) -> tuple[str, Path | None]:
-        """Give the name of the store and the data directory.
-
-        Raises:
-            OptionError: Your move: as of `decide_place`.
-        """
+        """Give the name of the store and the data directory."""
         return decide_place("memories", self.memories, self.data_dir, os.environ)
 
     @property
@@ -243,12 +238,7 @@ def _over(place: MemoryPlace, work: Callable[[RecallStore], Exit]) -> Exit:
 
 @contextmanager
 def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
-    """Open the store that is named, for a block.
-
-    Raises:
-        OptionError: It stands for nothing, or for what is gone with its process; or files are wrong that would say where they are.
-        StoreUnavailable: Nothing says where the data directory is.
-    """
+    """Open the store that is named, for a block."""
     directory = directory_of_memories(*place.decided(), os.environ)
     if directory is None:
         raise OptionError(

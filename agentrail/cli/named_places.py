@@ -20,17 +20,7 @@ def decide_place(
     data_dir: Path | None,
     environ: Mapping[str, str],
 ) -> tuple[str, Path | None]:
-    """Decide the name of a store, and the data directory.
-
-    Args:
-        key: Of `[host]`.
-        named: What the command line names; None for nothing.
-        data_dir: What it says of the data directory; None for nothing.
-        environ: Where files are looked for.
-
-    Raises:
-        OptionError: Your move: files that are wrong, with all their faults; they are read only where the command line says nothing.
-    """
+    """Decide the name of a store, and the data directory."""
     if named is not None or data_dir is not None:
         return named or DEFAULT_STORE, data_dir
     settings = read_configuration(environ).check().settings

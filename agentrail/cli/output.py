@@ -18,12 +18,7 @@ class OutputFailed(Exception):
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write bytes to a descriptor, and block until they are written.
-
-    Raises:
-        OutputClosed: Stdout is read no more.
-        OutputFailed: It cannot be written; the message says why.
-    """
+    """Write bytes to a descriptor, and block until they are written."""
     left = memoryview(data)
     while left:
         try:

@@ -31,7 +31,6 @@ class DecisionWords:
 
     Attributes:
         place: Which of those that wait, from 1.
-        text: The rest.
     """
 
     place: int
@@ -50,18 +49,7 @@ def show_waiting(status: Status) -> list[str]:
 
 
 async def answer_waiting(session: Session, words: str) -> str | None:
-    """Take words as the answer to what was asked, where one question waits and nothing else: who is asked answers, and names no command.
-
-    Args:
-        session: Whose.
-        words: As they were typed.
-
-    Returns:
-        A line that says what became of it; None where they are no answer.
-
-    Raises:
-        YourMove: What the question does not take, with the reason.
-    """
+    """Take words as the answer to what was asked, where one question waits and nothing else: who is asked answers, and names no command."""
     match waiting_of(await session.status()):
         case (Question() as asked,):
             await session.respond(asked.ref, _answer_to(asked, words))
@@ -71,20 +59,7 @@ async def answer_waiting(session: Session, words: str) -> str | None:
 
 
 async def decide(session: Session, command: str, rest: str, keep: KeepRules | None = None) -> str:
-    """Carry out a command of a person.
-
-    Args:
-        session: Whose.
-        command: One of `DECISION_COMMANDS`.
-        rest: What stands behind it.
-        keep: Writes rules where the user keeps them, and says where; None where "always" is for the session alone.
-
-    Returns:
-        A line that says what became of it.
-
-    Raises:
-        YourMove: What the session does not take, with the reason.
-    """
+    """Carry out a command of a person."""
     if command == "/steer":
         receipt = await session.steer(rest)
         return (
@@ -169,16 +144,7 @@ def split_place(rest: str) -> DecisionWords:
 
 
 def pick(waiting: tuple[WaitsForPerson, ...], place: int, *, questions: bool) -> WaitsForPerson:
-    """Find what is meant.
-
-    Args:
-        waiting: What waits, the oldest first.
-        place: From 1, among what is shown.
-        questions: Whether a question may be meant; an answer may also stand for the result of a call.
-
-    Raises:
-        YourMove: Nothing waits there, or it is a question and cannot be approved.
-    """
+    """Find what is meant."""
     if not 1 <= place <= len(waiting):
         message = f"nothing waits at #{place}" if waiting else "nothing waits for you"
         raise InteractionError(message)

@@ -110,11 +110,7 @@ def check_permissions(
 
 
 def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
-    """Give what holds for a session that `run` or `chat` would begin here, each rule with its file and line.
-
-    Raises:
-        OptionError: Your move: as of `read_setup`.
-    """
+    """Give what holds for a session that `run` or `chat` would begin here, each rule with its file and line."""
     setup = read_setup(files, agent)
     write_notice(setup)
     plugins = () if setup is None else setup.blueprint.override(may_bypass=True).options().get("plugins", ())
@@ -134,11 +130,7 @@ def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
 
 
 def read_policy(path: Path) -> ScopedRules:
-    """Read a file of rules, each with its line.
-
-    Raises:
-        OptionError: Your move: it cannot be read, is no TOML, or has faults; all of them, with file and line.
-    """
+    """Read a file of rules, each with its line."""
     text = _text_of(path)
     return _read(path, text, _table_of(path, text))
 

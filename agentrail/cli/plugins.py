@@ -93,11 +93,7 @@ def show_plugin(plugin: type[Plugin[Any]]) -> str:
 
 
 def find_stack(name: str) -> Sequence[PluginEntry]:
-    """Find a stack by its name.
-
-    Raises:
-        OptionError: Your move: there is no such module, name or built-in plugin; the message has those there are.
-    """
+    """Find a stack by its name."""
     if ":" in name:
         return _stack_in(*name.split(":", 1))
     known = {plugin.__name__: plugin for plugin in built_ins()}

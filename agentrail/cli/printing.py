@@ -6,12 +6,7 @@ from agentrail.config.keys import hide_keys
 
 
 def print_text(text: str) -> Exit:
-    """Write a text and a line's end to stdout, without what looks like a key.
-
-    Returns:
-        How the command ends: with a failure, said on stderr, where it cannot be written; with one that is not said where the reader of
-        our output has read enough.
-    """
+    """Write a text and a line's end to stdout, without what looks like a key."""
     try:
         write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))
     except (OutputFailed, OutputClosed) as error:

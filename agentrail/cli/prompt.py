@@ -68,12 +68,7 @@ def source_of_own(setup: CommandSetup | None) -> str | None:
 
 
 def tell_prompt(sections: Sequence[PromptSection], own: str | None) -> Iterator[str]:
-    """Give the lines that show a prompt.
-
-    Args:
-        sections: Of the prompt, in order.
-        own: Where the agent's own text stands; None where no file says it.
-    """
+    """Give the lines that show a prompt."""
     if not sections:
         yield "there is no system prompt"
         return

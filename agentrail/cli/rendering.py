@@ -66,12 +66,7 @@ _NORMAL: Final = "\x1b[22m"
 
 @frozen
 class Piece:
-    """Something to write.
-
-    Attributes:
-        stream: Where.
-        text: What, with its line breaks.
-    """
+    """Something to write."""
 
     stream: OutputStream
     text: str

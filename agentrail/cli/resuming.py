@@ -47,17 +47,6 @@ Say = Callable[[str], Awaitable[None]]
 async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> AsyncIterator[Store | None]:
     """Open the store for a block.
 
-    Args:
-        options: Which one.
-        tell: Says what a person has to know of it.
-        is_needed: Whether it is an error that the usual one cannot be opened; else the session is not kept, and that is said.
-
-    Yields:
-        The store; None where nothing is kept.
-
-    Raises:
-        OptionError, StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `open_store`.
-
     Cancellation: Closing it is shielded.
     """
     try:
@@ -95,11 +84,8 @@ class ComeBack:
     """A session that came back.
 
     Attributes:
-        session: Its handle.
         after: The number of the last event before it came back.
-        shown: What was said until then.
         running: The prompt of its cycle; None where it is idle.
-        queued: The prompts that waited.
     """
 
     session: Session
@@ -117,20 +103,7 @@ async def come_back(
     *,
     on_drift: OnDrift | None = None,
 ) -> ComeBack:
-    """Resume a session, with what it shows of before.
-
-    Args:
-        supervisor: Over this store.
-        store: Where it is.
-        resumable: Which one.
-        choices: As of `code_of`.
-        on_drift: As of `resume_session`.
-
-    Raises:
-        OptionError: Your move: code that it had is not in the files that hold where it works, or that directory is gone; the message says
-            what, and what to do.
-        Exception: As of `resume_session`.
-    """
+    """Resume a session, with what it shows of before."""
     found = resumable.stored
     given = code_of(resumable.opening, resumable.setup, choices)
     before = await outside.offload(state_of, store, found)
@@ -189,15 +162,6 @@ async def recover_sessions(
     drifted_by: str | None = None,
 ) -> Exit:
     """Bring sessions back, let them work until they are done or wait for people, and show it.
-
-    Args:
-        session: The id of one; None for all that had work.
-        place: Where they are.
-        on_drift: As of `resume_session`.
-        drifted_by: In place of an id: all sessions that are parked because of this plugin.
-
-    Raises:
-        AgentrailError: The store cannot be opened, or there is no such session.
 
     Cancellation: What is back leaves, as when a supervisor is closed.
     """

@@ -62,9 +62,6 @@ class Order:
     """What to do.
 
     Attributes:
-        prompt: What to ask.
-        choices: How.
-        json: Whether events are printed, for a program.
         approve: The tools whose calls are approved where they need it, as `--approve` names them.
         keeping: How the session is kept; None: not at all.
         setup: What configuration files say; None where there are none.
@@ -145,15 +142,7 @@ def is_piped() -> bool:
 
 @define(eq=False, kw_only=True)
 class _Stop:
-    """What Ctrl-C does to a run.
-
-    Attributes:
-        work: All that there is to cancel.
-        nursery: For what an interrupt starts.
-        say: Writes a note.
-        session: Once it was prompted.
-        is_stopping: Whether there was an interrupt.
-    """
+    """What Ctrl-C does to a run."""
 
     work: trio.CancelScope
     nursery: trio.Nursery

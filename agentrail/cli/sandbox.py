@@ -42,16 +42,10 @@ class SandboxOptions:
     """Where workspaces are served, to whom, and what may be done in them.
 
     Attributes:
-        host: The address to listen on.
         port: Its port; 0 for one that is free.
         socket: A Unix socket to listen on in place of both.
         token_file: Lists the tokens that let clients in; None for the one of the environment.
-        certfile: For TLS.
-        keyfile: For TLS.
-        insecure: Whether others may reach it without TLS.
         shell_fallback: What becomes of commands where they cannot be confined.
-        network: What confined commands reach.
-        once: Whether it ends with its first workspace.
         idle_seconds: How long nothing is asked until it ends.
         debug: Whether a crash is shown with its traceback.
     """
@@ -129,11 +123,7 @@ def serve_sandboxes(*, options: SandboxOptions = _USUAL) -> Exit:
 
 
 def check_sandbox_options(options: SandboxOptions) -> None:
-    """Refuse what cannot be, and what would let strangers read along.
-
-    Raises:
-        OptionError: The operator's move; all faults at once.
-    """
+    """Refuse what cannot be, and what would let strangers read along."""
     faults = []
     if (options.certfile is None) != (options.keyfile is None):
         faults.append("--certfile and --keyfile belong together: give both, or none")
@@ -152,11 +142,7 @@ def check_sandbox_options(options: SandboxOptions) -> None:
 
 
 def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:
-    """Find the tokens that let clients in.
-
-    Raises:
-        OptionError: The operator's move: there is none, or it can be guessed. The message does not repeat it.
-    """
+    """Find the tokens that let clients in."""
     if options.token_file is not None:
         return read_token_file(options.token_file)
     token = environ.get(SANDBOX_TOKEN_VARIABLE, "")
@@ -169,11 +155,7 @@ def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:
 
 
 async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) -> None:
-    """Serve until a signal, or until no client needs it any more.
-
-    Raises:
-        OptionError: The address, the socket or the certificate cannot be used.
-    """
+    """Serve until a signal, or until no client needs it any more."""
     from agentrail.gateway.sandboxes.app import SandboxApp
     from agentrail.gateway.sandboxes.workspaces import open_local_workspace
     from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context
@@ -202,11 +184,7 @@ async def serve_sandboxes_until_signal(options: SandboxOptions, tokens: Tokens) 
 
 
 async def open_socket(path: Path) -> trio.SocketListener:
-    """Listen on a Unix socket that only this user may open.
-
-    Raises:
-        OptionError: The operator's move: something stands there, or it cannot be made.
-    """
+    """Listen on a Unix socket that only this user may open."""
     made = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         before = os.umask(0o177)

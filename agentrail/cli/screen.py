@@ -17,10 +17,6 @@ class Screen(Protocol):
     async def write(self, pieces: Iterable[Piece]) -> None:
         """Write pieces, in order.
 
-        Raises:
-            OutputClosed: Stdout is read no more.
-            OutputFailed: It cannot be written; the message says why.
-
         Cancellation: What had not been written by then may be lost.
         """
         ...
@@ -45,13 +41,7 @@ class DirectScreen:
 
 
 def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool) -> ChatStyle:
-    """Decide how things look.
-
-    Args:
-        out_is_terminal: Whether stdout is a terminal.
-        err_is_terminal: Whether stderr is one.
-        no_color: Whether the variable `NO_COLOR` is set.
-    """
+    """Decide how things look."""
     return ChatStyle(
         out_is_terminal=out_is_terminal,
         err_is_terminal=err_is_terminal,

@@ -107,11 +107,7 @@ def serve_application(
 def decide_all(
     flags: ServeFlags, files: ConfigFiles, application: str | None
 ) -> tuple[Configuration, ServeOptions]:
-    """Read the files that hold, and decide where is served; an untrusted project is told of first. The demo looks at no file.
-
-    Raises:
-        OptionError: The operator's move: all that is wrong with files, variables and flags, at once.
-    """
+    """Read the files that hold, and decide where is served; an untrusted project is told of first. The demo looks at no file."""
     if flags.demo:
         options = decide_serving(flags, {})
         check_options(options, application)
@@ -137,23 +133,14 @@ def decide_all(
 
 
 def serve_demo(options: ServeOptions) -> None:
-    """Serve the demo until a signal; nothing of it is left behind.
-
-    Raises:
-        OptionError: As of `run_server`.
-    """
+    """Serve the demo until a signal; nothing of it is left behind."""
     with demo_directory() as directory:
         write_error(DEMO_WORDS)
         trio.run(run_server, make_demo_application(directory), options)
 
 
 def run_application(name: str, run: Callable[[], object]) -> None:
-    """Run an application of the operator's own: what it raises is told as that, and not as a bug of ours.
-
-    Raises:
-        ApplicationFailed: Its author's move: a plugin that cannot start, say.
-        AgentrailError: What says itself whose move it is.
-    """
+    """Run an application of the operator's own: what it raises is told as that, and not as a bug of ours."""
     try:
         run()
     except AgentrailError:
@@ -163,11 +150,7 @@ def run_application(name: str, run: Callable[[], object]) -> None:
 
 
 def check_extra() -> None:
-    """Look for what the extra `gateway` brings.
-
-    Raises:
-        OptionError: It is not installed.
-    """
+    """Look for what the extra `gateway` brings."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         are = "is" if len(missing) == 1 else "are"
@@ -175,11 +158,7 @@ def check_extra() -> None:
 
 
 def check_options(options: ServeOptions, application: str | None) -> None:
-    """Refuse what cannot be, and what would let strangers in, as far as no application needs to be looked at for that.
-
-    Raises:
-        OptionError: The operator's move; all faults at once.
-    """
+    """Refuse what cannot be, and what would let strangers in, as far as no application needs to be looked at for that."""
     faults = []
     for name, fault in (("port", fault_of_port(options.port)), ("host", fault_of_host(options.host))):
         if fault is not None:
@@ -223,11 +202,7 @@ def is_local(host: str) -> bool:
 async def make_default_application(
     options: ServeOptions, configuration: Configuration, *, has_tokens: bool = False
 ) -> "AsgiApp":
-    """Make an application of what files say: a profile for each agent, or one, `default`, as `agentrail run` would have it.
-
-    Raises:
-        OptionError, ModelNotFound: The operator's move: as of `make_profiles` and `create_app`.
-    """
+    """Make an application of what files say: a profile for each agent, or one, `default`, as `agentrail run` would have it."""
     from agentrail.blueprints.command_files import read_commands
     from agentrail.blueprints.joined_commands import join_commands
     from agentrail.gateway.app import create_app
@@ -275,11 +250,7 @@ def forgets_webhooks(app: "AsgiApp") -> bool:
 
 
 def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:
-    """Let in what the command line says, besides what the application was made with.
-
-    Raises:
-        OptionError: The operator's move: others would reach the server, and need no token; or the application takes no such options.
-    """
+    """Let in what the command line says, besides what the application was made with."""
     is_asked = tokens is not None or options.allowed_host or options.allowed_origin
     if callers is None and is_asked:
         message = (
@@ -316,11 +287,7 @@ async def serve_until_signal(
     tokens: Tokens | None,
     configuration: Configuration | None = None,
 ) -> None:
-    """Serve an application, or the one that files say, to callers that the command line lets in too.
-
-    Raises:
-        OptionError: As of `make_default_application`, `admit_more` and `run_server`.
-    """
+    """Serve an application, or the one that files say, to callers that the command line lets in too."""
     served = app
     if served is None:
         read = configuration or Configuration()
@@ -332,11 +299,7 @@ async def serve_until_signal(
 
 
 async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
-    """Serve until a signal: the first lets calls and streams end, a second one does not wait for them.
-
-    Raises:
-        OptionError: The address or the certificate cannot be used.
-    """
+    """Serve until a signal: the first lets calls and streams end, a second one does not wait for them."""
     from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context
 
     tls = None

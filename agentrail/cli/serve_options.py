@@ -150,16 +150,7 @@ def flag_of(name: str) -> str:
 def decide_serving(
     flags: ServeFlags, environ: Mapping[str, str], said: Mapping[str, Sourced] = _NOTHING
 ) -> ServeOptions:
-    """Decide where an application is served.
-
-    Args:
-        flags: What the command line says.
-        environ: Of this `VARIABLES` are looked at.
-        said: What files say of a host, by key.
-
-    Raises:
-        OptionError: The operator's move: variables that cannot be read, all of them.
-    """
+    """Decide where an application is served."""
     values: dict[str, Any] = {"demo": flags.demo}
     why: dict[str, str] = {}
     faults: list[str] = []

@@ -202,13 +202,7 @@ def show_waits(status: Status, waiting: Sequence[str]) -> Iterator[str]:
 
 
 def show_past(stored: StoredSession, past: PastState, waiting: Sequence[str]) -> Iterator[str]:
-    """Say what a session was behind a record: where it stood, what waited, what had been said.
-
-    Args:
-        stored: How the store has it now.
-        past: What it was.
-        waiting: What waited for people, in lines.
-    """
+    """Say what a session was behind a record: where it stood, what waited, what had been said."""
     status = past.status
     yield f"session   {shown_id(stored)}, behind record {past.number} of {stored.tail.seq}"
     yield f"at        {moment(past.at_ms)}, event {past.snapshot.last_seq}"

@@ -28,16 +28,6 @@ async def open_equipped(
 ) -> AsyncIterator[SessionSupervisor]:
     """Open the supervisor of a command, for a block.
 
-    Args:
-        keeping: How its sessions are kept; None: not at all.
-        setup: What files say; None where there are none.
-        store: Where sessions are kept; it stays open.
-        shell_fallback: As of `open_supervisor`.
-
-    Raises:
-        OptionError: Your move: the key of the embedder is not where it is said to be, or its extra is missing.
-        Exception: As of `open_supervisor`.
-
     Cancellation: As of `open_supervisor`.
     """
     shared = shared_stores(keeping, setup)
@@ -60,13 +50,6 @@ def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) ->
 
     They are those of `agentrail memory` and `agentrail kb`, unless `[host]` of the files names others: a chat knows what the server of the same project
     knows. Nothing is written before something is remembered. A chat that keeps nothing remembers nothing behind its end.
-
-    Args:
-        keeping: How the session is kept; None: not at all.
-        setup: What files say; None where there are none.
-
-    Raises:
-        OptionError: Your move: the key of the embedder is not where it is said to be, or its extra is missing.
     """
     named: dict[str, Any] = {}
     of_host: Path | None = None

@@ -39,9 +39,7 @@ class StorePlace:
     """Where commands look for sessions.
 
     Attributes:
-        store: The name of the store.
         data_dir: The data directory; None for the usual one.
-        scope: That of a session that is named.
         debug: Whether a crash is shown with its traceback.
     """
 
@@ -62,22 +60,14 @@ _PAGE: Final = 1_000
 
 @contextmanager
 def reading(place: StorePlace) -> Iterator[Store]:
-    """Open a store to be read, also beside a process that writes it.
-
-    Raises:
-        OptionError, StoreUnavailable, NotAStore, StoreTooNew: As of `open_store`.
-    """
+    """Open a store to be read, also beside a process that writes it."""
     with _closing(open_store(place.store, directory_of(place.data_dir), read_only=True)) as opened:
         yield opened
 
 
 @contextmanager
 def writing(place: StorePlace) -> Iterator[Store]:
-    """Open a store to be changed.
-
-    Raises:
-        StoreInUse: Another process writes it; with the other errors of `reading`.
-    """
+    """Open a store to be changed."""
     with _closing(open_store(place.store, directory_of(place.data_dir))) as opened:
         yield opened
 
@@ -112,11 +102,7 @@ def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
 
 
 def find_one(store: Store, session: str, scope: str) -> StoredSession:
-    """Give one session, by its id, or as `sessions list` shows one of a scope: `SCOPE/ID`.
-
-    Raises:
-        SessionNotFound: There is none of this id; the message has those that look like it.
-    """
+    """Give one session, by its id, or as `sessions list` shows one of a scope: `SCOPE/ID`."""
     found = store.get(scope, SessionId(session))
     if found is not None:
         return found
@@ -143,11 +129,7 @@ def find_one(store: Store, session: str, scope: str) -> StoredSession:
 
 
 def latest_of(store: Store) -> StoredSession:
-    """Give the session that was at work last and can be resumed.
-
-    Raises:
-        SessionNotFound: There is none.
-    """
+    """Give the session that was at work last and can be resumed."""
     filters = Filters(scope="", only_roots=True, has_ended=False)
     latest = max(all_sessions(store, filters), key=lambda one: one.written_at_ms, default=None)
     if latest is None:
@@ -170,13 +152,7 @@ class Owners:
     def of(
         store: Store, *, lease_ms: int = 15_000, is_there: Callable[[int], bool] | None = None
     ) -> "Owners":
-        """Look at the nodes of a store.
-
-        Args:
-            store: Which one.
-            lease_ms: For how long a node is taken for alive after it was heard of.
-            is_there: Whether a process is; that of this machine unless given.
-        """
+        """Look at the nodes of a store."""
         path = getattr(store, "path", None)
         if isinstance(path, Path):
             pid = writer_of(path)
@@ -205,12 +181,7 @@ def is_process_there(pid: int) -> bool:
 
 
 def records_of(store: Store, stored: StoredSession) -> tuple[Record, ...]:
-    """Read a whole journal.
-
-    Raises:
-        Trimmed: Its beginning was dropped.
-        StoreUnavailable: It cannot be read now.
-    """
+    """Read a whole journal."""
     return read_after(store, stored.scope, stored.session, 0)
 
 
@@ -224,12 +195,7 @@ def sources_of(session: SessionId, blob: GetBlob) -> Sources:
 
 
 def state_of(store: Store, stored: StoredSession) -> Revived:
-    """Say what a journal comes to, from its newest snapshot on.
-
-    Raises:
-        Unrevivable: A plugin is not there; the message names it.
-        JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
-    """
+    """Say what a journal comes to, from its newest snapshot on."""
     watch, finder = _code_of(stored.session)
     return revive(store, stored, finder, watch)
 
@@ -266,11 +232,7 @@ def admit_named_code() -> None:
 
 
 def run_over_store(work: Callable[[], Exit]) -> Exit:
-    """Do what a command does, and say what went wrong as a sentence.
-
-    Returns:
-        What the work says; `USAGE` where the command line or the machine must change, `FAILED` for other errors.
-    """
+    """Do what a command does, and say what went wrong as a sentence."""
     try:
         # A command knows no session's secrets. Those of its environment are likely the same.
         with knowing(secrets_in_variables(os.environ)):
@@ -286,10 +248,5 @@ def run_over_store(work: Callable[[], Exit]) -> Exit:
 
 
 def say(text: str) -> None:
-    """Write a line to stdout.
-
-    Raises:
-        OutputClosed: It is read no more.
-        OutputFailed: It cannot be written.
-    """
+    """Write a line to stdout."""
     write_all(1, f"{without_known(text)}\n".encode("utf-8", "replace"))

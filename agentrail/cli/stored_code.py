@@ -33,8 +33,6 @@ class Resumable:
     """A stored session, and what it began as.
 
     Attributes:
-        stored: How the store has it.
-        opening: How it began.
         setup: What files say of its agent; None where there are none.
     """
 
@@ -51,12 +49,7 @@ class Resumable:
 async def find_resumable(
     store: Store, wanted: str, files: ConfigFiles = _USUAL_FILES, agent: str | None = None
 ) -> Resumable:
-    """Find a stored session by its id, or by `LATEST`; see `resumable_of`.
-
-    Raises:
-        SessionNotFound: Your move: there is none.
-        Exception: As of `resumable_of`.
-    """
+    """Find a stored session by its id, or by `LATEST`; see `resumable_of`."""
     find = partial(latest_of, store) if wanted == LATEST else partial(find_one, store, wanted, "")
     return await resumable_of(store, await outside.offload(find), files, agent)
 
@@ -66,16 +59,6 @@ async def resumable_of(
 ) -> Resumable:
     """Read how a stored session began, and the files that hold where it works.
 
-    Args:
-        store: Where it is.
-        stored: Which one.
-        files: Which files count.
-        agent: The agent that the command line names; None for the one that it began as.
-
-    Raises:
-        OptionError: Your move: as of `read_setup`.
-        Erased, Trimmed, CodecError, StoreUnavailable: How it began cannot be read.
-
     Cancellation: At once.
     """
     opening = await outside.offload(partial(opening_of, store, stored))
@@ -83,16 +66,7 @@ async def resumable_of(
 
 
 def setup_of(opening: StoredOpening, files: ConfigFiles, agent: str | None = None) -> CommandSetup | None:
-    """Read the files that hold where a stored session works; None where there are none. This blocks.
-
-    Args:
-        opening: How it began.
-        files: Which files count.
-        agent: The agent that the command line names; None for the one that it began as, and where that is gone for the usual one.
-
-    Raises:
-        OptionError: Your move: as of `read_setup`.
-    """
+    """Read the files that hold where a stored session works; None where there are none. This blocks."""
     data = opening.config.user_data
     coding = agent is None and data.get(CODING_KEY) is True
     setup = read_setup(files, agent, Path(opening.config.working_dir), coding=coding)
@@ -105,17 +79,7 @@ def setup_of(opening: StoredOpening, files: ConfigFiles, agent: str | None = Non
 def code_of(
     opening: StoredOpening, setup: CommandSetup | None, choices: Choices | None = None
 ) -> Mapping[str, Any]:
-    """Give a stored session what it needs of its code, as options of `resume_session`. What it began with and is not here is left out.
-
-    Args:
-        opening: How it began.
-        setup: What files say of its agent.
-        choices: Of these the model, where one is named, the options of the provider, the sandbox, and whether the mode `bypass` may hold count;
-            what else it had, it has.
-
-    Raises:
-        OptionError: Your move: a secret that is not where it is said to be, or an option of the provider that is none.
-    """
+    """Give a stored session what it needs of its code, as options of `resume_session`. What it began with and is not here is left out."""
     model = (choices.model if choices is not None else None) or opening.config.model.model
     may_bypass = choices is not None and choices.dangerously_bypass_permissions
     of_files = options_of_files(setup, model, os.environ, may_bypass=may_bypass)
@@ -134,11 +98,7 @@ def code_of(
 
 
 def refuse_without_code(error: Unrevivable, resumable: Resumable) -> NoReturn:
-    """Say what a person can do who has called a command, and no function.
-
-    Raises:
-        OptionError: What is missing, and where it should come from.
-    """
+    """Say what a person can do who has called a command, and no function."""
     setup = resumable.setup
     if setup is None:
         where = (

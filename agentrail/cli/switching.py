@@ -36,22 +36,7 @@ class GoTo:
 
 
 async def switch(name: str, text: str, store: Store | None, current: SessionId) -> GoTo | tuple[str, ...]:
-    """Carry out a command that is about other sessions.
-
-    Args:
-        name: One of `SWITCHING`.
-        text: What stands behind it.
-        store: Where sessions are; None where nothing is kept.
-        current: The session that one is in.
-
-    Returns:
-        Where to go, or lines that say what was found.
-
-    Raises:
-        CommandError: The caller's move: nothing is kept here, or it is this very session.
-        SessionNotFound: The caller's move: there is none of this id; the message has those that look like it.
-        StoreUnavailable: The store cannot be read now.
-    """
+    """Carry out a command that is about other sessions."""
     if name == "clear":
         return GoTo()
     if store is None or store.is_immediate:
@@ -92,11 +77,7 @@ def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
 
 
 async def others_in(store: Store | None, current: SessionId) -> Words:
-    """Give the sessions of a store that `/resume` can go to, the latest first, each with how it stands and what it is about.
-
-    Raises:
-        StoreUnavailable: The store cannot be read now.
-    """
+    """Give the sessions of a store that `/resume` can go to, the latest first, each with how it stands and what it is about."""
     if store is None or store.is_immediate:
         await trio.lowlevel.checkpoint()
         return ()
@@ -140,11 +121,7 @@ def _latest_first(store: Store) -> list[StoredSession]:
 
 
 def export_to(file: Path, messages: Sequence[Message]) -> str:
-    """Write a conversation to a file that is not there yet, and say so.
-
-    Raises:
-        CommandError: The caller's move: it is there, or cannot be written.
-    """
+    """Write a conversation to a file that is not there yet, and say so."""
     try:
         with file.open("x", encoding="utf-8", errors="replace") as opened:
             opened.write(transcript_of(messages))

@@ -68,11 +68,7 @@ def new(  # noqa: PLR0913 - each is an option
 
 
 def add_to_file(path: Path, made: NewToken) -> None:
-    """Add an entry to a token file, which is made for its owner alone where there is none.
-
-    Raises:
-        OptionError: What stands there is no token file, others may read it, or it cannot be written. Nothing was added.
-    """
+    """Add an entry to a token file, which is made for its owner alone where there is none."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         with os.fdopen(os.open(path, flags, 0o600), "ab") as file:

@@ -116,11 +116,7 @@ def show_top(
 
 
 def _told(error: BaseException) -> Exit:
-    """Say why it ended.
-
-    Raises:
-        BaseException: What is none of these, as itself.
-    """
+    """Say why it ended."""
     for one in _leaves(error):
         match one:
             case AgentrailError():
@@ -145,11 +141,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def read_token(path: Path | None) -> str | None:
-    """Read the token that calls need: of a file, or of the environment. A command line would show it to all of a machine.
-
-    Raises:
-        OptionError: Your move: the file cannot be read, or holds no token.
-    """
+    """Read the token that calls need: of a file, or of the environment. A command line would show it to all of a machine."""
     if path is None:
         return os.environ.get(TOKEN_IN_ENVIRONMENT) or None
     try:

@@ -43,10 +43,7 @@ class TopView:
     """How the table is looked at.
 
     Attributes:
-        sort: By what it is sorted.
-        is_turned: Whether the other end comes first.
         first: Which row is on top, from 0.
-        with_ended: Whether those that have ended are shown.
     """
 
     sort: SortBy = "age"
@@ -85,14 +82,7 @@ class Speeds:
 
 
 def press(view: TopView, key: str, *, rows: int, page: int) -> TopView:
-    """Say how the table is looked at behind a key; the same view for one that means nothing.
-
-    Args:
-        view: As it was.
-        key: A character, or `up`, `down`, `page_up`, `page_down`, `home`, `end`.
-        rows: How many there are.
-        page: How many have room.
-    """
+    """Say how the table is looked at behind a key; the same view for one that means nothing."""
     if key in SORT_KEYS:
         sort = SORT_KEYS[key]
         return evolve(view, sort=sort, is_turned=not view.is_turned if sort == view.sort else False, first=0)
@@ -155,15 +145,7 @@ def phase_word(row: SessionRow) -> str:
 def draw_table(
     rows: Sequence[SessionRow], *, width: int, now_ms: int, speed: Callable[[str], float], sort: SortBy
 ) -> list[str]:
-    """Draw rows below their heading, each line as wide as the terminal at most.
-
-    Args:
-        rows: In order.
-        width: Of the terminal, in columns.
-        now_ms: In milliseconds since 1970.
-        speed: Gives the tokens a second of a session.
-        sort: What is marked in the heading.
-    """
+    """Draw rows below their heading, each line as wide as the terminal at most."""
     columns = _columns(width)
     head = "  ".join(
         _fit(_heading(name, sort), size, is_number=is_number) for name, size, is_number in columns
@@ -291,15 +273,7 @@ def columns_of(text: str) -> int:
 
 
 def head_lines(rows: Sequence[SessionRow], total: int, line: str, server: str, width: int) -> list[str]:
-    """Say on one line how the server stands.
-
-    Args:
-        rows: All that came.
-        total: How many there are.
-        line: How the connection stands.
-        server: Its address.
-        width: Of the terminal.
-    """
+    """Say on one line how the server stands."""
     working = sum(phase_word(row) in ("running", "streaming", "executing_tools") for row in rows)
     waiting = sum(row.waiting.approvals + row.waiting.questions for row in rows)
     known = [row.cost_usd for row in rows if row.cost_usd is not None]

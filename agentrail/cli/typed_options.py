@@ -23,19 +23,7 @@ class _Unfit(Exception):
 
 
 def read_options(texts: Sequence[str], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Read what `--opt` was given.
-
-    Args:
-        texts: Each as it was typed.
-        given: Options that the command has a switch of its own for.
-
-    Returns:
-        These and those, as `provider_opts` takes them.
-
-    Raises:
-        OptionError: Your move: all that is wrong, at once: no `=`, no name, an unknown name, a value of another type, or an
-            option that is given twice.
-    """
+    """Read what `--opt` was given."""
     values = dict(given)
     faults: list[str] = []
     for number, text in enumerate(texts, start=1):

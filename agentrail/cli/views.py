@@ -43,8 +43,6 @@ class LineView:
     """Pieces, one behind the other: for pipes, and for terminals that know no escape sequences.
 
     Attributes:
-        transcript: How events are written.
-        screen: Where.
         prompts: Whether `> ` is written when the next line is wanted.
     """
 

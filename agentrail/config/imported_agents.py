@@ -43,16 +43,7 @@ def read_claude_agent(  # noqa: PLR0913 - by keyword
     scope: Scope = "project",
     folder: str = "",
 ) -> ConfigFile:
-    """Read an agent of Claude Code.
-
-    Args:
-        file: As it is to be shown.
-        text: All of it.
-        models: What `[models]` say: a model by the name that it has there.
-        tools: The names of the tools that there are.
-        scope: Whose it is.
-        folder: What paths in it begin at.
-    """
+    """Read an agent of Claude Code."""
     try:
         head = read_yaml_head(text)
     except HeadFault as fault:

@@ -62,16 +62,7 @@ class ImportedCommand:
 
 
 def read_markdown_command(origin: Literal["claude", "codex"], path: str, text: str) -> ImportedCommand:
-    """Read a command of Claude Code or of Codex.
-
-    Args:
-        origin: Whose it is.
-        path: Of the file, from the directory of commands.
-        text: All of it; front matter is not needed.
-
-    Raises:
-        CommandFault: Its front matter cannot be read.
-    """
+    """Read a command of Claude Code or of Codex."""
     head = YamlHead(values={}, body=text.strip("\n"), lines={})
     if text.removeprefix("\ufeff").startswith("---"):
         try:
@@ -96,11 +87,7 @@ def read_markdown_command(origin: Literal["claude", "codex"], path: str, text: s
 
 
 def read_gemini_command(path: str, text: str) -> ImportedCommand:
-    """Read a command of Gemini CLI; as of `read_markdown_command`.
-
-    Raises:
-        CommandFault: It is no TOML, or has no prompt.
-    """
+    """Read a command of Gemini CLI; as of `read_markdown_command`."""
     try:
         values, _ = read_toml_text(text)
     except TomlFault as fault:
@@ -120,15 +107,7 @@ def read_gemini_command(path: str, text: str) -> ImportedCommand:
 
 
 def expand_command(command: ImportedCommand, arguments: str) -> str:
-    """Put arguments where a command has places for them; behind it where it has none. What is put in is not looked at again.
-
-    Args:
-        command: The command.
-        arguments: As typed. Split as a shell would, and at blanks where that cannot be; a missing one is empty.
-
-    Raises:
-        CommandError: The caller's move: it would be more than `MAX_EXPANDED_CHARACTERS`.
-    """
+    """Put arguments where a command has places for them; behind it where it has none. What is put in is not looked at again."""
     found = list(_PLACE.finditer(command.prompt))
     words = _words_of(arguments) if any(one[1] or one[2] for one in found) else []
     put_in = [_value(command, one, arguments, words) for one in found]

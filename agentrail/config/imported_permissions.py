@@ -21,14 +21,7 @@ _LISTS: Final = ("deny", "ask", "allow")
 
 
 def read_claude_settings(file: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
-    """Read what a file of settings says of permissions.
-
-    Args:
-        file: As it is to be shown.
-        text: All of it.
-        scope: Whose it is.
-        folder: What paths in it begin at.
-    """
+    """Read what a file of settings says of permissions."""
     reader = _SettingsReader(file, text, scope)
     form = reader.form()
     return ConfigFile(

@@ -80,15 +80,7 @@ class NotGranted:
 
 
 def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple[NotGranted, ...]]:
-    """Leave of what a project says what only narrows.
-
-    Args:
-        project: What its files say.
-        floor: What holds without them: what the user's say.
-
-    Returns:
-        What is left, and all that is not granted, in order.
-    """
+    """Leave of what a project says what only narrows."""
     narrowing = _Narrowing(project, floor)
     defaults = narrowing.options(project.defaults)
     agents = narrowing.agents()

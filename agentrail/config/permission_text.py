@@ -21,19 +21,7 @@ def permissions_in(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_allowed(text: str, rules: Sequence[str], *, name: str) -> str:
-    """Add rules to the list `allow`, behind those that are there; those that are there already are not added again.
-
-    Args:
-        text: Of the file; empty for one that is not there.
-        rules: What is to be allowed.
-        name: Of the file, for a fault.
-
-    Returns:
-        The text that says so, and nothing else besides what it said.
-
-    Raises:
-        OptionError: Your move: it is no TOML, or its list is written in a way that is not edited here.
-    """
+    """Add rules to the list `allow`, behind those that are there; those that are there already are not added again."""
     before = _read(text, name)
     listed = permissions_in(before).get("allow", [])
     known = listed if isinstance(listed, list) else []

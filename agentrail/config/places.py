@@ -118,17 +118,7 @@ def _quoted(name: str) -> str:
 
 
 def find_lines(text: str) -> dict[ConfigPath, int]:
-    """Find where each value of a well-formed TOML text stands.
-
-    Args:
-        text: What `tomllib.loads` has read.
-
-    Returns:
-        The line of each key, table and item, from 1: the same set of paths as that of the values that `tomllib` gives.
-
-    Raises:
-        TooDeeplyNested: It is nested over `MAX_CONFIG_LEVELS` levels.
-    """
+    """Find where each value of a well-formed TOML text stands."""
     return _Scan(text).read()
 
 

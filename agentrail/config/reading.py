@@ -71,35 +71,14 @@ def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
 
 
 def read_permissions(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
-    """Read a file of permissions alone: the table `[permissions]`, or its keys without a table.
-
-    Args:
-        name: As it is to be shown.
-        text: All of it.
-        scope: Whose it is.
-        folder: What paths in it begin at.
-
-    Returns:
-        As of `read_toml`.
-    """
+    """Read a file of permissions alone: the table `[permissions]`, or its keys without a table."""
     return read_toml(name, text, scope=scope, folder=folder, is_policy=True)
 
 
 def read_toml(
     name: str, text: str, *, scope: Scope = "project", folder: str = "", is_policy: bool = False
 ) -> ConfigFile:
-    """Read a TOML file.
-
-    Args:
-        name: As it is to be shown.
-        text: All of it.
-        scope: Whose it is.
-        folder: What paths in it begin at.
-        is_policy: Whether it is for permissions alone.
-
-    Returns:
-        What it says, and its faults: of syntax the first one alone, of other kinds all.
-    """
+    """Read a TOML file."""
     made = ConfigFile(name=name, scope=scope, folder=folder)
     try:
         tree, lines = read_toml_text(text)
@@ -121,18 +100,7 @@ def read_toml(
 
 
 def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
-    """Read a Markdown agent: front matter, then the system prompt.
-
-    Args:
-        name: As the file is to be shown.
-        agent: What the agent is called: the name of the file without its ending.
-        text: All of it.
-        scope: Whose it is.
-        folder: What paths in it begin at.
-
-    Returns:
-        A file with that one agent, and its faults.
-    """
+    """Read a Markdown agent: front matter, then the system prompt."""
     made = ConfigFile(name=name, scope=scope, folder=folder)
     try:
         head = read_yaml_head(text)

@@ -123,11 +123,7 @@ NO_SETTINGS: Final = Settings()
 
 
 def join_files(files: Sequence[ConfigFile]) -> tuple[Settings, tuple[ConfigFault, ...]]:
-    """Take together what the files of one scope say.
-
-    Returns:
-        The settings, and the faults of all files: their own, and agents of one name in two of them.
-    """
+    """Take together what the files of one scope say."""
     faults = [fault for read in files for fault in read.faults]
     agents: dict[str, AgentSettings] = {}
     made = NO_SETTINGS

@@ -104,17 +104,7 @@ class SkillReading:
 
 
 def read_skill(file: str, directory: str, text: str, *, dialect: SkillDialect = "open") -> SkillReading:
-    """Read a `SKILL.md`.
-
-    Args:
-        file: As it is to be shown.
-        directory: The name of the directory that it lies in.
-        text: All of it.
-        dialect: Whose fields are read.
-
-    Returns:
-        What it says, or its faults: of a head that is no YAML the first one alone, of other kinds all.
-    """
+    """Read a `SKILL.md`."""
     try:
         head = read_yaml_head(text)
     except HeadFault as fault:

@@ -126,12 +126,7 @@ def digest_of_skill(files: Mapping[str, str]) -> str:
 
 
 def join_skills(found: Sequence[SkillSet], *, disabled: Iterable[str] = ()) -> SkillSet:
-    """Let later ones win, and leave out what is disabled or too much.
-
-    Args:
-        found: What each source has, from the one that counts least.
-        disabled: Names of skills that are not wanted.
-    """
+    """Let later ones win, and leave out what is disabled or too much."""
     off = frozenset(disabled)
     winners: dict[str, Skill] = {}
     left_out = [one for source in found for one in source.left_out]

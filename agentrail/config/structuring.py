@@ -66,15 +66,7 @@ class _PromptTable:
 def structure_file(
     tree: Mapping[str, Any], *, only_texts: bool = False
 ) -> tuple[FileForm | None, list[PathFault]]:
-    """Make a form of plain values.
-
-    Args:
-        tree: What was read.
-        only_texts: Whether its scalars are texts, to be read as what is wanted.
-
-    Returns:
-        The form, or None and all that is wrong with it.
-    """
+    """Make a form of plain values."""
     try:
         return (_of_texts() if only_texts else _strict()).structure(tree, FileForm), []
     except BaseValidationError as error:

@@ -40,18 +40,7 @@ class TomlFault(Exception):
 
 
 def read_toml_text(text: str) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
-    """Read a text.
-
-    Args:
-        text: All of it.
-
-    Returns:
-        Its values, nested over at most `MAX_CONFIG_LEVELS` levels and with whole numbers of at most 64 bits, as TOML has them; and the line of
-        each.
-
-    Raises:
-        TomlFault: Its author's move: it is none, or more than that.
-    """
+    """Read a text."""
     long = _LONG_KEY.search(text)
     if long is not None:
         raise TomlFault(

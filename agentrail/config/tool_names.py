@@ -67,11 +67,7 @@ class ToolRules:
 
 
 def split_tools(text: str) -> tuple[str, ...]:
-    """Take a list apart that is written in one text, with blanks or commas between the tools; in parentheses both belong to a pattern.
-
-    Raises:
-        ToolListFault: A parenthesis has no other one.
-    """
+    """Take a list apart that is written in one text, with blanks or commas between the tools; in parentheses both belong to a pattern."""
     found: list[str] = []
     begun, depth = 0, 0
     for at, char in enumerate(f"{text} "):
@@ -94,12 +90,7 @@ def split_tools(text: str) -> tuple[str, ...]:
 def translate_tools(
     written: tuple[str, ...], *, pattern: Callable[[str, str], str] = lambda _, text: text
 ) -> ToolRules:
-    """Put names of other programs into ours.
-
-    Args:
-        written: Rules; of our own names they stay.
-        pattern: Makes of our name of a tool, and a pattern as it was written, one of ours.
-    """
+    """Put names of other programs into ours."""
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
     for rule in written:

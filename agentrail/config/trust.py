@@ -34,13 +34,7 @@ class TrustList:
         return known is not None and _of_files(known) == _of_files(digests)
 
     def trusts_skill(self, directory: str, path: str, digest: str) -> bool:
-        """Say whether this very skill was trusted there: none of its files has changed.
-
-        Args:
-            directory: That was trusted.
-            path: Of the skill, from there, with a `/` at its end.
-            digest: Its id.
-        """
+        """Say whether this very skill was trusted there: none of its files has changed."""
         return self.directories.get(directory, {}).get(path) == digest
 
     def with_directory(self, directory: str, digests: Digests) -> "TrustList":
@@ -71,15 +65,7 @@ def encode_trust(trusted: TrustList) -> str:
 
 
 def decode_trust(text: str, *, name: str) -> TrustList:
-    """Read what `encode_trust` wrote.
-
-    Args:
-        text: All of it.
-        name: The file, for the message.
-
-    Raises:
-        OptionError: Your move: it is something else. Trusting nothing instead would lose what was trusted with the next write.
-    """
+    """Read what `encode_trust` wrote."""
     try:
         read: Any = json.loads(text)
     except (ValueError, RecursionError):

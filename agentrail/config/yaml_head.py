@@ -74,14 +74,7 @@ class YamlHead:
 
 
 def read_yaml_head(text: str) -> YamlHead:
-    """Read a file that begins with front matter.
-
-    Args:
-        text: The whole file.
-
-    Raises:
-        HeadFault: There is no front matter, or something in it is not read.
-    """
+    """Read a file that begins with front matter."""
     head, body = split_head(text)
     try:
         values, lines = _read(head)
@@ -98,11 +91,7 @@ def read_yaml_head(text: str) -> YamlHead:
 
 
 def split_head(text: str) -> tuple[list[str], str]:
-    """Take the head off: its lines, from the first `---` and without the second, and what stands below it.
-
-    Raises:
-        HeadFault: There is no front matter, or it has no end.
-    """
+    """Take the head off: its lines, from the first `---` and without the second, and what stands below it."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         said = "expected front matter: --- in the first line, keys, and a second ---"

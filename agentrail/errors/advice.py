@@ -176,22 +176,12 @@ class Advice(enum.Enum):
 
 
 def advise(row: Advice, **known: str) -> str:
-    """Fill in a row.
-
-    Args:
-        row: Which.
-        **known: What its braces name.
-    """
+    """Fill in a row."""
     return row.words.format_map(known)
 
 
 def setting(option: str, value: float | str | bool | None = None) -> str:  # noqa: FBT001 - the value of an option
-    """Say how an option of a provider is set: with the command, and in a program.
-
-    Args:
-        option: Its name.
-        value: What to set; None where only the reader can know.
-    """
+    """Say how an option of a provider is set: with the command, and in a program."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     typed = "…" if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
@@ -201,12 +191,7 @@ def setting(option: str, value: float | str | bool | None = None) -> str:  # noq
 
 
 def with_advice(said: str, *advice: str) -> str:
-    """Put advice behind what happened; where there is none, nothing is changed.
-
-    Args:
-        said: What happened.
-        *advice: What to do, each in words of its own; an empty one is none.
-    """
+    """Put advice behind what happened; where there is none, nothing is changed."""
     given = "; or: ".join(one for one in advice if one)
     return f"{said.rstrip().rstrip('.')}{_BETWEEN}{given}" if given else said
 

@@ -306,11 +306,7 @@ def check_child_specs(
 
 
 def check_flags(flags: object) -> None:
-    """Refuse flags that are none. Flags that are some were checked when they were made.
-
-    Raises:
-        InvalidSpec: Your move: `invalid_flags`.
-    """
+    """Refuse flags that are none. Flags that are some were checked when they were made."""
     if not isinstance(flags, SupervisorFlags):
         message = f"flags of a supervisor are SupervisorFlags(strategy, …), got {show(flags)}"
         raise InvalidSpec(message, code="invalid_flags", field="flags")

@@ -55,21 +55,7 @@ def call_guarded(
     *args: _P.args,
     **kwargs: _P.kwargs,
 ) -> _R | _O:
-    """Call a function; if it raises, say what `otherwise` makes of it.
-
-    Args:
-        otherwise: Gets the exception, instead of the caller: code that keeps one in a variable makes a cycle with its own
-            frame.
-        function: What is called.
-        *args: Its arguments.
-        **kwargs: Its arguments too.
-
-    Returns:
-        What `function` returned, or `otherwise` if it raised.
-
-    Raises:
-        BaseException: What `travels`, and what `otherwise` raises.
-    """
+    """Call a function; if it raises, say what `otherwise` makes of it."""
     try:
         return function(*args, **kwargs)
     except BaseException as error:  # noqa: ASYNC103 - this is the edge; `travels` knows a cancellation
@@ -90,16 +76,7 @@ def travels(error: BaseException) -> bool:
 def what_leaves(
     error: BaseException, kinds: tuple[type[BaseException], ...] = FOR_THE_PROCESS
 ) -> BaseException | None:
-    """Say what of a caught exception is no bug, and so goes on.
-
-    Args:
-        error: Any exception; of a group all its leaves are judged, so that a group of one is what is in it.
-        kinds: What may leave here. Where several are in one group, the kind that stands first: an interrupt that takes
-            the place of a cancellation stops no less.
-
-    Returns:
-        The one to raise, as itself and without the bugs that came with it; None when all of it is a bug, to be contained.
-    """
+    """Say what of a caught exception is no bug, and so goes on."""
     found = leaves(error)
     return next((leaf for kind in kinds for leaf in found if isinstance(leaf, kind)), None)
 

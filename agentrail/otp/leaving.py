@@ -80,12 +80,7 @@ def place_of(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException, redact: Callable[[str], str]) -> str:
-    """Write a traceback as Python prints it, without local variables, bounded in time and length.
-
-    Args:
-        error: Any exception.
-        redact: Takes secrets out, before anything is cut off: half a secret is not recognised.
-    """
+    """Write a traceback as Python prints it, without local variables, bounded in time and length."""
     text = redact(_try(lambda: print_exception(error), f"{class_name_of(error)}: <no traceback>\n"))
     if len(text) <= MAX_TRACEBACK:
         return text

@@ -127,12 +127,7 @@ class JobFinished(Struct, frozen=True, gc=False):
 
 
 class JobStopped(Struct, frozen=True, gc=False):
-    """A worker's job was cancelled, as `CancelJob` wanted; the worker is ready for the next.
-
-    Attributes:
-        worker: Whose.
-        began: Whether it had begun.
-    """
+    """A worker's job was cancelled, as `CancelJob` wanted; the worker is ready for the next."""
 
     worker: WorkerNumber
     began: bool
@@ -142,8 +137,6 @@ class WorkerDown(Struct, frozen=True, gc=False):
     """An instance has ended, and nothing of it acts any more.
 
     Attributes:
-        worker: Which.
-        reason: Why.
         began: Whether it had begun with the job that it was given: else the job did not bring it down.
     """
 
@@ -157,11 +150,7 @@ class Drain(Struct, frozen=True, gc=False):
 
 
 class CutOff(Struct, frozen=True, gc=False):
-    """End at once: jobs that wait fail, those that run are cancelled. What the first one says counts.
-
-    Attributes:
-        reason: For the callers.
-    """
+    """End at once: jobs that wait fail, those that run are cancelled. What the first one says counts."""
 
     reason: ExitReason
 
@@ -207,13 +196,7 @@ class DeliverResult(Struct, frozen=True, gc=False):
 
 
 class GiveUpJob(Struct, frozen=True, gc=False):
-    """An end: the job brought down a worker once too often.
-
-    Attributes:
-        job: Which.
-        deaths: How many workers died of it.
-        reason: Why the last one did.
-    """
+    """An end: the job brought down a worker once too often."""
 
     job: JobNumber
     deaths: int
@@ -224,9 +207,7 @@ class FailJob(Struct, frozen=True, gc=False):
     """An end: the pool ended before the job was done.
 
     Attributes:
-        job: Which.
         began: Whether some worker had begun with it, so that it may have done something.
-        reason: Why the pool ended.
     """
 
     job: JobNumber
@@ -257,7 +238,6 @@ class Job(Struct, frozen=True, gc=False):
     """A job that is not over.
 
     Attributes:
-        number: Of it.
         deaths: How many workers died of it; never more than `max_retries`.
     """
 
@@ -270,7 +250,6 @@ class Worker(Struct, frozen=True, gc=False):
 
     Attributes:
         turn: Since when it waits for a job: its number in `idle`. 0 while it has one.
-        job: What it does.
         is_cancelled: Its job was cancelled: no caller wants it, or the pool has ended.
         is_withdrawn: No caller wants its job. Only if it is cancelled.
     """
@@ -285,20 +264,14 @@ class PoolState(Struct, frozen=True, kw_only=True):
     """All that a pool knows.
 
     Attributes:
-        flags: As given.
         phase: `draining` and `ended` take no job; `ended` begins with none.
         reason: Why it ended; `None` unless `phase` is `ended`.
         waiting: Jobs whose callers wait for a place, by number. None while there is one, and none unless `open`.
         queue: Jobs that wait for a worker, by number, so the oldest first. None while a worker is idle, and none in `ended`.
-        workers: Those that are up.
         idle: Those without a job, by turn: who has waited longest comes first.
         holders: Who has which job. As many as workers that are up and not idle.
-        turns: The last turn.
-        is_drained: `Drained` is out.
         accepted: How many jobs ever had a place; each of them is in the queue, with a worker, or counted in one of the next
             four.
-        done: How many were delivered.
-        given_up: How many were given up.
         failed: How many the end of the pool left undone.
         withdrawn: How many no caller wanted any more, those that still run included.
         retried: How often a job went back to the queue.
@@ -378,15 +351,7 @@ _Step: TypeAlias = tuple[PoolState, tuple[PoolEffect, ...]]
 
 
 def step_pool(state: PoolState, signal: PoolSignal) -> _Step:
-    """Decide what follows from one signal. Total: one of a job that is over, or a worker that is down, changes nothing.
-
-    Args:
-        state: What the call before returned; at first `PoolState(flags=…)`.
-        signal: From a caller, a worker, or the owner of the pool.
-
-    Returns:
-        The next state, and the effects to carry out, in order.
-    """
+    """Decide what follows from one signal. Total: one of a job that is over, or a worker that is down, changes nothing."""
     match signal:
         case Submitted():
             after, effects = _on_submitted(state, signal)

@@ -11,15 +11,6 @@ def admit_restart(
 ) -> tuple[tuple[float, ...], bool]:
     """Count one more restart, and tell whether it is still within the budget.
 
-    Args:
-        restarts: What the last call returned; sorted.
-        now: When the exit arrived, in seconds, on a clock that never falls.
-        intensity: How many restarts are allowed within `period`.
-        period: In seconds. The edge is inside: a restart exactly so long ago still counts.
-
-    Returns:
-        The restarts that still count, this one included, never more than `intensity + 1`; and whether to go ahead.
-
     Source: OTP, supervisor, "maximum restart intensity"; there it counts whole seconds.
     """
     # A search, not a filter: a loop under a huge intensity restarts thousands of times within one period.
@@ -52,13 +43,7 @@ def is_restart_worthy(restart: Restart, reason: ExitReason) -> bool:
 
 
 def is_expected_stop(spec: ChildSpec, asked: ShutdownTime | None, reason: ExitReason) -> bool:
-    """Tell whether a child that was stopped ended as it should; anything else is a `shutdown_error`.
-
-    Args:
-        spec: Of the child.
-        asked: How it was stopped; `None` if it ended before it was, and then what its spec says counts.
-        reason: How it ended.
-    """
+    """Tell whether a child that was stopped ended as it should; anything else is a `shutdown_error`."""
     match reason:
         case Shutdown(detail=None):
             return True

@@ -131,18 +131,6 @@ def start_statem(  # noqa: PLR0913 - a pure function has no other place for what
 ) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
     """Begin: carry out the actions of `init`, enter the first state, handle what was inserted.
 
-    Args:
-        machine: The functions that decide. The same one is to be given to every `step_statem`.
-        init: The first state and data.
-        now: The time, in seconds on a clock that never falls; all `due_seconds` are on the same one.
-        limits: What keeps the machine from growing or spinning without end.
-        redact: Takes secrets out of the texts of a `Crashed`.
-        clock: Reads the same clock again. With it the seconds of a timer count from the end of the handler that set it, as
-            in OTP; without it from `now`, for a caller that wants a step to be a function of its arguments.
-
-    Returns:
-        The machine as it is before its first message, and the effects to carry out, in order.
-
     Source: OTP, gen_statem:init/1 and "state enter calls".
     """
     run = EngineRun(machine, Engine(init.state, init.data, limits), now, redact, clock)
@@ -160,22 +148,6 @@ def step_statem(  # noqa: PLR0913 - as of `start_statem`
     clock: Clock | None = None,
 ) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
     """Handle one event and all that follows from it, until only the mailbox could bring more.
-
-    Args:
-        machine: The functions that decide.
-        engine: What the step before returned. It is not changed.
-        event: From the mailbox, or a timer of this machine that came due. A timer that was cancelled or replaced
-            meanwhile is dropped. For a machine that has ended a call is refused, anything else a dead letter.
-        now: The time, as for `start_statem`.
-        redact: As for `start_statem`.
-        clock: As for `start_statem`.
-
-    Returns:
-        The next value, and the effects to carry out, in order; the last one is `Terminate` if the machine ended. What
-        the machine raises ends it too, with `Crashed`: nothing but `KeyboardInterrupt` and its like passes through.
-
-    Raises:
-        ValueError: Your move: an `Internal`, or anything else that cannot be sent.
 
     Source: OTP, gen_statem, "the exact order" of transition actions.
     """
@@ -200,18 +172,7 @@ def step_statem(  # noqa: PLR0913 - as of `start_statem`
 
 
 def stop_statem(engine: Engine[S, D], reason: ExitReason) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
-    """End the machine from outside, between two steps; one that has ended stays as it is.
-
-    Args:
-        engine: What the last step returned.
-        reason: Why.
-
-    Returns:
-        The engine as it ended, which still shows what it had postponed and which timers ran, and `Terminate`.
-
-    Raises:
-        TypeError: Your move: that is no exit reason.
-    """
+    """End the machine from outside, between two steps; one that has ended stays as it is."""
     check_reason(reason)
     if engine.stopped is not None:
         return engine, ()

@@ -352,11 +352,7 @@ PostponeOverflow: TypeAlias = Literal["refuse", "stop"]
 
 
 def check_bound(field_name: str, value: object) -> None:
-    """Refuse a number of messages that is none.
-
-    Raises:
-        InvalidSpec: Your move: `invalid_mailbox`.
-    """
+    """Refuse a number of messages that is none."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         message = f"{field_name} is {value!r}, allowed is an integer from 1"
         raise InvalidSpec(message, code="invalid_mailbox", field=field_name)
@@ -397,11 +393,8 @@ class Engine(Struct, Generic[S, D], frozen=True):
     For a dropped `TimerDue` that means: here the timer still runs, so the shell has to fire it again or arm it anew.
 
     Attributes:
-        state: The state of the machine.
         data: Its data. Frozen only if the machine keeps it so.
-        limits: As given to `start`.
         postponed: Events that wait for a state change, oldest first; never more than `limits.postponed`.
-        timers: Those that run, with their epochs.
         epoch: The newest epoch. It never falls, so that no arming is taken for another.
         overflowing: An overflow of `postponed` was noted, and no state change has emptied it since.
         stopped: Why the machine has ended; `None` while it has not.

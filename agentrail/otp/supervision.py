@@ -66,19 +66,6 @@ def begin_supervisor(
 ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
     """Begin a supervisor: check everything, then start the first child.
 
-    Args:
-        name: For reports.
-        flags: How it treats its children.
-        specs: Its initial children, in start order; of a dynamic supervisor the one template.
-        at_seconds: The time, on the monotonic clock of the signals.
-
-    Returns:
-        The state, and the effects to carry out. It is up when `state.phase` is `running`. If a child does not start
-        it stops the others, and its `EndSupervisor` says `InitFailed("child", …)`.
-
-    Raises:
-        InvalidSpec: Your move: see `check_child_specs`. Nothing was started.
-
     Source: OTP, supervisor:init/1.
     """
     check_flags(flags)
@@ -98,14 +85,6 @@ def step_supervisor(
     state: SupervisorState, signal: SupervisionSignal
 ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
     """Decide what follows from one signal, until only another one could bring more. Total: no signal makes it raise.
-
-    Args:
-        state: What the call before returned. It is not changed.
-        signal: From a process of a child, a caller, or the owner of the supervisor. One with a token or a request
-            that is not open any more is dropped, and counted in `dropped`.
-
-    Returns:
-        The next state, and the effects to carry out, in order. `EndSupervisor` comes once, when nothing is left to wait for.
 
     Source: OTP, supervisor.
     """

@@ -40,14 +40,7 @@ from agentrail.otp.supervision_types import (
 
 
 def serve(step: SupervisorStep, request: SupervisorRequest, *, handle: Hashable | None = None) -> None:
-    """Answer a request whose caller waits, or put it where it will be looked at again.
-
-    Args:
-        step: That is being made.
-        request: What is asked.
-        handle: That which came with it, when it is looked at for the first time. One that had to wait is started as any other:
-            several may begin in one step then, and their starts are told before any of them is up.
-    """
+    """Answer a request whose caller waits, or put it where it will be looked at again."""
     call = request.call
     match call:
         case WhichChildrenCall():
@@ -87,13 +80,7 @@ def cancel(step: SupervisorStep, request_id: RequestId) -> None:
 
 
 def undo_start(step: SupervisorStep, number: int, *, is_new: bool) -> None:
-    """Let nothing remain of a start whose answer was not taken: what came with the call goes, what was there stays stopped.
-
-    Args:
-        step: That is being made.
-        number: Of the child.
-        is_new: Whether it came to the books with the call.
-    """
+    """Let nothing remain of a start whose answer was not taken: what came with the call goes, what was there stays stopped."""
     child = step.children.get(number)
     if child is None:  # there was nothing to run, and nothing was kept
         return

@@ -13,14 +13,7 @@ from agentrail.otp.supervision_types import Started
 
 
 def come_up(step: SupervisorStep, child: Child, handle: Hashable, info: object = None) -> None:
-    """Note that a child is up.
-
-    Args:
-        step: That is being made.
-        child: In STARTING; as it is on the books, or as it would be.
-        handle: Of the instance.
-        info: What the start reported along with it.
-    """
+    """Note that a child is up."""
     if child.handle is not None:
         step.handles = step.handles.drop(child.handle)
     step.handles = step.handles.put(handle, child.number)

@@ -46,7 +46,6 @@ class ChildExit(Struct, frozen=True):
     """How an instance of a child ended by itself, or why an attempt to start it failed.
 
     Attributes:
-        reason: Why.
         at_seconds: When it was known, on the clock of the signals.
     """
 
@@ -59,7 +58,6 @@ class Child(Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: Its place in the start order. Never given again.
-        spec: As accepted.
         from_template: It is an instance of the template, and a restart takes the template of that day.
         extra: Its own arguments; none once a temporary child is up.
         phase: Where its process is.
@@ -69,15 +67,9 @@ class Child(Struct, frozen=True, kw_only=True):
             cancelled start that came up.
         fresh: Its first start was asked for by a call and is not over, or was undone: without a process it is not kept.
         doomed: Its start was cancelled. Only in STARTING, and in STOPPING and STUCK after it.
-        handle: Of its last instance.
-        incarnation: How many instances came up.
-        started_seconds: When the last one did.
-        in_a_row: Restarts without a recovery, for the back-off.
         restarts: When its restarts happened that still count, if `flags.intensity_per` is `child`; else empty.
         exits: The last ends that it was not told to come to, the newest last; for people, nothing is decided by them.
         asked: How it was told to stop; `None` before.
-        exit_reason: In EXITED: how it ended.
-        exit_seconds: In EXITED: when that was known.
         starter: Who waits for its start. Only in STARTING, and in STOPPING after it.
         joined: Who waits for its stop. Only in STARTING and STOPPING.
         waiting: Requests to be looked at when its start or stop is over. Not in IDLE, RUNNING and STUCK.
@@ -153,14 +145,9 @@ class Ending(Struct, frozen=True, kw_only=True):
     """A stop under way.
 
     Attributes:
-        reason: What the supervisor will end with.
-        since_seconds: When the stop began.
         killing: All that is left is being killed at once.
-        callers: Who waits for the summary.
-        ended: Children that ended so far.
         killed: Children that ended so far because they were killed.
         errors: Of a dynamic supervisor: errors to be reported at the end, equal ones together; with the place of each.
-        distinct: How many there are.
         culprit: Over whom it gave up, if that is why it stops.
     """
 
@@ -179,22 +166,12 @@ class SupervisorState(Struct, frozen=True, kw_only=True):
     """All that a supervisor knows.
 
     Attributes:
-        name: For reports.
-        flags: As given, or as reconfigured.
         phase: `starting` until all initial children are up; `stopping` from the first reason to stop; then `ended`.
-        template: Of a dynamic supervisor.
-        children: By number, so in start order.
         numbers: Of a static supervisor: number by id. Each child of it stands there once.
-        handles: Number by handle of the last instance.
-        stuck: The numbers of all children in STUCK.
-        active: How many children have a process.
         open: How many children are in a phase of `OPEN`. None once it has ended.
-        supervisors: How many children are of kind `supervisor`.
         significant: How many significant children run, or are to run again.
         restarts: When restarts happened that still count; never more than `intensity + 1`. Empty if each child has its
             own.
-        attempts: The last number given to an attempt.
-        next_number: Of the next child.
         sweep: What is being started or stopped in order.
         starter: Under a group strategy: the child whose start was asked for and is under way; only one at a time.
         exits: Children in EXITED, in the order of their ends.
@@ -202,8 +179,6 @@ class SupervisorState(Struct, frozen=True, kw_only=True):
         starts: Requests that wait for the end of another start, under a group strategy.
         places: The last place given in the three queues.
         requests: The requests that wait for an answer: by id the number of the child that is started for it, else -1.
-        ending: While `stopping`, and after it.
-        summary: Once it has ended.
         dropped: Signals that were not waited for. Never falls.
     """
 

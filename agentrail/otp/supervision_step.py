@@ -49,8 +49,6 @@ class SupervisorStep:
     """The next state, while it is being made. Its fields are those of `SupervisorState`.
 
     Attributes:
-        now: When the signal of this step arrived.
-        draw: The chance that came with it.
         effects: What is to be carried out, in order.
     """
 

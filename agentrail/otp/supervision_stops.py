@@ -17,16 +17,7 @@ _CANCELLED: Final = InitFailed("cancelled")
 
 
 def stop_child(step: SupervisorStep, child: Child, *, kill: bool = False) -> bool:
-    """Let a child end, whatever it does now, and start it no more. Asked again it asks no process twice.
-
-    Args:
-        step: That is being made.
-        child: As it is on the books.
-        kill: Give it no time, also if it was asked before.
-
-    Returns:
-        Whether its end has to be waited for.
-    """
+    """Let a child end, whatever it does now, and start it no more. Asked again it asks no process twice."""
     how = "brutal_kill" if kill else child.spec.shutdown_seconds
     match child.phase:
         case ChildPhase.RUNNING:
@@ -61,15 +52,7 @@ def finish_stop(
     forced: bool = False,
     at_seconds: float | None = None,
 ) -> None:
-    """Note that a child that was to end has ended: report what was not expected, tell who waited.
-
-    Args:
-        step: That is being made.
-        child: As it is on the books.
-        reason: How it ended.
-        forced: It had to be killed.
-        at_seconds: When, if it was not now.
-    """
+    """Note that a child that was to end has ended: report what was not expected, tell who waited."""
     if forced or not is_expected_stop(child.spec, child.asked, reason):
         step.report("shutdown_error", child, reason, at_seconds=at_seconds)
     ending = step.ending
@@ -136,14 +119,7 @@ def begin_ending(
     caller: RequestId | None = None,
     culprit: Culprit | None = None,
 ) -> None:
-    """Begin to stop, unless that has begun: one child after the other, or all at once if they are instances.
-
-    Args:
-        step: That is being made.
-        reason: What to end with. `Killed()` kills all that is left at once, also if a stop has begun already.
-        caller: Who waits for the summary.
-        culprit: Over whom it gives up, if it does.
-    """
+    """Begin to stop, unless that has begun: one child after the other, or all at once if they are instances."""
     if step.summary is not None:
         step.answer(caller, step.summary)
         return

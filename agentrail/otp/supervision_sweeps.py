@@ -95,14 +95,7 @@ def _advance_up(step: SupervisorStep, sweep: Sweep) -> bool:
 
 
 def decide_after_exit(step: SupervisorStep, child: Child, reason: ExitReason, at_seconds: float) -> None:
-    """Decide what follows from the end of a child that had not been asked to end.
-
-    Args:
-        step: That is being made.
-        child: As it is on the books.
-        reason: How it ended.
-        at_seconds: When its end arrived, which may be some time ago.
-    """
+    """Decide what follows from the end of a child that had not been asked to end."""
     spec = child.spec
     if spec.restart == "permanent" or not is_clean(reason):
         step.report("child_terminated", child, reason, at_seconds=at_seconds)
@@ -127,14 +120,7 @@ def _shut_down_if_significant(step: SupervisorStep, child: Child) -> None:
 def decide_after_failed_start(
     step: SupervisorStep, child: Child, reason: ExitReason, phase: ChildPhase
 ) -> None:
-    """Decide what follows from a start that failed and that no caller waits for.
-
-    Args:
-        step: That is being made.
-        child: As it is on the books.
-        reason: Why it did not start.
-        phase: `STUCK` if it is still there, else `IDLE`.
-    """
+    """Decide what follows from a start that failed and that no caller waits for."""
     if step.phase == "starting":
         take_down(step, child, phase)
         begin_ending(step, InitFailed("child", cause=reason, child_id=child.spec.id))
@@ -151,16 +137,7 @@ def restart(  # noqa: PLR0913 - what is known of an end
     *,
     failed: bool = False,
 ) -> None:
-    """Start a child again, and its group with it; or give up, or give this child up if it has a budget of its own.
-
-    Args:
-        step: That is being made.
-        child: As it is on the books.
-        reason: How it ended, or why it did not start.
-        at_seconds: When its end arrived.
-        phase: `STUCK` if a failed start is still there, else `IDLE`.
-        failed: A start failed, so this retry goes to the back of the queue.
-    """
+    """Start a child again, and its group with it; or give up, or give this child up if it has a budget of its own."""
     flags = step.flags
     sweep = step.sweep
     if sweep is not None and sweep.course == "wait" and child.number >= sweep.low:

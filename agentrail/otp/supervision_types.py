@@ -173,7 +173,6 @@ class ByHandle(Struct, frozen=True):
     """A child, by a handle.
 
     Attributes:
-        handle: Compared, and not looked into.
         alive: Whether its actor lives. The shell knows; a dead handle without an actor is fine where a live one is not.
     """
 
@@ -259,7 +258,6 @@ class _Signal(Struct, frozen=True, gc=False, kw_only=True):
     """What every signal carries.
 
     Attributes:
-        at_seconds: When it arrived, on a monotonic clock.
         draw: Chance, in [0, 1), for the jitter of a back-off.
     """
 
@@ -299,8 +297,6 @@ class InstanceStopped(_Signal, frozen=True, gc=False):
     """An instance that was to stop has ended.
 
     Attributes:
-        token: As in the effect.
-        reason: How it really ended.
         forced: It had to be killed, although it was to be asked.
     """
 
@@ -329,7 +325,6 @@ class SupervisorRequest(_Signal, frozen=True, gc=False):
         caller_path: Who calls, from this supervisor downwards: the token of the child that it is or lives below, as
             this supervisor knows it, then the token of the next one as that one's supervisor knows it, and so on.
             Empty for a caller that is not below this supervisor.
-        call: What is asked.
         handle: Of the instance, should this call start one that is up as soon as it is started; else `None`.
     """
 
@@ -350,10 +345,6 @@ class AnswerUntaken(_Signal, frozen=True, gc=False):
 
     Of each such answer, told directly behind the step that gave it: a caller can go at the very instant at which the
     child comes up, and then no `RequestCancelled` was in time.
-
-    Attributes:
-        child: As in the `AnswerRequest`.
-        is_new: As in the `AnswerRequest`.
     """
 
     child: int
@@ -412,7 +403,6 @@ class CancelStart(Struct, frozen=True, gc=False):
     """End a start that is under way. It brings the same answer, sooner: also `InstanceStarted`, if it was too late.
 
     Attributes:
-        token: Of the start.
         how: How long the start may take to end before it is killed.
     """
 
@@ -426,7 +416,6 @@ class StopChild(Struct, frozen=True, gc=False):
     For an instance that is being stopped already: kill it now, there is still only one answer.
 
     Attributes:
-        token: Of the instance.
         how: Seconds from asking to the kill; `infinity` asks and waits, `brutal_kill` does not ask.
     """
 
@@ -457,7 +446,6 @@ class AnswerRequest(Struct, frozen=True, gc=False):
     caller finds what it does first. If its caller goes before that, the answer was not taken.
 
     Attributes:
-        request_id: Of the request.
         outcome: The value; or an error, which is to be raised at the caller.
         child: The number of the child that was started for it; `None` if none was. If the answer is not taken, say so
             by `AnswerUntaken`.
@@ -474,9 +462,7 @@ class Culprit(Struct, frozen=True):
     """The child over which a supervisor gave up.
 
     Attributes:
-        child_id: Its id.
         reason: How it ended the last time, or why it did not start.
-        handle: Of its last instance.
     """
 
     child_id: Hashable
@@ -490,7 +476,6 @@ class EndSupervisor(Struct, frozen=True):
     Attributes:
         reason: Why. `InitFailed("child", …)` if not all initial children came up.
         stuck: How many children are still there. If any, the supervisor is itself stuck to its parent, at once.
-        culprit: Of one that gave up: over whom.
     """
 
     reason: ExitReason

@@ -19,7 +19,6 @@ class TimerKey(Struct, frozen=True, gc=False):
     """Which timer of a machine: the one event timer, the one state timer, or one of the named.
 
     Attributes:
-        kind: `event`, `state` or `named`.
         name: Of a named timer its name, else `None`.
     """
 
@@ -33,7 +32,6 @@ class Timer(Struct, frozen=True, gc=False):
     Attributes:
         epoch: The number of this arming, which no other arming of this machine has.
         due_seconds: When it fires, on the clock of `now`.
-        content: What its `TimedOut` will carry.
     """
 
     epoch: int

@@ -31,14 +31,7 @@ _UNPRINTABLE: Final = "<exception str() failed>"  # in the words of Python
 
 
 def print_exception(error: BaseException) -> str:
-    """Print an exception with its causes and parts, as Python does; what is too much is left out, and said so.
-
-    Args:
-        error: Any exception. One whose `__str__` or `__notes__` raise is printed all the same.
-
-    Returns:
-        Lines with their ends.
-    """
+    """Print an exception with its causes and parts, as Python does; what is too much is left out, and said so."""
     return call_guarded(lambda _: _UNPRINTABLE, lambda: "".join(_printable(error).format()))
 
 

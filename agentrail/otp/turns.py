@@ -77,8 +77,6 @@ class EngineRun(Generic[S, D]):
     """One step at work, from an engine to the next one and the effects.
 
     Attributes:
-        before: The engine as it was.
-        machine: The functions that decide.
         now: The time of this step. What is set to a time up to then is due at once.
         clock: Reads the time, as handlers take some; without one it stands still.
         redact: Takes secrets out of the texts of a `Crashed`.

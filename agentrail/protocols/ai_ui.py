@@ -87,11 +87,7 @@ class UiCall(msgspec.Struct, frozen=True, kw_only=True):
     """A tool call that a client was shown.
 
     Attributes:
-        name: The tool.
-        input: What it was shown with last.
         is_clients: Whether the client has to give its result: it runs the tool, or answers the question.
-        is_denied: Whether a person refused it.
-        is_over: Whether its result was shown too.
         is_childs: Whether it is one of a session that works for a call of this one.
     """
 
@@ -107,10 +103,8 @@ class UiEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How a response ends.
 
     Attributes:
-        kind: Which part says so.
         reason: The reason of that part: one of the vendor's words for `finish`, a sentence for the others.
         is_pause: Whether the cycle waits for people, and goes on behind their answer.
-        metadata: Of the message, for `finish`.
     """
 
     kind: Literal["finish", "abort", "error"]
@@ -123,10 +117,7 @@ class _Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """What was shown of the response that streams.
 
     Attributes:
-        ids: Of its parts.
-        said: How much of its text, in characters.
         digest: Of that text, so that a gap is seen without keeping the text.
-        thought: Whether any of its thinking.
         is_late: Whether its beginning was missed, so that its thinking comes whole when it is complete.
     """
 
@@ -150,7 +141,6 @@ class UiResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ref: The prompt that it answers; None for whatever the session works on.
-        read_text: As of `ReadText`.
         message_id: Its id, `m` and a number; empty before it begins.
         is_live: Whether what the session does now is part of it.
         in_step: Whether a step is open: one request to the model, and the calls that it leads to.
@@ -158,8 +148,6 @@ class UiResponse(msgspec.Struct, frozen=True, kw_only=True):
         last_id: The number of the last id that was made, and how many have it.
         attempt: What was shown of the response that streams.
         calls: The calls that were shown, by the id that the client knows them by.
-        waiting_for_children: The calls whose sessions wait for people.
-        usage: Of the cycle so far.
         end: How it ends; None while it goes on.
     """
 
@@ -182,16 +170,7 @@ Shown: TypeAlias = tuple[UiResponse, tuple[UiPart, ...]]
 
 
 def show_event(response: UiResponse, event: Event) -> Shown:
-    """Show what a session has published next.
-
-    Args:
-        response: As it was behind the event before.
-        event: Of its session, in order. Events that no client sees may be left out.
-
-    Returns:
-        The response, and the parts that go out; none for what belongs to another message. Behind its end it stays as it is, but for what
-        begins another cycle or takes up one that waited.
-    """
+    """Show what a session has published next."""
     if type(event) is MessageDelta:  # by far the most frequent
         return _show_words(response, event, "text", event.delta)
     if type(event) is ThinkingDelta:
@@ -207,23 +186,13 @@ def show_event(response: UiResponse, event: Event) -> Shown:
 
 
 def resume_response(response: UiResponse, message_id: str) -> Shown:
-    """Go on with a message that its client has as far as the response was folded: behind an answer of a person.
-
-    Args:
-        response: Folded up to now; its parts were given before, and are not given again.
-        message_id: By which the client knows the message.
-    """
+    """Go on with a message that its client has as far as the response was folded: behind an answer of a person."""
     after = replace(response, message_id=message_id, end=None, in_step=False)
     return after, ({"type": "start", "messageId": message_id},)
 
 
 def catch_up(response: UiResponse, text: str) -> Shown:
-    """Show what was said of the response that streams before anyone listened: its deltas are kept nowhere.
-
-    Args:
-        response: Folded up to now, from events that were kept.
-        text: What the session says that it has said so far, as of `Snapshot.text`.
-    """
+    """Show what was said of the response that streams before anyone listened: its deltas are kept nowhere."""
     if not response.is_live or response.end is not None or response.attempt.is_late or not response.in_step:
         return response, ()
     late = replace(response, attempt=replace(response.attempt, is_late=True))
@@ -241,12 +210,7 @@ def pause(response: UiResponse) -> UiResponse:
 
 
 def fail_response(response: UiResponse, reason: str) -> UiResponse:
-    """Let a response end without its cycle: its session has ended, or its stream cannot go on.
-
-    Args:
-        response: As far as it was shown.
-        reason: Why, in words for people.
-    """
+    """Let a response end without its cycle: its session has ended, or its stream cannot go on."""
     if response.end is not None:
         return response
     return replace(response, end=UiEnd(kind="error", reason=reason))

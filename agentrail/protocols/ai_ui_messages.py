@@ -30,10 +30,7 @@ class UiRefusal:
     """Why a call cannot be done; nothing of it is.
 
     Attributes:
-        code: As of the table of answers.
-        message: What was expected, what came.
         place: Where it stands in the body; empty for all of it.
-        hint: What to do.
     """
 
     code: str
@@ -47,8 +44,6 @@ class UiVerdict:
     """A person's answer to an approval.
 
     Attributes:
-        approval_id: Which one.
-        is_approved: Whether the call may run.
         reason: What the model reads, of one that may not.
     """
 
@@ -62,9 +57,6 @@ class ClientOutcome:
     """What a client's tool came to.
 
     Attributes:
-        ref: What it is given to.
-        text: What the model reads.
-        is_error: Whether the tool failed.
         details: As the client gave it, where that is no text.
     """
 
@@ -76,12 +68,7 @@ class ClientOutcome:
 
 @frozen(kw_only=True)
 class QuestionAnswer:
-    """What a person answers to a question.
-
-    Attributes:
-        ref: Which one.
-        response: In words, or the form.
-    """
+    """What a person answers to a question."""
 
     ref: str
     response: str | Mapping[str, Any] = field(repr=False)
@@ -95,7 +82,6 @@ class UiWords:
     """What the user says that is new.
 
     Attributes:
-        text: All of it.
         client_id: The id of the last message, by which the same words are known when they come again.
     """
 
@@ -128,13 +114,9 @@ class UiToolPart:
     """A tool call in a message of the assistant.
 
     Attributes:
-        call_id: The call.
-        state: How it stands for the client.
         output: What the client says that it came to.
-        error: What the client says that went wrong.
         approval_id: What was asked; None where nothing was.
         is_approved: What was decided; None where nothing was yet.
-        reason: Why.
     """
 
     call_id: str
@@ -151,10 +133,7 @@ class UiMessage:
     """A message as a client has it.
 
     Attributes:
-        id: As the client calls it.
-        role: Who said it.
         text: Of its text parts; those of a user.
-        tools: Of one of the assistant.
     """
 
     id: str
@@ -181,12 +160,7 @@ class UiCallBody:
 
 
 def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | UiRefusal:
-    """Read what a client sends, strictly where it counts: what is past is read for its ids alone.
-
-    Args:
-        messages: As they came.
-        trigger: Why it sends them; None for `submit-message`.
-    """
+    """Read what a client sends, strictly where it counts: what is past is read for its ids alone."""
     if trigger == "regenerate-message":
         return UiRefusal(
             code="field_invalid",
@@ -314,17 +288,7 @@ def _misfit(place: str, what: str) -> UiRefusal:
 
 
 def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str]) -> UiPlan | UiRefusal:
-    """Decide what a call comes to.
-
-    Args:
-        body: The call.
-        status: How its session stands; None where there is none yet.
-        known: Which of `body.past` the session has taken before, by their ids.
-
-    Returns:
-        What is to be done, all of it or nothing; or why nothing is. An answer to what does not wait any more stands in it too where
-        it is all that the client says: the session says why it counts no more.
-    """
+    """Decide what a call comes to."""
     assistants = [one for one in body.messages if one.role == "assistant"]
     last = body.messages[-1]
     differs = any(not _is_ours(one.id, status) for one in assistants)

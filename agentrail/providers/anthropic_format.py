@@ -92,11 +92,7 @@ class MessagesStream:
         """How many events came after the terminal, or are of a kind that is not known here."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Understand the data of one event.
-
-        Raises:
-            ProviderError: The vendor's move: the event is an error, none of this format, or out of order.
-        """
+        """Understand the data of one event."""
         if self._is_finished:
             self.ignored_events += 1
             return []
@@ -130,11 +126,7 @@ class MessagesStream:
                 return []
 
     def close(self) -> list[Chunk]:
-        """Say what the end of the stream means: a response is over when it said so, and not before.
-
-        Raises:
-            Transport: The vendor's move: the stream ended before the response did.
-        """
+        """Say what the end of the stream means: a response is over when it said so, and not before."""
         if not self._is_finished:
             raise cut_short(self._vendor)
         return []

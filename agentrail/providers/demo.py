@@ -53,7 +53,6 @@ class SceneTurn:
 
     Attributes:
         text: What is said; `{number}` stands for the number in the prompt.
-        thinking: What is thought before.
         calls: Names and arguments of the tools that are called behind it.
         pace: How much longer than usual the pauses between words are.
         otherwise: What is answered instead, where a call of the turn before failed or was refused.
@@ -72,7 +71,6 @@ class Scene:
 
     Attributes:
         words: Those that stand in the prompt, in any order.
-        turns: The responses, first to last.
         number: What stands for the number of a prompt without one.
     """
 
@@ -87,17 +85,7 @@ def is_staged(model_name: str) -> bool:
 
 
 def decide_turn(model_name: str, prompt: str, place: int, *, has_failed: bool = False) -> SceneTurn | None:
-    """Choose the response of a scene.
-
-    Args:
-        model_name: Of the model, behind `demo:`.
-        prompt: What its cycle began with.
-        place: How many responses its cycle has.
-        has_failed: Whether a call of the last one failed or was refused.
-
-    Returns:
-        The response; None where the model plays no scene on such a prompt.
-    """
+    """Choose the response of a scene."""
     words = frozenset(_PLAIN_WORD.findall(prompt.lower()))
     scene = next((one for one in SCENES.get(model_name, ()) if one.words <= words), None)
     if scene is None:

@@ -137,7 +137,6 @@ class _Fault:
     Attributes:
         codes: The code and the type, the more telling one first.
         status: A status inside the body, as proxies put it there.
-        message: The vendor's words.
         retry_after_seconds: How long to wait, where the body says so.
         parameter: Which member of the request is wrong, where the body says so.
     """

@@ -99,11 +99,7 @@ class GeminiStream:
         """How many events came after the terminal, or said nothing that is known here."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Understand the data of one event.
-
-        Raises:
-            ProviderError: The vendor's move: the event is an error, a refusal of the prompt, or none of this format.
-        """
+        """Understand the data of one event."""
         if self._is_finished:
             self.ignored_events += 1
             return []
@@ -124,12 +120,7 @@ class GeminiStream:
         return chunks
 
     def close(self) -> list[Chunk]:
-        """Say what the end of the body means: the end of the response, if it said why it finished.
-
-        Raises:
-            Transport: The vendor's move: the body ended before the response did.
-            ProtocolError: The vendor's move: the model wrote a call that cannot be read, or nothing at all.
-        """
+        """Say what the end of the body means: the end of the response, if it said why it finished."""
         if self._is_finished:
             return []
         self._is_finished = True

@@ -433,9 +433,6 @@ async def _open_pieces(response: httpx.Response) -> AsyncIterator[AsyncIterator[
 
     The library nests generators that do not close each other: left early, the inner ones would wait for the garbage
     collector, which may come at any time and in any task. Read on from a closed connection, they all end at once.
-
-    Raises:
-        ProtocolError: The vendor's move: the body is packed, and that was not asked for.
     """
     # Never the library's own unpacking: it makes a gigabyte of a piece before it hands it on.
     raw = response.aiter_raw()

@@ -57,12 +57,7 @@ _ADDRESSES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def likely_model(name: str, defaults: Mapping[str, str]) -> str | None:
-    """Say which model string a name without a provider may stand for; None where there is no guess.
-
-    Args:
-        name: Such as `gpt-5`, `llama3.2:3b`, `meta-llama/Llama-3.1-8B`, or a slip of one.
-        defaults: A model of each provider, for the bare name of a family.
-    """
+    """Say which model string a name without a provider may stand for; None where there is no guess."""
     known = name if _provider_of_family(name) is not None else _respelt(name)
     provider = _provider_of_family(known)
     if provider is None:

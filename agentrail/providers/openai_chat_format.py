@@ -178,11 +178,7 @@ class ChatStream:
         """How many events came after the terminal, or said nothing that is known here."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Understand the data of one event.
-
-        Raises:
-            ProviderError: The vendor's move: the event is an error, or none of this format.
-        """
+        """Understand the data of one event."""
         if self._is_finished:
             self.ignored_events += 1
             return []
@@ -213,11 +209,7 @@ class ChatStream:
         return chunks
 
     def close(self) -> list[Chunk]:
-        """Say what the end of the stream means. Several servers leave `[DONE]` out; none leaves out the reason.
-
-        Raises:
-            Transport: The vendor's move: the stream ended before the response did.
-        """
+        """Say what the end of the stream means. Several servers leave `[DONE]` out; none leaves out the reason."""
         if self._is_finished:
             return []
         if self._finish_reason is None:
@@ -360,11 +352,7 @@ class ChatFormat:
     make_reader: MakeReader = ChatStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Take the options.
-
-        Raises:
-            OptionError: Your move: a budget in tokens, which this format cannot say.
-        """
+        """Take the options."""
         if isinstance(options.reasoning, int):
             raise OptionError([_WORDS_ONLY])
         self.options = options

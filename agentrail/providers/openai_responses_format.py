@@ -89,11 +89,7 @@ class ResponsesStream:
         """How many events came after the terminal, or are of a kind that is not known here."""
 
     def feed(self, data: str) -> list[Chunk]:
-        """Understand the data of one event.
-
-        Raises:
-            ProviderError: The vendor's move: the event is an error, or none of this format.
-        """
+        """Understand the data of one event."""
         if self._is_finished or data.startswith("[DONE]"):  # the mark of another format, which proxies add
             self.ignored_events += 1
             return []
@@ -125,11 +121,7 @@ class ResponsesStream:
                 return self._unknown(event)
 
     def close(self) -> list[Chunk]:
-        """Say what the end of the stream means: a response is over when it said so, and not before.
-
-        Raises:
-            Transport: The vendor's move: the stream ended before the response did.
-        """
+        """Say what the end of the stream means: a response is over when it said so, and not before."""
         if not self._is_finished:
             raise cut_short(self._vendor)
         return []
@@ -314,11 +306,7 @@ class ResponsesFormat:
     make_reader: MakeReader = ResponsesStream
 
     def __init__(self, options: ProviderOptions) -> None:
-        """Take the options.
-
-        Raises:
-            OptionError: Your move: a budget in tokens, or texts to stop at, which this format cannot say.
-        """
+        """Take the options."""
         faults = [_WORDS_ONLY] if isinstance(options.reasoning, int) else []
         faults += [_NO_STOP] if options.stop else []
         if faults:

@@ -57,20 +57,7 @@ class Profiles:
         opts: Mapping[str, Any] | None = None,
         resolve: ResolveProfile | None = None,
     ) -> None:
-        """Give a name to a provider with options; a name that is taken stands for the new one from now on.
-
-        Args:
-            name: `[A-Za-z0-9._-]{1,64}`.
-            provider: Such as `openai-chat`.
-            opts: Options of that provider.
-            resolve: Called with the name when a request is sent, sync or async. Returns options that come over
-                `opts`; its answer is kept for a minute, in memory only.
-
-        Raises:
-            OptionError: Your move: no name, or options that the provider does not take.
-            ModelNotFound: Your move: no such provider.
-            Authentication: Your move: the provider needs a key, and neither `opts` nor `resolve` could give one.
-        """
+        """Give a name to a provider with options; a name that is taken stands for the new one from now on."""
         if not _NAME.fullmatch(name):
             message = f"profile {name!r}: expected a name of 1 to 64 of A-Z a-z 0-9 . _ -"
             raise OptionError([message])
@@ -81,11 +68,7 @@ class Profiles:
         self._entries[name] = _Entry(profile)
 
     def unregister(self, name: str) -> None:
-        """Forget a name; the next request that asks for it fails.
-
-        Raises:
-            ModelNotFound: Your move: there is no such profile.
-        """
+        """Forget a name; the next request that asks for it fails."""
         self._entry(name)
         del self._entries[name]
 
@@ -94,16 +77,7 @@ class Profiles:
         return tuple(self._entries[name].profile for name in sorted(self._entries))
 
     def provider_for(self, model: str, opts: Mapping[str, Any]) -> "ProfiledProvider":
-        """Make the provider of `registry:<profile>:<model>`.
-
-        Args:
-            model: The whole model string.
-            opts: Options of the session, which come over those of the profile.
-
-        Raises:
-            ModelNotFound: Your move: there is no such profile, or no model behind it.
-            OptionError: Your move: options that the profile's provider does not take.
-        """
+        """Make the provider of `registry:<profile>:<model>`."""
         name, _, rest = model.partition(":")[2].partition(":")
         entry = self._entry(name)
         if not rest:
@@ -113,20 +87,12 @@ class Profiles:
         return ProfiledProvider(self, name, rest, opts)
 
     def known(self, name: str, model: str, opts: Mapping[str, Any]) -> Provider:
-        """Make a provider from what is known without asking `resolve`: good for all but sending.
-
-        Raises:
-            ModelNotFound: The profile is gone.
-        """
+        """Make a provider from what is known without asking `resolve`: good for all but sending."""
         entry = self._entry(name)
         return self._make(entry.profile, model, {**(entry.resolved or {}), **opts})
 
     async def resolved(self, name: str, model: str, opts: Mapping[str, Any]) -> Provider:
         """Make the provider for one request.
-
-        Raises:
-            ModelNotFound: Your move: the profile is gone.
-            BadRequest: Your move: what `resolve` returned are no options that the provider takes.
 
         Cancellation: What `resolve` makes of it; nothing is kept then.
         """
@@ -194,11 +160,7 @@ class ProfiledProvider:
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Open the stream of one response; see `agentrail.abc.Provider.open_stream`.
-
-        Raises:
-            ModelNotFound: Your move: the profile is gone.
-        """
+        """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
         provider = await self._profiles.resolved(self._profile, self._model, self._opts)
         self._last = provider
         async with provider.open_stream(request) as chunks:

@@ -12,16 +12,7 @@ _MOST_DOUBLINGS: Final = 16
 
 
 def reconnect_seconds(attempt: int, jitter: float, *, asked: float | None = None) -> float:
-    """Say how long to wait before an attempt.
-
-    Args:
-        attempt: How many were made since the last connection that lasted.
-        jitter: From 0 up to 1, so that many clients of one server do not all come back at once.
-        asked: What the server asked to wait, in seconds, where it did; never less than that, but never more than a minute.
-
-    Returns:
-        Seconds: between half of the delay and all of it, which is a quarter of a second, doubled each time, up to ten.
-    """
+    """Say how long to wait before an attempt."""
     doubled = FIRST_SECONDS * float(1 << min(attempt, _MOST_DOUBLINGS))
     delay = min(doubled, MOST_SECONDS) * (0.5 + jitter / 2)
     return delay if asked is None else max(delay, min(max(asked, 0.0), 60.0))

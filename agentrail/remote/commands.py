@@ -18,7 +18,6 @@ class RemoteCommandAnswer:
     """What came of a slash command.
 
     Attributes:
-        command: Which it was; its whole name.
         lines: What it tells who asked; empty where it said something in the session.
         request_id: The request that its words became, for `wait_for_request`; None where it said nothing.
     """
@@ -46,12 +45,6 @@ class RemoteCommands:
     async def commands(self: _OnLinks) -> tuple[CommandRow, ...]:
         """List the slash commands of the server, as they stand for this session: also why one cannot be run.
 
-        Returns:
-            Those that are built in first, the others by name; as `/help` at a terminal has them.
-
-        Raises:
-            SessionUnknown, RemoteRefused: As of any call.
-
         Cancellation: Nothing is lost by it.
         """
         return read_command_rows(await self._links.first.call("commands", self.session_id, {}))
@@ -60,16 +53,6 @@ class RemoteCommands:
         self: _OnLinks, name: str, text: str = "", *, client_id: str | None = None
     ) -> RemoteCommandAnswer:
         """Run a slash command in this session.
-
-        Args:
-            name: With its slash or without, in any case: `status`, `/git:commit`.
-            text: What stands behind it.
-            client_id: The same one with the same command gives the first answer again; one is made where none is given, so that a lost
-                answer never runs it twice.
-
-        Raises:
-            UnknownCommand, CommandError: Your move: there is none, it cannot be run here, or not with this.
-            SessionUnknown, RemoteRefused: As of any call.
 
         Cancellation: Once it is on its way, only the answer is lost.
         """
@@ -83,11 +66,7 @@ class RemoteCommands:
 
 
 def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
-    """Read the commands of a server.
-
-    Raises:
-        CodecError: They are none.
-    """
+    """Read the commands of a server."""
     try:
         listed = _LIST.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -96,11 +75,7 @@ def read_command_rows(text: bytes) -> tuple[CommandRow, ...]:
 
 
 def read_command_answer(text: bytes) -> RemoteCommandAnswer:
-    """Read what came of a command.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read what came of a command."""
     try:
         done = _DONE.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

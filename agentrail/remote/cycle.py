@@ -103,21 +103,12 @@ class RemoteCycle:
 
     @property
     def ref(self) -> PromptRef:
-        """Which prompt this is, as `AgentStart` says.
-
-        Raises:
-            YourMove: The block was not entered: the server names it.
-        """
+        """Which prompt this is, as `AgentStart` says."""
         return self._sent().ref
 
     @property
     def reply(self) -> CycleReply[str]:
-        """What came of the cycle.
-
-        Raises:
-            CycleAborted, CycleFailed, SessionDown: There is no answer, and why.
-            YourMove: It has not ended yet: iterate to the end first.
-        """
+        """What came of the cycle."""
         if self._reply is None:
             message = "this cycle has not been read to its end: iterate until the loop ends, then ask"
             raise YourMove(message)
@@ -127,9 +118,6 @@ class RemoteCycle:
 
     async def __aenter__(self) -> Self:
         """Subscribe, send the prompt, and wait until it is accepted.
-
-        Raises:
-            AgentrailError: As of `RemoteSession.prompt` and of entering a subscription.
 
         Cancellation: Once the message is on its way the cycle goes on.
         """
@@ -170,11 +158,6 @@ class RemoteCycle:
     async def __anext__(self) -> Event:
         """Give the next event of the cycle.
 
-        Raises:
-            CycleFailed, CycleAborted, SessionDown: With `raise_on_failure`, behind the last event: there is no answer.
-            YourMove: Its block was not entered.
-            trio.BusyResourceError: Your move: another task waits here already.
-
         Cancellation: Always a checkpoint for cancellation, and nothing is lost by it.
         """
         self._sent()
@@ -195,9 +178,6 @@ class RemoteCycle:
         """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
 
         The texts of two responses are an empty line apart, as in `CycleReply.all_text`.
-
-        Raises:
-            CycleFailed, CycleAborted, SessionDown: There is no answer, and why.
         """
         apart = TurnsApart()
         async for event in self:
@@ -288,9 +268,6 @@ class RemoteMonitor:
 
     async def wait(self) -> SessionGone:
         """Wait for the end; of a session that is gone tell at once.
-
-        Raises:
-            AgentrailError: The session is unknown by now, or there is no connection any more.
 
         Cancellation: The end is not lost by it, wait again.
         """

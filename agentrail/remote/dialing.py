@@ -37,14 +37,7 @@ _UNAUTHORIZED: Final = 401
 
 @frozen(kw_only=True)
 class ServerAddress:
-    """Where a server is.
-
-    Attributes:
-        host: Its name.
-        port: Its port.
-        path: Of its WebSocket.
-        is_secure: Whether it is spoken to over TLS.
-    """
+    """Where a server is."""
 
     host: str
     port: int
@@ -64,14 +57,7 @@ class ServerAddress:
 
 
 def address_of(url: object) -> ServerAddress:
-    """Read the address of a server.
-
-    Args:
-        url: `http`, `https`, `ws` or `wss`, with the path that the server is mounted below, if any.
-
-    Raises:
-        OptionError: Your move: it is none; or it carries a name, a password, a query or a fragment, which logs would keep.
-    """
+    """Read the address of a server."""
     fault = "url is none: expected such as 'https://agents.example' or 'http://127.0.0.1:8700/agents'"
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
@@ -93,16 +79,7 @@ def address_of(url: object) -> ServerAddress:
 
 
 def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | None = None) -> Dial:
-    """Give what opens connections to a server.
-
-    Args:
-        address: Of the server.
-        token: Sent in the header of the upgrade, and nowhere else.
-        tls: How its certificate is judged; None for the machine's way.
-
-    Raises:
-        OptionError: Your move: the extra `connect` is missing, which brings WebSockets.
-    """
+    """Give what opens connections to a server."""
     websockets.need_websockets("a session on a server")
     if token is not None:
         headers = [(b"authorization", f"Bearer {token}".encode())]
@@ -167,11 +144,7 @@ class AfterEnd:
 
 
 def decide_after(ended: BaseException | None) -> AfterEnd:
-    """Say whether a connection that ended is opened again.
-
-    Args:
-        ended: What it ended with; None where it ended without saying how.
-    """
+    """Say whether a connection that ended is opened again."""
     match ended:
         case AgentrailError():
             return AfterEnd(fault=ended)

@@ -21,16 +21,7 @@ Told: TypeAlias = Mapping[str, Any]
 
 
 def error_of_reply(told: Told, session_id: str | None) -> AgentrailError:
-    """Make an exception of the `error` of a reply.
-
-    Args:
-        told: As it came: `code`, `message`, and what the code brings along.
-        session_id: Which session the command was about.
-
-    Returns:
-        One of the class that has this code, with its attributes; `RemoteRefused` for a code that no class has, or whose class says
-        more than came.
-    """
+    """Make an exception of the `error` of a reply."""
     code, message = str(told.get("code", "internal")), str(told.get("message", "the server refused it"))
     make = _MAKERS.get(code)
     if make is not None:

@@ -25,19 +25,7 @@ class ServerFrame(msgspec.Struct, frozen=True, kw_only=True):
     """A frame of the server, of whichever type; what it does not have is as below. `agentrail.wire.server_frames` describes each.
 
     Attributes:
-        type: Which one it is.
-        id: Of the frame that it answers.
-        session_id: Which session.
-        seq: The number that events follow on.
-        snapshot: How the session stands.
-        event: The wire form of one.
-        ok: Whether it was done.
-        result: What it gave.
-        error: Why it was not done.
         heartbeat: Seconds.
-        limits: Of the socket.
-        dropped: How many ephemeral events were left out.
-        reason: Why the socket closes.
     """
 
     type: str
@@ -59,11 +47,7 @@ _FRAMES: Final = decoder_of(ServerFrame)
 
 
 def decode_server_frame(text: str | bytes) -> ServerFrame:
-    """Read a frame.
-
-    Raises:
-        CodecError: It is none: what is at the other end speaks another protocol.
-    """
+    """Read a frame."""
     try:
         return _FRAMES.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -76,8 +60,6 @@ class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         heartbeat: Seconds.
-        frame_bytes: Of one frame that it takes.
-        frames_a_second: How many it takes.
     """
 
     heartbeat: float
@@ -86,11 +68,7 @@ class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def terms_in(frame: ServerFrame) -> LinkTerms:
-    """Read the terms of a connection out of `welcome`; what it does not say is as usual.
-
-    Raises:
-        CodecError: It says what cannot be, such as a heartbeat of zero, which would be a client that does nothing else.
-    """
+    """Read the terms of a connection out of `welcome`; what it does not say is as usual."""
     bounds = {
         "heartbeat": (frame.heartbeat, 1.0, 3_600.0),
         "frame_bytes": (frame.limits.get("frame_bytes", USUAL_FRAME_BYTES), 1, 1 << 40),
@@ -106,11 +84,7 @@ def terms_in(frame: ServerFrame) -> LinkTerms:
 
 
 def object_in(result: bytes) -> dict[str, Any]:
-    """Read a result that is an object.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read a result that is an object."""
     try:
         told = msgspec.json.decode(result or b"null")
     except RecursionError as error:
@@ -123,11 +97,7 @@ def object_in(result: bytes) -> dict[str, Any]:
 
 
 def event_in(frame: ServerFrame) -> Event | UnknownEvent:
-    """Read the event of a frame that has one.
-
-    Raises:
-        CodecError: It has none.
-    """
+    """Read the event of a frame that has one."""
     return decode_event(bytes(b"null" if frame.event is UNSET else frame.event))
 
 
@@ -163,27 +133,14 @@ _READS: Final = frozenset(
 
 
 def named_fields(name: str, fields: Mapping[str, Any], new_name: str) -> Mapping[str, Any]:
-    """Give a command that changes something a name, where it has none: sent again under it, it is not done twice.
-
-    Args:
-        name: Of the command.
-        fields: Its arguments.
-        new_name: One that no other command has.
-    """
+    """Give a command that changes something a name, where it has none: sent again under it, it is not done twice."""
     if name in _READS or fields.get("client_id") is not None:
         return fields
     return {**fields, "client_id": new_name}
 
 
 def command_frame(name: str, frame_id: int, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
-    """Write a command, or a frame that is written like one: `subscribe`, `unsubscribe`.
-
-    Args:
-        name: Of the command.
-        frame_id: What the reply carries.
-        session_id: Which session; None for a command about none.
-        fields: What else it says; None stands for what is left out.
-    """
+    """Write a command, or a frame that is written like one: `subscribe`, `unsubscribe`."""
     told = {key: value for key, value in fields.items() if value is not None}
     named = {} if session_id is None else {"session_id": session_id}
     return encode_plain({**told, **named, "type": name, "id": frame_id})

@@ -97,14 +97,6 @@ class RemoteLink:
     async def call(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
         """Have a command carried out, and give its result as JSON.
 
-        Args:
-            name: Of the command.
-            session_id: Which session.
-            fields: Its arguments; None stands for what is left out.
-
-        Raises:
-            AgentrailError: What the server said, or why there is none any more.
-
         Cancellation: Once the command is on its way, only the reply is lost.
         """
         answered = await self.ask(name, session_id, fields)
@@ -113,11 +105,7 @@ class RemoteLink:
         return answered.result
 
     async def ask(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> CommandResult:
-        """Have a command carried out, and give what became of it; arguments and cancellation as of `call`.
-
-        Raises:
-            AgentrailError: There is no connection any more, and why; or the server would not take a command of this size.
-        """
+        """Have a command carried out, and give what became of it; arguments and cancellation as of `call`."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         frame_id = self._next_id()
@@ -160,11 +148,7 @@ class RemoteLink:
         return not self._readings
 
     def begin_reading(self, reading: RemoteReading) -> None:
-        """Subscribe. `wait_stirred` tells when something has come.
-
-        Raises:
-            AgentrailError: There is no connection any more.
-        """
+        """Subscribe. `wait_stirred` tells when something has come."""
         self._check()
         reading.frame_id = self._next_id()
         self._readings[reading.frame_id] = reading

@@ -20,8 +20,6 @@ class SessionOnServer:
     """A session in a list.
 
     Attributes:
-        session_id: Which one.
-        agent_id: Its profile.
         phase: One of the four, or `asleep`, or `ended`.
         title: What it is about; its first words where it has no title, and empty where these are not known.
         waits_for: How many approvals, questions and calls of the client wait for people.
@@ -54,13 +52,6 @@ class RemoteListing:
     async def sessions(self: _OnLinks, limit: int = 50) -> tuple[SessionOnServer, ...]:
         """List the caller's sessions on the server that have not ended, the one that was at work last first.
 
-        Args:
-            limit: How many at most, from 1 to 200.
-
-        Raises:
-            OptionError: Your move: a limit that cannot be.
-            RemoteRefused, StoreUnavailable: The server does not list them, or not now.
-
         Cancellation: Nothing is lost by it.
         """
         if type(limit) is not int or not 1 <= limit <= _MAX_LISTED:
@@ -70,9 +61,6 @@ class RemoteListing:
 
     async def knows_session(self: _OnLinks, session_id: str) -> bool:
         """Say whether the server has a session of this id that the caller may use.
-
-        Raises:
-            SessionDown, RemoteRefused: As of any call: it has ended, or cannot be asked now.
 
         Cancellation: Nothing is lost by it.
         """
@@ -85,11 +73,7 @@ class RemoteListing:
 
 
 def read_session_page(text: bytes) -> tuple[SessionOnServer, ...]:
-    """Read a page of sessions.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read a page of sessions."""
     try:
         page = _PAGE.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -13,11 +13,7 @@ from agentrail.structs import decoder_of
 
 
 def read_rewound(text: bytes) -> Rewound:
-    """Read what came of going back.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read what came of going back."""
     try:
         return _REWOUND.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -25,11 +21,7 @@ def read_rewound(text: bytes) -> Rewound:
 
 
 def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
-    """Read a page of a journal.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read a page of a journal."""
     try:
         return tuple([_entry(one) for one in _ENTRIES.decode(text)])
     except (msgspec.DecodeError, RecursionError) as error:
@@ -37,11 +29,7 @@ def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
 
 
 def read_turns(text: bytes) -> tuple[PastTurn, ...]:
-    """Read the turns of a session.
-
-    Raises:
-        CodecError: They are none.
-    """
+    """Read the turns of a session."""
     try:
         return tuple([PastTurn(**msgspec.structs.asdict(one)) for one in _TURNS.decode(text)])
     except (msgspec.DecodeError, RecursionError) as error:

@@ -29,13 +29,9 @@ class RemoteReading:
     """One subscription to one session.
 
     Attributes:
-        session_id: Which session.
         frame_id: How the subscription is called on the wire, on each connection that it has.
         cursor: The number of the last committed event that was kept; None before the server has said where it begins.
-        standing: How it stands.
-        begun: Whether the server has let it begin.
         fault: Why it ended; None where the session did.
-        dropped_deltas: How many ephemeral events were left out.
     """
 
     def __init__(
@@ -85,11 +81,7 @@ class RemoteReading:
         return command_frame("subscribe", self.frame_id, self.session_id, fields)
 
     def connection_lost(self) -> bool:
-        """Note that the connection is gone.
-
-        Returns:
-            Whether it has to be asked for on the next one.
-        """
+        """Note that the connection is gone."""
         self._lost = None  # its snapshot did not come; on the next connection both do
         if self.standing == "open":
             self.standing = "asked"
@@ -132,11 +124,7 @@ class RemoteReading:
         self._snapshots.append(snapshot)
 
     def take_event(self, event: Event | UnknownEvent) -> bool:
-        """Take an event.
-
-        Returns:
-            Whether the server is to be told to stop: as much waits as may. This event comes again then, when it goes on.
-        """
+        """Take an event."""
         if self.standing != "open" or self.cursor is None:
             return False  # left over from what this connection read before
         if isinstance(event, EventsLost):

@@ -23,11 +23,7 @@ T = TypeVar("T")
 
 
 def read_prompt_receipt(result: bytes) -> PromptReceipt:
-    """Read the receipt of a prompt.
-
-    Raises:
-        ClientIdReused: The name was used for a steer.
-    """
+    """Read the receipt of a prompt."""
     receipt: PromptReceipt
     try:
         receipt = decode_receipt(PromptReceipt, result)
@@ -42,11 +38,7 @@ def read_prompt_receipt(result: bytes) -> PromptReceipt:
 
 
 def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
-    """Read what a command gave.
-
-    Raises:
-        RemoteRefused: A plugin of the host has answered in place of the session; `more` has what it said.
-    """
+    """Read what a command gave."""
     try:
         return decode(result)
     except CodecError as error:
@@ -58,11 +50,7 @@ def read_reply(decode: Callable[[bytes], T], result: bytes) -> T:
 
 
 def read_result(gives: Any, result: bytes) -> Any:
-    """Read the result of a call by its type; None for a call without one.
-
-    Raises:
-        RemoteRefused: As of `read_reply`.
-    """
+    """Read the result of a call by its type; None for a call without one."""
     return None if gives is None else read_reply(_READ.get(gives) or partial(decode_receipt, gives), result)
 
 

@@ -13,18 +13,7 @@ ENDED_STATUSES: Final = frozenset(
 
 
 def answer_in(told: Mapping[str, Any], session_id: str) -> str:
-    """Give the answer of a request that has ended.
-
-    Args:
-        told: How it stands, as the server says it.
-        session_id: Of which session.
-
-    Raises:
-        CycleAborted: It was aborted, or taken out of the queue.
-        CycleFailed: It failed.
-        PromptRefused: A plugin of the session did not want it.
-        SessionDown: The server went down before its end.
-    """
+    """Give the answer of a request that has ended."""
     reason = told.get("reason")
     match told.get("status"):
         case "completed":

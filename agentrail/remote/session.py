@@ -117,19 +117,6 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
     ) -> PromptReceipt:
         """Put a prompt at the end of the session's queue; as `Session.prompt`.
 
-        Args:
-            content: As of `Session.prompt`.
-            client_id: As of `Session.prompt`; one is made where none is given, so that a lost answer never makes two prompts.
-            via: Not over a network: the server says through which door it came.
-            request_id: Not over a network: the server names it, and the receipt says how.
-            digest: Not over a network.
-            settings: As of `Session.prompt`.
-
-        Raises:
-            NotRemote: Your move: an argument that does not travel.
-            PromptError, PromptQueueFull, ClientIdReused, MailboxFull, SessionDown: As of `Session.prompt`.
-            PromptRefused, RequestRefused, RemoteRefused: A plugin, or the server, does not let it pass.
-
         Cancellation: Once the message is on its way, only the receipt is lost.
         """
         said, named = prompt_body(content), decide_client_id(client_id) or new_name()
@@ -181,15 +168,6 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
     async def wait_for_request(self, request_id: str) -> dict[str, Any]:
         """Wait for the end of a request, however long that takes.
 
-        Args:
-            request_id: As in a receipt.
-
-        Returns:
-            How it stands, as `GET /sessions/{id}/requests/{request_id}` says it.
-
-        Raises:
-            RequestUnknown: The server does not know it, or not any more.
-
         Cancellation: The request goes on.
         """
         while True:
@@ -199,16 +177,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
                 return told
 
     async def cancel_request(self, request_id: str, reason: str | None = None) -> None:
-        """Abort the cycle of a request, or take its prompt out of the queue.
-
-        Args:
-            request_id: As in a receipt.
-            reason: For people.
-
-        Raises:
-            RequestOver: Your move: it has ended.
-            RequestUnknown: As of `wait_for_request`.
-        """
+        """Abort the cycle of a request, or take its prompt out of the queue."""
         await self._send("cancel", {"request_id": request_id, "reason": reason})
 
     def stream(  # noqa: PLR0913 - as of `Session.stream`
@@ -245,11 +214,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
     async def collect_reply(
         self, *, timeout_seconds: float | None = None, wait_for_people: bool = False
     ) -> str:
-        """Wait for the running cycle, and return its last answer; in idle that of the last one. As `Session.collect_reply`.
-
-        Raises:
-            NotRemote: The cycle was begun by no request of this server, so that its answer cannot be asked for.
-        """
+        """Wait for the running cycle, and return its last answer; in idle that of the last one. As `Session.collect_reply`."""
         refuse(fault_of_wait(timeout_seconds))
         return await wait_within(timeout_seconds, self._collect, CALL_AGAIN)
 
@@ -358,12 +323,6 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         """Subscribe to what the session publishes, from the moment the block is entered; as `Session.subscribe`.
 
         Each committed event comes once, in order, however many connections it takes. Ephemeral ones are lost with a connection.
-
-        Args:
-            after: As of `Session.subscribe`; with a number there is no `snapshot`, but where `EventsLost` comes.
-            kinds: As of `Session.subscribe`.
-            deltas: As of `Session.subscribe`.
-            buffer: How many events may wait for the reader; what has no room comes again from the server, and is not lost.
         """
         faults = [] if after is None else fault_of_cursor("after", after)
         if faults:
@@ -387,11 +346,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
         session_id: str | None = None,
         **options: object,
     ) -> Self:
-        """Begin a session that goes on from a record of this one; as `Session.fork`, but that of its options only `session_id` travels.
-
-        Returns:
-            The handle of the fork, which is used over the same connections.
-        """
+        """Begin a session that goes on from a record of this one; as `Session.fork`, but that of its options only `session_id` travels."""
         refuse(
             fault_of_place(at, turn),
             fault_of_number("at", at),

@@ -49,12 +49,6 @@ class RemoteSubscription:
     async def __aenter__(self) -> Self:
         """Subscribe, and wait until the server lets it begin.
 
-        Raises:
-            CursorAhead: Your move: `after` lies beyond the last number.
-            SessionUnknown: Your move: there is no such session, or it is another's.
-            SessionDown: It has ended, and nothing was asked to be replayed.
-            YourMove: It was entered before; subscribe once more.
-
         Cancellation: Nothing is registered.
         """
         if self._link is not None or self._is_left:
@@ -88,11 +82,6 @@ class RemoteSubscription:
     async def __anext__(self) -> Event:
         """Give the next event; the iteration ends when the session has.
 
-        Raises:
-            Unauthorized, RemoteRefused: The connection was lost for good, or the server refuses the session by now.
-            YourMove: Its block was not entered, or the block of `connect` was left.
-            trio.BusyResourceError: Your move: another task waits here already; make a subscription for each.
-
         Cancellation: Always a checkpoint for cancellation, and nothing is lost by it.
         """
         link = self._entered()
@@ -114,13 +103,7 @@ class RemoteSubscription:
         return event
 
     def next_nowait(self) -> Event:
-        """Give the next event if one waits; for a caller that writes all that waits in one go.
-
-        Raises:
-            trio.WouldBlock: None waits; `anext` waits for one.
-            trio.EndOfChannel: The session has ended, and all was given.
-            AgentrailError: As of iteration.
-        """
+        """Give the next event if one waits; for a caller that writes all that waits in one go."""
         link = self._entered()
         event = self._take(link)
         if event is not None:

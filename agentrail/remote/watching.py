@@ -36,22 +36,12 @@ class WatchedRows(Generic[R]):
 
     Attributes:
         total: How many there are in all, also those beyond the limit.
-        line: How the connection stands.
         fault: Why it is not tried again; None as long as it is.
         is_whole: Whether all rows that are wanted have come, since the connection was opened last.
-        version: Rises with each change.
     """
 
     def __init__(self, dial: Dial, what: str, kind: type[R], key: str, wanted: RowFilter) -> None:
-        """Made by `watch_rows`.
-
-        Args:
-            dial: Opens connections.
-            what: As of the frame `watch`.
-            kind: Of the rows.
-            key: Which field tells them apart.
-            wanted: Which rows.
-        """
+        """Made by `watch_rows`."""
         self._dial = dial
         self._what = what
         self._kind = kind
@@ -75,9 +65,6 @@ class WatchedRows(Generic[R]):
 
     async def wait_changed(self, version: int) -> None:
         """Wait until something is other than it was at a version.
-
-        Raises:
-            AgentrailError: It is not tried again, and why.
 
         Cancellation: Nothing is lost by it.
         """
@@ -164,11 +151,7 @@ class WatchedRows(Generic[R]):
             await connection.send_message(ping_frame(number).decode())
 
     def take(self, text: str) -> None:
-        """Take a frame that came.
-
-        Raises:
-            AgentrailError: The server does not let this be watched; or it sent what is no frame.
-        """
+        """Take a frame that came."""
         told = _object_in(text)
         if told.get("type") == "reply" and told.get("id") == _WATCH_ID and not told.get("ok", False):
             raise error_of_reply(told.get("error") or {}, None)
@@ -201,22 +184,6 @@ async def watch_rows(  # noqa: PLR0913 - what is watched, and for how long one w
     dial: Dial, what: str, kind: type[R], key: str, wanted: RowFilter, *, connect_seconds: float | None = 30.0
 ) -> AsyncIterator[WatchedRows[R]]:
     """Watch rows of a server within the block.
-
-    Args:
-        dial: As `dial_for` gives it.
-        what: `sessions`, `waiting`, or what else the server has.
-        kind: The struct of its rows.
-        key: The field that tells them apart.
-        wanted: Which rows.
-        connect_seconds: How long to wait for the first rows; None for as long as it takes.
-
-    Yields:
-        The rows; the first have come.
-
-    Raises:
-        Unauthorized: Your move: the server does not take the token.
-        Unreachable: No server answered in time.
-        RemoteRefused: The server does not let this be watched, such as one that is too old to know of it.
 
     Cancellation: The connection is closed.
     """

@@ -15,14 +15,7 @@ STORE_FILE: Final = "sessions.db"
 
 
 def find_data_directory(environ: Mapping[str, str]) -> Path:
-    """Say where agentrail keeps what it keeps: `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
-
-    Args:
-        environ: Variables; of these `AGENTRAIL_DATA_DIR`, `XDG_DATA_HOME` and `HOME` are looked at.
-
-    Raises:
-        StoreUnavailable: None of them says where; the message names `--data-dir`.
-    """
+    """Say where agentrail keeps what it keeps: `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data."""
     if environ.get(DATA_VARIABLE):
         return Path(environ[DATA_VARIABLE]).expanduser()
     if environ.get("XDG_DATA_HOME"):

@@ -40,9 +40,7 @@ class CutPassage:
 
     Attributes:
         trail: The headings above all of it, the outermost first.
-        headings: Those above any of it, each once.
         first: Its first line, from 1.
-        last: Its last one.
         text: What stands there; empty lines in front, between paragraphs and behind are one or none.
     """
 
@@ -54,12 +52,7 @@ class CutPassage:
 
 
 def passages_of(text: str, *, is_markdown: bool) -> tuple[CutPassage, ...]:
-    """Cut a text into passages, in order. Each line that is not empty is in one of them, or a line that is too long in several.
-
-    Args:
-        text: Of the document.
-        is_markdown: Whether it has headings and fences.
-    """
+    """Cut a text into passages, in order. Each line that is not empty is in one of them, or a line that is too long in several."""
     pieces: list[CutPassage] = []
     group: list[_Block] = []
     size = -_JOINED_BYTES  # the first of a group is joined to nothing
@@ -206,8 +199,6 @@ class DocumentText:
     """What a document says.
 
     Attributes:
-        text: All of it.
-        is_markdown: Whether it has headings and fences.
         pages: The first line of each page, from 1; empty for what has no pages.
     """
 
@@ -221,16 +212,7 @@ class UnreadDocument(Exception):
 
 
 def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
-    """Give what a document says. This blocks, of HTML and PDF up to fifteen seconds.
-
-    Args:
-        path: What it is called: the end of the name says what it is; of an address its beginning does.
-        content: What stands in it.
-        max_bytes: How much may.
-
-    Raises:
-        UnreadDocument: Your move: it is of another kind, too long, or damaged.
-    """
+    """Give what a document says. This blocks, of HTML and PDF up to fifteen seconds."""
     suffix = PurePosixPath(path).suffix.lower()
     kind = _kind_of(path, suffix, content)
     if len(content) > max_bytes:

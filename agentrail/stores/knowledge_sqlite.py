@@ -371,11 +371,7 @@ def _fault_of_base(base: str, names: Sequence[str]) -> str:
 
 
 def _asked_for(bases: Sequence[KnowledgeBase], base: str) -> Sequence[KnowledgeBase]:
-    """Give the bases that are searched.
-
-    Raises:
-        OptionError: Your move: none of this name is there, or too many without one.
-    """
+    """Give the bases that are searched."""
     asked = [one for one in bases if base in ("", one.name)]
     if (base and not asked) or len(asked) > _MAX_BASES:
         raise OptionError([_fault_of_base(base, [one.name for one in bases])])

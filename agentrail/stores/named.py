@@ -22,15 +22,7 @@ NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:PATH'"
 
 
 def path_of_store(name: str, data_directory: Path) -> Path | None:
-    """Say which file a name stands for; None for `memory:`, which has none.
-
-    Args:
-        name: Such as `sqlite:`.
-        data_directory: Where `sqlite:` has its file.
-
-    Raises:
-        OptionError: Your move: it stands for nothing; the message has what would.
-    """
+    """Say which file a name stands for; None for `memory:`, which has none."""
     scheme, colon, rest = name.partition(":")
     if name == "memory:":
         return None
@@ -43,18 +35,7 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
 
 
 def open_store(name: str, data_directory: Path | None, *, read_only: bool = False) -> Store:
-    """Open the store that a name stands for; the caller closes it. This blocks: the disk is asked.
-
-    Args:
-        name: As of `path_of_store`.
-        data_directory: Is made where it is not there, with the mode 0700, unless it is opened to read. None will do where the name
-            has a path.
-        read_only: Whether it is opened beside a process that writes.
-
-    Raises:
-        OptionError: Your move: the name stands for nothing; or `memory:` was to be read, which is empty.
-        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `SqliteStore`.
-    """
+    """Open the store that a name stands for; the caller closes it. This blocks: the disk is asked."""
     path = path_of_store(name, Path() if data_directory is None else data_directory)
     if path is None:
         if read_only:
@@ -84,15 +65,7 @@ def faults_of_keeping(
     on_drift: object,
     hibernate_after: object = None,
 ) -> list[str]:
-    """Say what is wrong with how sessions are to be kept.
-
-    Args:
-        store: A name, a store, or None.
-        store_patience: In seconds.
-        resume: Which sessions come back.
-        on_drift: What becomes of one that newer code folds to other operations.
-        hibernate_after: In seconds; None for never.
-    """
+    """Say what is wrong with how sessions are to be kept."""
     faults: list[str] = []
     if isinstance(store, str):
         try:
@@ -134,13 +107,7 @@ MAX_KEEP_DAYS: Final = 36_500
 
 
 def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> list[str]:
-    """Say what is wrong with how long, and how much, is to be kept.
-
-    Args:
-        store: As of `faults_of_keeping`.
-        keep_days: In days, or None.
-        keep_bytes: In bytes, or None.
-    """
+    """Say what is wrong with how long, and how much, is to be kept."""
     faults: list[str] = []
     is_number = isinstance(keep_days, int | float) and not isinstance(keep_days, bool)
     if keep_days is not None and not (is_number and 1 <= keep_days <= MAX_KEEP_DAYS):  # type: ignore[operator]  # a number by then
@@ -166,14 +133,6 @@ async def opened_store(
     store: str | Store | None, data_directory: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> AsyncIterator[Store | None]:
     """Open the store that is named, in a worker thread, for a block.
-
-    Args:
-        store: As of `path_of_store`; one that is open already stays so; None for none.
-        data_directory: The data directory; None for that of the environment.
-        environ: As of `find_data_directory`.
-
-    Raises:
-        OptionError, StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `open_store`.
 
     Cancellation: What is being opened is opened and closed again, shielded.
     """

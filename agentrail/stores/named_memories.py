@@ -27,11 +27,7 @@ MEMORY_NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
 
 
 def faults_of_memories(memories: object) -> list[str]:
-    """Say what is wrong with where is to be remembered.
-
-    Args:
-        memories: A name, a store, or None.
-    """
+    """Say what is wrong with where is to be remembered."""
     if isinstance(memories, str):
         scheme, colon, rest = memories.partition(":")
         is_name = bool(colon) and (scheme == "sqlite" or (scheme == "memory" and not rest))
@@ -44,17 +40,7 @@ def faults_of_memories(memories: object) -> list[str]:
 def directory_of_memories(
     name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> Path | None:
-    """Say which directory a name stands for; None for `memory:`, which has none.
-
-    Args:
-        name: Such as `sqlite:`.
-        data_dir: The data directory; None for that of the environment.
-        environ: As of `find_data_directory`.
-
-    Raises:
-        OptionError: Your move: it stands for nothing; the message has what would.
-        StoreUnavailable: Nothing says where the data directory is.
-    """
+    """Say which directory a name stands for; None for `memory:`, which has none."""
     faults = faults_of_memories(name)
     if faults:
         raise OptionError(faults)
@@ -78,11 +64,7 @@ NOTES_NAMES: Final = "'memory:' or 'files:DIRECTORY'"
 
 
 def faults_of_notes(notes: object) -> list[str]:
-    """Say what is wrong with where sessions are to have their working notes.
-
-    Args:
-        notes: A name, a store, or None.
-    """
+    """Say what is wrong with where sessions are to have their working notes."""
     if isinstance(notes, str):
         scheme, _, rest = notes.partition(":")
         is_name = notes == "memory:" or (scheme == "files" and bool(rest))
@@ -93,11 +75,7 @@ def faults_of_notes(notes: object) -> list[str]:
 
 
 def faults_of_embedder(embedder: object) -> list[str]:
-    """Say what is wrong with what is to make vectors.
-
-    Args:
-        embedder: An embedder, or None.
-    """
+    """Say what is wrong with what is to make vectors."""
     if embedder is None:
         return []
     name, dimension = getattr(embedder, "name", None), getattr(embedder, "dimension", None)
@@ -114,17 +92,7 @@ def opened_notes(
     data_dir: str | os.PathLike[str] | None,
     environ: Mapping[str, str],
 ) -> Iterator[NoteStore | None]:
-    """Open the store of working notes, for a block.
-
-    Args:
-        notes: `memory:`, `files:DIRECTORY`, one that is open already and stays so; None for those that lie beside the memories.
-        memories: Where sessions remember: beside what is named here there are notes too; an object has none.
-        data_dir: As of `directory_of_memories`.
-        environ: As of `directory_of_memories`.
-
-    Raises:
-        OptionError, StoreUnavailable: As of `directory_of_memories`.
-    """
+    """Open the store of working notes, for a block."""
     if notes is not None and not isinstance(notes, str):
         yield notes
         return
@@ -153,11 +121,7 @@ KNOWLEDGE_DIRECTORY: Final = "knowledge"
 
 
 def faults_of_knowledge(knowledge: object) -> list[str]:
-    """Say what is wrong with where is to be looked up.
-
-    Args:
-        knowledge: A name, a store, or None.
-    """
+    """Say what is wrong with where is to be looked up."""
     if isinstance(knowledge, str):
         fault = f"knowledge is {knowledge!r:.80}: expected 'sqlite:' or 'sqlite:DIRECTORY'"
         return [] if knowledge.startswith("sqlite:") else [fault]
@@ -171,12 +135,7 @@ def faults_of_knowledge(knowledge: object) -> list[str]:
 def directory_of_knowledge(
     name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> Path:
-    """Say which directory a name stands for; arguments are as of `directory_of_memories`.
-
-    Raises:
-        OptionError: Your move: it stands for nothing; the message has what would.
-        StoreUnavailable: Nothing says where the data directory is.
-    """
+    """Say which directory a name stands for; arguments are as of `directory_of_memories`."""
     faults = faults_of_knowledge(name)
     if faults:
         raise OptionError(faults)
@@ -190,9 +149,6 @@ async def opened_knowledge(
     environ: Mapping[str, str],
 ) -> AsyncIterator[KnowledgeStore | None]:
     """Open the store of knowledge that is named, for a block; one that is open already stays so.
-
-    Raises:
-        OptionError, StoreUnavailable: As of `directory_of_knowledge`.
 
     Cancellation: It is closed, shielded.
     """
@@ -218,14 +174,6 @@ async def opened_recall(
     environ: Mapping[str, str],
 ) -> AsyncIterator[RecallStore | None]:
     """Open the store of memories that is named, for a block.
-
-    Args:
-        memories: As of `directory_of_memories`; one that is open already stays so; None for none.
-        data_dir: As of `directory_of_memories`.
-        environ: As of `directory_of_memories`.
-
-    Raises:
-        OptionError, StoreUnavailable: As of `directory_of_memories`.
 
     Cancellation: It is closed, shielded.
     """

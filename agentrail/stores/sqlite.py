@@ -485,9 +485,6 @@ class SqliteStore:
         """Look whether the next process will find what was just committed.
 
         A file that was removed is written again, out of the one that is still open; a log that was removed is swept into its file.
-
-        Raises:
-            StoreUnavailable: The file or its log was removed or replaced. The same append again goes to the files that are there.
         """
         found = file_ids(self._path)
         if found == self._files:
@@ -504,11 +501,7 @@ class SqliteStore:
         raise no_store_at(self._path, _TAKEN_AWAY)
 
     def _put_back(self, connection: apsw.Connection) -> None:
-        """Write a file that has no name any more to its path again.
-
-        Raises:
-            StoreUnavailable: It cannot be written, or another process has made a store there.
-        """
+        """Write a file that has no name any more to its path again."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not lock_path(self._path).exists():  # it went with its directory
@@ -552,11 +545,7 @@ class SqliteStore:
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
-        """Drop the connection at an error, and see whether the file has to be looked at.
-
-        Raises:
-            StoreUnavailable: In place of errors of SQLite.
-        """
+        """Drop the connection at an error, and see whether the file has to be looked at."""
         try:
             with self._turn, translated(self._path):
                 try:

@@ -56,11 +56,7 @@ FIRST_SOUND: Final = (3, 51, 3)
 
 
 def check_sqlite(found: str) -> None:
-    """Refuse a SQLite that is not sound. The wheels of apsw bring one that is; the packages of a system may not.
-
-    Raises:
-        StoreUnavailable: It is too old.
-    """
+    """Refuse a SQLite that is not sound. The wheels of apsw bring one that is; the packages of a system may not."""
     if tuple(int(part) for part in found.split(".")[:3]) < FIRST_SOUND:
         wanted = ".".join(map(str, FIRST_SOUND))
         message = f"SQLite {found} may lose commits, {wanted} is the first that does not: install apsw from its wheel, `pip install --force-reinstall apsw`"
@@ -185,11 +181,7 @@ def is_damage(error: BaseException) -> bool:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Say what SQLite's errors mean; `is_damage` is asked of their cause.
-
-    Raises:
-        StoreUnavailable: In place of what goes over by itself, and of damage.
-    """
+    """Say what SQLite's errors mean; `is_damage` is asked of their cause."""
     try:
         yield
     except (*_DAMAGE, DamagedStoreError) as error:
@@ -214,11 +206,7 @@ class ReadConnections:
 
     @contextmanager
     def borrowed(self) -> Iterator[apsw.Connection]:
-        """Lend a connection for the block. One that had an error is not lent again.
-
-        Raises:
-            StoreUnavailable: As `translated` says.
-        """
+        """Lend a connection for the block. One that had an error is not lent again."""
         with translated(self._connector.path):
             with self._lock:
                 if self._is_closed:

@@ -40,11 +40,7 @@ _STRAYS: Final = (
 
 
 def check_sound(connection: apsw.Connection) -> None:
-    """Look at a whole file: its pages, what its tables say of each other, and that each row of a session can be read.
-
-    Raises:
-        DamagedStoreError: Something is not as it was written. Where pages cannot even be read it is an error of SQLite's.
-    """
+    """Look at a whole file: its pages, what its tables say of each other, and that each row of a session can be read."""
     said = connection.execute("PRAGMA integrity_check(1)").get
     if said != "ok":
         raise DamagedStoreError(said)
@@ -81,11 +77,7 @@ def begin_salvage(path: Path, *, now_ms: int) -> None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Move the file out of the way with its log; again if a process died in between.
-
-    Returns:
-        Where it lies; None when the new file stands in its place already.
-    """
+    """Move the file out of the way with its log; again if a process died in between."""
     damaged = path.with_name(marker_path(path).read_text(encoding="utf-8"))
     if path.exists():
         if damaged.exists():

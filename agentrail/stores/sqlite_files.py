@@ -39,11 +39,7 @@ _WRITERS: Final = decoder_of(_Writer)
 
 
 def make_data_directory(path: Path) -> None:
-    """Make a directory that only its owner may enter, with those above it; one that is there stays as it is.
-
-    Raises:
-        StoreUnavailable: It cannot be made; the message names the path and the reason.
-    """
+    """Make a directory that only its owner may enter, with those above it; one that is there stays as it is."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -52,15 +48,7 @@ def make_data_directory(path: Path) -> None:
 
 
 def check_place(path: Path, *, mounts: Callable[[], str] | None = None) -> None:
-    """Refuse a place where a store cannot be kept.
-
-    Args:
-        path: Of the file.
-        mounts: What gives the mounts, in the form of Linux' `mountinfo`. Where a machine has none, no file system is known.
-
-    Raises:
-        StoreUnavailable: The directory is missing or cannot be written, or lies on another machine.
-    """
+    """Refuse a place where a store cannot be kept."""
     fault = fault_of_file_place(path, mounts=mounts)
     if fault is not None:
         raise no_store_at(path, fault)
@@ -86,12 +74,7 @@ def _read_mounts() -> str:
 
 
 def file_system_of(directory: Path, mounts: Callable[[], str]) -> str:
-    """Give the kind of the file system that a directory lies on, as the machine calls it; empty where it does not say.
-
-    Args:
-        directory: An existing one.
-        mounts: What gives the mounts.
-    """
+    """Give the kind of the file system that a directory lies on, as the machine calls it; empty where it does not say."""
     place = directory.resolve()
     longest, kind = -1, ""
     for line in mounts().splitlines():
@@ -114,12 +97,7 @@ class WriteLock:
     """
 
     def __init__(self, store: Path, *, since_ms: int) -> None:
-        """Take the lock, and write down who has it.
-
-        Raises:
-            StoreInUse: Another process has it, or another store in this one.
-            StoreUnavailable: The lock file cannot be written.
-        """
+        """Take the lock, and write down who has it."""
         self.path: Path = lock_path(store)
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

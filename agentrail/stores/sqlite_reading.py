@@ -50,13 +50,7 @@ ORDER BY id
 def read_records(
     connection: apsw.Connection, scope: str, session: SessionId, after: int, limit: int
 ) -> tuple[Record, ...]:
-    """Give records in order; see `Store.read`.
-
-    Raises:
-        SessionNotFound: There is no such session.
-        Trimmed: What was asked for is not there any more.
-        DamagedStoreError: There are records, and no session.
-    """
+    """Give records in order; see `Store.read`."""
     records = fetch_records(connection, scope, session, after, max(0, limit))
     if records and records[0].seq == after + 1:
         return records  # the usual case, with one statement
@@ -67,12 +61,7 @@ def read_records(
 
 
 def known(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
-    """Give a session that has to be there.
-
-    Raises:
-        SessionNotFound: It is not; ids that look like it are named.
-        DamagedStoreError: It is not, and its records are.
-    """
+    """Give a session that has to be there."""
     there = fetch_session(connection, scope, session)
     if there is not None:
         return there
@@ -84,12 +73,7 @@ def known(connection: apsw.Connection, scope: str, session: SessionId) -> Stored
 
 
 def known_root(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
-    """Give a session that has to be there, and on top of its tree.
-
-    Raises:
-        SessionNotFound: It is not there.
-        OptionError: It stands below another.
-    """
+    """Give a session that has to be there, and on top of its tree."""
     there = known(connection, scope, session)
     if there.root != session:
         raise OptionError(

@@ -40,16 +40,7 @@ def delete_tree(  # noqa: PLR0913 - what the port says, and the clock
     lease: int,
     written_before_ms: int | None = None,
 ) -> int:
-    """Remove a root with its tree; see `Store.delete`.
-
-    Returns:
-        How many bytes of records, snapshots and large values that were.
-
-    Raises:
-        SessionNotFound: There is none.
-        OptionError: It is no root.
-        StillNeeded: A fork needs it, a living node works on it, or it was written since.
-    """
+    """Remove a root with its tree; see `Store.delete`."""
     top = known_root(connection, scope, root)
     forks = connection.execute(
         """SELECT session FROM session WHERE scope = ?1 AND root <> ?2 AND forked_from IN
@@ -77,11 +68,7 @@ def delete_tree(  # noqa: PLR0913 - what the port says, and the clock
 def _check_left(
     connection: apsw.Connection, top: StoredSession, tree: list[StoredSession], *, now: int, lease: int
 ) -> None:
-    """Refuse to remove what a living node works on.
-
-    Raises:
-        StillNeeded: One does.
-    """
+    """Refuse to remove what a living node works on."""
     if any(not one.standing.has_ended for one in tree):
         try:
             check_not_held(connection, top.session, top.node, now=now, lease=lease)
@@ -125,14 +112,7 @@ _LET_GO: Final = "UPDATE session SET node = '' WHERE scope = ? AND session = ?"
 def erase_tree(  # noqa: PLR0913 - what the port says, and the clock
     connection: apsw.Connection, scope: str, root: SessionId, why: str, *, now: int, lease: int
 ) -> Erasure:
-    """Remove what was said in a tree; see `Store.erase`.
-
-    Raises:
-        SessionNotFound: There is none.
-        OptionError: It is no root.
-        StillNeeded: A living node works on it.
-        DamagedStoreError: Of one session in it the end is not what its row says.
-    """
+    """Remove what was said in a tree; see `Store.erase`."""
     top = known_root(connection, scope, root)
     tree = tree_of(connection, scope, root)
     _check_left(connection, top, tree, now=now, lease=lease)
@@ -200,16 +180,7 @@ def write_anew(connection: apsw.Connection) -> None:
 
 
 def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, before: int) -> int:
-    """Drop records before a number; see `Store.trim`. Large values of theirs stay: snapshots may name them.
-
-    Returns:
-        How many records that were.
-
-    Raises:
-        SessionNotFound: There is none.
-        OptionError: No sound snapshot stands there or behind it, or it is beyond the end.
-        StillNeeded: A fork needs what would be dropped.
-    """
+    """Drop records before a number; see `Store.trim`. Large values of theirs stay: snapshots may name them."""
     there = known(connection, scope, session)
     if before > there.tail.seq:
         fault = f"before is {before}, and session {session!r} ends at {there.tail.seq}: name a record of it"

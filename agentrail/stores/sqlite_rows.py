@@ -91,11 +91,7 @@ def snapshot_from_row(row: SqliteRow) -> StoredSnapshot:
 
 
 def session_of(row: SqliteRow) -> StoredSession:
-    """Read how a session stands.
-
-    Raises:
-        DamagedStoreError: A value is of another kind than it was written as.
-    """
+    """Read how a session stands."""
     if tuple(map(type, row)) not in _KINDS:
         message = f"what stands of session {row[1]!r} is not what was written"
         raise DamagedStoreError(message)
@@ -193,11 +189,7 @@ def last_of_epoch(connection: apsw.Connection, there: StoredSession, epoch: int)
 
 
 def check_witness(connection: apsw.Connection, scope: str, session: str, there: StoredSession | None) -> None:
-    """Hold what a session's row says of its last record against that record.
-
-    Raises:
-        DamagedStoreError: They differ, or one of them is missing.
-    """
+    """Hold what a session's row says of its last record against that record."""
     last = None if there is None else there.tail
     row = connection.execute(
         "SELECT seq, epoch, hash FROM record WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1",

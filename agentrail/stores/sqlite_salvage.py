@@ -102,12 +102,7 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def salvage(damaged: Connector, fresh: apsw.Connection) -> SalvageReport:
-    """Read a damaged file into a new one, row by row.
-
-    Args:
-        damaged: Set aside.
-        fresh: To a file with the tables of today, and nothing in them; one transaction is begun and ended in it.
-    """
+    """Read a damaged file into a new one, row by row."""
     beheaded = _with_head_of(damaged, fresh)
     try:
         with forgotten_after((beheaded or damaged).to_read()) as source:

@@ -99,27 +99,14 @@ def make_tables(connection: apsw.Connection, schema: StoreSchema, *, made_at_ms:
 
 
 def check_steps(schema: StoreSchema, found: int) -> None:
-    """See that there is a way from older tables to those of today.
-
-    Raises:
-        ValueError: There is none. The schema is wrong, not the file, so nothing in that is touched.
-    """
+    """See that there is a way from older tables to those of today."""
     if any(version not in schema.steps for version in range(found, schema.version)):
         message = f"no step leads from tables of version {found} to those of version {schema.version}"
         raise ValueError(message)
 
 
 def bring_up(connection: apsw.Connection, schema: StoreSchema, found: int) -> None:
-    """Bring older tables up to those of today, in one transaction.
-
-    Args:
-        connection: To a file that was copied before.
-        schema: What is wanted.
-        found: The version of the tables that are there.
-
-    Raises:
-        ValueError: A step is wrong. The file stays as it was.
-    """
+    """Bring older tables up to those of today, in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     for version in range(found, schema.version):
         try:

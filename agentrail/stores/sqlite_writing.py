@@ -63,13 +63,7 @@ _MAX_KNOWN: Final = 20_000
 
 
 def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> None:
-    """Begin a journal; see `Store.create`.
-
-    Raises:
-        AlreadyExists: There is another one of this id.
-        Fenced: There is this one, and another owner has taken it over; or the tree that it is to belong to has another.
-        SessionNotFound: It is to belong to a tree that is not there.
-    """
+    """Begin a journal; see `Store.create`."""
     first = opening.records[0]
     check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported one had several owners
     there = fetch_session(connection, first.scope, first.session)
@@ -112,15 +106,7 @@ def _are_there(connection: apsw.Connection, records: Sequence[Record], there: St
 
 
 def check_dense(records: Sequence[Record], *, is_one_epoch: bool = True) -> None:
-    """Refuse records that no session could have made.
-
-    Args:
-        records: In order.
-        is_one_epoch: Whether one owner has made them all.
-
-    Raises:
-        ValueError: They are not of one epoch, or their numbers have gaps. The one who made them is wrong.
-    """
+    """Refuse records that no session could have made."""
     first, last = records[0], records[-1]
     if last.seq - first.seq + 1 != len(records) or (is_one_epoch and first.epoch != last.epoch):
         message = f"records {first.seq} to {last.seq} of session {first.session!r} are {len(records)}, of epochs {first.epoch} to {last.epoch}: expected numbers without gaps, and one epoch"
@@ -136,12 +122,6 @@ def append_batch(
     """Write records of many sessions; see `Store.append`.
 
     Appends that follow on what is there go in together; each of the others is looked at by itself.
-
-    Args:
-        connection: Within a transaction.
-        batch: What is to be written.
-        now: On the clock of the store.
-        known: How sessions stand in the file; kept up here. Where the transaction is undone, none of it is known any more.
     """
     for one in batch:
         check_dense(one.records)
@@ -226,11 +206,7 @@ def _advance_of(place: int, one: Append, now: int) -> SqliteRow:
 def _append_alone(
     connection: apsw.Connection, one: Append, now: int, known: Standings, *, is_behind_refused: bool
 ) -> Fenced | None:
-    """Write what is missing of an append that is there already in part; or say why nothing of it will ever be.
-
-    Raises:
-        DamagedStoreError: The session's row and its last record differ, so that nothing can be said.
-    """
+    """Write what is missing of an append that is there already in part; or say why nothing of it will ever be."""
     first = one.records[0]
     there = fetch_session(connection, first.scope, first.session)
     check_witness(connection, first.scope, first.session, there)
@@ -265,14 +241,7 @@ def take_over_tree(  # noqa: PLR0913 - what the port says, and the clock
     now: int,
     lease: int,
 ) -> Taken:
-    """Make a node the owner of a tree; see `Store.take`.
-
-    Raises:
-        SessionNotFound: There is no such session.
-        OptionError: It is not the root of its tree.
-        HeldBy: Another node owns it, and was heard of within the lease.
-        DamagedStoreError: Of one session in it the end is not what its row says.
-    """
+    """Make a node the owner of a tree; see `Store.take`."""
     top = known_root(connection, scope, root)
     if top.node not in ("", node) and not force:
         check_not_held(connection, root, top.node, now=now, lease=lease)
@@ -300,11 +269,7 @@ def take_over_tree(  # noqa: PLR0913 - what the port says, and the clock
 def take_over_trees(
     connection: apsw.Connection, wanted: Sequence[TakeOver], *, now: int, lease: int
 ) -> tuple[Taken | AgentrailError, ...]:
-    """Take many trees, each of them whole or not at all; see `ManyTaker.take_many`.
-
-    Raises:
-        DamagedStoreError: Of one session in them the end is not what its row says.
-    """
+    """Take many trees, each of them whole or not at all; see `ManyTaker.take_many`."""
     answers: list[Taken | AgentrailError] = []
     for one in wanted:
         try:
@@ -333,11 +298,7 @@ def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[St
 
 
 def check_not_held(connection: apsw.Connection, root: SessionId, owner: str, *, now: int, lease: int) -> None:
-    """Refuse to go past an owner that lives.
-
-    Raises:
-        HeldBy: It was heard of within the lease.
-    """
+    """Refuse to go past an owner that lives."""
     row = connection.execute(
         "SELECT address, seen_at_ms, is_gone FROM node WHERE id = ?", (owner,)
     ).fetchone()

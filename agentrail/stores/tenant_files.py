@@ -58,14 +58,7 @@ class TenantSchema(msgspec.Struct, frozen=True, kw_only=True):
 def cut_index_again(
     connection: apsw.Connection, *, table: str, columns: Sequence[str], kept: Sequence[str] = ()
 ) -> None:
-    """Write the index `words` again with its words as they are cut by now, from the words that stand in it: so did version 3 of both schemas.
-
-    Args:
-        connection: In a transaction.
-        table: What makes it.
-        columns: All of them.
-        kept: Those whose words stay as they are.
-    """
+    """Write the index `words` again with its words as they are cut by now, from the words that stand in it: so did version 3 of both schemas."""
     connection.execute("CREATE VIRTUAL TABLE temp.instances USING fts5vocab(main, words, instance)")
     statement = "SELECT doc, col, term FROM temp.instances ORDER BY doc, col, offset"
     found: list[Any] = connection.execute(statement).fetchall()
@@ -104,12 +97,7 @@ class TenantFile:
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection | None]:
-        """Lend a connection that reads; None where nothing was ever kept.
-
-        Raises:
-            StoreUnavailable: It cannot be read now.
-            NotAStore, StoreTooNew: Your move: it is another file, or a newer version made it.
-        """
+        """Lend a connection that reads; None where nothing was ever kept."""
         if not self.path.exists():
             yield None
             return
@@ -125,12 +113,7 @@ class TenantFile:
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """Lend the connection that writes, within a transaction; the file is made where there is none.
-
-        Raises:
-            StoreUnavailable: It cannot be written now. Nothing was.
-            NotAStore, StoreTooNew: Your move: it is another file, or a newer version made it.
-        """
+        """Lend the connection that writes, within a transaction; the file is made where there is none."""
         with self._turn, self._said():
             try:
                 with translated(self.path):
@@ -160,11 +143,7 @@ class TenantFile:
             self._connected()
 
     def empty_log(self) -> bool:
-        """Sweep the log into the file and cut it to nothing, so that what was deleted stands nowhere; wait for readers, some seconds.
-
-        Returns:
-            Whether it is done. Else a reader stood in the way: call it again.
-        """
+        """Sweep the log into the file and cut it to nothing, so that what was deleted stands nowhere; wait for readers, some seconds."""
         with self._turn, self._said(), translated(self.path):
             if not self.path.exists():
                 return True
@@ -287,11 +266,7 @@ class TenantFiles:
     """The files of all tenants, in one directory."""
 
     def __init__(self, directory: Path, schema: TenantSchema) -> None:
-        """Open nothing yet; the directory is made with the first file.
-
-        Raises:
-            StoreUnavailable: The SQLite here is too old to be trusted.
-        """
+        """Open nothing yet; the directory is made with the first file."""
         check_sqlite(apsw.sqlite_lib_version())
         self.directory: Path = directory
         keep_private(directory)
@@ -301,11 +276,7 @@ class TenantFiles:
         self._is_closed = False
 
     def of(self, tenant: str) -> TenantFile:
-        """Give the file of a tenant.
-
-        Raises:
-            StoreUnavailable: They were closed.
-        """
+        """Give the file of a tenant."""
         with self._turn:
             if self._is_closed:
                 message = f"the {self._schema.what} in {os.fspath(self.directory)!r} were closed"

@@ -73,16 +73,7 @@ class VectorCache:
         limit: int,
         allowed: Sequence[int] | None = None,
     ) -> list[tuple[float, int]]:
-        """Give the nearest of a part, the nearest first, with how near each is: from 1 down to 0, which is left out.
-
-        Args:
-            connection: Of the file.
-            part: What names the part, among all of this store.
-            vector: What they are compared with.
-            rows: Reads the numbers and vectors of the part.
-            limit: How many at most.
-            allowed: The numbers that may be among them; None for all.
-        """
+        """Give the nearest of a part, the nearest first, with how near each is: from 1 down to 0, which is left out."""
         found = self._of(connection, part, rows, len(vector))
         if found is None:
             return []

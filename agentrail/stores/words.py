@@ -64,13 +64,7 @@ CountRows = Callable[[str, int | None], int]
 
 
 def choose_words(words: Sequence[str], count: CountRows, rows: int) -> tuple[str, ...]:
-    """Say which words of a query decide: those that stand in more than 2 % of the rows only where there is no rarer one.
-
-    Args:
-        words: Of the query.
-        count: How frequent each of them is.
-        rows: How many there are.
-    """
+    """Say which words of a query decide: those that stand in more than 2 % of the rows only where there is no rarer one."""
     if rows <= FEW_ROWS:
         return tuple(words)
     bound = max(FEW_ROWS, rows // FREQUENT_SHARE)

@@ -36,14 +36,7 @@ _UNDERLINE: Final = re.compile(r"[-=]{3,}[ \t]*")
 
 @functools.lru_cache(maxsize=256)
 def described_names(docstring: str | None) -> Mapping[str, str]:
-    """Read what a docstring says of each parameter or attribute.
-
-    Args:
-        docstring: As it stands in the code, indented or not.
-
-    Returns:
-        Each name with its text in one line. Where a name is described twice the first text stands.
-    """
+    """Read what a docstring says of each parameter or attribute."""
     found: dict[str, str] = {}
     if docstring and (":" in docstring or "---" in docstring):  # most have no such section
         lines = inspect.cleandoc(docstring).splitlines()

@@ -21,7 +21,6 @@ class OutputFault(ValueError):
 
     Attributes:
         path: Where in the value, such as `$.cities[0].name`; `$` is all of it.
-        reason: The sentence without the place.
     """
 
     def __init__(self, reason: str, *, path: str) -> None:
@@ -45,11 +44,7 @@ class DecodingBudget:
         self._left = count_parts(value) + MAX_TRIED_AGAIN
 
     def pay(self) -> None:
-        """Pay for a look at an object.
-
-        Raises:
-            TooMuchDecoding: Nothing is left.
-        """
+        """Pay for a look at an object."""
         self._left -= 1
         if self._left < 0:
             raise TooMuchDecoding

@@ -32,11 +32,7 @@ class PydanticModel(TypeNode):
     """A model of pydantic's."""
 
     def __init__(self, kind: Any, where: str) -> None:
-        """Let the model describe itself.
-
-        Raises:
-            TypeFault: Your move: it cannot; the message has what pydantic says.
-        """
+        """Let the model describe itself."""
         self.name: str = kind.__name__
         self.python = kind
         try:

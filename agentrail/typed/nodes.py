@@ -36,13 +36,7 @@ class Definitions:
         self._names: dict[object, str] = {}
 
     def refer(self, key: object, name: str, describe: Callable[[], Schema]) -> Schema:
-        """Refer to a schema that is described where it is not yet there.
-
-        Args:
-            key: What it is the schema of.
-            name: How it should be called; it gets a number where another one is called so.
-            describe: Makes the schema. It may refer to itself.
-        """
+        """Refer to a schema that is described where it is not yet there."""
         known = self._names.get(key)
         if known is None:
             known = self._names[key] = self._free(name)
@@ -94,8 +88,6 @@ class TypeNode(abc.ABC):
     """A type, or a part of one.
 
     Attributes:
-        name: The type, for sentences.
-        family: What it is written as.
         python: The class of its values, where they have one that nothing else has.
     """
 
@@ -141,11 +133,7 @@ class Leaf(TypeNode):
     """What msgspec describes and converts: one JSON value, or one of several kinds of them."""
 
     def __init__(self, hint: Any, name: str) -> None:
-        """Take a type, with its constraints; `Any` is one too.
-
-        Raises:
-            TypeError: msgspec knows no schema for it; the last line says why. Other errors too, such as `KeyError`.
-        """
+        """Take a type, with its constraints; `Any` is one too."""
         self.name: str = name
         self.hint = hint
         (self._schema,), self._nested = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")

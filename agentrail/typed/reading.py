@@ -42,15 +42,7 @@ class TypeReader:
         self._met: dict[object, TypeNode] = {}
 
     def read(self, hint: Any, where: str) -> TypeNode:
-        """Find out what a type is.
-
-        Args:
-            hint: As it stands in an annotation.
-            where: The place, such as `Order.lines[]`.
-
-        Raises:
-            TypeFault: Your move: no JSON Schema describes it, or something in it.
-        """
+        """Find out what a type is."""
         hint, metas = _unwrapped(hint)
         remarks = _remarks(metas)
         bounds = tuple(meta for meta in metas if _binds(meta))
@@ -189,11 +181,7 @@ class TypeReader:
 
 
 def leaf(hint: Any, metas: _Metas, where: str) -> Leaf:
-    """Let msgspec describe a type.
-
-    Raises:
-        TypeFault: Your move: it cannot.
-    """
+    """Let msgspec describe a type."""
     try:
         return Leaf(Annotated[(hint, *metas)] if metas else hint, type_name(hint))
     except _NO_SCHEMA as error:

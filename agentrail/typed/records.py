@@ -31,11 +31,7 @@ class ClassField:
     """One field.
 
     Attributes:
-        name: In JSON.
         attribute: Of the object; the key of a `TypedDict`.
-        argument: Of the constructor.
-        hint: Its type.
-        is_required: Whether it may not be left out.
         default: What it is where it is left out, if that is one value.
     """
 
@@ -200,16 +196,7 @@ def own_docstring(kind: Any) -> str | None:
 
 
 def class_fields(kind: Any, arguments: tuple[Any, ...], where: str) -> Sequence[ClassField] | None:
-    """List the fields of a class; None where it is no class with fields.
-
-    Args:
-        kind: The class.
-        arguments: What its type variables stand for, as in `Box[int]`.
-        where: The place, for messages.
-
-    Raises:
-        TypeFault: Your move: a name in an annotation that does not exist, or a class that cannot be called with its fields.
-    """
+    """List the fields of a class; None where it is no class with fields."""
     if is_struct(kind):
         return list(_struct_fields(kind, _hints(kind, arguments, where)))
     if isinstance(kind, type) and attrs.has(kind):

@@ -58,11 +58,7 @@ class TypedValue(Generic[T]):
     wire_schema: JsonObject
 
     def __init__(self, kind: Any) -> None:
-        """Read a type; `typed` does, and keeps what it made.
-
-        Raises:
-            TypeFault: Your move: no JSON Schema describes it; the message names the place, and what to write instead.
-        """
+        """Read a type; `typed` does, and keeps what it made."""
         self._name = type_name(kind)
         definitions = Definitions()
         try:
@@ -90,16 +86,7 @@ class TypedValue(Generic[T]):
         return frozen
 
     def decode(self, value: JsonValue, *, path: str = "$") -> T:
-        """Make a value of JSON that fits the schema. `3.0` is the integer 3.
-
-        Args:
-            value: The JSON.
-            path: Where it stands, for the sentence.
-
-        Raises:
-            OutputFault: The model's move: it does not fit the schema; or it is what no schema refuses, such as the 30th of
-                February, or what a class refuses itself. Where a class calls for something else, that travels.
-        """
+        """Make a value of JSON that fits the schema. `3.0` is the integer 3."""
         try:
             plain = with_whole_numbers(value)
             made: T = self._node.decode(plain, path, DecodingBudget(plain))
@@ -112,11 +99,7 @@ class TypedValue(Generic[T]):
         return made
 
     def decode_wire(self, value: JsonValue) -> T:
-        """Make a value of JSON that fits `wire_schema`.
-
-        Raises:
-            OutputFault: As of `decode`.
-        """
+        """Make a value of JSON that fits `wire_schema`."""
         if self.is_object:
             return self.decode(value)
         if not isinstance(value, dict):
@@ -127,11 +110,7 @@ class TypedValue(Generic[T]):
         return self.decode(value[ENVELOPE], path=f"$.{ENVELOPE}")
 
     def decode_text(self, text: str) -> T:
-        """Make a value of a JSON text that fits `wire_schema`: without a fence, and with nothing around it.
-
-        Raises:
-            OutputFault: As of `decode`; or it is no JSON.
-        """
+        """Make a value of a JSON text that fits `wire_schema`: without a fence, and with nothing around it."""
         try:
             value = decode_strictly(text)
         except NotJson as error:
@@ -140,11 +119,7 @@ class TypedValue(Generic[T]):
         return self.decode_wire(value)
 
     def encode(self, value: T) -> JsonValue:
-        """Make JSON of a value, that fits the schema.
-
-        Raises:
-            TypeFault: Your move: the value is not of the type, or holds what JSON has no word for, such as NaN.
-        """
+        """Make JSON of a value, that fits the schema."""
         try:
             plain: JsonValue = self._node.encode(value, "$")
         except RecursionError:
@@ -173,15 +148,7 @@ def typed(kind: Any) -> TypedValue[Any]: ...
 
 
 def typed(kind: Any) -> TypedValue[Any]:
-    """Read a type, once: of equal types it is the same object.
-
-    Args:
-        kind: As it would stand in an annotation: a class, `list[City]`, `City | Country`, `Annotated[int, Meta(ge=1)]`.
-            Of the classes in a union the first that fits is taken, in the order in which they are written.
-
-    Raises:
-        TypeFault: Your move: no JSON Schema describes it; the message names the place, and what to write instead.
-    """
+    """Read a type, once: of equal types it is the same object."""
     try:
         # `A | B` equals `B | A`, and is not the same here: so the text counts too.
         return _read_once(kind, repr(kind))

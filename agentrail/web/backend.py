@@ -27,12 +27,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Connects for a pool of connections of httpcore, to what was judged and to nothing else."""
 
     def __init__(self, judge: JudgePlaces, resolve: LookUp) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            judge: Says where a connection may be made to.
-            resolve: Looks names up.
-        """
+        """Connect to nothing yet."""
         self._judge = judge
         self._resolve = resolve
         self._carrier = httpcore.TrioBackend()
@@ -46,11 +41,6 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Connect to the first address of a host that answers.
-
-        Raises:
-            AddressRefused: One of its addresses may not be reached; nothing was connected to.
-            OSError: Its name leads nowhere.
-            httpcore.ConnectError, httpcore.ConnectTimeout: None of them can be connected to.
 
         Cancellation: Closes what was begun.
         """

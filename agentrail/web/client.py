@@ -24,13 +24,7 @@ class WebClient:
     def __init__(
         self, rules: WebRules, *, resolve: LookUp | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Open nothing yet.
-
-        Args:
-            rules: What may be fetched.
-            resolve: Looks names up; None for what the system does.
-            tls: Which certificates are believed; None for those of the system.
-        """
+        """Open nothing yet."""
         self.rules: WebRules = rules
         self._resolve: LookUp = resolve or SystemNames()
         self._tls = tls
@@ -45,24 +39,12 @@ class WebClient:
     ) -> Fetched:
         """Get what stands at an address.
 
-        Args:
-            url: As it was written, by a model or a page.
-            max_bytes: How much may come, inflated.
-            stays_on_host: Whether a redirect to another host is not followed: for who was allowed this host, and perhaps no other.
-
-        Raises:
-            FetchFailed: It may not be fetched, cannot be had, leads elsewhere, or took over 30 s. The message says which, and where nothing
-                was sent.
-
         Cancellation: Closes the connection.
         """
         return await (await self._opened()).fetch(url, max_bytes, stays_on_host=stays_on_host)
 
     async def send(self, request: WebRequest, *, max_bytes: int = MAX_BODY_BYTES) -> Fetched:
         """Send one request, and take its answer. A redirect is an error: a key might go along.
-
-        Raises:
-            FetchFailed: As in `fetch`; the status of the answer is none of success, too.
 
         Cancellation: Closes the connection.
         """

@@ -21,7 +21,6 @@ class Fetched:
         url: Where it stands, after all redirects.
         media_type: As the server says, such as `text/html`, in small letters; empty where it says nothing.
         charset: As the server says; empty where it says nothing.
-        content: Inflated.
     """
 
     url: str

@@ -39,13 +39,7 @@ class RobotsTxt:
     __slots__ = ("_agent", "_parser")
 
     def __init__(self, status: int, content: bytes, agent: str) -> None:
-        """Read them.
-
-        Args:
-            status: That of the answer: without a file all is allowed, with a server that is not well nothing.
-            content: The file.
-            agent: What we are called in it.
-        """
+        """Read them."""
         self._agent = agent
         self._parser = RobotFileParser()
         if status in _THERE:
@@ -74,22 +68,10 @@ class BodyRefused(ValueError):
 
 
 class BoundedBody:
-    """Takes the chunks of one body, and gives it as a whole.
-
-    Attributes:
-        content: What has come, inflated.
-    """
+    """Takes the chunks of one body, and gives it as a whole."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
-        """Begin with nothing.
-
-        Args:
-            encoding: The header `content-encoding`; one layer of gzip, or none.
-            max_bytes: How much may come, inflated; and how much as it is sent.
-
-        Raises:
-            BodyRefused: It is another encoding, or several.
-        """
+        """Begin with nothing."""
         named = encoding.strip().lower()
         if named not in ("", "identity", "gzip", "x-gzip"):
             message = f"its content-encoding is {named!r:.40}: expected gzip or none, as was asked for"
@@ -100,11 +82,7 @@ class BoundedBody:
         self.content: bytearray = bytearray()
 
     def take(self, chunk: bytes) -> Iterator[None]:
-        """Take a chunk in pieces: go through all of them, and let others have a turn after each.
-
-        Raises:
-            BodyRefused: It is too large, or no gzip.
-        """
+        """Take a chunk in pieces: go through all of them, and let others have a turn after each."""
         self._taken += len(chunk)
         if self._inflater is None:
             self._keep(chunk)
@@ -124,11 +102,7 @@ class BoundedBody:
             yield
 
     def finish(self) -> bytes:
-        """Give the body.
-
-        Raises:
-            BodyRefused: It ended too early.
-        """
+        """Give the body."""
         # A body of nothing is one of nothing, however it was to be encoded.
         if self._inflater is not None and self._taken and not self._inflater.eof:
             message = "its gzip ends too early"

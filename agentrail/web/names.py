@@ -28,9 +28,6 @@ class SystemNames:
     async def __call__(self, host: str, port: int) -> Sequence[str]:
         """Give the addresses of a host.
 
-        Raises:
-            OSError: It leads nowhere.
-
         Cancellation: The lookup is left behind.
         """
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)

@@ -161,15 +161,7 @@ class WebAddress:
 
 
 def read_allowed(entries: Iterable[object]) -> AllowedPlaces:
-    """Read what an operator allows.
-
-    Args:
-        entries: Networks such as `10.1.0.0/16`, hosts such as `hooks.corp.example` or `10.1.2.3`, and origins such as
-            `http://127.0.0.1:9000`.
-
-    Raises:
-        ValueError: One is none of these; the text says which.
-    """
+    """Read what an operator allows."""
     networks: list[IpNetwork] = []
     hosts: set[str] = set()
     origins: set[tuple[str, str, int]] = set()
@@ -212,11 +204,7 @@ def _no_place(entry: object) -> str:
 
 
 def split_url(url: str) -> WebAddress:
-    """Read an address into its parts. What they lead to is not judged.
-
-    Raises:
-        AddressRefused: It is none in ASCII, or one that different readers would read in different ways.
-    """
+    """Read an address into its parts. What they lead to is not judged."""
     found = _URL.fullmatch(url) if len(url) <= MAX_WEB_URL_CHARACTERS else None
     if found is None:
         message = (
@@ -251,11 +239,7 @@ def split_url(url: str) -> WebAddress:
 
 
 def read_host(text: str, shown: str) -> tuple[str, IpAddress | None]:
-    """Give a host in its one form, and the address where it is one.
-
-    Raises:
-        AddressRefused: It is none, or an address in a form that some read and some do not, such as `0x7f.1`.
-    """
+    """Give a host in its one form, and the address where it is one."""
     host = text.lower().removesuffix(".")
     try:
         if host.startswith("["):
@@ -287,20 +271,7 @@ def is_home(host: str) -> bool:
 def judge_found(
     address: WebAddress, found: Iterable[str], allowed: AllowedPlaces, *, is_strict: bool = False
 ) -> tuple[str, ...]:
-    """Judge what a name was found to lead to. All of it: of two answers, one public and one not, a stranger chose both.
-
-    Args:
-        address: As of `read_address`.
-        found: IP addresses, as the system gave them.
-        allowed: What the operator lets it be.
-        is_strict: As in `judge_ip`.
-
-    Returns:
-        To what a connection may be made, in the order found, each once.
-
-    Raises:
-        AddressRefused: One of them may not be reached, or there is none.
-    """
+    """Judge what a name was found to lead to. All of it: of two answers, one public and one not, a stranger chose both."""
     is_trusted = address.host in allowed.hosts or address.origin in allowed.origins
     judged: dict[str, None] = {}
     for one in found:
@@ -319,17 +290,7 @@ def judge_found(
 
 
 def judge_ip(ip: IpAddress, allowed: AllowedPlaces, *, is_strict: bool = False) -> None:
-    """Let an address pass, or not.
-
-    Args:
-        ip: What is to be connected to.
-        allowed: What the operator lets it be.
-        is_strict: Whether an IPv6 address that holds an IPv4 one is refused whatever it holds. Else it is judged as that, for networks in
-            which there is no other way out.
-
-    Raises:
-        AddressRefused: It is not public, and not allowed.
-    """
+    """Let an address pass, or not."""
     if is_strict and carries_another(ip):
         message = "it leads to an address inside another one, which may be unpacked on the way"
         raise AddressRefused(message)

@@ -39,7 +39,6 @@ class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
     """How a document is to be read.
 
     Attributes:
-        kind: What it is.
         charset: What the server says of its characters; empty: nothing.
         url: Where it stands, for links in it; empty: nowhere.
         max_characters: How much text is kept, from the front.
@@ -58,8 +57,6 @@ class PageText(msgspec.Struct, frozen=True, kw_only=True):
         title: Of the document; empty where it has none.
         pages: The text of each page; of what has no pages one. HTML is Markdown, where `reader` is `trafilatura`.
         left_out: How many characters are left out at the end.
-        reader: What read it.
-        fault: Why there is no text.
     """
 
     title: str
@@ -73,12 +70,7 @@ _PAGES: Final = decoder_of(PageText)
 
 
 def document_kind_of(media_type: str, content: bytes) -> ForeignDocumentKind | None:
-    """Say what a document is, by what its server says and, where that says nothing, by how it begins. None: not to be read.
-
-    Args:
-        media_type: Such as `text/html`, in small letters; may be empty.
-        content: Its bytes.
-    """
+    """Say what a document is, by what its server says and, where that says nothing, by how it begins. None: not to be read."""
     head = content[:1_024].lstrip().lower()
     if media_type in ("", "application/octet-stream", "binary/octet-stream"):
         if head.startswith(b"%pdf-"):
@@ -116,13 +108,6 @@ _TEXTS: Final = frozenset(
 
 async def read_document(content: bytes, job: ReadJob) -> PageText:
     """Make text of a document, and wait for it in the loop.
-
-    Args:
-        content: Its bytes.
-        job: How it is to be read.
-
-    Raises:
-        UnreadableDocument: It is none of its kind, or takes more memory or time than a document may.
 
     Cancellation: The process is killed and reaped before the cancellation travels on.
     """
@@ -175,15 +160,7 @@ async def _talk(process: trio.Process, content: bytes, job: ReadJob) -> bytes:
 
 
 def read_document_blocking(content: bytes, job: ReadJob) -> PageText:
-    """Make text of a document, and block until it is there: for code that runs in a thread, or in no loop at all.
-
-    Args:
-        content: Its bytes.
-        job: How it is to be read.
-
-    Raises:
-        UnreadableDocument: It is none of its kind, or takes more memory or time than a document may.
-    """
+    """Make text of a document, and block until it is there: for code that runs in a thread, or in no loop at all."""
     # Files and not pipes: no task has to write and read at once, and the kernel bounds what is written.
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answers:
         asked.write(_line_of(job))

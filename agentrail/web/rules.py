@@ -186,11 +186,7 @@ def _host_and_port(place: str) -> tuple[str, str]:
 
 
 def _ascii_host(host: str) -> str:
-    """Give the IDNA form of a host.
-
-    Raises:
-        AddressRefused: It has none.
-    """
+    """Give the IDNA form of a host."""
     if len(host) > _MAX_HOST:
         message = f"its host has more than {_MAX_HOST:,} characters, and a name has 253 at most"
         raise AddressRefused(message)

@@ -29,7 +29,6 @@ class SearchHit:
     """A page that was found. All of it was written by strangers.
 
     Attributes:
-        title: Of the page.
         url: Where it stands.
         snippet: What it says there about the query; may be empty.
         published: When, as the engine says it; may be empty.
@@ -55,20 +54,11 @@ class SearchEngine(Protocol):
         ...
 
     def request(self, query: str, max_results: int) -> WebRequest:
-        """Write the request.
-
-        Args:
-            query: What to look for; 1 to 400 characters.
-            max_results: How many hits at most, 1 to 10.
-        """
+        """Write the request."""
         ...
 
     def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        """Give the hits in an answer, the best first: mappings with `title`, `url`, `snippet`, `published`, of any type or missing.
-
-        Raises:
-            KeyError, TypeError, AttributeError: It is another answer than is expected.
-        """
+        """Give the hits in an answer, the best first: mappings with `title`, `url`, `snippet`, `published`, of any type or missing."""
         ...
 
 
@@ -76,18 +66,6 @@ async def search_web(
     engine: SearchEngine, client: WebClient, query: str, max_results: int
 ) -> tuple[SearchHit, ...]:
     """Ask an engine.
-
-    Args:
-        engine: Which one.
-        client: What carries it out.
-        query: What to look for.
-        max_results: How many hits at most, 1 to 10.
-
-    Returns:
-        Hits whose address can be fetched over the web, the best first, each address once, without marks of HTML.
-
-    Raises:
-        FetchFailed: The engine gave no answer, or not one of its own.
 
     Cancellation: Closes the connection.
     """

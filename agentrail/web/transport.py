@@ -45,21 +45,11 @@ class GuardedTransport(httpx.AsyncBaseTransport):
     """A pool of connections, for `httpx.AsyncClient(transport=…)` or alone. It is an async context manager, and closes all of them."""
 
     def __init__(self, backend: GuardedBackend, tls: ssl.SSLContext) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            backend: Makes the connections, and judges them.
-            tls: Which certificates are believed.
-        """
+        """Connect to nothing yet."""
         self._connections = httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request, and give the answer when its head is there; close the answer.
-
-        Raises:
-            AddressRefused: It leads where nothing may be sent; nothing was.
-            OSError: Its name leads nowhere.
-            httpx.TransportError: No connection, or a broken one.
 
         Cancellation: Closes the connection.
         """

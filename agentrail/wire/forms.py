@@ -194,11 +194,7 @@ def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
 
 
 def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
-    """Read what `list_rules` wrote.
-
-    Raises:
-        CodecError: It is no list of rules.
-    """
+    """Read what `list_rules` wrote."""
     try:
         found = _RULES.decode(text).rules
     except (msgspec.DecodeError, RecursionError) as error:
@@ -232,11 +228,6 @@ def encode_snapshot(
     """Write what `SnapshotForm` has, `metadata` only where there is some.
 
     `messages` are the last ones, `before` is how many stand in front of them: `messages?after=` gives those.
-
-    Args:
-        snapshot: How it stands.
-        metadata: What its caller said of it when it was created.
-        agent_id: The profile that it was started with.
     """
     shown = snapshot.last_messages
     form = SnapshotForm(
@@ -282,11 +273,7 @@ def _live_in(form: LiveForm) -> LiveText:
 
 
 def decode_snapshot(text: bytes) -> Snapshot:
-    """Read what `encode_snapshot` wrote.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read what `encode_snapshot` wrote."""
     return _snapshot_in(_read(_SNAPSHOTS, text))
 
 
@@ -313,11 +300,7 @@ def encode_status(status: Status) -> bytes:
 
 
 def decode_status(text: bytes) -> Status:
-    """Read what `encode_status` wrote.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read what `encode_status` wrote."""
     status: Status = _read(_STATUSES, text)
     return status
 
@@ -326,13 +309,7 @@ def decode_status(text: bytes) -> Status:
 
 
 def encode_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int = 100) -> bytes:
-    """Write a part of a conversation: `{messages, next}`.
-
-    Args:
-        messages: All of it.
-        after: How many stand in front of the first that is wanted; beyond the end there are none.
-        limit: How many are wanted at most, from 1 on.
-    """
+    """Write a part of a conversation: `{messages, next}`."""
     page = page_of_messages(messages, after=after, limit=limit)
     return encode_plain({"messages": page.messages, "next": page.next})
 
@@ -345,11 +322,7 @@ def page_of_messages(messages: tuple[Message, ...], *, after: int = 0, limit: in
 
 
 def decode_messages(text: bytes) -> MessagePage:
-    """Read what `encode_messages` wrote.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read what `encode_messages` wrote."""
     page: MessagePage = _read(_PAGES, text)
     return page
 
@@ -363,15 +336,7 @@ def encode_receipt(receipt: Receipt) -> bytes:
 
 
 def decode_receipt(kind: type[Struct], text: bytes) -> Any:
-    """Read a receipt.
-
-    Args:
-        kind: `PromptReceipt`, `SteerReceipt` or `AbortReceipt`.
-        text: What `encode_receipt` wrote.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read a receipt."""
     return _read(_RECEIPTS[kind], text)
 
 
@@ -396,11 +361,7 @@ def encode_receipt_found(receipt: PromptReceipt | SteerReceipt | None) -> bytes:
 
 
 def decode_receipt_found(text: bytes) -> PromptReceipt | SteerReceipt | None:
-    """Read what `encode_receipt_found` wrote.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read what `encode_receipt_found` wrote."""
     found: _ReceiptFound | None = _read(_RECEIPTS_FOUND, text)
     if found is None:
         return None
@@ -434,11 +395,7 @@ def encode_past_state(number: int, at_ms: int, snapshot: Snapshot, messages: tup
 
 
 def decode_past_state(text: bytes) -> tuple[int, int, Snapshot, tuple[Message, ...]]:
-    """Read what `encode_past_state` wrote, in the order of its arguments.
-
-    Raises:
-        CodecError: It is none.
-    """
+    """Read what `encode_past_state` wrote, in the order of its arguments."""
     form: PastForm = _read(_PASTS, text)
     return form.number, form.at_ms, _snapshot_in(form.snapshot), form.messages
 

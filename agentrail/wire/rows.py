@@ -205,15 +205,7 @@ def waiting_fits(row: WaitingRow, wanted: RowFilter) -> bool:
 
 
 def decode_row(kind: type[R], told: Any) -> R:
-    """Read a row that a server sent; what a newer one adds is skipped.
-
-    Args:
-        kind: Of the row.
-        told: The object that it came as.
-
-    Raises:
-        msgspec.ValidationError: It is none.
-    """
+    """Read a row that a server sent; what a newer one adds is skipped."""
     known = kind.__struct_fields__
     kept = {name: told[name] for name in known if name in told} if isinstance(told, dict) else told
     return converter_of(kind)(kept)

@@ -75,11 +75,7 @@ def fault_of_remote(name: str) -> str | None:
 
 
 def image_of(name: str) -> str:
-    """Take the image out of `container:IMAGE`.
-
-    Raises:
-        NoAddress: It is none that could be: an option of the program that runs it, say.
-    """
+    """Take the image out of `container:IMAGE`."""
     image = name.removeprefix(CONTAINER)
     if not _IMAGE.fullmatch(image):
         message = "expected the name of an image behind 'container:', such as container:ghcr.io/acme/tools:1"
@@ -88,11 +84,7 @@ def image_of(name: str) -> str:
 
 
 def read_sandbox_address(text: str) -> RemoteAddress:
-    """Read `http://host:port` or `https://…`, with `?can=execute,snapshot` and `insecure=true` behind it.
-
-    Raises:
-        NoAddress: It is none; or it leads to another machine without TLS, and does not say that this is meant.
-    """
+    """Read `http://host:port` or `https://…`, with `?can=execute,snapshot` and `insecure=true` behind it."""
     if len(text) > _MAX_LENGTH or not text.isprintable():
         message = f"expected an address of at most {_MAX_LENGTH} printable characters"
         raise NoAddress(message)

@@ -79,15 +79,7 @@ async def introduce(
     directory: Path,
     others: FindWords = _no_others,
 ) -> None:
-    """Tell the screen with whom one talks; from then on what is typed is taken.
-
-    Args:
-        view: The screen.
-        session: With whom one talks.
-        commands: Which can be typed.
-        directory: Below which files are completed.
-        others: Finds the conversations that `/resume` can go to.
-    """
+    """Tell the screen with whom one talks; from then on what is typed is taken."""
     status = await session.status()
     token = trio.lowlevel.current_trio_token()
     turns, sessions = AskedWords(partial(turns_of, session), token), AskedWords(others, token)

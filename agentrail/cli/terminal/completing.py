@@ -10,13 +10,7 @@ MAX_CANDIDATES: Final = 100
 
 @frozen
 class Candidate:
-    """What may stand in the place of a word.
-
-    Attributes:
-        text: What is put there.
-        replaces: How many characters before the cursor go.
-        meaning: What it is, for people.
-    """
+    """What may stand in the place of a word."""
 
     text: str
     replaces: int
@@ -36,7 +30,6 @@ class KnownNames:
     """What can be completed.
 
     Attributes:
-        commands: Names without their slash.
         arguments: What may stand behind a command, asked for each time, by its name.
         files: Lists a directory below the working directory; `""` is that one.
     """
@@ -52,12 +45,7 @@ def is_completed(before: str) -> bool:
 
 
 def complete(before: str, known: KnownNames) -> tuple[Candidate, ...]:
-    """Give what may come.
-
-    Args:
-        before: What stands before the cursor.
-        known: What there is.
-    """
+    """Give what may come."""
     if before.startswith("/"):
         name, space, rest = before[1:].partition(" ")
         if not space:

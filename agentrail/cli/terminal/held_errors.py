@@ -30,11 +30,7 @@ class HeldErrors(io.TextIOBase):
     errors: str = "replace"
 
     def __init__(self, stir: Callable[[], None]) -> None:
-        """Hold nothing.
-
-        Args:
-            stir: Called in the thread that wrote when there is a whole line.
-        """
+        """Hold nothing."""
         super().__init__()
         self._stir = stir
         self._lock = threading.Lock()
@@ -114,14 +110,7 @@ def _size(line: str) -> int:
 
 @contextlib.contextmanager
 def hold_errors(stir: Callable[[], None]) -> Iterator[HeldErrors | None]:
-    """Hold back what is written to `sys.stderr` for a block; what no one took is written behind it.
-
-    Args:
-        stir: As of `HeldErrors`.
-
-    Yields:
-        What holds it; None where stderr is no terminal: in a file it disturbs no one.
-    """
+    """Hold back what is written to `sys.stderr` for a block; what no one took is written behind it."""
     if not os.isatty(_STDERR):
         yield None
         return

@@ -53,9 +53,7 @@ class Ink:
     """What a terminal can show.
 
     Attributes:
-        width: In cells.
         colors: How many there are; None for none: neither colours nor bold nor dim.
-        is_unicode: Whether it shows more than ASCII.
     """
 
     width: int = 80
@@ -73,12 +71,7 @@ def decide_colors(*, term: str, colorterm: str, no_color: bool) -> ColorSystem |
 
 
 def decide_unicode(*, encoding: str, locale: str) -> bool:
-    """Say whether more than ASCII can be shown.
-
-    Args:
-        encoding: Of stdout, as Python found it.
-        locale: The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set; one that names no encoding says nothing.
-    """
+    """Say whether more than ASCII can be shown."""
 
     def is_utf8(name: str) -> bool:
         return name.lower().replace("-", "").replace("_", "") == "utf8"

@@ -22,14 +22,7 @@ _MARK: Final = re.compile(r"\[pasted text (\d+), [\d,]+ (?:lines|characters)\]")
 
 
 def decide_ctrl_c(*, has_text: bool, is_idle: bool, is_stopping: bool, since_warned: float | None) -> CtrlC:
-    """Say what Ctrl-C does: it clears the line, then stops the cycle, then, twice in a chat that rests, leaves.
-
-    Args:
-        has_text: Whether something was typed and not sent.
-        is_idle: Whether no cycle runs.
-        is_stopping: Whether the one that runs is being stopped.
-        since_warned: Seconds since it was said that a second one leaves; None where it was not.
-    """
+    """Say what Ctrl-C does: it clears the line, then stops the cycle, then, twice in a chat that rests, leaves."""
     if has_text:
         return "clear"
     if is_stopping:
@@ -52,7 +45,6 @@ class SentLine:
     """What was sent with Enter.
 
     Attributes:
-        text: All of it.
         is_pasted: Whether lines of it were pasted; then it is a prompt, whatever it begins with.
     """
 
@@ -124,11 +116,7 @@ class Burst:
         return bool(self._held)
 
     def takes(self, keys: Sequence[str | None]) -> bool:
-        """Take keys that came at once, and say whether they are of a paste; else they are to be handled as ever.
-
-        Args:
-            keys: The characters that they put in, a carriage return or a line feed for a line's end; None for one that does something else.
-        """
+        """Take keys that came at once, and say whether they are of a paste; else they are to be handled as ever."""
         if not keys or None in keys or not (self._held or _is_pasted(keys)):
             return False
         self._held += [key for key in keys if key is not None]
@@ -151,8 +139,6 @@ class Chosen:
     """What a person chose of a call that waits.
 
     Attributes:
-        choice: What is to become of it.
-        approval: The call.
         words: Why not, or the other arguments as JSON.
     """
 

@@ -72,12 +72,7 @@ class TerminalView:
         self.is_closed: bool = False
 
     def introduce(self, known: KnownNames, on_event: Callable[[Event], None]) -> None:
-        """Take with whom one talks; from then on who reads the lines takes Ctrl-C too.
-
-        Args:
-            known: What can be completed.
-            on_event: Hears of each event that is shown.
-        """
+        """Take with whom one talks; from then on who reads the lines takes Ctrl-C too."""
         self._on_event = on_event
         self._typing.known = known
         self._typing.interrupt = None
@@ -218,13 +213,7 @@ class TerminalView:
 async def open_terminal_view(
     files: ListFiles, history: Path | None, interrupt: Callable[[], None]
 ) -> AsyncIterator[TerminalView]:
-    """Open the screen of a chat; leaving the block gives the terminal back. What is typed before `introduce` waits.
-
-    Args:
-        files: Lists what can be completed behind `@`.
-        history: The file of what was typed before; None keeps nothing.
-        interrupt: Called for Ctrl-C until `introduce`.
-    """
+    """Open the screen of a chat; leaving the block gives the terminal back. What is typed before `introduce` waits."""
     # Two threads share the interpreter: the one that reads keys would else wait five milliseconds each time that it wants to go on.
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)

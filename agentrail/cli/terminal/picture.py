@@ -46,7 +46,6 @@ class Picture:
 
     Attributes:
         ink: What the terminal can show; set anew when its size changes.
-        working: What the session is at.
         dialogue: What a person is asked about a call; None for nothing.
     """
 
@@ -183,12 +182,7 @@ class Picture:
         return (*self._end_thoughts(), *self._blocks(self._words.finish()))
 
     def below(self, now: float, height: int) -> Rows:
-        """Draw what stands below what was printed, in at most so many rows: the tail of the words, what runs, what is to do.
-
-        Args:
-            now: By the clock that `feed` is given, in seconds.
-            height: In rows. Of the words the end is shown, of the rest the beginning.
-        """
+        """Draw what stands below what was printed, in at most so many rows: the tail of the words, what runs, what is to do."""
         foot = [self._call_row(one, now) for one in list(self._running.values())[:_MAX_CALLS]]
         if len(self._running) > _MAX_CALLS:
             foot.append(draw_line(((f"  … and {len(self._running) - _MAX_CALLS} more", "dim"),), self.ink))

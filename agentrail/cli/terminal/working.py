@@ -28,14 +28,11 @@ class Working:
 
     Attributes:
         since: When its cycle began, in seconds of the clock that draws; None: it rests.
-        what: What it does, in a few words.
         read: Tokens that were read in this cycle.
         written: Tokens that were written.
         streamed: Characters of the response that is not complete.
         cost_usd: What the cycle has cost; None where a price is missing.
         spent_usd: What the session has cost in this chat; None as above.
-        queued: How many prompts wait.
-        stopping: Whether it is being stopped.
     """
 
     since: float | None = None
@@ -105,14 +102,7 @@ def _counted(working: Working, usage: TokenUsage) -> Working:
 
 
 def draw_working(working: Working, running: tuple[str, ...], now: float, ink: Ink) -> str:
-    """Draw it, the most important first: a narrow terminal cuts the rest.
-
-    Args:
-        working: What the session is at.
-        running: The names of the tools that run.
-        now: By the clock of `since`, in seconds.
-        ink: Of the terminal.
-    """
+    """Draw it, the most important first: a narrow terminal cuts the rest."""
     if working.since is None:
         return ""
     elapsed = max(now - working.since, 0.0)
