@@ -15,7 +15,7 @@ from agentrail.events import EndReason, PermissionOption, WaitingFor
 from agentrail.gateway.frames import ContextUse
 from agentrail.host.approval_forms import ApprovalPreview
 from agentrail.host.payloads import RequestKind
-from agentrail.host.request_end import RequestStatus
+from agentrail.host.requests import RequestStatus
 from agentrail.host.workspace_files import WorkspaceEntry
 from agentrail.messages import TokenUsage
 from agentrail.runtime.restoring import RestoredFiles

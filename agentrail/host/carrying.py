@@ -28,14 +28,12 @@ from agentrail.errors import (
 )
 from agentrail.events import AgentAbort, AgentEnd, AgentError
 from agentrail.host.attachments import Attachment, Uploads, message_of_files
-from agentrail.host.following import end_track, follow, follow_nowait, subscribe_to_requests
 from agentrail.host.hooks import Attaching, Hearing, HookRunner, PluginOrder
 from agentrail.host.host_sessions import HostSessions
 from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import DayBudgets
 from agentrail.host.payloads import ChatRequest, RequestContext, RequestKind, RequestOutcome
 from agentrail.host.profiles import AgentProfile, ProfileContext
-from agentrail.host.request_end import ended_by_host
 from agentrail.host.requests import (
     HostRequest,
     MessageReceipt,
@@ -44,7 +42,12 @@ from agentrail.host.requests import (
     RequestRecord,
     RequestTrack,
     SessionReading,
+    end_track,
+    ended_by_host,
+    follow,
+    follow_nowait,
     key_of_requests,
+    subscribe_to_requests,
 )
 from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.host.webhook_message import WebhookWatch

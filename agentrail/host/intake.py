@@ -35,7 +35,6 @@ from agentrail.errors import (
 )
 from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
 from agentrail.host.carrying import HostParts, IncomingMessage, RequestRun, WhenBusy
-from agentrail.host.following import end_track, find_standing, follow, subscribe_to_requests
 from agentrail.host.hooks import Intercepting
 from agentrail.host.host_sessions import refuse_child
 from agentrail.host.identity import (
@@ -56,15 +55,20 @@ from agentrail.host.payloads import (
     RequestKind,
 )
 from agentrail.host.profiles import check_metadata
-from agentrail.host.request_end import ended_by_host, without_session
 from agentrail.host.requests import (
     HostRequest,
     OnDisconnect,
     RequestRecord,
     RequestTrack,
+    end_track,
+    ended_by_host,
+    find_standing,
+    follow,
     key_of_requests,
     kind_of_request,
     mint_request_id,
+    subscribe_to_requests,
+    without_session,
 )
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger

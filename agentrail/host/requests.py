@@ -1,29 +1,274 @@
 """Requests as values and handles: what is known of one, how its caller waits for it, and the last ones of each session.
 
-How a request stands is folded in `request_end`; how it is carried out, with all hooks, stands in `carrying`. Here is no hook and no rule.
+How a request stands is a fold of the events of its session; how it is carried out, with all hooks, stands in `carrying`. Here is no hook and no rule.
 """
 
+import itertools
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, Literal, Self, TypeAlias, cast
+from typing import Final, Literal, Self, TypeAlias, cast, get_args
 
 import trio
 from attrs import evolve, field, frozen
+from msgspec.structs import replace
 
 from agentrail.core.session.projection import Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
-from agentrail.errors import ErrorInfo, RequestOver, StopNotWritten, StoreUnavailable
-from agentrail.events import EndReason, Event, EventsLost, WaitingFor
+from agentrail.errors import (
+    AgentrailError,
+    ErrorInfo,
+    RequestOver,
+    StopNotWritten,
+    StoreUnavailable,
+    SubscriberTooSlow,
+)
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentResumed,
+    AgentStart,
+    AgentSuspended,
+    EndReason,
+    Event,
+    EventsLost,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
+    PromptTaken,
+    ResponseComplete,
+    SessionEnd,
+    SessionParked,
+    SteeringApplied,
+    WaitingFor,
+)
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import RequestKind, RequestOutcome
-from agentrail.host.request_end import OUTCOMES, RequestStanding, RequestStatus, behind_loss, stand_behind
-from agentrail.messages import Message, PromptRef, SessionId, TokenUsage
+from agentrail.messages import (
+    AssistantMessage,
+    Message,
+    PromptRef,
+    SessionId,
+    SteerRef,
+    TokenUsage,
+    UserMessage,
+)
 from agentrail.outside import current
 from agentrail.runtime.event_waits import told_of_outages
+from agentrail.runtime.glancing import window_of
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
+from agentrail.structs import Value
+
+# Whose end is it? How one request stands, from the events of its session: a fold, with no look at anything else.
+#
+# Pure: a standing and an event give the next standing. A session runs one cycle at a time, and prompts wait, are taken for decisions, are
+# thrown away or steer; so an end belongs to a request only by the rules in this file. One table per session, kept by a task, would be
+# a second state, which could differ from the session's.
+# Who subscribes, and who is told, is decided elsewhere.
+
+RequestStatus: TypeAlias = Literal["queued", "running", "waiting"] | RequestOutcome
+"""How a request stands: it waits for its turn, is worked on, waits for people, or has ended with an outcome."""
+
+OUTCOMES: Final[frozenset[str]] = frozenset(get_args(RequestOutcome))
+
+KINDS_OF_REQUESTS: Final[tuple[type[Event], ...]] = (
+    PromptReceived,
+    PromptQueued,
+    PromptDropped,
+    PromptRejected,
+    PromptTaken,
+    AgentStart,
+    AgentEnd,
+    AgentAbort,
+    AgentError,
+    AgentSuspended,
+    AgentResumed,
+    SteeringApplied,
+    ResponseComplete,
+    SessionParked,
+    SessionEnd,
+)
+"""What has to be read of a session to know how its requests stand."""
+
+
+class RequestStanding(Value, frozen=True, kw_only=True):
+    """How a request stands. A struct, since each event of a cycle makes another one.
+
+    Attributes:
+        ref: Its prompt or its steer, as its receipt says.
+        status: One of `RequestStatus`.
+        seq: The number of the last event that changed it; 0 before any.
+        pending: What its cycle waits for, oldest first; none but while it is `waiting`.
+        is_kept: Whether it put something into the history, or made the session do so.
+        messages: Those of its cycle, behind an end that was none of an abort or a failure.
+        usage: Of its cycle so far; of all of it behind an end that says it. None before the first response.
+        last_usage: Of the last response in its cycle; None before the first.
+        stop_reason: Why its cycle finished; None for any other end.
+        error: Why it failed.
+        reason: Why it was aborted or refused, in the words of whom that came from.
+        cycle: The cycle that runs in the session, its own or another's, as far as was read.
+        is_joined: Whether it is worked on by a cycle that its own prompt did not start: it was taken for a decision, or steered.
+        is_given_up: Whether the session was: what is thrown away behind that has failed.
+    """
+
+    ref: PromptRef
+    status: RequestStatus = "queued"
+    seq: int = 0
+    pending: tuple[WaitingFor, ...] = ()
+    is_kept: bool = False
+    messages: tuple[Message, ...] = ()
+    usage: TokenUsage | None = None
+    last_usage: TokenUsage | None = None
+    stop_reason: EndReason | None = None
+    error: ErrorInfo | None = None
+    reason: str | None = None
+    cycle: PromptRef | None = None
+    is_joined: bool = False
+    is_given_up: bool = False
+
+    def __repr__(self) -> str:
+        """Say which and how, and nothing of what was said."""
+        return f"RequestStanding(ref={self.ref!r}, status={self.status!r}, seq={self.seq})"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing changes it any more."""
+        return self.status in OUTCOMES
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the cycle that runs is its own."""
+        return not self.has_ended and (self.is_joined or self.cycle == self.ref)
+
+
+def stand_behind(standing: RequestStanding, event: Event) -> RequestStanding:
+    """Say how a request stands behind the next event of its session.
+
+    Args:
+        standing: How it stood. One that has ended stays as it is.
+        event: Of its session, in order; none may be left out that is of `KINDS_OF_REQUESTS`, but those before its acceptance.
+    """
+    if standing.has_ended:
+        return standing
+    after = _of_prompts(standing, event)
+    if after is standing:
+        after = _of_cycles(standing, event)
+    if after is standing or event.meta is None:
+        return after
+    return replace(after, seq=event.meta.seq)
+
+
+def _of_prompts(standing: RequestStanding, event: Event) -> RequestStanding:
+    """What becomes of a prompt before a cycle works on it, and where it is none of its own."""
+    ref = standing.ref
+    match event:
+        case PromptReceived(ref=one) if one == ref:
+            return replace(standing, status="running")
+        case PromptQueued(ref=one) if one == ref:
+            # Also a steer that no cycle heard: it is a prompt from now on, and has a cycle of its own.
+            return replace(standing, status="queued")
+        case PromptDropped(ref=one) if one == ref:
+            return replace(standing, status="failed" if standing.is_given_up else "dropped")
+        case PromptRejected(ref=one, reason=reason) if one == ref:
+            return replace(standing, status="refused", reason=reason)
+        case PromptTaken(ref=one) if one == ref:
+            # One cycle at a time: what it decided about belongs to that one, whose end comes next.
+            return replace(standing, status="running", is_joined=True, is_kept=True)
+        case SteeringApplied(refs=refs) if SteerRef(ref) in refs:
+            return replace(standing, status="running", is_joined=True, is_kept=True)
+        case _:
+            return standing
+
+
+def _of_cycles(standing: RequestStanding, event: Event) -> RequestStanding:
+    """What becomes of the cycle that runs, whosever it is."""
+    match event:
+        case AgentStart(ref=ref):
+            if ref == standing.ref:
+                return replace(standing, status="running", cycle=ref, is_kept=True)
+            return replace(standing, cycle=ref)
+        case AgentSuspended(waiting=waiting) if standing.is_at_work:
+            return replace(standing, status="waiting", pending=waiting)
+        case AgentResumed() if standing.status == "waiting":
+            return replace(standing, status="running", pending=())
+        case ResponseComplete(usage=usage) if standing.is_at_work:
+            used = usage if standing.usage is None else standing.usage + usage
+            return replace(standing, usage=used, last_usage=usage)
+        case AgentEnd() | AgentAbort() | AgentError():
+            return _behind_end(standing, event)
+        case SessionParked():
+            return replace(standing, is_given_up=True)
+        case SessionEnd(reason=reason):
+            return without_session(standing, reason)
+        case _:
+            return standing
+
+
+def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentError) -> RequestStanding:
+    # A name is missing where there was no cycle to abort, and in journals that are older than these names. A prompt that supersedes
+    # a suspended cycle is accepted before that one ends: so the name counts, where there is one, and not the order alone.
+    ended = standing.cycle if event.ref is None else event.ref
+    if not standing.is_joined and ended != standing.ref:
+        return standing if ended is None else replace(standing, cycle=None)
+    over = replace(standing, cycle=None, pending=())
+    match event:
+        case AgentEnd(stop_reason="superseded"):
+            return replace(
+                over,
+                status="aborted",
+                reason="a later prompt took its place",
+                usage=event.usage,
+                messages=event.messages,
+                stop_reason=event.stop_reason,
+            )
+        case AgentEnd():
+            return replace(
+                over,
+                status="completed",
+                usage=event.usage,
+                messages=event.messages,
+                stop_reason=event.stop_reason,
+            )
+        case AgentAbort(reason=reason):
+            return replace(over, status="aborted", reason=reason)
+        case AgentError(error=error):
+            return replace(over, status="failed", error=error)
+
+
+def without_session(standing: RequestStanding, reason: str) -> RequestStanding:
+    """Say how a request stands whose session is gone, or was given up, without a word about it."""
+    if standing.has_ended:
+        return standing
+    error = ErrorInfo(code="session_ended", message=f"the session has ended: {reason}")
+    return replace(standing, status="failed", pending=(), error=error)
+
+
+def behind_loss(standing: RequestStanding, lost: EventsLost, status: Status) -> RequestStanding:
+    """Say how a request stands behind events that are kept no longer, or count no more.
+
+    Args:
+        standing: How it stood before.
+        lost: Which ones.
+        status: How the session stands behind them. One that waits there still waits; of any other no end can come any more.
+    """
+    if standing.has_ended or standing.ref in status.queued or SteerRef(standing.ref) in status.steers:
+        return standing
+    message = f"the events {lost.from_seq} to {lost.to_seq} of its session are kept no longer, and its end may be among them"
+    return replace(
+        standing, status="failed", pending=(), error=ErrorInfo(code="events_lost", message=message)
+    )
+
+
+def ended_by_host(standing: RequestStanding, outcome: RequestOutcome, reason: str) -> RequestStanding:
+    """End a request that its host ends: its session says nothing of that, or too late."""
+    if standing.has_ended:
+        return standing
+    return replace(standing, status=outcome, pending=(), reason=reason)
+
 
 MAX_KEPT_REQUESTS: Final = 1_000
 """Of how many requests of a session it is known how they stand, or ended."""
@@ -466,3 +711,134 @@ class RequestBook:
         del ended[request_id], self._order[key, request_id]
         if not ended:
             del self._ended[key]
+
+
+# Following a request by the events of its session, to its end and to its answer. Decides nothing: the rules stand above.
+
+_BUFFER: Final = 4096
+"""Events of beginnings and ends alone: the task that reads them is never so far behind."""
+
+
+_READ_IN_ONE_GO: Final = 64
+
+
+def subscribe_to_requests(session: Session, *, after: int | None = None) -> Subscription:
+    """Subscribe to what has to be read of a session to know how its requests stand."""
+    return session.subscribe(kinds=KINDS_OF_REQUESTS, deltas=False, buffer=_BUFFER, after=after)
+
+
+def follow_nowait(track: RequestTrack, events: Subscription) -> None:
+    """Take what waits to be read: what a session said at once, when it took the message."""
+    with suppress(trio.WouldBlock, trio.EndOfChannel, SubscriberTooSlow):
+        while not track.standing.has_ended:
+            _take(track, events, events.next_nowait())
+
+
+async def follow(session: Session, track: RequestTrack, events: Subscription) -> Event | None:
+    """Read the events of a session until a request has ended.
+
+    Args:
+        session: Whose events.
+        track: The request.
+        events: Entered before the message was sent.
+
+    Returns:
+        The last event that was read, which ended it; None where none did.
+
+    Cancellation: It is followed no longer.
+    """
+    after = await _follow_to_end(track, events)
+    while isinstance(after, int):  # others kept the loop for so long that the buffer was full
+        async with subscribe_to_requests(session, after=after) as again:
+            after = await _follow_to_end(track, again)
+    return after
+
+
+async def _follow_to_end(track: RequestTrack, events: Subscription) -> Event | int | None:
+    event: Event | None = None
+    try:
+        while not track.standing.has_ended:
+            event = await anext(events)
+            _take(track, events, event)
+    except StopAsyncIteration:
+        if events.is_rested:
+            track.stand(ended_by_host(track.standing, "shutdown", "the session was put to rest"))
+        else:
+            track.stand(without_session(track.standing, "it said no more"))
+        return None
+    except SubscriberTooSlow as slow:
+        return slow.resume_after or 0
+    return event
+
+
+def _take(track: RequestTrack, events: Subscription, event: Event) -> None:
+    if isinstance(event, EventsLost):
+        snapshot = events.snapshot
+        assert snapshot is not None  # noqa: S101 - it comes with the loss
+        track.stand(behind_loss(track.standing, event, snapshot.status))
+    else:
+        track.stand(stand_behind(track.standing, event))
+
+
+async def find_standing(session: Session, request_id: str) -> tuple[RequestStanding, int] | None:
+    """Look for a request among the events of a session, from its first one on; None where none of them names it.
+
+    For one that an earlier process began.
+
+    Returns:
+        How it stands, with the number of the last event that changed it; and the number of the event that its receipt named.
+
+    Cancellation: Nothing has changed.
+    """
+    standing: RequestStanding | None = None
+    seq = 0
+    async with subscribe_to_requests(session, after=0) as events:
+        with suppress(trio.WouldBlock, trio.EndOfChannel, SubscriberTooSlow):
+            for number in itertools.count(1):
+                event = events.next_nowait()
+                named = isinstance(event, PromptReceived | PromptQueued) and event.request_id == request_id
+                if standing is None and named and isinstance(event, PromptReceived | PromptQueued):
+                    standing = RequestStanding(ref=event.ref)
+                    seq = 0 if event.meta is None else event.meta.seq
+                if standing is not None:
+                    standing = stand_behind(standing, event)
+                if number % _READ_IN_ONE_GO == 0:
+                    await trio.lowlevel.checkpoint()
+    return None if standing is None else (standing, seq)
+
+
+async def end_track(session: Session | None, track: RequestTrack) -> None:
+    """Say that a request has ended, with what there is of an answer."""
+    standing, text = track.standing, ""
+    try:
+        if session is not None and track.record.context_window is None:
+            track.learn_window(window_of(session))
+        if session is not None and standing.is_kept:
+            text = await _answer_of(session, standing)
+    finally:  # whatever the session says: others wait for it
+        track.end(text)
+
+
+async def _answer_of(session: Session, standing: RequestStanding) -> str:
+    read = session.reads_answers()
+    if standing.messages:
+        return read(standing.messages)
+    # Of one that was aborted or has failed the end says nothing of what was said.
+    with suppress(AgentrailError), trio.move_on_after(1.0):
+        return read(said_to(standing.ref, await session.messages()))
+    return ""
+
+
+def said_to(ref: PromptRef, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Give what stands in the history behind a prompt, up to the next one; nothing where it does not stand there."""
+    begins = [
+        place
+        for place, one in enumerate(messages)
+        if isinstance(one, UserMessage) and one.origin == "prompt" and one.ref is not None
+    ]
+    for number, place in enumerate(begins):
+        one = messages[place]
+        if isinstance(one, UserMessage) and one.ref == ref:
+            end = begins[number + 1] if number + 1 < len(begins) else len(messages)
+            return tuple(found for found in messages[place:end] if isinstance(found, AssistantMessage))
+    return ()

@@ -12,8 +12,8 @@ from agentrail.core.journal.explaining import ExplainedStep, explained_step
 from agentrail.core.journal.files import FilesBehind, files_behind
 from agentrail.core.journal.folding import Sources, first_state, walk
 from agentrail.core.journal.record import Record, Tail, join_blobs
+from agentrail.core.journal.recorded_steps import whole_body
 from agentrail.core.journal.replaying import ReplayStep, begins, steps_from
-from agentrail.core.journal.signal_bodies import whole_body
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.projection import Snapshot, Status, snapshot_of
 from agentrail.core.session.state import SessionState

@@ -26,6 +26,7 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.core.session.machine import step
+from agentrail.core.session.open_calls import NO_CALLS
 from agentrail.core.session.projection import LiveText, Snapshot, Status, snapshot_of, status_of
 from agentrail.core.session.recovery import is_left_alone
 from agentrail.core.session.state import Phase, SessionState
@@ -879,7 +880,8 @@ class SessionCell(SleepingCell):
 
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
         data = state.data
-        ids = [child_id for call in (*data.batch, *data.survivors) for child_id in call.child_ids]
+        calls = data.survivors if data.batch is NO_CALLS else (*data.batch, *data.survivors)
+        ids = [child_id for call in calls for child_id in call.child_ids]
         ids += [agent.child_id for agent in data.agents.states if agent.child_id is not None]
         for child_id in ids:
             cell = self.find(self.ports.scope, child_id)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from hypothesis import given, settings, strategies as st
 
-from agentrail.core.journal.outline import outline
+from agentrail.core.journal.recorded_steps import outline
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.patience import StallOptions
 from agentrail.core.protocol import signals as s

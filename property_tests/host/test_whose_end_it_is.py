@@ -28,7 +28,7 @@ from agentrail.events import (
     SteeringApplied,
     WaitingFor,
 )
-from agentrail.host.request_end import OUTCOMES, RequestStanding, stand_behind
+from agentrail.host.requests import OUTCOMES, RequestStanding, stand_behind
 from agentrail.messages import (
     ApprovalId,
     AssistantMessage,

@@ -41,8 +41,7 @@ from agentrail.host import (
     open_host,
     requests,
 )
-from agentrail.host.request_end import ended_by_host
-from agentrail.host.requests import RequestBook, RequestRecord, RequestTrack
+from agentrail.host.requests import RequestBook, RequestRecord, RequestTrack, ended_by_host
 from agentrail.messages import PromptRef, SessionId, UserMessage
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentrail.core.journal.folding import Walked, drift_of
-from agentrail.core.journal.outline import outline
+from agentrail.core.journal.recorded_steps import outline
 from agentrail.core.protocol.effects import Effect, Publish
 from agentrail.core.protocol.signals import EffectOutcome
 from agentrail.core.stack.explained_run import ExplainedLink, ExplainedRun

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from agentrail.core.journal.record import TAKEN, Record, join_blobs
-from agentrail.core.journal.signal_bodies import decode_signal_body
+from agentrail.core.journal.recorded_steps import decode_signal_body
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ToolEmitted, ToolFinished
 from agentrail.core.wire.codec import SIGNAL_KINDS

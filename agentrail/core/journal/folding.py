@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from agentrail.core.journal.outline import effects_named, operation_id_in, operations_in, outline
 from agentrail.core.journal.record import (
     CHANGED,
     DRIFTED,
@@ -33,7 +32,13 @@ from agentrail.core.journal.record import (
     open_state,
     state_changed,
 )
-from agentrail.core.journal.signal_bodies import decode_signal_body
+from agentrail.core.journal.recorded_steps import (
+    decode_signal_body,
+    effects_named,
+    operation_id_in,
+    operations_in,
+    outline,
+)
 from agentrail.core.protocol.actions import Continue
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import HookEvent

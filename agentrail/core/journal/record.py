@@ -28,7 +28,7 @@ from agentrail.messages import SessionId
 from agentrail.structs import Value, decoder_of
 
 RECORD_VERSION: Final = 3
-"""Of the form of a record, and of all bodies. In version 1 bodies of signals were longer: see `signal_bodies`. Since version 3 a
+"""Of the form of a record, and of all bodies. In version 1 bodies of signals were longer: see `recorded_steps`. Since version 3 a
 `drifted` record holds a state."""
 
 OPENED: Final = "opened"
@@ -218,7 +218,7 @@ def taken_draft(*, node: str, cause: str, engine: str, at_ms: int, events: int) 
     return Draft(at_ms=at_ms, kind=TAKEN, body=msgspec.json.encode(body), events=events)
 
 
-# Bodies of records other than signals (those are in `signal_bodies`), and large values, which are stored next to records.
+# Bodies of records other than signals (those are in `recorded_steps`), and large values, which are stored next to records.
 #
 # A body has a version. A newer version is refused as a whole, because half of a record would give another state.
 

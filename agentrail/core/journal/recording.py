@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Raw
 
 from agentrail.core.journal.folding import Drift
-from agentrail.core.journal.outline import outline
 from agentrail.core.journal.record import (
     CLOSED,
     DRIFTED,
@@ -27,7 +26,7 @@ from agentrail.core.journal.record import (
     encode_body,
     opened_body,
 )
-from agentrail.core.journal.signal_bodies import encode_signal_body
+from agentrail.core.journal.recorded_steps import encode_signal_body, outline
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.request import Chunk, EffectId

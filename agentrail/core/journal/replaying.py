@@ -24,9 +24,8 @@ from agentrail.core.journal.folding import (
     fold_journal,
     walk,
 )
-from agentrail.core.journal.outline import effects_named
 from agentrail.core.journal.record import DRIFTED, OPENED, TAKEN, Record, Tail, decode_opened, join_blobs
-from agentrail.core.journal.signal_bodies import whole_body
+from agentrail.core.journal.recorded_steps import effects_named, whole_body
 from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.request import EffectId

@@ -92,7 +92,7 @@ class Price(Value, frozen=True, kw_only=True):
             is_left_out = price is None and name.startswith("cache")
             # A plain number is most often what it is: a provider makes a price each time it is asked.
             if not is_left_out and not (
-                (type(price) is float and 0 <= price < math.inf) or _is_amount(price)
+                (type(price) in {int, float} and 0 <= price < math.inf) or _is_amount(price)
             ):
                 faults.append(
                     f"price.{name} is {price!r}: expected a finite number of dollars per million tokens, from 0"

@@ -9,7 +9,7 @@ The diagram and the table in docs/reference/session.md are drawn from here.
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -57,70 +57,87 @@ def _row(*cells: str | Verdict) -> Mapping[Phase, Cell]:
     )
 
 
-T, P, D = Verdict.TAKE, Verdict.POSTPONE, Verdict.DROP
+_P, _D = Verdict.POSTPONE, Verdict.DROP
+_Row: TypeAlias = Mapping[Phase, Cell]
+
+_ALWAYS: Final = _row("I", "R", "S", "E")
+"""Taken in every phase, and the phase stays."""
+_GOES_ON: Final = _row("IR", "R", "S", "ERI")
+"""Taken in every phase: it may wake a suspended cycle, or close the batch."""
+_ANYTHING: Final = _row("IRE", "RI", "SRI", "ERI")
+"""Taken in every phase, and may end it in any way."""
+_OVER: Final = _row("I", "I", "I", "I")
+
 # fmt: off
-LEGALITY: Final[Mapping[type[signals.Signal], Mapping[Phase, Cell]]] = MappingProxyType({
-    #                                   IDLE    RUNNING STREAMING EXECUTING_TOOLS
-    signals.Prompt:                _row("IRE",  "R",    "S",      "E"),  # not postponed: the caller hears the position at once
-    signals.GoOn:                  _row("IR",   "R",    "S",      "E"),  # not postponed: what it would answer is not known then
-    signals.Steer:                 _row("IR",   "RI",   "S",      "ERI"),  # in idle it is a prompt, or wakes a cycle that is suspended
-    signals.AbortCycle:            _row("IR",   "IR",   "IS",     "IRE"),  # IDLE too: that nothing was left to stop is an answer; of a prompt that waits, or has ended, nothing is stopped
-    signals.AbortTool:             _row("IR",   "R",    "S",      "ERI"),  # a survivor can be meant in any phase
-    signals.StopSession:           _row("I",    "I",    "I",      "I"),
-    signals.ReplyQuery:            _row("I",    "R",    "S",      "E"),  # answered when the cycle is over; without one, at once
-    signals.StatusQuery:           _row("I",    "R",    "S",      "E"),
-    signals.MessagesQuery:         _row("I",    "R",    "S",      "E"),
-    signals.SnapshotQuery:         _row("I",    "R",    "S",      "E"),
-    signals.ReceiptQuery:          _row("I",    "R",    "S",      "E"),  # behind whatever the caller sent before it
-    signals.Approve:               _row("IER",  "R",    "S",      "ERI"),  # a user who decides too late or too early hears which it was
-    signals.Reject:                _row("IR",   "R",    "S",      "ERI"),  # as Approve
-    signals.Respond:               _row("IR",   "R",    "S",      "ERI"),  # as Approve
-    signals.Decline:               _row("IR",   "R",    "S",      "ERI"),  # as Approve
-    signals.RevokeRule:            _row("I",    "R",    "S",      "E"),  # what was let run by the rule runs; the next call asks
-    signals.AgentCommand:          _row("I",    "R",    "S",      "E"),  # agents outlive a cycle, and are asked beside one
-    signals.AnswerCall:            _row("IR",   "R",    "S",      "ERI"),  # as Approve
-    signals.ToolAsked:             _row("I",    "R",    "S",      "E"),  # a tool that asks too late hears that no answer will come
-    signals.ToolWantsChild:        _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase
-    signals.ChangeModel:           _row("I",    "R",    "S",      "E"),  # a request that is out keeps its model
-    signals.ToolSourceReported:    _row("I",    "R",    "S",      "E"),  # whatever it is busy with, people hear of it
-    signals.UpdatePluginOpts:      _row("I",    "R",    "S",      "E"),  # applied when the session is idle
-    signals.ChangePlugins:         _row("I",    P,      P,        P),  # between two cycles only, so no hook of an old version runs after
-    signals.ChangeTools:           _row("I",    "R",    "S",      "E"),  # calls under way keep their tools
-    signals.Compact:               _row("IR",   "R",    "S",      "E"),  # now in idle, else before the next request
-    signals.SessionBegan:          _row("I",    D,      D,        D),  # the first signal of a life, and there is one first
-    signals.Restarted:             _row("IR",   "IR",   "IR",     "IRE"),  # whatever ran died with the old actor
-    signals.Recovered:             _row("IRE",  "RI",   "SRI",    "ERI"),  # each open effect is decided; the third in a row changes nothing
-    signals.Parked:                _row("I",    "I",    "I",      "I"),
-    signals.StepCrashed:           _row("IRE",  "RI",   "SRI",    "ERI"),
-    signals.BudgetLent:            _row("I",    "R",    "S",      "E"),  # between two cycles mostly, but the session may be prompted by others
-    signals.PluginLagged:          _row("I",    "R",    "S",      "E"),
-    signals.StreamStarted:         _row(D,      "RS",   D,        D),
-    signals.ChunksArrived:         _row(D,      D,      "S",      D),
-    signals.ResponseCompleted:     _row(D,      "REI",  "SERI",   D),  # RUNNING too: a response may come in one piece
-    signals.StreamFailed:          _row(D,      "RI",   "SRI",    D),
-    signals.ToolProgressed:        _row(D,      D,      D,        "E"),  # a survivor's progress belongs to no cycle any more
-    signals.ChildStarted:          _row("I",    "R",    "S",      "E"),  # as ToolFinished: the call of a child may survive its cycle
-    signals.ChildPublished:        _row("I",    "R",    "S",      "E"),
-    signals.ToolEmitted:           _row(D,      D,      D,        "E"),  # as ToolProgressed
-    signals.ToolAnsweredEarly:     _row(D,      D,      D,        "ERI"),  # as ToolProgressed: a survivor has its answer already
-    signals.ToolFinished:          _row("IR",   "R",    "S",      "ERI"),  # everywhere: a call that survived an abort ends when it ends; IR: it may wake the session
-    signals.HostJudged:            _row(D,      D,      D,        "ERI"),  # a call that waits for the host has a batch
-    signals.HostTold:              _row("I",    "R",    "S",      "ERI"),  # as ToolFinished: an abort does not wait for it
-    signals.AgentIdled:            _row("IR",   "R",    "S",      "ERI"),  # agents outlive a cycle; IR: one that wakes the session
-    signals.AgentEnded:            _row("IR",   "R",    "S",      "ERI"),  # as AgentIdled
-    signals.TimerFired:            _row("IRE",  "RI",   "SRI",    "ERI"),  # STREAMING too: a stream may fall silent
-    signals.PluginRequestFinished: _row("IRE",  "RI",   "S",      "E"),  # plugins may ask at any time
-    signals.ContextGathered:       _row(D,      "RI",   D,        D),  # a request waits for it, which may be more than is left to spend
-    signals.TeardownFinished:      _row("IR",   "R",    "S",      "ERI"),  # behind an abort in idle; of calls that were stopped, anywhere
-})
+_CALLS: Final[Mapping[type[signals.Signal], _Row]] = {
+    #                           IDLE   RUNNING STREAMING EXECUTING_TOOLS
+    signals.Prompt:        _row("IRE", "R",    "S",      "E"),  # not postponed: the caller hears the position at once
+    signals.GoOn:          _row("IR",  "R",    "S",      "E"),  # not postponed: what it would answer is not known then
+    signals.Steer:         _row("IR",  "RI",   "S",      "ERI"),  # in idle it is a prompt, or wakes a cycle that is suspended
+    signals.AbortCycle:    _row("IR",  "IR",   "IS",     "IRE"),  # the same phase too: that nothing was left to stop is an answer
+    signals.AbortTool:     _GOES_ON,  # a survivor can be meant in any phase
+    signals.StopSession:   _OVER,
+    # Always: the answer is what the session knows, or a change that waits for nothing. Calls and requests under way keep what they have.
+    **dict.fromkeys((
+        signals.ReplyQuery, signals.StatusQuery, signals.MessagesQuery, signals.SnapshotQuery, signals.ReceiptQuery,
+        signals.RevokeRule, signals.AgentCommand, signals.ToolAsked, signals.ToolWantsChild, signals.ToolSourceReported,
+        signals.ChangeModel, signals.ChangeTools, signals.UpdatePluginOpts, signals.BudgetLent, signals.PluginLagged,
+    ), _ALWAYS),
+    signals.ChangePlugins: _row("I",   _P,     _P,       _P),  # always, but waits for idle, so no hook of an old version runs after
+    signals.Compact:       _row("IR",  "R",    "S",      "E"),  # now in idle, else before the next request
+    # A user who decides too late or too early hears which it was.
+    signals.Approve:       _row("IER", "R",    "S",      "ERI"),
+    **dict.fromkeys((signals.Reject, signals.Respond, signals.Decline, signals.AnswerCall), _GOES_ON),
+    # The life of the session.
+    signals.SessionBegan:  _row("I",   _D,     _D,       _D),  # the first signal of a life, and there is one first
+    signals.Restarted:     _row("IR",  "IR",   "IR",     "IRE"),  # whatever ran died with the old actor
+    signals.Recovered:     _ANYTHING,  # each open effect is decided; the third in a row changes nothing
+    signals.StepCrashed:   _ANYTHING,
+    signals.Parked:        _OVER,
+}
+_OUTCOMES: Final[Mapping[type[Any], tuple[_Row, tuple[type[owners.Owner], ...]]]] = {
+    # Of a request: an answer may come in one piece, so RUNNING takes it too.
+    signals.StreamStarted:     (_row(_D, "RS",  _D,     _D), (owners.OfStream,)),
+    signals.ChunksArrived:     (_row(_D, _D,    "S",    _D), (owners.OfStream,)),
+    signals.ResponseCompleted: (_row(_D, "REI", "SERI", _D), (owners.OfStream, owners.OfSummary)),
+    signals.StreamFailed:      (_row(_D, "RI",  "SRI",  _D), (owners.OfStream, owners.OfSummary)),
+    signals.ContextGathered:   (_row(_D, "RI",  _D,     _D), (owners.OfContext,)),  # it may be more than is left to spend
+    # Of a call: what a survivor says belongs to no cycle any more, but it ends when it ends, and may wake the session.
+    signals.ToolProgressed:    (_row(_D, _D,    _D,     "E"), (owners.OfCall,)),
+    signals.ToolEmitted:       (_row(_D, _D,    _D,     "E"), (owners.OfCall,)),
+    signals.ToolAnsweredEarly: (_row(_D, _D,    _D,     "ERI"), (owners.OfCall,)),
+    signals.ToolFinished:      (_GOES_ON, (owners.OfCall, owners.OfSurvivor, owners.OfStoppedCall, owners.OfChild, owners.OfLoan)),
+    signals.HostJudged:        (_row(_D, _D,    _D,     "ERI"), (owners.OfHostCheck,)),  # a call that waits for the host has a batch
+    signals.HostTold:          (_row("I", "R",  "S",    "ERI"), (owners.OfHostReport,)),  # an abort does not wait for it
+    # Of a child or an agent, which outlive a cycle.
+    signals.ChildStarted:      (_ALWAYS, (owners.OfCall, owners.OfSurvivor, owners.OfChild, owners.OfAgent)),
+    signals.ChildPublished:    (_ALWAYS, (owners.OfCall, owners.OfSurvivor, owners.OfChild, owners.OfAgent)),
+    signals.AgentIdled:        (_GOES_ON, (owners.OfAgent,)),
+    signals.AgentEnded:        (_GOES_ON, (owners.OfAgent,)),
+    # Of plugins, which may ask at any time; of timers; of a teardown: after an abort in idle, of calls that were stopped anywhere.
+    signals.PluginRequestFinished: (_row("IRE", "RI", "S", "E"), (owners.OfTranscript, owners.OfPluginRequest, owners.OfHeldHook)),
+    signals.TimerFired:        (_ANYTHING, (
+        owners.OfStallTimer, owners.OfPause, owners.OfSummaryTimer, owners.OfRetry,
+        owners.OfInteraction, owners.OfAgentWait, owners.OfHoldTimer,
+    )),
+    signals.TeardownFinished:  (_GOES_ON, (owners.OfDrain, owners.OfTeardown)),
+}
 # fmt: on
+LEGALITY: Final[Mapping[type[signals.Signal], _Row]] = MappingProxyType(
+    {**_CALLS, **{kind: row for kind, (row, _) in _OUTCOMES.items()}}
+)
+AWAITED_BY: Final[Mapping[type[signals.EffectOutcome], frozenset[type[owners.Owner]]]] = MappingProxyType(
+    {kind: frozenset(whose) for kind, (_, whose) in _OUTCOMES.items()}
+)
+"""Whose effects an outcome may come from, by its class; from any other it is late, or a mistake of the shell."""
 
 
 def verdict(phase: Phase, data: Known, signal: signals.Signal) -> Verdict:
     """Read the table; an outcome that is not waited for is dropped, whatever the cell says."""
     cell = LEGALITY[type(signal)][phase].verdict
-    if cell is T and isinstance(signal, signals.EffectOutcome) and not is_awaited(data, signal):
-        return D
+    if cell is Verdict.TAKE and isinstance(signal, signals.EffectOutcome):
+        is_awaited = type(data.open.get(signal.effect_id)) in AWAITED_BY[type(signal)]
+        return cell if is_awaited else _D
     return cell
 
 
@@ -139,49 +156,4 @@ def is_ephemeral_signal(signal: signals.Signal) -> bool:
 
 def is_late_ephemeral(state: SessionState, signal: signals.Signal) -> bool:
     """Say whether a signal comes to nothing in this state and is not counted there: the shell does that."""
-    return is_ephemeral_signal(signal) and not state.ended and verdict(state.phase, state.data, signal) is D
-
-
-def is_awaited(data: Known, outcome: signals.EffectOutcome) -> bool:
-    """Say whether this outcome is waited for: the effect is open, and what owns it is told such things."""
-    return type(data.open.get(outcome.effect_id)) in AWAITED_BY[type(outcome)]
-
-
-AWAITED_BY: Final[Mapping[type[signals.EffectOutcome], frozenset[type[owners.Owner]]]] = MappingProxyType(
-    {
-        signals.StreamStarted: frozenset({owners.OfStream}),
-        signals.ChunksArrived: frozenset({owners.OfStream}),
-        signals.ResponseCompleted: frozenset({owners.OfStream, owners.OfSummary}),
-        signals.StreamFailed: frozenset({owners.OfStream, owners.OfSummary}),
-        # What a call says that is answered already belongs to no cycle.
-        signals.ToolProgressed: frozenset({owners.OfCall}),
-        signals.ToolEmitted: frozenset({owners.OfCall}),
-        signals.ToolAnsweredEarly: frozenset({owners.OfCall}),
-        signals.ChildStarted: frozenset({owners.OfCall, owners.OfSurvivor, owners.OfChild, owners.OfAgent}),
-        signals.ChildPublished: frozenset({owners.OfCall, owners.OfSurvivor, owners.OfChild, owners.OfAgent}),
-        signals.AgentIdled: frozenset({owners.OfAgent}),
-        signals.AgentEnded: frozenset({owners.OfAgent}),
-        signals.ToolFinished: frozenset(
-            {owners.OfCall, owners.OfSurvivor, owners.OfStoppedCall, owners.OfChild, owners.OfLoan}
-        ),
-        signals.HostJudged: frozenset({owners.OfHostCheck}),
-        signals.HostTold: frozenset({owners.OfHostReport}),
-        signals.TimerFired: frozenset(
-            {
-                owners.OfStallTimer,
-                owners.OfPause,
-                owners.OfSummaryTimer,
-                owners.OfRetry,
-                owners.OfInteraction,
-                owners.OfAgentWait,
-                owners.OfHoldTimer,
-            }
-        ),
-        signals.PluginRequestFinished: frozenset(
-            {owners.OfTranscript, owners.OfPluginRequest, owners.OfHeldHook}
-        ),
-        signals.ContextGathered: frozenset({owners.OfContext}),
-        signals.TeardownFinished: frozenset({owners.OfDrain, owners.OfTeardown}),
-    }
-)
-"""Whose effects an outcome may come from, by its class; from any other it is late, or a mistake of the shell."""
+    return is_ephemeral_signal(signal) and not state.ended and verdict(state.phase, state.data, signal) is _D

@@ -63,20 +63,24 @@ def tags_at_end(stream: Stream, message: AssistantMessage, config: SessionConfig
     if not config.inline_tags:
         return ()
     if stream.text:
-        tags = stream.reader.closed()[1]
+        tags = stream.reader.closed()[1] if stream.reader.held else ()
+    elif "<" not in message.text:
+        return ()
     else:
         reader, _, complete = TagReader().fed(message.text)
         tags = (*complete, *reader.closed()[1])
-    return tuple(tag for tag in tags if tag.text)
+    return tuple([tag for tag in tags if tag.text]) if tags else ()
 
 
 def visible_text(text: str, config: SessionConfig) -> str:
     """Give what people see of what a model said in one response, complete or cut."""
-    return without_tags(text) if config.inline_tags and "<" in text else text
+    return without_tags(text) if config.inline_tags else text
 
 
 def without_tags(text: str) -> str:
     """Give what a model said in one response without its inline tags."""
+    if "<" not in text:
+        return text
     reader, visible, _ = TagReader().fed(text)
     return visible + reader.closed()[0]
 

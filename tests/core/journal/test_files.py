@@ -13,7 +13,7 @@ from agentrail.core.journal.files import (
 )
 from agentrail.core.journal.folding import no_blobs
 from agentrail.core.journal.record import Draft, Tail, sealed, taken_draft
-from agentrail.core.journal.signal_bodies import encode_signal_body
+from agentrail.core.journal.recorded_steps import encode_signal_body
 from agentrail.core.protocol.signals import ChildPublished, ToolEmitted, ToolFinished
 from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.events import Envelope, PluginEvent, StatusUpdate, SubagentEvent

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import pytest
 
-from agentrail.core.journal.outline import effects_named, outline
+from agentrail.core.journal.recorded_steps import effects_named, outline
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import effects as asked
 from agentrail.core.protocol.actions import ReadFile

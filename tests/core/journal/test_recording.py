@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal.signal_bodies import decode_signal_body
+from agentrail.core.journal.recorded_steps import decode_signal_body
 from agentrail.core.policy.patience import StallOptions
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import SetTimer

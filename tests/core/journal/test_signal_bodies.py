@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec import NODEFAULT
 
-from agentrail.core.journal.signal_bodies import decode_signal_body, encode_signal_body, whole_body
+from agentrail.core.journal.recorded_steps import decode_signal_body, encode_signal_body, whole_body
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     ToolFinished,
