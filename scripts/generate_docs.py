@@ -71,7 +71,7 @@ def session_page() -> str:
             "",
             DRAWN,
             "",
-            "What a session does with what it hears, in each of its phases, and what it can be started with.",
+            "The phases of a session, its transition table, and its options.",
             "",
             "## Phases",
             "",
@@ -81,21 +81,21 @@ def session_page() -> str:
             "|---|---|---|",
             *arrows,
             "",
-            "The end of a cycle goes back to `IDLE`; where a prompt waits, the next cycle starts in the same step.",
+            "A cycle ends in `IDLE`. If a prompt is queued, the next cycle starts in the same step.",
             "",
-            "## What is legal when",
+            "## Transition table",
             "",
             *verdicts,
             "",
-            "Behind an arrow stand the other phases in which the step may end, with all that follows in it: the next prompt too.",
+            "An arrow precedes the other phases in which the step can end, including the effects of the next prompt.",
             "",
-            "An outcome whose effect is no longer open is dropped in every phase, whatever its cell says.",
+            "An outcome of a closed effect is dropped in every phase.",
             "",
             *rows,
             "",
             "## Options of a session",
             "",
-            "Keywords of `start_session`, or a `SessionOptions`. All faults are reported at once, before anything starts.",
+            "Pass them as keywords of `start_session`, or as one `SessionOptions`. All faults are reported at once, before anything starts.",
             "",
             "| option | default | meaning |",
             "|---|---|---|",
@@ -125,27 +125,26 @@ def events_page() -> str:
         "",
         DRAWN,
         "",
-        "All are frozen msgspec Structs in `agentrail.events`, one closed union `Event`; `replace` makes one like another. *Committed* events have a number of their",
-        "own, dense and rising per session; *ephemeral* ones, marked with \\*, carry the number of the committed event before",
-        "them and are never replayed. `event.meta` is the `Envelope`: session, number, time, path.",
+        "All events are frozen msgspec Structs in `agentrail.events`, in the closed union `Event`. `replace` returns a modified copy. *Committed* events have",
+        "consecutive numbers per session. *Ephemeral* events, marked with \\*, carry the previous number and are never replayed. `event.meta` is the `Envelope`:",
+        "session, number, time, path.",
         "",
-        "As JSON an event is one object: `kind`, which is its name in snake_case, then `seq`, `session_id` and `at_ms`, then",
-        "its own fields. `ephemeral` is there, and true, for ephemeral ones, `session_path` for those of a session that another",
-        "one started. [events.json](events.json) is the JSON Schema of this version. `agentrail.encode_event` and",
-        "`agentrail.decode_event` go both ways; what a newer version wrote comes back as an `UnknownEvent`, whole.",
+        "As JSON, an event is one object: `kind` (its name in snake_case), `seq`, `session_id`, `at_ms` and its own fields. Ephemeral events add `ephemeral`, and",
+        "events of sub-agents `session_path`. [events.json](events.json) is the JSON Schema. `agentrail.encode_event` and `agentrail.decode_event` convert. An event of",
+        "a newer version becomes an `UnknownEvent`.",
         "",
-        "## Over time",
+        "## Timeline of a cycle",
         "",
-        "A cycle with three turns, three calls and a person. It is a real run, on virtual time; each dot is an event, and a ring an ephemeral one.",
+        "A cycle with three turns, three calls and an approval, from a real run on virtual time. Each dot is an event, and each ring an ephemeral one.",
         "",
         "<picture>",
         '  <source media="(prefers-color-scheme: dark)" srcset="../pictures/cycle-dark.svg">',
-        '  <img alt="A cycle over time: bars for the cycle, the turns, the tools and the wait for a person, and dots for the events" src="../pictures/cycle-light.svg">',
+        '  <img alt="A cycle over time: bars for the cycle, the turns, the tools and the approval, and dots for the events" src="../pictures/cycle-light.svg">',
         "</picture>",
         "",
-        "## In a row",
+        "## Sequences",
         "",
-        "At the margin stands what a session hears, below it what it publishes. Each is a file in `tests/scenarios`.",
+        "Signals are at the margin, and their events below. Each is a file in `tests/scenarios`.",
         "",
     ]
     for title, scenario in SEQUENCES:
@@ -161,7 +160,7 @@ def events_page() -> str:
         ]
         for event in get_args(union):
             lines += [f"**`{event.__name__}`**", "", *field_lines(event)]
-    lines += ["## What events and snapshots carry", ""]
+    lines += ["## Values in events and snapshots", ""]
     for value in CARRIED:
         lines += [f"### `{value.__name__}`", "", summary(value), "", *field_lines(value)]
     return "\n".join(lines)
@@ -170,14 +169,14 @@ def events_page() -> str:
 SEQUENCES: Final = (
     ("A plain cycle", "plain_cycle"),
     ("Two tools at once", "parallel_tools_in_call_order"),
-    ("An abort while the model speaks", "abort_while_streaming"),
-    ("A stream that breaks off", "stream_breaks_off"),
-    ("A request that is sent again, and again", "request_retried"),
-    ("Another model when the first is given up", "fallback_model"),
+    ("An abort during a response", "abort_while_streaming"),
+    ("A broken stream", "stream_breaks_off"),
+    ("A retried request", "request_retried"),
+    ("A fallback model", "fallback_model"),
     ("A steer while tools run", "steer_while_tools_run"),
     ("A question to the user", "question_answered"),
-    ("A call that waits for approval", "approval_approved"),
-    ("A crash, and the session comes back", "restart_in_a_batch"),
+    ("An approved call", "approval_approved"),
+    ("A crash and a restart", "restart_in_a_batch"),
 )
 """What the page of events shows in a row: a title, and the scenario that is played for it."""
 
@@ -251,7 +250,7 @@ def openapi_page() -> str:
 
 def signals_page() -> str:
     """Every signal and every effect."""
-    lines = ["# Signals and effects", "", DRAWN, "", "Signals go in, `step` decides, effects come out.", ""]
+    lines = ["# Signals and effects", "", DRAWN, "", "Signals enter `step`, and effects leave it.", ""]
     for title, union in (("Signals", Signal), ("Effects", Effect)):
         lines += [f"## {title}", ""]
         for member in get_args(union):
@@ -272,7 +271,7 @@ def errors_page() -> str:
         "",
         DRAWN,
         "",
-        "What may go wrong, by code: what happened, whose move it is, and what to do.",
+        "All errors by code, with their causes and remedies.",
         "",
     ]
     lines += ["## Codes", "", codes, ""]
@@ -296,12 +295,12 @@ def errors_page() -> str:
 CODES_WITHOUT_A_CLASS: Final = (
     (
         "Codes in events",
-        "An `AgentError`, a status or a request may carry one of these besides those above. No exception stands for them.",
+        "An `AgentError`, a status or a request can also carry these codes, which have no exception class.",
         IN_EVENTS,
     ),
     (
         "Codes in results",
-        "What file tools and commands say when they cannot. The model reads the message and tries again; the cycle goes on.",
+        "Failures of file tools and commands. The model reads the message and can try again. The cycle continues.",
         IN_RESULTS,
     ),
 )
@@ -311,10 +310,10 @@ CODES_WITHOUT_A_CLASS: Final = (
 def advice_lines() -> Iterator[str]:
     """What is advised, by what the user did; in braces stands what is known only then."""
     yield from (
-        "## What is advised",
+        "## Advice",
         "",
-        "A message of a failed request ends with `What to do:` where the cause can be told. Where it may be one of several, it says all.",
-        "In braces stands what is known only then; a `{setting}` is how an option is set, such as",
+        "The message of a failed request ends with `What to do:` if the cause is known, or with all likely causes.",
+        "Braces mark values of the moment. A `{setting}` shows the option to set, such as",
         f"`{setting('stall_seconds', 60)}`.",
         "",
         "| what happened | what to do |",
@@ -338,30 +337,29 @@ def plugins_page() -> str:
     ]
     waiting = " and ".join(f"`{hook.__name__}`" for hook in hooks.HOOKS if hook in actions.CAN_WAIT)
     lines = [
-        "# Plugins: hooks, actions, who accepts what",
+        "# Plugins: hooks and actions",
         "",
         DRAWN,
         "",
-        "All of it is in `agentrail.plugins`. How the answers of several plugins combine, and what an author writes, is in",
-        "[Write a plugin](../how-to/write-a-plugin.md).",
+        "All names are in `agentrail.plugins`. [Write a plugin](../how-to/write-a-plugin.md) shows their use, and the combination of several actions.",
         "",
         "## Which hook accepts which action",
         "",
-        "`Continue` and `Emit` are accepted everywhere. ✓ is accepted; – is ignored: the pipeline goes on, and",
-        "`ActionIgnored` is published. *Collected* is kept in the outcome, not applied, and reported as ignored.",
+        "`Continue` and `Emit` are accepted everywhere. ✓ is accepted. – is ignored: the pipeline continues, and `ActionIgnored` is published. *Collected* actions are",
+        "kept in the outcome, not applied, and reported as ignored.",
         "",
         *matrix,
         "",
-        f"`Request(…, wait=True)` holds the session on {waiting}; on every other hook its answer is `cannot_wait`, at once.",
-        "A `RequestDone` that a hook waited for is judged by the row of that hook.",
+        f"`Request(…, wait=True)` can wait on {waiting}. On every other hook its result is `cannot_wait`.",
+        "A `RequestDone` of a waiting hook accepts the actions of that hook.",
         "",
     ]
     sections: tuple[tuple[str, tuple[Any, ...]], ...] = (
         ("Hook events", (*hooks.HOOKS, hooks.RequestDone)),
         ("Actions", actions.ACTIONS),
-        ("What may be asked for", get_args(actions.Wanted)),
-        ("What is answered", get_args(hooks.RequestResult)),
-        ("What a plugin is shown, and declares", (plugin.Context, Plugin)),
+        ("Requests", get_args(actions.Wanted)),
+        ("Request results", get_args(hooks.RequestResult)),
+        ("Context and plugin class", (plugin.Context, Plugin)),
     )
     for title, members in sections:
         lines += [f"## {title}", ""]
@@ -376,7 +374,7 @@ ACTOR_SECTIONS: Final[Mapping[str, str]] = {
         open_partitions Partitions""",
     "Actors": """worker machine Start Behaviour Init InitStop Ignore IGNORE MachineStatus ActorHandle Address ActorContext current_actor
         cleanup_scope ActorExit get_state get_status replace_state suspend resume change_code""",
-    "What a machine is given, and answers": """MachineEvent Call Cast Info TimedOut Internal RequestFor Transition NextState Keep
+    "Events and transitions of a machine": """MachineEvent Call Cast Info TimedOut Internal RequestFor Transition NextState Keep
         Repeat Stop StopAndReply KEEP TransitionAction Reply ReplyTo Postpone NextEvent StateTimeout EventTimeout NamedTimeout
         CancelTimer UpdateTimer Perform Hibernate Send SELF Watch Unwatch Link Unlink Limits""",
     "Pools": "open_pool PoolFlags Pool PoolJob PoolStatistics",
@@ -384,7 +382,7 @@ ACTOR_SECTIONS: Final[Mapping[str, str]] = {
         link unlink ExitSignal""",
     "Names": "Registry Name Entry RegistryEvent Registered Unregistered",
     "Mailboxes": "Overflow MailboxStatistics LaneStatistics DeadLetters dead_letters",
-    "Why an actor ended": "ExitReason Normal Shutdown Killed Crashed InitFailed NoProcess Stuck is_clean describe",
+    "Exit reasons": "ExitReason Normal Shutdown Killed Crashed InitFailed NoProcess Stuck is_clean describe",
 }
 """What the page of actors shows, in this order; the errors have a page of their own."""
 
@@ -396,10 +394,8 @@ def actors_page() -> str:
         "",
         DRAWN,
         "",
-        "All of this is imported from `agentrail.actors`. How it is used stands in",
-        "[Supervise your own actor](../how-to/supervise-your-own-actor.md) and",
-        "[Share work, and follow a child](../how-to/share-work-and-follow-a-child.md); its errors are on",
-        "[their own page](errors.md).",
+        "Import all names from `agentrail.actors`. See [Supervise your own actor](../how-to/supervise-your-own-actor.md),",
+        "[Use worker pools and watch children](../how-to/share-work-and-follow-a-child.md), and the [errors](errors.md).",
         "",
     ]
     for title, names in ACTOR_SECTIONS.items():
