@@ -358,8 +358,13 @@ def judge_subjects(subjects: Iterable[str]) -> list[str]:
 # --- files and output
 
 
+_SKIPPED: Final = frozenset({"tests", "__pycache__"})
+_DATA: Final = re.compile(r"docs/examples/[^/]+/[^/]+/[^/]+\.md$")
+"""Texts that an example reads: papers, a handbook."""
+
+
 def files_below(paths: Iterable[Path]) -> list[Path]:
-    """Return the modules and pages at or below paths, without tests.
+    """Return the modules and pages at or below paths, without tests and data.
 
     Raises:
         FileNotFoundError: A path does not exist.
@@ -370,7 +375,9 @@ def files_below(paths: Iterable[Path]) -> list[Path]:
             message = f"{path} does not exist; name its new place, in {JOINED.name} too"
             raise FileNotFoundError(message)
         found.update(one for one in (path, *path.rglob("*")) if one.suffix in {".py", ".md"})
-    return sorted(one for one in found if "tests" not in one.parts)
+    return sorted(
+        one for one in found if not _SKIPPED.intersection(one.parts) and not _DATA.search(one.as_posix())
+    )
 
 
 def tally_of(paths: Iterable[Path]) -> Tally:
