@@ -1,4 +1,4 @@
-"""A coding agent that plans before it changes anything, and may do what rules say."""
+"""A coding agent that plans before it changes anything, within permission rules."""
 
 import argparse
 import shutil
@@ -27,7 +27,7 @@ from agentrail.plugins import Permissions
 from agentrail.tools import builtin
 from offline_coder import Offline
 
-# A program that adds prices up, and a test of it that fails. Both are for `sh`: what else is installed does not matter.
+# A program that adds prices up, and a test of it that fails. Both need `sh` and nothing else.
 PROGRAM = 'sum=0\nfor price in "$@"; do\n    sum=$price\ndone\necho "$sum"\n'
 TEST = 'found=$(sh total.sh 3 4)\n[ "$found" = 7 ] || { echo "3 and 4 gave $found"; exit 1; }\necho passed\n'
 SETTINGS = {"user.name": "Ada", "user.email": "ada@example.org", "commit.gpgsign": "false"}
@@ -36,7 +36,7 @@ DENY = ["shell(git push *)"]
 ASK = ["shell(git rebase *)", "shell(git reset *)"]
 ALLOW = ["shell(sh test_total.sh)", *(f"shell(git {verb} *)" for verb in ("diff", "show", "add", "commit"))]
 
-# It has a shell as its leader has, and rules of its own: what it allows has to be allowed by both.
+# It has a shell like its leader, and its own rules: both must allow a call.
 REVIEWER = Agent(
     name="reviewer",
     description="Reads a commit and says what is wrong with it.",
@@ -54,9 +54,9 @@ RULES = {
     "deny": DENY,
     "ask": ASK,
     "allow": ALLOW,
-    # What these change is no file; what an agent below does is judged when it does it.
+    # These change no file, and the calls of a sub-agent are judged when it makes them.
     "pure_tools": ["task", "write_todos", "compact_conversation"],
-    # A plan is read in peace: the question waits for ever.
+    # Reading a plan takes time: the question waits indefinitely.
     "timeout_seconds": 0,
 }
 
@@ -75,15 +75,15 @@ def git(directory: Path, *words: str) -> None:
 
 
 def make_repository(directory: Path) -> None:
-    """Put a program, its test and a first commit into an empty directory; refuse one that is not empty."""
+    """Write a program, its test and a first commit into an empty directory."""
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
-        message = f"{directory} is no git repository, and not empty: name another directory"
+        message = f"{directory} is not empty and not a git repository; name another directory"
         raise FileExistsError(message)
     (directory / "total.sh").write_text(PROGRAM)
     (directory / "test_total.sh").write_text(TEST)
     git(directory, "init", "-q")
-    # The agent commits in a sandbox, where the settings of your home are not seen: who commits stands in the repository.
+    # The agent commits in a sandbox, where the settings of your home are hidden, so the repository names the author.
     for name, value in SETTINGS.items():
         git(directory, "config", name, value)
     git(directory, "add", ".")
@@ -91,13 +91,13 @@ def make_repository(directory: Path) -> None:
 
 
 def shown(name: str, arguments: Mapping[str, object]) -> str:
-    """Write a call in one line: the tool, and what it is about."""
+    """Return a call in one line: the tool and its main argument."""
     about = [str(arguments[key]) for key in ("command", "path", "subagent_type") if key in arguments]
     return f"{name} {' '.join(about)}".rstrip()
 
 
 class Screen:
-    """Shows what the agent does, and puts to a person what needs one."""
+    """Shows the agent's work and asks the user for decisions."""
 
     def __init__(self, session: Session, confirm: Callable[[str], str]) -> None:
         self.session = session
@@ -124,7 +124,7 @@ class Screen:
                 pass
 
     async def decide(self, approval: Approval) -> None:
-        """Put a call to a person: `yes`, `no`, or words that the model reads."""
+        """Ask the user about a call: `yes`, `no`, or words that the model reads."""
         if approval.tool == "exit_plan":
             asked = f"{approval.arguments['plan']}\napprove? "
         else:
@@ -139,12 +139,12 @@ class Screen:
 
 
 async def plan_first(session: Session) -> None:
-    """Let it look only, until a plan is approved; then the mode of before holds again."""
+    """Restrict it to reading until a plan is approved. The previous mode then holds again."""
     await session.update_plugin_opts("Permissions", mode="plan")
 
 
 async def work(session: Session, task: str, confirm: Callable[[str], str]) -> str:
-    """Give it a task; show what it does meanwhile, and give what it says at the end."""
+    """Run a task, show its work, and return its last answer."""
     screen = Screen(session, confirm)
     async with session.stream(task, raise_on_failure=True) as events:
         async for event in events:
@@ -160,8 +160,9 @@ async def serve(
     *,
     unconfined: bool = False,
 ) -> None:
-    """Do one task after the other, until there are no more; `/plan` goes back to planning."""
-    # What stands for a model runs four commands of its own and what you type. What a real one runs is confined, or you say that it need not be.
+    """Run the tasks one after the other. `/plan` returns to planning."""
+    # The offline model runs four fixed commands and your own. Commands of a real model are confined, unless you
+    # pass `--unconfined`.
     is_free = unconfined or model is None
     async with open_supervisor(shell_fallback="unconfined" if is_free else "refuse") as supervisor:
         session = await supervisor.start_session(CODER, model=model or Offline(), working_dir=str(directory))
@@ -177,10 +178,10 @@ async def serve(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Do what is typed, a task a line; Ctrl-D ends it."""
+    """Run the typed tasks, one per line. Ctrl-D ends the program."""
     parser = argparse.ArgumentParser(prog="coding.py", description=__doc__)
     parser.add_argument("directory", type=Path, nargs="?", help="a git repository, or where to make one")
-    parser.add_argument("--model", help="a real model, such as anthropic:claude-sonnet-4-5; else rules")
+    parser.add_argument("--model", help="a real model, such as anthropic:claude-sonnet-4-5 (default: rules)")
     parser.add_argument(
         "--unconfined", action="store_true", help="without bubblewrap, run commands with all your rights"
     )

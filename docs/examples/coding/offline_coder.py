@@ -1,4 +1,4 @@
-"""What stands for a model, so that the agent runs without one: rules that choose the tools that a model would choose."""
+"""A stand-in for a model, so that the agent runs offline: rules that choose the tools that a model would choose."""
 
 import re
 import shlex
@@ -19,12 +19,12 @@ TITLE = "Add all prices up"
 
 
 def Offline() -> FunctionModel:  # noqa: N802 - stands for a class
-    """Make one."""
+    """Create the model."""
     return FunctionModel(choose)
 
 
 def choose(request: ModelRequest) -> Turn:
-    """Say or call what comes next, from the last task and what the tools have said since."""
+    """Return the next text or call, from the last task and the results since."""
     task, results = _since_the_task(request)
     if "You review" in (request.system or ""):
         return _review(results)

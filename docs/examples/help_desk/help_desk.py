@@ -57,7 +57,7 @@ DESK = Blueprint(
     system_prompt="You help customers. Answer from the handbook, and name the source. Remember what customers tell you of themselves.",
     tools=[find_order, *builtin("kb_search", "kb_read", "remember", "recall")],
     agents=[BILLING],
-    # What changes something and is not named here waits for a person; these rules hold for the agent that took over, too.
+    # Other calls with effects wait for the user. These rules hold for the agent that takes over, too.
     plugins=[
         (Permissions, {"pure_tools": ["find_order"], "allow": ["remember", "handoff_to"], "ask": ["refund"]})
     ],
@@ -65,7 +65,7 @@ DESK = Blueprint(
 
 
 def read_handbook(data: Path) -> None:
-    """Put the pages into the knowledge base; those that did not change are left alone."""
+    """Put the pages into the knowledge base. Unchanged pages are skipped."""
     store = SqliteKnowledge(data / "knowledge")
     try:
         store.open_base("", "handbook", readers=["*"])
@@ -76,7 +76,7 @@ def read_handbook(data: Path) -> None:
 
 
 async def answer(session: Session, question: str, confirm: Callable[[str], str]) -> str:
-    """Ask the desk; what needs a person is put to `confirm`, in a thread."""
+    """Ask the desk. Approvals are requested from `confirm`, in a thread."""
     async with session.stream(question, raise_on_failure=True) as events:
         async for event in events:
             if isinstance(event, ApprovalRequired):
@@ -107,13 +107,11 @@ async def serve(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Answer what is typed, a question a line; Ctrl-D ends it."""
+    """Answer the typed questions, one per line. Ctrl-D ends the program."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--user", required=True, help="who asks: each user has memories of their own")
+    parser.add_argument("--user", required=True, help="the user; each has separate memories")
     parser.add_argument("--data", type=Path, default=Path("help-desk-data"), help="where things are kept")
-    parser.add_argument(
-        "--model", help="a real model, such as anthropic:claude-sonnet-4-5; without it, rules"
-    )
+    parser.add_argument("--model", help="a real model, such as anthropic:claude-sonnet-4-5 (default: rules)")
     given = parser.parse_args(arguments)
 
     def next_question() -> str | None:

@@ -1,4 +1,4 @@
-"""What stands for a model, so that the desk runs without one: rules that choose the tools that a model would choose."""
+"""A stand-in for a model, so that the desk runs offline: rules that choose the tools that a model would choose."""
 
 import re
 
@@ -8,12 +8,12 @@ from agentrail.testing.models import FunctionModel, Turn, calls, says
 
 
 def Offline() -> FunctionModel:  # noqa: N802 - stands for a class
-    """Make one."""
+    """Create the model."""
     return FunctionModel(choose)
 
 
 def choose(request: ModelRequest) -> Turn:
-    """Say or call what comes next, from the last question and what the tools have said since."""
+    """Return the next text or call, from the last question and the results since."""
     question, results = _since_the_question(request)
     last = results[-1] if results else None
     if (request.system or "").startswith("You pay"):
@@ -44,7 +44,7 @@ def _pay(question: str, last: ToolResult | None) -> Turn:
 
 
 def _told(question: str, result: ToolResult) -> str:
-    """Say what a tool found: of a passage what has most words of the question, and where it stands."""
+    """Return the finding of a tool: the sentence of a passage with most words of the question, and its place."""
     if result.name == "remember":
         return "I will remember that."
     inside = re.search(r"<(?:passage|memory) ([^>]*)>\n(.*?)\n</", result.text, re.DOTALL)

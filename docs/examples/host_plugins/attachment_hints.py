@@ -1,4 +1,4 @@
-"""Attachment hints: before a message with files stands what they are, and with which tool they are best looked at."""
+"""Attachment hints: a note before a message with files, which describes each file and names the tool to open it."""
 
 from agentrail.host import AttachmentFile, AttachmentText, HostPlugin
 
@@ -9,23 +9,23 @@ HINTS = {
     "image/": "a picture: its content is not in this text",
     "text/": "text: read it with read_file",
 }
-"""By type; one that ends in a slash stands for all below it. The first that fits counts."""
+"""Hints by type. A key that ends in a slash covers its subtypes. The first match counts."""
 
 LARGE_KB = 256
 
 
 class AttachmentHints(HostPlugin):
-    """Says of each file where it is, how large, and what to do with it. It reads none: that is for the tools of the session."""
+    """Adds the place, the size and a hint for each file. It reads none: that is for the tools of the session."""
 
     name = "attachment_hints"
 
     async def attachment_handler(self, files: tuple[AttachmentFile, ...]) -> AttachmentText:
-        """Make one line for each file."""
+        """Return a message with one line per file."""
         return AttachmentText("\n".join(["Files came with this message:", *map(line_for, files)]))
 
 
 def line_for(file: AttachmentFile) -> str:
-    """Say what a file is. Its name was cleaned by the host; its type is the caller's word, so it is looked up and not repeated."""
+    """Describe a file. The host has cleaned its name. Its type comes from the caller, so it is looked up and not repeated."""
     hint = next(
         (hint for kind, hint in HINTS.items() if fits(file.mime_type, kind)),
         "of a type that needs a look first",
@@ -35,6 +35,6 @@ def line_for(file: AttachmentFile) -> str:
 
 
 def fits(mime_type: str, kind: str) -> bool:
-    """Say whether a type is this one, or below it; parameters such as `charset` do not matter."""
+    """Whether a type matches, ignoring parameters such as `charset`."""
     plain = mime_type.partition(";")[0].strip().lower()
     return plain.startswith(kind) if kind.endswith("/") else plain == kind

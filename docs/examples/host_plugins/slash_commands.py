@@ -7,25 +7,23 @@ from difflib import get_close_matches
 from agentrail.host import ChatRequestContext, HandledResponse, HostPlugin, Principal
 
 Command = Callable[[Principal, str], Awaitable[str]]
-"""Gets who asks, and what stands behind the word; gives the answer."""
+"""Takes the caller and the text after the command, and returns the answer."""
 
-WORD = re.compile(
-    r"/([a-z][a-z-]*)(?:\s+(.*))?", re.DOTALL
-)  # not /etc/hosts, which is what a message is about
+WORD = re.compile(r"/([a-z][a-z-]*)(?:\s+(.*))?", re.DOTALL)  # not /etc/hosts, which is part of a message
 
 
 class SlashCommands(HostPlugin):
     """Answers messages that begin with a slash and a known word, the same on every route and for every profile."""
 
     name = "slash_commands"
-    priority = 100  # in front of what counts messages: a command costs nothing
+    priority = 100  # before message limits, because a command costs nothing
 
     def __init__(self, commands: Mapping[str, Command]) -> None:
-        """Take the commands by their words, which are lower case and have no slash."""
+        """Register the commands by name, in lower case and without the slash."""
         self._commands = {"help": self._help, **commands}
 
     async def intercept_chat_request(self, ctx: ChatRequestContext) -> HandledResponse | None:
-        """Answer a command; let all else pass. An answer to a question of the model is no command, whatever it begins with."""
+        """Answer a command, and let other messages pass. An answer to a question of the model is never a command."""
         found = WORD.fullmatch(ctx.request.message.strip())
         if found is None or ctx.kind == "respond":
             return None

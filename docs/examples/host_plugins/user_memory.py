@@ -1,4 +1,4 @@
-"""User memory: what a user asks to be remembered is told to the model in all of their later sessions, and in those of no other user."""
+"""User memory: notes that a user asks for are shown to the model in later sessions of that user, and of no other."""
 
 import re
 import sqlite3
@@ -21,16 +21,16 @@ class UserMemory(HostPlugin):
     name = "user_memory"
 
     def __init__(self, path: str) -> None:
-        """Take the file; it is made by `start`."""
+        """Remember the path. `start` creates the file."""
         self._path = path
         self.context_providers = (self.recall,)
 
     async def start(self) -> None:
-        """Make the file. What fails here keeps the host from starting."""
+        """Create the file. A failure here keeps the host from starting."""
         await self._run(TABLE)
 
     async def on_turn_persisted(self, ctx: RequestContext) -> None:
-        """Learn from the last message of the user, when it is committed and not before: one that is lost was not said."""
+        """Learn from the last message of the user once it is committed."""
         if ctx.reader is None:
             return
         for said in reversed(await ctx.reader.messages()):
@@ -40,7 +40,7 @@ class UserMemory(HostPlugin):
                 return
 
     async def recall(self, ctx: ProviderContext, said: tuple[Message, ...]) -> Sequence[UserMessage] | AtEnd:
-        """Tell what is known of the user. It changes from turn to turn, so it stands behind the conversation."""
+        """Return the notes about the user. They change from turn to turn, so they follow the conversation."""
         of_user = (str(ctx.user_data["tenant_id"]), str(ctx.user_data["user_id"]))
         notes = await self._run(READ, *of_user, MAX_NOTES)
         if not notes:
@@ -48,7 +48,7 @@ class UserMemory(HostPlugin):
         told = "\n".join(
             ["What this user asked to be remembered:", *(f"- {note}" for (note,) in reversed(notes))]
         )
-        # Not in front: the vendor's cache of the whole conversation would be lost with each note that is added.
+        # At the end: at the beginning, each new note would invalidate the provider's cache of the conversation.
         return AtEnd([UserMessage(content=(Text(text=told),))])
 
     async def _run(self, statement: str, *values: str | int) -> list[tuple[str]]:
@@ -64,5 +64,5 @@ class UserMemory(HostPlugin):
 
 
 def text_of(message: UserMessage) -> str:
-    """Give the words of a message."""
+    """Return the text of a message."""
     return "\n".join(block.text for block in message.content if isinstance(block, Text))

@@ -1,4 +1,4 @@
-"""What stands for a model, so that the research runs without one: rules for the leader, and rules for the three who look."""
+"""A stand-in for a model, so that the research runs offline: rules for the leader and for its three readers."""
 
 import re
 from typing import Final
@@ -18,12 +18,12 @@ _NOTHING: Final = re.compile(r"^(\w[\w-]*): nothing is written$", re.MULTILINE)
 
 
 def Offline() -> FunctionModel:  # noqa: N802 - stands for a class
-    """Make one."""
+    """Create the model."""
     return FunctionModel(choose)
 
 
 def choose(request: ModelRequest) -> Turn:
-    """Say or call what comes next."""
+    """Return the next text or call."""
     prompts, results = _conversation(request)
     if (request.system or "").startswith("You look"):
         return _look(prompts[0], results)
@@ -48,7 +48,7 @@ def _look(task: str, results: list[ToolResult]) -> Turn:
 
 
 def _lead(prompts: list[str], results: list[ToolResult]) -> Turn:
-    """Go through the plan, a step for each response; asked again, begin with the third one."""
+    """Follow the plan, one step per response. After a rejection, start with the third step."""
     question, _, parts = prompts[0].partition(":")
     names = [part.strip() for part in parts.split(",") if part.strip()][:3] or ["cost", "comfort", "risk"]
     told = "\n".join(one.text for one in results if one.name == "wait_agents")
@@ -70,7 +70,7 @@ def _plan(done: int) -> str:
 
 
 def _report(question: str, told: str, *, is_careful: bool) -> str:
-    """Write it all down. What nothing is written about is made up at first, as models do, and left open when asked again."""
+    """Write it all down. Invents sources at first, as models do, and leaves the question open after a rejection."""
     parts = [f"# {question}?"]
     parts += [
         f"## {name.capitalize()}\n\n{line} [{source}]" for name, line, source, _ in _FINDING.findall(told)
@@ -85,7 +85,7 @@ def _report(question: str, told: str, *, is_careful: bool) -> str:
 
 
 def _conversation(request: ModelRequest) -> tuple[list[str], list[ToolResult]]:
-    """Give what was asked, and the results; those that were read before the last question are left out."""
+    """Return the prompts, and the results since the last one."""
     prompts: list[str] = []
     results: list[ToolResult] = []
     for message in request.messages:

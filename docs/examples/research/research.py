@@ -27,7 +27,7 @@ from offline_model import Offline
 PAPERS = Path(__file__).parent / "papers"
 MAX_REPEATS = 1
 
-# It looks in the papers, and at nothing else; `plugins=[]`: it needs no plan of its own.
+# It reads only the papers. `plugins=[]`: it needs no plan of its own.
 RESEARCHER = Agent(
     name="researcher",
     description="Looks up one part of a question in the papers.",
@@ -56,11 +56,11 @@ LEADER = Blueprint(
 
 
 class NoReport(Exception):
-    """What was answered is no report: it cites what no passage holds, asked again too."""
+    """The answer still cites sources without a passage after a second request."""
 
 
 def read_papers(papers: Path, directory: str) -> list[str]:
-    """Put the papers into a knowledge base that any user may read, and say what became of each."""
+    """Put the papers into a knowledge base for all users, and report the result for each."""
     store = SqliteKnowledge(directory)
     try:
         store.open_base("", "papers", readers=["*"])
@@ -73,7 +73,7 @@ def read_papers(papers: Path, directory: str) -> list[str]:
 
 
 async def ask(session: Session, prompt: str, tell: Callable[[str], None]) -> tuple[str, tuple[str, ...]]:
-    """Give the last answer, and those of its citations that no passage held; tell what happens meanwhile."""
+    """Return the last answer and its citations without a passage. Report progress to `tell`."""
     made_up: tuple[str, ...] = ()
     async with session.stream(prompt, raise_on_failure=True) as events:
         async for event in events:
@@ -95,7 +95,7 @@ async def research(session: Session, question: str, tell: Callable[[str], None])
     """The whole workflow is a function over a session: ask, look at the citations, and ask again.
 
     Raises:
-        NoReport: What came then cites what no passage holds, too.
+        NoReport: The second answer cites sources without a passage, too.
     """
     report, made_up = await ask(session, question, tell)
     for _ in range(MAX_REPEATS):
@@ -116,7 +116,7 @@ async def research(session: Session, question: str, tell: Callable[[str], None])
 async def run(
     question: str, papers: Path, tell: Callable[[str], None], model: str | Provider | None = None
 ) -> str:
-    """Read the papers, do the research, and give the report; nothing is left behind."""
+    """Read the papers, do the research and return the report. Temporary files are removed."""
     with tempfile.TemporaryDirectory(prefix="research-") as directory:
         for line in await trio.to_thread.run_sync(read_papers, papers, directory):
             tell(line)
@@ -132,7 +132,7 @@ async def stop_on_first(signals: AsyncIterator[int], work: trio.CancelScope) -> 
 
 
 async def attempt(question: str, papers: Path, file: Path, model: str | None) -> str | int:
-    """Write the report, and give what `sys.exit` takes: 0, what went wrong, or 130 after Ctrl-C, as shells expect it."""
+    """Write the report and return the argument of `sys.exit`: 0, an error text, or 130 after Ctrl-C."""
     outcome: str | int = 130
     with trio.open_signal_receiver(signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
@@ -146,7 +146,7 @@ async def attempt(question: str, papers: Path, file: Path, model: str | None) ->
 
 
 def keep(report: str, file: Path) -> str | int:
-    """Write the report; where that cannot be, show it, since it was paid for."""
+    """Write the report. If that fails, print it, because it has been paid for."""
     try:
         file.write_text(report, encoding="utf-8")
     except OSError as why:
@@ -157,17 +157,15 @@ def keep(report: str, file: Path) -> str | int:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Answer a question with a report; Ctrl-C ends it, and leaves none."""
+    """Answer a question with a report. Ctrl-C ends the research without one."""
     parser = argparse.ArgumentParser(prog="research.py", description=__doc__)
-    parser.add_argument("question", help="what to find out; parts may stand behind a colon: '…: cost, noise'")
+    parser.add_argument("question", help="the question, with optional parts after a colon: '…: cost, noise'")
     parser.add_argument("--papers", type=Path, default=PAPERS, help="a directory of Markdown files")
     parser.add_argument("--report", type=Path, default=Path("report.md"), help="the file to write")
-    parser.add_argument(
-        "--model", help="a real model, such as anthropic:claude-sonnet-4-5; without it, rules"
-    )
+    parser.add_argument("--model", help="a real model, such as anthropic:claude-sonnet-4-5 (default: rules)")
     given = parser.parse_args(arguments)
     if not given.question.strip():
-        parser.error("the question is empty: say what to find out")
+        parser.error("the question is empty; name a topic")
     if not any(given.papers.glob("*.md")):
         parser.error(f"--papers {given.papers}: expected a directory with Markdown files (*.md), found none")
     if given.report.is_dir() or not given.report.parent.is_dir():

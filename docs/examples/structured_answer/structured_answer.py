@@ -1,4 +1,4 @@
-"""What a customer's mail is about, as a value: python structured_answer.py MODEL < mail.txt."""
+"""The subject of a customer's mail, as a value: python structured_answer.py MODEL < mail.txt."""
 
 import sys
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from msgspec import Meta
 
 @dataclass(frozen=True)
 class Ticket:
-    """What a mail is about.
+    """The subject of a mail.
 
     Attributes:
-        summary: One sentence, in English whatever the mail is in.
+        summary: One sentence in English, also for mails in other languages.
         urgency: 1 is a question, 5 is a shop that cannot sell.
     """
 

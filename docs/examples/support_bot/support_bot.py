@@ -1,4 +1,4 @@
-"""A support bot: it looks up orders by itself, and a person has to say yes before it pays one back."""
+"""A support bot that looks up orders, and needs approval for a refund."""
 
 from agentrail import AgentrailError, ApprovalRequired, Budget, Error, Provider, open_session, tool
 from agentrail.plugins import HumanApproval
@@ -21,7 +21,7 @@ async def refund(number: int, euros: float) -> str:
 
 
 async def main(question: str, model: str | Provider = "demo:", patience: float = 300) -> None:
-    """Answer a question; what needs a person is asked at the terminal."""
+    """Answer a question, and ask for approvals at the terminal."""
     async with open_session(model=model, tools=[find_order, refund], plugins=GUARD, budget=BUDGET) as session:
         try:
             with fail_after(patience):

@@ -42,7 +42,7 @@ async def refund(number: int) -> str:
 
 
 def profiles(model: str | Provider) -> list[AgentProfile]:
-    """Who answers: the front of the desk looks up, billing pays back with a person's consent, the night says when to come again."""
+    """The profiles: the front desk looks up orders, billing refunds with approval, the night desk names the opening hours."""
     front = SessionOptions(model=model, system_prompt="You answer questions on orders.", tools=[find_order])
     billing = SessionOptions(
         model=model,
@@ -70,31 +70,31 @@ class Audit(HostPlugin):
     fail_closed = True
 
     def __init__(self, path: str) -> None:
-        """Take the file; it is made by `start`."""
+        """Remember the path. `start` creates the file."""
         self._path = path
 
     async def start(self) -> None:
-        """Make the file. What fails here keeps the host from starting."""
+        """Create the file. A failure here keeps the host from starting."""
         await self._write(
             "create table if not exists audit (at_ms, tenant, user, session, request, what, detail)"
         )
 
     async def on_request_start(self, ctx: RequestContext) -> None:
-        """Note that a request began."""
+        """Record the start of a request."""
         await self._note(ctx.as_dict(), "request", {"kind": ctx.kind, "profile": ctx.agent_id})
 
     async def on_before_tool_call(self, event: BeforeToolCall) -> Allow:
-        """Note what would run, before it does. What this raises denies the call."""
+        """Record the call before it runs. An exception here denies the call."""
         await self._note(event.context.as_dict(), "call", {"tool": event.tool_name, "input": event.input})
         return Allow()
 
     async def on_after_tool_call(self, event: AfterToolCall) -> None:
-        """Note how it ended: whether it failed and how long it took, and not what it found."""
+        """Record whether it failed and its duration, but not its result."""
         told = {"tool": event.tool_name, "is_error": event.is_error, "ms": event.duration_ms}
         await self._note(event.context.as_dict(), "result", told)
 
     async def on_request_end(self, ctx: RequestContext) -> None:
-        """Note how it ended: once for each that began."""
+        """Record the outcome, once per started request."""
         await self._note(ctx.as_dict(), "end", {"outcome": ctx.outcome})
 
     async def _note(self, ctx: Mapping[str, object], what: str, detail: Mapping[str, object]) -> None:
@@ -114,18 +114,18 @@ class Audit(HostPlugin):
 
 
 class Quota(HostPlugin):
-    """So many messages of each user in so many seconds, whatever the profile and the route. It counts in memory."""
+    """Limits the messages of each user per period, over all profiles and routes. It counts in memory."""
 
     name = "quota"
     critical = True  # if it fails, no message goes past it
 
     def __init__(self, messages: int, seconds: float) -> None:
-        """Take how many, and in what time."""
+        """Set the limit and its period."""
         self._messages, self._seconds = messages, seconds
         self._taken: defaultdict[tuple[str, str], deque[float]] = defaultdict(deque)
 
     async def intercept_chat_request(self, ctx: ChatRequestContext) -> HandledResponse | None:
-        """Take one of the messages of the user. A steer and an answer belong to a request that was counted."""
+        """Count a message of the user. A steer or an answer belongs to a request already counted."""
         await trio.lowlevel.checkpoint()
         if ctx.kind in {"steer", "respond"}:
             return None
@@ -159,7 +159,7 @@ def make_app(
 
 
 def read_audit(path: str) -> list[tuple[str, str, str, dict[str, object]]]:
-    """Give user, session, what and detail of each row, in order."""
+    """Return user, session, action and detail of each row, in order."""
     with sqlite3.connect(path) as connection:
         rows = connection.execute("select user, session, what, detail from audit order by rowid").fetchall()
     connection.close()

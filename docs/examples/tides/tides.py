@@ -1,4 +1,4 @@
-"""When the tide is high, for an agent: a tool that says so, and a plugin that keeps the agent off the beach."""
+"""High tides for an agent: a tool that returns them, and a plugin that keeps the agent off the beach."""
 
 import agentrail
 import attrs
@@ -15,7 +15,7 @@ async def high_tide(port: str) -> str:
 
 @attrs.frozen
 class Asked:
-    """What the plugin remembers: the ports that were asked for."""
+    """State of the plugin: the requested ports."""
 
     ports: tuple[str, ...] = ()
 
@@ -26,7 +26,7 @@ class KnownPorts(p.Plugin[Asked]):
     priority = 50
 
     def init(self) -> Asked:
-        """Begin with none."""
+        """Start without ports."""
         return Asked()
 
     @p.on(p.BeforeTool)

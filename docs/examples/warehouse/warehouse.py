@@ -1,4 +1,4 @@
-"""A clerk of a warehouse that survives its process: started again after kill -9, it goes on where it was."""
+"""A clerk of a warehouse that survives its process: started again after kill -9, it continues."""
 
 import os
 import sys
@@ -41,7 +41,7 @@ async def ship(number: int) -> str:
 
 @tool
 async def refund(number: int, euros: float) -> str:
-    """Pay something back; a person has to say yes."""
+    """Refund an amount, after approval."""
     return f"{euros:.2f} EUR of order {number} are paid back"
 
 
@@ -49,7 +49,7 @@ TOOLS = (find_order, ship, refund)
 
 
 def shown(message: Message) -> str:
-    """Say who said what, in a line."""
+    """Return a message as one line, with its author."""
     if isinstance(message, UserMessage):
         return f"user: {' '.join(block.text for block in message.content if isinstance(block, Text))}"
     if isinstance(message, AssistantMessage):
@@ -58,7 +58,7 @@ def shown(message: Message) -> str:
 
 
 async def begin_or_go_on(supervisor: SessionSupervisor, model: str | Provider) -> Session:
-    """Begin the session, or bring back the one that is stored, and show what was said in it."""
+    """Start the session, or resume the stored one and show its conversation."""
     if not await supervisor.find():
         session = await supervisor.start_session(model=model, tools=TOOLS, plugins=GUARD, session_id="clerk")
         await session.prompt(PROMISE)
@@ -70,7 +70,7 @@ async def begin_or_go_on(supervisor: SessionSupervisor, model: str | Provider) -
 
 
 async def main(directory: str, model: str | Provider = "demo:") -> None:
-    """Do what was promised. All that happened is read from its first event on, also what another process saw."""
+    """Handle the events of the session. They are read from the first one on, so events of an earlier process are included."""
     async with open_supervisor(store=f"sqlite:{directory}/sessions.db") as supervisor:
         session = await begin_or_go_on(supervisor, model)
         async with session.subscribe(after=0, deltas=False) as events:
@@ -85,7 +85,7 @@ async def main(directory: str, model: str | Provider = "demo:") -> None:
 
 
 async def decide(session: Session, event: ApprovalRequired) -> None:
-    """Ask a person, unless it is decided."""
+    """Ask the user, unless the call is already decided."""
     if event.approval.id in {one.id for one in (await session.status()).approvals}:
         print(f"asked: {event.approval.tool} {event.approval.arguments}", flush=True)
         yes = await to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)

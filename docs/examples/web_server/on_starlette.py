@@ -13,13 +13,13 @@ from starlette.routing import Route
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
-    """Open the supervisor around all that is served; leaving ends all sessions."""
+    """Open the supervisor for the lifetime of the server. Leaving ends all sessions."""
     async with open_supervisor() as app.state.supervisor:
         yield
 
 
 async def events(chat: Session, say: str, after: int, wait: float) -> AsyncGenerator[str, None]:
-    """Stream the cycle of a prompt, aborted when its client leaves or hears nothing; else all since an event."""
+    """Stream the cycle of a prompt, aborted when its client disconnects, or all events since a given one."""
     try:
         async with chat.stream(say, on_leave="abort") if say else chat.subscribe(after=after) as feed:
             while True:
@@ -33,7 +33,7 @@ async def events(chat: Session, say: str, after: int, wait: float) -> AsyncGener
 
 
 async def stream(request: Request) -> StreamingResponse:
-    """Find the chat of a request, or start it; what is said comes as text."""
+    """Find or start the chat of a request, and stream its answer as text."""
     name, wait = request.path_params["name"], float(request.query_params.get("wait", 60))
     with suppress(AlreadyStarted):
         await request.app.state.supervisor.start_session(model="demo:", session_id=name)

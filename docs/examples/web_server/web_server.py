@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent as Sse
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
-    """Open the supervisor around all that is served; leaving ends all sessions."""
+    """Open the supervisor for the lifetime of the server. Leaving ends all sessions."""
     async with open_supervisor() as app.state.supervisor:
         yield
 
@@ -24,7 +24,7 @@ app = FastAPI(lifespan=lifespan)
 async def stream(
     name: str, say: Annotated[str, Body()] = "", last_event_id: Annotated[int, Header()] = 0, wait: float = 60
 ) -> AsyncGenerator[Sse, None]:
-    """Stream the cycle of a prompt, aborted when its client leaves or hears nothing; else all since an event."""
+    """Stream the cycle of a prompt, aborted when its client disconnects, or all events since a given one."""
     with suppress(AlreadyStarted):
         await app.state.supervisor.start_session(model="demo:", session_id=name)
     chat: Session = app.state.supervisor.session(name)

@@ -258,7 +258,7 @@ def test_wrong_arguments_end_with_a_clear_message(tmp_path, capsys):
     """And what lies there stays as it is."""
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "diary.txt").write_text("mine")
-    assert "no git repository, and not empty: name another" in said_at_the_end([str(tmp_path / "full")])
+    assert "is not empty and not a git repository; name another" in said_at_the_end([str(tmp_path / "full")])
     assert [one.name for one in (tmp_path / "full").iterdir()] == ["diary.txt"]
     assert "diary.txt" in said_at_the_end([str(tmp_path / "full" / "diary.txt")])
     assert "expected provider:name" in said_at_the_end([str(tmp_path / "a"), "--model", "nonsense"])

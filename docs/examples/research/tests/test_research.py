@@ -183,7 +183,7 @@ def test_what_stays_made_up_or_empty_is_no_report(answer, why, monkeypatch, tmp_
     ("arguments", "said"),
     [
         ([], "the following arguments are required: question"),
-        (["  "], "the question is empty: say what to find out"),
+        (["  "], "the question is empty; name a topic"),
         ([QUESTION, "--papers", "nowhere"], "--papers nowhere: expected a directory with Markdown files"),
         ([QUESTION, "--report", "nowhere/report.md"], "--report nowhere/report.md: expected a file"),
         ([QUESTION, "--report", "."], "--report .: expected a file"),
