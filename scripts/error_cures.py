@@ -23,144 +23,144 @@ class CodeEntry:
     cure: str
 
 
-_WAIT_FOR_OWNER: Final = "Leave the session to who has it; ask there, or wait until it is given up."
-_ASK_AGAIN_LATER: Final = "Try again later: nothing that was accepted is lost."
+_WAIT_FOR_OWNER: Final = "Use the process that owns the session, or wait until it releases it."
+_ASK_AGAIN_LATER: Final = "Try again later. Accepted messages are not lost."
 
 CURES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "aborted": "Read `reason`, which is what `abort` was given; prompt again when you want it after all.",
-        "actor_down": "Look at `reason`. Under a supervisor the actor comes back: call the child by its id, and not an old handle.",
-        "actor_error": "Read the message: it says what kind of actor takes this call.",
-        "agentrail_error": "Catch one of the classes below, which say whose move it is.",
+        "aborted": "Read `reason`, the argument of `abort`, and prompt again if needed.",
+        "actor_down": "Read `reason`. A supervisor restarts the actor, so address the child by its id, not by an old handle.",
+        "actor_error": "Read the message: it names the kind of actor that accepts this call.",
+        "agentrail_error": "Catch one of the classes below.",
         "already_exists": "Resume that session with `resume_session`, or choose another id.",
         "already_present": "Call `restart_child`, or `delete_child` first.",
-        "already_registered": "Take `handle`, which owns the key, or choose another key.",
-        "already_resolved": "Nothing: someone was faster. The error says who, and what they decided.",
-        "already_started": "Go on with `handle`, the one that lives, or choose another id.",
-        "answer_not_offered": "Choose one of the answers that `ApprovalRequired` lists.",
-        "approval_expired": "Prompt again; raise `approval_timeout_seconds` where people need longer.",
-        "approval_unknown": "Take the id out of `ApprovalRequired` or `AskUser`, and ask the session that published it.",
-        "attachment_invalid": "Correct the file that the message names: its name, its type, or its Base64.",
-        "attachments_unsupported": "Give the profile a workspace for each user, or send the text without files.",
-        "authentication": "Set the key of this vendor, or correct it; `agentrail doctor` says which variable is read.",
-        "bad_request": "Change the request as the vendor's words say; to send it again does not help.",
-        "budget": "Wait until the next day, or let the operator raise the budget of a day.",
-        "call_timeout": "Give a longer `timeout_seconds`, or ask later: the work goes on, and may have been done.",
-        "calling_self": "Answer out of your own state, or start a task that asks; an actor cannot wait for itself.",
+        "already_registered": "Use `handle`, the owner of the key, or choose another key.",
+        "already_resolved": "No action: the error names the decider and the decision.",
+        "already_started": "Continue with `handle`, or choose another id.",
+        "answer_not_offered": "Choose one of the `permission_options` in `ApprovalRequired`.",
+        "approval_expired": "Prompt again, and raise `approval_timeout_seconds` if users need longer.",
+        "approval_unknown": "Use the id from `ApprovalRequired` or `AskUser`, on the session that published it.",
+        "attachment_invalid": "Correct the named file: its name, type, or Base64.",
+        "attachments_unsupported": "Give the profile a workspace per user, or send the text without files.",
+        "authentication": "Set or correct the vendor's key. `agentrail doctor` names the variable.",
+        "bad_request": "Change the request according to the vendor's message. A retry does not help.",
+        "budget": "Wait until the next day, or ask the operator to raise the daily budget.",
+        "call_timeout": "Raise `timeout_seconds`, or ask later. The work continues and may have finished.",
+        "calling_self": "Answer from your own state, or call from another task. An actor cannot wait for itself.",
         "cannot_go_on": "Wait until the session is idle, or send a prompt with words.",
-        "child_not_found": "List the children with `which_children`, and take an id or a handle from there.",
+        "child_not_found": "Use an id or a handle from `which_children`.",
         "child_refused": "Raise `max_agents`, `max_agent_depth` or the budget, or do the work in the session itself.",
         "child_restarting": "Wait for the restart with `watch`, or call `terminate_child`.",
         "child_running": "Call `terminate_child` first.",
-        "child_start_failed": "Mend what `reason` says, then call `restart_child`.",
-        "child_stuck": "Find what does not hear its cancellation, mostly a thread; the id is free when that has ended.",
-        "client_id_reused": "Give each message a `client_id` of its own; keep one only to send the very same message again.",
-        "codec_error": "Read with the version that wrote it or a newer one; do not edit what is stored.",
+        "child_start_failed": "Fix the cause in `reason`, then call `restart_child`.",
+        "child_stuck": "Find the code that ignores cancellation, usually a thread. The id is free once it ends.",
+        "client_id_reused": "Use a new `client_id` per message. Reuse one only to repeat the same message.",
+        "codec_error": "Read with the same version or a newer one. Do not edit stored data.",
         "command_error": "Type the command as the message shows it.",
         "command_unknown": "Type the name that the message suggests, or `/help` for all of them.",
-        "content_refused": "Put the request differently, or ask another model.",
-        "context_overflow": "Let the session compact (`compact_at_tokens`, `session.compact()`), or choose a model with a larger window.",
-        "cursor_ahead": "Begin with `snapshot()`: a number of the future is one of another session.",
-        "cycle_waiting": "Answer what `pending` lists, then call `collect_reply()`. Or subscribe, pass `wait_for_people=True`, or set a deadline.",
-        "cycle_ended": "Catch `CycleFailed` and `CycleAborted`, which say how it ended.",
-        "cycle_failed": "Look at `error`, which has the code of what went wrong; then prompt again.",
-        "draining": "Send it to another server of the product, or again when this one is back.",
-        "erased": "Nothing: it was removed on purpose. Later records can still be read.",
-        "event_missed": "Wait for the event before you prompt (`stream`), or for another one.",
+        "content_refused": "Rephrase the request, or use another model.",
+        "context_overflow": "Compact the session (`compact_at_tokens`, `session.compact()`), or choose a model with a larger window.",
+        "cursor_ahead": "Start with `snapshot()`. The number belongs to another session.",
+        "cycle_waiting": "Decide what `pending` lists, then call `collect_reply()`. Or subscribe, pass `wait_for_people=True`, or set a deadline.",
+        "cycle_ended": "Catch `CycleFailed` and `CycleAborted`.",
+        "cycle_failed": "Read the code in `error`, then prompt again.",
+        "draining": "Retry later, or use another server.",
+        "erased": "No action: the content was removed on purpose. Later records are readable.",
+        "event_missed": "Wait before you prompt (`stream`), or wait for another event.",
         "fenced": _WAIT_FOR_OWNER,
-        "file_unknown": "List the files of the session, and take a path from there.",
-        "files_unsupported": "Give the profile a workspace for each user.",
+        "file_unknown": "Use a path from the session's list of files.",
+        "files_unsupported": "Give the profile a workspace per user.",
         "held_by": _WAIT_FOR_OWNER,
-        "history_error": "Answer each call exactly once, before anything else is said.",
+        "history_error": "Give each call exactly one result before the next message.",
         "holds_loop": "Use the awaited call, or run the blocking one in a worker thread.",
-        "hook_timeout": "Make the hook faster, or name a longer `timeout` for it.",
+        "hook_timeout": "Make the hook faster, or raise its `timeout`.",
         "id_invalid": "Use 1 to 128 letters, digits and `. _ : -`.",
-        "interaction_error": "Read the status: it lists what waits, and which decisions it takes.",
-        "internal_error": "Report it with the log: the traceback stands there. The session goes on.",
+        "interaction_error": "Read the status for pending decisions.",
+        "internal_error": "Report it with the traceback in the log. The session continues.",
         "invalid_arguments": "Correct the arguments as the message says, and approve again.",
-        "invalid_response": "Answer with one of the options, or as the form wants it.",
-        "invalid_spec": "Correct the field that the message names; `error.code` says which rule it broke (`duplicate_id`, `invalid_period`, …).",
-        "job_given_up": "Run the job alone and mend it: it ends every worker that takes it.",
-        "job_withdrawn": "Nothing: its own caller cancelled it.",
-        "journal_corrupt": "Stop writing, copy the file, and run `agentrail sessions check`; restore a backup when it says so.",
+        "invalid_response": "Choose an option, or match the form.",
+        "invalid_spec": "Correct the named field. `error.code` is the violated rule (`duplicate_id`, `invalid_period`, …).",
+        "job_given_up": "Run the job alone and fix it: it crashes every worker.",
+        "job_withdrawn": "No action: the caller cancelled it.",
+        "journal_corrupt": "Stop writing, copy the file, and run `agentrail sessions check`. Restore a backup if necessary.",
         "journal_drifted": 'Resume with the versions that wrote it, or with `on_drift="go_on"`.',
-        "mailbox_full": "Send less at once, and wait for answers; `Limits` sets the size.",
-        "model_not_found": "Correct the model string as the message suggests; `agentrail doctor` lists what is configured.",
-        "no_mailbox": "Start it as a `machine`: workers and supervisors read no messages.",
+        "mailbox_full": "Send fewer messages at once and wait for replies. `Limits` sets the size.",
+        "model_not_found": "Correct the model string. `agentrail doctor` lists the configuration.",
+        "no_mailbox": "Start it as a `machine`. Workers and supervisors have no mailbox.",
         "no_partitions": "Resize the partitions to 1 or more.",
-        "no_schema": "Use a type of the [list](../how-to/structured-answers.md), or give a value of the type that was promised.",
-        "no_trio_run": "Call it under `trio.run`; from asyncio and threads use `agentrail.blocking`.",
-        "not_a_store": "Name the file that `agentrail` made, or another path for a new store.",
-        "not_key_owner": "Let the owner change the value: send it a message.",
-        "not_remote": "Make this call in the process of the server; over a network go values, not code.",
+        "no_schema": "Use a [supported type](../how-to/structured-answers.md), or return a value of the declared type.",
+        "no_trio_run": "Call it under `trio.run`. From asyncio and threads, use `agentrail.blocking`.",
+        "not_a_store": "Name a file written by agentrail, or a new path.",
+        "not_key_owner": "Send a message to the owner, and let it change the value.",
+        "not_remote": "Make this call in the server's process. Code cannot travel over the network.",
         "not_suspended": "Call `suspend` first, and `resume` afterwards.",
-        "option_error": "Correct what the message lists; it names each option, what came and what it takes.",
-        "overloaded": "Wait: retries and fallback models do so by themselves (`max_retries`, `fallback_models`).",
-        "plan_error": "Make only the moves that the message names.",
-        "plugin_error": "Correct the stack: the message lists every fault of it.",
+        "option_error": "Correct the listed options. Each has its given and accepted values.",
+        "overloaded": "Wait. Retries and fallback models are automatic (`max_retries`, `fallback_models`).",
+        "plan_error": "Use only the moves in the message.",
+        "plugin_error": "Correct the stack. The message lists all faults.",
         "pool_full": 'Wait and try again, or open the pool with `when_full="wait"`.',
-        "pool_stopped": "Open the pool for as long as its jobs are wanted.",
-        "principal_mismatch": "Leave tenant and user out of the message; the token says who it is.",
-        "process_refused": "Look at `code`: the sandbox cannot run programs, or the program could not be started.",
-        "profile_failed": "The operator mends the function that makes the profile; `__cause__` says what it raised.",
-        "profile_mismatch": "Leave the profile out, or begin another session.",
-        "profile_unknown": "Choose one of the profiles that the message lists.",
+        "pool_stopped": "Keep the pool open until its jobs are done.",
+        "principal_mismatch": "Omit tenant and user from the message. The token determines them.",
+        "process_refused": "Read `code`: the sandbox has no processes, or the program did not start.",
+        "profile_failed": "Fix the profile's function. `__cause__` is its exception.",
+        "profile_mismatch": "Omit the profile, or start another session.",
+        "profile_unknown": "Choose one of the listed profiles.",
         "prompt_error": "Send text of 1 byte to 1 MB, or content blocks of known types.",
-        "prompt_rejected": "Read the reason: a plugin said no. Ask for something else.",
-        "protocol_error": "Look at `base_url` and at what stands in between; a server that is none of this format needs another provider.",
-        "provider_error": "Catch one of its classes; `retryable` says whether to wait helps.",
-        "question_declined": "Go on without the answer, or let it travel: the model reads that it was declined.",
+        "prompt_rejected": "Read the plugin's reason, and change the prompt.",
+        "protocol_error": "Check `base_url` and any proxy. A server with another format needs another provider.",
+        "provider_error": "Catch a subclass. `retryable` says whether waiting helps.",
+        "question_declined": "Continue without the answer, or let it propagate to the model.",
         "queue_full": "Wait for the end of a cycle, or raise `max_prompt_queue`.",
-        "quota": "Close a stream or a request that is open; the operator sets the limits.",
-        "rate_limited": "Wait as long as `retry_after_seconds` says; retries do so by themselves.",
-        "registry_closed": "Ask while its block is open.",
-        "remote_refused": "Look at its `code`, which is the server's, in the table of [routes](routes.md#errors).",
-        "reply_timeout": "Call `collect_reply` again, or abort: the cycle goes on.",
-        "request_over": "Read its record: it has ended already.",
-        "request_refused": "Read the reason: a plugin of the host said no.",
-        "request_unknown": "Take the id that came with the answer, and ask within the last 1,000 requests.",
-        "rule_unknown": "List the rules with `rules()`: this one was revoked.",
-        "sandbox_error": "Name a directory that exists and that you own.",
-        "session_busy": "Wait for the end of the cycle, or let the message be queued.",
-        "session_ended": "Start another session; with a store `resume_session` brings it back.",
-        "session_is_child": "Ask its root, `root_id`.",
+        "quota": "Close an open stream or request. The operator sets the limits.",
+        "rate_limited": "Wait for `retry_after_seconds`. Retries are automatic.",
+        "registry_closed": "Call it inside the registry's block.",
+        "remote_refused": "Look up its `code` in the [routes](routes.md#errors).",
+        "reply_timeout": "Call `collect_reply` again, or abort. The cycle continues.",
+        "request_over": "Read its record: it has already ended.",
+        "request_refused": "Read the reason of the host plugin.",
+        "request_unknown": "Use the id from the response. The last 1,000 requests are kept.",
+        "rule_unknown": "Call `rules()`: this rule was revoked.",
+        "sandbox_error": "Name an existing directory that you own.",
+        "session_busy": "Wait for the end of the cycle, or queue the message.",
+        "session_ended": "Start another session, or with a store call `resume_session`.",
+        "session_is_child": "Call its root session, `root_id`.",
         "session_not_found": "Correct the id as the message suggests; `agentrail sessions list` shows all.",
-        "session_refused": "Read the reason: a plugin did not let it begin.",
+        "session_refused": "Read the reason of the plugin.",
         "session_rested": "Ask again: the next call wakes it.",
-        "session_unknown": "Correct the id, or send the token of its owner.",
+        "session_unknown": "Correct the id, or use the owner's token.",
         "steering_queue_full": "Wait for `SteeringApplied`, or raise `max_steering_queue`.",
-        "still_needed": "Delete what needs it first; the error names that.",
-        "store_error": "Catch one of its classes.",
-        "store_in_use": "Stop the process that the message names, or use another store; reading commands work beside it.",
+        "still_needed": "Delete the dependent sessions first. The error names them.",
+        "store_error": "Catch a subclass.",
+        "store_in_use": "Stop the named process, or use another store. Reading commands still work.",
         "store_too_new": "Install that version of agentrail, or a newer one.",
-        "stop_not_written": "Nothing: the work has been stopped, and that is written when the store is back.",
-        "store_unavailable": "Make room on the disk, or bring the connection back; sessions go on by themselves.",
-        "stream_stalled": "Raise `stall_seconds`, or let `stall_policy` be `retry`; a fallback model helps, too.",
-        "subscriber_too_slow": "Subscribe again with the last number that you have, and read faster or with `kinds=`.",
-        "supervisor_closed": "Open another supervisor; its cause says whether this one crashed.",
-        "supervisor_error": "Read the message: it says what the supervisor takes now.",
-        "supervisor_gave_up": "Look at the crash reports: a child fails at each start. Mend that, or allow more restarts.",
-        "supervisor_start_failed": "Mend the child that `child_id` names; `reason` says what its start came to.",
-        "supervisor_stopping": "Nothing: it is on its way out. Ask before its block is left.",
-        "timeout": "Raise `timeout`, look at the network and at a proxy, or choose a fallback model.",
-        "too_large": "Send less at once; the message names the limit.",
+        "stop_not_written": "No action: the work has stopped, and the record follows when the store recovers.",
+        "store_unavailable": "Free disk space, or restore the connection. Sessions then continue.",
+        "stream_stalled": "Raise `stall_seconds`, set `stall_policy` to `retry`, or add a fallback model.",
+        "subscriber_too_slow": "Subscribe again after your last number, and read faster or limit `kinds=`.",
+        "supervisor_closed": "Open another supervisor. The cause shows whether this one crashed.",
+        "supervisor_error": "Read the message for the calls that are accepted now.",
+        "supervisor_gave_up": "Read the crash reports. Fix the failing child, or permit more restarts.",
+        "supervisor_start_failed": "Fix the child `child_id`. `reason` is the result of its start.",
+        "supervisor_stopping": "No action: it is stopping. Call it before its block ends.",
+        "timeout": "Raise `timeout`, check the network and proxy, or add a fallback model.",
+        "too_large": "Send less at once. The message has the limit.",
         "too_many_children": "End some, or raise `max_children`.",
         "tool_contract_error": "Let the tool return text, JSON, `Ok` or `Error`.",
-        "tool_definition_error": "Correct the function as the message says: annotations, a docstring, a name of its own.",
-        "transport": "Look at the address and the network; retries happen by themselves.",
-        "trimmed": "Read from the first record that is kept, or from an export.",
-        "unauthorized": "Send a token that the server knows; `agentrail token new` makes one.",
-        "unknown_call": "Nothing: the call has ended. Look at its `ToolExecutionEnd`.",
+        "tool_definition_error": "Correct the function according to the message: annotations, docstring, name.",
+        "transport": "Check the address and the network. Retries are automatic.",
+        "trimmed": "Start at the first kept record, or use an export.",
+        "unauthorized": "Send a valid token. `agentrail token new` creates one.",
+        "unknown_call": "No action: the call has ended. See its `ToolExecutionEnd`.",
         "unknown_tool": "Use one of the names in the message, or attach the tool.",
-        "unreachable": "Look at the address, and whether the server runs; then connect again.",
-        "unrevivable": "Give what the message lists (tools, plugins, agents) to `resume_session`.",
-        "upload_failed": "The operator looks at the disk of the workspace; `__cause__` says what it was.",
-        "watcher_too_slow": "Watch anew, and read faster; what happened in between is gone.",
-        "webhook_invalid": "Name an https address that the operator allows.",
-        "webhooks_off": "Leave the address out, or let the operator give the host `webhooks`.",
-        "would_deadlock": "Let another task make this call: a child cannot wait for its own start or end.",
+        "unreachable": "Check the address and the server, then connect again.",
+        "unrevivable": "Pass the listed tools, plugins and agents to `resume_session`.",
+        "upload_failed": "Check the disk of the workspace. `__cause__` is the reason.",
+        "watcher_too_slow": "Watch again, and read faster. Events in between are lost.",
+        "webhook_invalid": "Use an https address that the operator allows.",
+        "webhooks_off": "Omit the address, or ask the operator to configure `webhooks`.",
+        "would_deadlock": "Call from another task. A child cannot wait for its own start or end.",
         "wrong_child_key": "Use the handle that `start_child` returned.",
-        "your_move": "Read the message: what was expected, what came, what to do.",
+        "your_move": "Read the message: the expected value, the given value and the remedy.",
     }
 )
 """By the code of a class in `agentrail.errors`."""
@@ -168,91 +168,87 @@ CURES: Final[Mapping[str, str]] = MappingProxyType(
 IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
     {
         "budget_exceeded": CodeEntry(
-            "The next request could pass the budget of the session.",
-            "Raise the budget, or begin another session; the message says what is left.",
+            "The next request could exceed the session's budget.",
+            "Raise the budget, or start another session. The message shows the rest.",
         ),
-        "cancelled": CodeEntry(
-            "A stream was cancelled with the cycle that it belonged to.", "Nothing: look at who aborted it."
-        ),
+        "cancelled": CodeEntry("A stream was cancelled with its cycle.", "No action: see the abort."),
         "cannot_wait": CodeEntry(
-            "A plugin asked with `wait=True` on a hook that cannot wait.",
-            "The plugin author asks with `wait=False`; the answer comes as `RequestDone`.",
+            "A plugin used `wait=True` on a hook that cannot wait.",
+            "Use `wait=False` in the plugin. The result arrives as `RequestDone`.",
         ),
         "child_crashed": CodeEntry(
-            "A session that worked for a call crashed.",
-            "Look at its own events and the log, then prompt again.",
+            "A sub-agent crashed.",
+            "Read its events and the log, then prompt again.",
         ),
         "context_provider_crashed": CodeEntry(
-            "A context provider raised.", "Mend it; the request went out without what it adds."
+            "A context provider raised.", "Fix it. The request was sent without its messages."
         ),
         "context_provider_timeout": CodeEntry(
             "A context provider took too long.", "Make it faster, or give it a longer timeout."
         ),
         "embedder_crashed": CodeEntry(
-            "An embedder raised.", "Look at the log; until it answers again words alone are compared."
+            "An embedder raised.", "Read the log. Until it works, only words are compared."
         ),
-        "events_lost": CodeEntry(
-            "A host did not see the end of a request.", "Read the status of the session: it is true."
-        ),
+        "events_lost": CodeEntry("A host missed the end of a request.", "Read the session's status."),
         "host_crashed": CodeEntry(
-            "A hook of the host raised.", "The operator mends the host plugin; the log has the traceback."
+            "A hook of the host raised.", "Fix the host plugin. The log has the traceback."
         ),
-        "instructions_crashed": CodeEntry(
-            "Reading instruction files failed.", "Look at the files that the message names."
-        ),
+        "instructions_crashed": CodeEntry("Reading instruction files failed.", "Check the named files."),
         "memory_crashed": CodeEntry(
-            "A store of memories raised.", "The operator looks at the store; the log has the traceback."
+            "A store of memories raised.", "Check the store. The log has the traceback."
         ),
         "no_memory": CodeEntry(
-            "A plugin wants memories, and the supervisor has none.", "Open it with `memories=`."
+            "A plugin needs memories, but the supervisor has none.", "Open it with `memories=`."
         ),
         "no_notes": CodeEntry(
-            "A plugin wants working notes, and the supervisor has none.",
-            "Open it with `notes=`, or with `memories=` that are named.",
+            "A plugin needs working notes, but the supervisor has none.",
+            "Open it with `notes=`, or with named `memories=`.",
         ),
         "no_such_plugin": CodeEntry(
-            "A plugin is not in the stack any more.", "Attach it, or name another one."
+            "The plugin is no longer in the stack.", "Attach it, or name another one."
         ),
         "not_called": CodeEntry(
             "A call outside of a cycle was not made.",
-            "Read the message: the tool is not there, or needs an approval.",
+            "Read the message: the tool is missing, or needs approval.",
         ),
         "plugin_misbehaved": CodeEntry(
-            "A plugin answered with what it may not.", "The plugin author holds it against `check_plugin`."
+            "A plugin returned a forbidden action.", "Test the plugin with `check_plugin`."
         ),
         "plugin_raised": CodeEntry(
-            "A plugin raised.", "The plugin author mends it; the log has the traceback, the session goes on."
+            "A plugin raised.", "Fix the plugin. The log has the traceback, and the session continues."
         ),
         "plugin_request_failed": CodeEntry(
-            "A request of a plugin failed.", "Look at the message; the plugin decides what follows."
+            "A request of a plugin failed.", "Read the message. The plugin decides the consequence."
         ),
         "process_stopped": CodeEntry(
-            "The process ended while this was done.", "Ask again; what may have happened is told as unknown."
+            "The process ended during this work.", "Try again. Possible effects are reported as unknown."
         ),
         "provider_crashed": CodeEntry(
-            "A provider raised what is no error of a provider: a bug.",
+            "A provider raised an unexpected exception, a bug.",
             "Report it to its author, with the log.",
         ),
-        "refused_by_plugin": CodeEntry("A plugin did not allow a change of the stack.", "Read its reason."),
+        "refused_by_plugin": CodeEntry("A plugin refused a change of the stack.", "Read its reason."),
         "response_format": CodeEntry(
-            "The answer does not fit the type, also after one more turn.",
-            "Look at the text in the message; make the type simpler, or choose a better model.",
+            "The answer did not match the type, even after one more turn.",
+            "Read the text in the message. Simplify the type, or choose a better model.",
         ),
-        "sandbox_crashed": CodeEntry("A sandbox raised: a bug.", "Report it to its author, with the log."),
+        "sandbox_crashed": CodeEntry(
+            "A sandbox raised an exception, a bug.", "Report it to its author, with the log."
+        ),
         "session_parked": CodeEntry(
             "The session was parked: it crashed too often.",
-            "Look at the log, mend it, and resume the session.",
+            "Read the log, fix the cause, and resume the session.",
         ),
         "session_restarted": CodeEntry(
-            "The session crashed during the cycle, and came back.", "Prompt again; look at the log."
+            "The session crashed during the cycle and restarted.", "Prompt again, and read the log."
         ),
         "tool_broken": CodeEntry(
-            "What a tool returned could not be taken.",
-            "The author of the tool holds it against `check_tool`.",
+            "A tool returned an invalid result.",
+            "Test the tool with `check_tool`.",
         ),
         "tool_crashed": CodeEntry(
             "A tool raised.",
-            "Mend it: the log has the traceback; the model was told, and the session goes on.",
+            "Fix it. The log has the traceback, the model was notified, and the session continues.",
         ),
     }
 )
@@ -260,42 +256,40 @@ IN_EVENTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
 
 IN_RESULTS: Final[Mapping[str, CodeEntry]] = MappingProxyType(
     {
-        "changed": CodeEntry("The file is another one than was read.", "Read it again, then edit."),
+        "changed": CodeEntry("The file has changed since it was read.", "Read it again, then edit."),
         "file_not_found": CodeEntry(
-            "There is no such file.", "Use one of the neighbours that the message lists."
+            "The file does not exist.", "Use one of the similar names in the message."
         ),
-        "invalid_command": CodeEntry("A command that no shell can be given.", "Send one text without a NUL."),
+        "invalid_command": CodeEntry("The command contains a NUL.", "Remove the NUL."),
         "invalid_edit": CodeEntry(
             "The edit changes nothing, or cannot be applied.",
-            "Give two different texts, as they stand in the file.",
+            "Give two different texts, exactly as in the file.",
         ),
         "invalid_path": CodeEntry(
-            "The path leads out of the working directory, or through a link.", "Use a relative path below it."
+            "The path leaves the working directory, or passes a link.", "Use a relative path inside it."
         ),
         "invalid_pattern": CodeEntry(
-            "No regular expression or glob.", "Correct the pattern as the message says."
+            "An invalid regular expression or glob.", "Correct the pattern as the message says."
         ),
-        "io_error": CodeEntry(
-            "The disk or the file system said no.", "The operator looks at it; trying again may help."
-        ),
-        "is_directory": CodeEntry("A file was asked for, and it is a directory.", "Use `list_dir`."),
+        "io_error": CodeEntry("The disk or file system failed.", "Check the disk. A retry may help."),
+        "is_directory": CodeEntry("The path is a directory, not a file.", "Use `list_dir`."),
         "not_started": CodeEntry(
-            "A program could not be started.", "Look at the name of the program, and whether it is installed."
+            "A program could not be started.", "Check the program's name and installation."
         ),
-        "not_text": CodeEntry("The file is no text.", "Use a tool that reads this type."),
+        "not_text": CodeEntry("The file is not text.", "Use a tool for this type."),
         "old_not_found": CodeEntry(
-            "The text that was to be replaced is not there.",
-            "Copy it from the file; the message shows the nearest.",
+            "The text to replace was not found.",
+            "Copy it from the file. The message shows the nearest text.",
         ),
         "old_not_unique": CodeEntry(
-            "It stands there more than once.", "Give more of the lines around it, or replace all."
+            "The text occurs more than once.", "Include more surrounding lines, or replace all."
         ),
         "permission_denied": CodeEntry(
-            "The file is not for tools, or not for this user.", "Leave it, or let the operator allow it."
+            "Tools or this user cannot access the file.", "Leave it, or ask the operator."
         ),
-        "timeout": CodeEntry("It took too long.", "Ask for less, or give more time."),
-        "too_large": CodeEntry("The file is larger than is read or written at once.", "Read a part of it."),
-        "unsupported": CodeEntry("This sandbox cannot do that.", "Use another one, such as `local`."),
+        "timeout": CodeEntry("The time limit was exceeded.", "Request less, or raise the limit."),
+        "too_large": CodeEntry("The file exceeds the size limit.", "Read a part of it."),
+        "unsupported": CodeEntry("The sandbox does not support this.", "Use another one, such as `local`."),
     }
 )
 """Codes that the results of file tools and commands carry: the model reads the message and tries again."""
