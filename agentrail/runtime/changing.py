@@ -34,6 +34,7 @@ from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.models import decide_switch, facts_of
 from agentrail.runtime.reviving import fault_of_origin
+from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_origins import fault_of_bare, tool_origin
 
 
@@ -50,7 +51,7 @@ class ChangingHandle(AskingHandle):
             signal_id=self._cell.pending_calls.mint(),
             model=facts_of(choice.name, choice.provider),
             opts_changed=choice.opts_changed,
-            described=self._describe_for(choice.name),
+            described=_describe_for(self._cell, choice.name),
         )
         self._cell.add_model(choice)
         await self._ask(signal)
@@ -151,20 +152,7 @@ class ChangingHandle(AskingHandle):
         await self._ask(signal)
         rules = narrowing_of(self._cell.visible.data.stack, plugin, options)
         if rules is not None:
-            await self._narrow_below(plugin, rules)
-
-    async def _narrow_below(self, plugin: str, rules: JsonObject) -> None:
-        for cell in tuple(self._cell.below())[1:]:
-            signal = UpdatePluginOpts(
-                at_ms=now_ms(),
-                signal_id=cell.pending_calls.mint(),
-                plugin=plugin,
-                options=rules,
-                narrows=True,
-            )
-            # A session that has ended makes no more calls; one without such a plugin is not guarded by it.
-            with suppress(SessionDown, PluginError):
-                await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
+            await _narrow_below(self._cell, plugin, rules)
 
     async def attach_plugin(self, plugin: PluginEntry) -> None:
         """Add a plugin to the stack, between two cycles; among those of its priority it is asked last.
@@ -225,14 +213,9 @@ class ChangingHandle(AskingHandle):
         self._cell.pending_calls.refuse_self(f"{change}_plugin")
         await self._cell.awake()
         with self._cell.changing_plugins(change, name, entry) as signal:
-            if signal.entry is not None and self._is_stored():
+            if signal.entry is not None and _is_stored(self._cell):
                 refuse(fault_of_origin(signal.entry))
             await self._ask(signal)
-
-    def _is_stored(self) -> bool:
-        """Say whether another process may bring the session back: a store that is immediate ends with this one."""
-        journal = self._cell.journal
-        return journal is not None and not journal.writer.store.is_immediate
 
     async def _change_tools(
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
@@ -240,12 +223,12 @@ class ChangingHandle(AskingHandle):
         refuse(*faults_of_tools(tools))
         await self._cell.awake()
         origins = [tool_origin(tool) if self._cell.journal is not None else None for tool in tools]
-        if self._is_stored():
+        if _is_stored(self._cell):
             refuse(
                 *(fault_of_bare(tool) for tool, origin in zip(tools, origins, strict=True) if origin is None)
             )
         ports = self._cell.ports
-        listing = self._listing(model_of(self._cell.state.data).model)
+        listing = _listing(self._cell, model_of(self._cell.state.data).model)
         specs = tuple(ports.spec_of(tool, listing) for tool in tools)
         specs = tuple(
             msgspec.structs.replace(spec, origin=origin) if origin else spec
@@ -267,24 +250,46 @@ class ChangingHandle(AskingHandle):
         finally:
             self._cell.forget_tools()
 
-    def _describe_for(self, model: str) -> tuple[ToolSpec, ...]:
-        """Let the tools that describe themselves by a function do it for another model."""
-        ports, box = self._cell.ports, self._cell.state.data.tools
-        tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
-        listing = self._listing(model)
-        return tuple(
-            msgspec.structs.replace(ports.spec_of(tool, listing), origin=spec.origin)
-            for spec, tool in zip(box, tools, strict=True)
-            if callable(call_guarded(lambda _: None, getattr, tool, "description"))
-        )
 
-    def _listing(self, model: str) -> ToolListing:
-        ports = self._cell.ports
-        return ToolListing(
-            session_id=ports.session_id,
-            model=model,
-            working_dir=ports.working_dir,
-            user_data=ports.user_data,
-            is_unconfined=ports.workspace.is_unconfined(),
-            agents=tuple((one.spec.name, one.spec.description) for one in ports.agents.values()),
+async def _narrow_below(above: SessionCell, plugin: str, rules: JsonObject) -> None:
+    for cell in tuple(above.below())[1:]:
+        signal = UpdatePluginOpts(
+            at_ms=now_ms(),
+            signal_id=cell.pending_calls.mint(),
+            plugin=plugin,
+            options=rules,
+            narrows=True,
         )
+        # A session that has ended makes no more calls; one without such a plugin is not guarded by it.
+        with suppress(SessionDown, PluginError):
+            await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
+
+
+def _is_stored(cell: SessionCell) -> bool:
+    """Say whether another process may bring the session back: a store that is immediate ends with this one."""
+    journal = cell.journal
+    return journal is not None and not journal.writer.store.is_immediate
+
+
+def _describe_for(cell: SessionCell, model: str) -> tuple[ToolSpec, ...]:
+    """Let the tools that describe themselves by a function do it for another model."""
+    ports, box = cell.ports, cell.state.data.tools
+    tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
+    listing = _listing(cell, model)
+    return tuple(
+        msgspec.structs.replace(ports.spec_of(tool, listing), origin=spec.origin)
+        for spec, tool in zip(box, tools, strict=True)
+        if callable(call_guarded(lambda _: None, getattr, tool, "description"))
+    )
+
+
+def _listing(cell: SessionCell, model: str) -> ToolListing:
+    ports = cell.ports
+    return ToolListing(
+        session_id=ports.session_id,
+        model=model,
+        working_dir=ports.working_dir,
+        user_data=ports.user_data,
+        is_unconfined=ports.workspace.is_unconfined(),
+        agents=tuple((one.spec.name, one.spec.description) for one in ports.agents.values()),
+    )

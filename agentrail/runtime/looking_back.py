@@ -68,15 +68,17 @@ class LookingBackHandle(AskingHandle):
 
     async def _do_journal(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
         await trio.lowlevel.checkpoint()
-        return await self._branching().look_back(self._cell, lambda journal: journal.entries(after, limit))
+        return await _branching(self._cell).look_back(
+            self._cell, lambda journal: journal.entries(after, limit)
+        )
 
     async def _do_state_at(self, number: int) -> PastState:
         await trio.lowlevel.checkpoint()
-        return await self._branching().look_back(self._cell, lambda journal: journal.past_state(number))
+        return await _branching(self._cell).look_back(self._cell, lambda journal: journal.past_state(number))
 
     async def _do_turns(self, limit: int) -> tuple[PastTurn, ...]:
         await trio.lowlevel.checkpoint()
-        return await self._branching().look_back(self._cell, lambda journal: journal.turns()[-limit:])
+        return await _branching(self._cell).look_back(self._cell, lambda journal: journal.turns()[-limit:])
 
     async def fork(
         self,
@@ -122,7 +124,7 @@ class LookingBackHandle(AskingHandle):
         )
         await trio.lowlevel.checkpoint()
         given: dict[str, Any] = {**options, **({} if model is None else {"model": model})}
-        fork = await self._branching().begin_fork(self._cell, at, turn, given, files=files)
+        fork = await _branching(self._cell).begin_fork(self._cell, at, turn, given, files=files)
         return type(self)(fork)
 
     async def _do_rewind(
@@ -135,7 +137,7 @@ class LookingBackHandle(AskingHandle):
         dry: bool,
     ) -> Rewound:
         await trio.lowlevel.checkpoint()
-        cell, branching = self._cell, self._branching()
+        cell, branching = self._cell, _branching(self._cell)
         await cell.awake()
         options_of_root(cell, "rewind")
         cell.pending_calls.refuse_self("rewind")
@@ -173,12 +175,13 @@ class LookingBackHandle(AskingHandle):
                 await session.abort_tool(call.call_id, "rewind")
         await session.abort("rewind", kill_tools="all", clear_queue=True)
 
-    def _branching(self) -> Branching:
-        found: Branching | None = self._cell.branching
-        if found is None:
-            message = "a journal needs a store: open_supervisor(store='sqlite:'), or 'memory:' for tests"
-            raise OptionError([message])
-        return found
+
+def _branching(cell: SessionCell) -> Branching:
+    found: Branching | None = cell.branching
+    if found is None:
+        message = "a journal needs a store: open_supervisor(store='sqlite:'), or 'memory:' for tests"
+        raise OptionError([message])
+    return found
 
 
 async def record_of_event(session: LookingBackHandle, event: int) -> int:
@@ -197,7 +200,7 @@ async def record_of_event(session: LookingBackHandle, event: int) -> int:
     """
     refuse(fault_of_number("event", event, needed=True))
     await trio.lowlevel.checkpoint()
-    branching = session._branching()  # noqa: SLF001 - of the same module
+    branching = _branching(session._cell)  # noqa: SLF001 - of the same module
     return await branching.look_back(session._cell, lambda journal: journal.number_of_event(event))  # noqa: SLF001 - of the same module
 
 

@@ -35,6 +35,7 @@ from agentrail.runtime.cycle_stream import CycleStream, OnLeave
 from agentrail.runtime.event_waits import EventWait, decide_wait
 from agentrail.runtime.known_replies import reply_to
 from agentrail.runtime.people_waits import unless_waiting
+from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import decide_terms
 from agentrail.typed import TypedValue
 
@@ -126,7 +127,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
             return (await self._named_reply(blocks, asked.client_id, asked)).text
         signal = self._prompt(blocks, reply="text", settings=asked.settings)
         ask = partial(self._ask_within, signal, asked.timeout_seconds)
-        with self._reading(signal.ref, asked.reader):
+        with _reading(self._cell, signal.ref, asked.reader):
             return cast("str", await (ask() if asked.waits_for_people else unless_waiting(self._cell, ask)))
 
     async def _reply(self, asked: CycleQuestion) -> CycleReply[Any]:
@@ -137,7 +138,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
         signal = self._prompt(blocks, reply="text", settings=asked.settings)
         terms = evolve(decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER), is_own=True)
         read = partial(_read_to_end, CycleStream(self._cell, signal, terms, raise_on_failure=True))
-        with self._reading(signal.ref, asked.reader):
+        with _reading(self._cell, signal.ref, asked.reader):
             if asked.waits_for_people:
                 return await wait_within(asked.timeout_seconds, read)
             return await unless_waiting(self._cell, read)
@@ -153,7 +154,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
                 return await wait()
             return await unless_waiting(self._cell, wait, is_begun=True)
 
-        with self._reading(signal.ref, asked.reader):
+        with _reading(self._cell, signal.ref, asked.reader):
             return await wait_within(asked.timeout_seconds, send_and_wait, cure_of(name))
 
     def stream(  # noqa: PLR0913 - what a reader may want
@@ -269,18 +270,18 @@ class PromptingHandle(CycleCalls, AskingHandle):
             request_id=request_id,
         )
 
-    @contextmanager
-    def _reading(self, ref: PromptRef, reader: TypedValue[Any] | None) -> Iterator[None]:
-        """Let answers to this prompt be read by who waits for them, so that the model hears of one that cannot be."""
-        if reader is None:
-            yield
-            return
-        cell = self._cell
-        cell.readers = {**cell.readers, ref: reader}
-        try:
-            yield
-        finally:
-            cell.readers = {known: one for known, one in cell.readers.items() if known != ref}
+
+@contextmanager
+def _reading(cell: SessionCell, ref: PromptRef, reader: TypedValue[Any] | None) -> Iterator[None]:
+    """Let answers to this prompt be read by who waits for them, so that the model hears of one that cannot be."""
+    if reader is None:
+        yield
+        return
+    cell.readers = {**cell.readers, ref: reader}
+    try:
+        yield
+    finally:
+        cell.readers = {known: one for known, one in cell.readers.items() if known != ref}
 
 
 _RUN_BUFFER: Final = 4096
