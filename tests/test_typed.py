@@ -483,7 +483,6 @@ _LEAVES: Final = st.sampled_from([
     (decimal.Decimal, st.decimals(allow_nan=False, allow_infinity=False)),
     (bytes, st.binary(max_size=5)),
 ])  # fmt: skip
-_OBJECTS: Final = (Point, Person, Movie, Place, Tree)
 
 
 def _wider(inner):

@@ -1,7 +1,5 @@
 """Addresses: they find whoever lives now, hold what comes between two instances, and wake whom nobody started."""
 
-from functools import partial
-
 import pytest
 import trio
 
@@ -108,29 +106,6 @@ async def test_activation_that_fails():
 
 
 @on_virtual_time
-async def test_activation_runs_once_for_many_messages(stage):
-    """Never twice at a time; calls and casts wait for the one that starts."""
-    with Registry() as registry:
-        machine = answering(name=registry.name("key"), init_seconds=2.0)
-        starts = []
-        async with stage.open() as supervisor, trio.open_nursery() as nursery:
-
-            async def start_it(*_):
-                starts.append("once")
-                return await supervisor.start_child(ChildSpec("m", machine.start, restart="temporary"))
-
-            address = registry.address("key", activate=start_it)
-            for number in range(5):
-                address.cast(f"cast {number}")
-                nursery.start_soon(address.call, f"call {number}")
-            await trio.sleep(3)
-            assert starts == ["once"]
-            casts = [what for _, what in machine.log if what.startswith("cast")]
-            assert casts == [f"cast {number}" for number in range(5)]
-            assert len(machine.log) == 10
-
-
-@on_virtual_time
 async def test_unwatch_and_unlink_as_effects(stage):
     """What was undone is not told, and does not take the machine along."""
     one, two = answering(), answering()
@@ -188,32 +163,6 @@ async def test_no_more_is_held_than_the_limit(stage):
 
 
 @on_virtual_time
-async def test_more_is_held_than_the_next_instance_takes(stage):
-    """What does not fit is refused as by any full mailbox: casts are dead letters, calls raise `MailboxFull`."""
-    refused = []
-    machine = answering(capacity=1)
-    async with between(stage, machine) as supervisor, trio.open_nursery() as nursery:
-        address = supervisor.address("m")
-        await address.send(3)
-        await settled()
-
-        async def ask():
-            with pytest.raises(MailboxFull) as caught:
-                await address.call("no room", timeout_seconds=None)
-            refused.append(caught.value)
-
-        address.cast("it fits")
-        nursery.start_soon(ask)
-        await settled()
-        address.cast("no room")
-        before = dead_letters().count
-        await trio.sleep(20)
-        assert len(refused) == 1
-        assert dead_letters().count == before + 1
-        assert [what for _, what in machine.log if isinstance(what, str)] == ["it fits"]
-
-
-@on_virtual_time
 async def test_address_of_nobody(stage):
     """There is no such child and none is to come: a call raises `ActorDown`, a cast is a dead letter."""
     async with stage.open() as supervisor:
@@ -249,26 +198,6 @@ async def test_call_on_a_full_mailbox_that_blocks_waits_for_room(stage, way):
             await settled()
         assert answers == ["waits"]
         assert [what for _, what in machine.log] == ["fills it", "waits"]
-
-
-@on_virtual_time
-async def test_what_is_held_for_a_mailbox_that_blocks_is_given_to_it(stage):
-    """It was let go by its senders, and nobody is there who could wait for room: nothing is refused, in order."""
-    machine = answering(capacity=1, overflow="block")
-    async with between(stage, machine) as supervisor, trio.open_nursery() as nursery:
-        address = supervisor.address("m")
-        address.cast(3)
-        await settled()
-        address.cast("one")
-        await address.send("two")
-        nursery.start_soon(partial(address.call, "three", timeout_seconds=100.0))
-        await settled()
-        before = dead_letters().count
-        await trio.sleep(4)
-        address.cast("four")
-        await trio.sleep(20)
-        assert dead_letters().count == before
-        assert [what for _, what in machine.log[1:]] == ["one", "two", "three", "four"]
 
 
 @pytest.mark.scenario("S-213")

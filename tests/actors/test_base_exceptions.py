@@ -5,14 +5,12 @@ import asyncio
 import pytest
 import trio
 
-from agentrail.actors.actor import Behaviour, Init, get_status, machine, subtree, worker
-from agentrail.actors.registry import Registry
-from agentrail.actors.supervisor import open_supervisor
+from agentrail.actors.actor import Behaviour, Init, machine, subtree, worker
 from agentrail.errors import ChildStartFailed
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Crashed, InitFailed, Normal
-from agentrail.otp.statem import Call, Keep, NextState, Perform, Reply, Stop
-from tests.actors.rig import on_virtual_time, settled
+from agentrail.otp.statem import Keep, NextState, Perform, Stop
+from tests.actors.rig import on_virtual_time
 
 
 class Mine(BaseException):
@@ -126,44 +124,6 @@ async def test_of_a_worker_or_subtree(stage, place, what):
                 await supervisor.start_child(ChildSpec("w", start))
             assert isinstance(caught.value.reason.cause, Crashed)
         assert supervisor.handle("b").exit_reason is None
-
-
-@pytest.mark.parametrize("what", ["GeneratorExit", "asyncio's", "a foreign one", "a group of one"])
-@on_virtual_time
-async def test_of_what_is_only_called(stage, what, caplog):
-    """An observer, a redaction, a listener, a `format_status`, a look: none of them takes a tree down."""
-
-    def fail(*_):
-        error = MAKES[what]()
-        raise error
-
-    class Shy(Breaks):
-        """Shows nothing."""
-
-        def handle(self, event, state, data):
-            return (
-                Keep(actions=[Reply(event.to, "yes")])
-                if isinstance(event, Call)
-                else super().handle(event, state, data)
-            )
-
-        format_status = fail
-
-    with Registry() as registry:
-        registry.add_listener(fail)
-        start = machine(Shy, "handle", MAKES[what], []).with_options(name=registry.name("n"))
-        async with open_supervisor(
-            stage.flags(), [ChildSpec("m", start)], observer=fail, redact=fail
-        ) as supervisor:
-            first = supervisor.handle("m")
-            await get_status(first)
-            assert await first.call("up?") == "yes"
-            first.cast("go")
-            reason = await first.wait()
-            assert reason.text.startswith("<withheld")
-            await settled()
-            assert supervisor.handle("m").incarnation == 2
-    assert "the observer of reports raised" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])

@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from agentrail.actors.actor import IGNORE, machine, subtree, worker
+from agentrail.actors.actor import worker
 from agentrail.otp.child_specs import ChildSpec
-from tests.actors.rig import Tabled, on_virtual_time, settled, statuses
+from tests.actors.rig import on_virtual_time, settled, statuses
 
 STATIC = ["one_for_one", "one_for_all", "rest_for_one"]
 
@@ -52,59 +52,6 @@ async def slow(task_status):
     await trio.sleep_forever()
 
 
-async def quick():
-    """Be up at once."""
-    await trio.sleep_forever()
-
-
-async def nothing(task_status):
-    """Have nothing to run."""
-    await trio.lowlevel.checkpoint()
-    task_status.started(IGNORE)
-
-
-def starts(stage):
-    """Make every kind of start."""
-    return {
-        "worker": worker(slow),
-        "worker that is up at once": worker(quick),
-        "ignored": worker(nothing),
-        "machine": machine(lambda: Tabled({})),
-        "subtree": subtree(stage.flags(), [stage.W("leaf")]),
-    }
-
-
-@pytest.mark.parametrize("strategy", STATIC)
-@pytest.mark.parametrize("kind", ["worker", "worker that is up at once", "ignored", "machine", "subtree"])
-@on_virtual_time
-async def test_start_child(stage, strategy, kind):
-    """Cancelled at every step of anybody, in every order that Trio draws."""
-    async with stage.open(strategy, [stage.W("a")]) as supervisor:
-
-        async def nothing_is_left():
-            counts = await supervisor.count_children()
-            assert (counts.specs, counts.active) == (1, 1)
-
-        spec = ChildSpec("x", starts(stage)[kind])
-        assert await cancelled_everywhere(lambda: supervisor.start_child(spec), nothing_is_left) > 2
-        assert [child.id for child in await supervisor.which_children()] == ["a", "x"]
-        assert stage.kinds() == []
-
-
-@pytest.mark.parametrize("kind", ["worker", "worker that is up at once", "machine", "subtree"])
-@on_virtual_time
-async def test_start_instance(stage, kind):
-    """No instance that nobody knows."""
-    async with stage.open("dynamic", [ChildSpec("t", starts(stage)[kind])]) as supervisor:
-
-        async def nothing_is_left():
-            assert (await supervisor.count_children()).specs == 0
-
-        await cancelled_everywhere(supervisor.start_instance, nothing_is_left)
-        assert (await supervisor.count_children()).active == 1
-        assert stage.kinds() == []
-
-
 @on_virtual_time
 async def test_start_task(stage):
     """No task that nobody waits for."""
@@ -128,43 +75,3 @@ async def test_restart_child(stage, strategy):
 
         await cancelled_everywhere(lambda: supervisor.restart_child("x"), as_before)
         assert statuses(await supervisor.which_children()) == {"x": "running", "b": "running"}
-
-
-@on_virtual_time
-async def test_a_caller_that_goes_when_its_time_is_over_and_the_child_is_up(stage):
-    """Both at one instant, two hundred times: Trio decides by chance who goes first."""
-    async with stage.open(children=[stage.W("a")]) as supervisor:
-        for number in range(200):
-            stage.plans[number].append(1.0)
-            with trio.move_on_after(1) as scope:
-                await supervisor.start_child(stage.W(number))
-            await settled()
-            known = [child.id for child in await supervisor.which_children()]
-            assert known == (["a"] if scope.cancelled_caught else ["a", number])
-            if not scope.cancelled_caught:
-                await supervisor.terminate_child(number)
-                await supervisor.delete_child(number)
-
-
-@on_virtual_time
-async def test_what_is_undone_nobody_has_seen(stage):
-    """A call that came before the cancellation and is answered after the start finds the id free, or being freed."""
-    came_up = trio.Event()
-
-    async def up(task_status):
-        task_status.started()
-        came_up.set()
-        scope.cancel()
-        await trio.sleep_forever()
-
-    async with stage.open() as supervisor, trio.open_nursery() as nursery:
-
-        async def look():
-            await came_up.wait()
-            assert statuses(await supervisor.which_children()).get("x") in {None, "stopping"}
-            assert (await supervisor.start_child(stage.W("x"))).handle is not None
-
-        nursery.start_soon(look)
-        with trio.CancelScope() as scope:
-            await supervisor.start_child(ChildSpec("x", up))
-        assert scope.cancelled_caught

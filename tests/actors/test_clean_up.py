@@ -213,27 +213,3 @@ async def test_clean_up_may_allow_itself_less(stage, way):
     handle = await cancelled(way, stage, tidy)
     assert tidy.ended_at - tidy.told_at == pytest.approx(2.0)
     assert handle.exit_reason != Killed()
-
-
-@on_virtual_time
-async def test_what_comes_behind_a_clean_up_that_was_cut_has_no_time(stage):
-    """Two scopes in a row do not take twice as long."""
-    seen = []
-
-    async def serve(task_status):
-        task_status.started()
-        try:
-            await trio.sleep_forever()
-        finally:
-            for _ in range(2):
-                began_at = trio.current_time()
-                with cleanup_scope():
-                    await trio.sleep_forever()
-                seen.append(trio.current_time() - began_at)
-
-    async with stage.open(children=[ChildSpec("w", worker(serve), restart="temporary")]) as supervisor:
-        handle = supervisor.handle("w")
-        await settled()
-        handle.exit(Shutdown("enough"))
-        assert await handle.wait() == Killed()
-    assert seen == [UNASKED_SECONDS, 0.0]

@@ -5,13 +5,10 @@ import trio
 
 from agentrail.actors.actor import (
     IGNORE,
-    Send,
     cleanup_scope,
     get_state,
-    get_status,
     machine,
     subtree,
-    suspend,
     worker,
 )
 from agentrail.actors.mailbox import dead_letters
@@ -28,10 +25,10 @@ from agentrail.errors import (
     WrongChildKey,
 )
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.otp.exits import ActorExit, Crashed, InitFailed, Killed, NoProcess, Shutdown
-from agentrail.otp.statem import Init, Keep, Perform
+from agentrail.otp.exits import ActorExit, InitFailed, NoProcess, Shutdown
+from agentrail.otp.statem import Keep, Perform
 from agentrail.testing.held import held
-from tests.actors.rig import Tabled, boom, is_boom, on_virtual_time, settled, statuses
+from tests.actors.rig import Tabled, on_virtual_time, settled, statuses
 from tests.otp.rig import obey
 
 
@@ -72,23 +69,6 @@ async def test_look_that_comes_too_late(stage):
             with pytest.raises(CallTimeout, match="introspection"):
                 await get_state(handle, timeout_seconds=1.0)
         assert await get_state(handle) == ("s1", None)
-
-
-@on_virtual_time
-async def test_stop_that_takes_too_long(stage):
-    """`stop` raises `CallTimeout` after its time, and the stop goes on; a suspended machine stops as well."""
-
-    class Slow(Tabled):
-        async def terminate(self, reason, state, data):
-            await trio.sleep(2)
-
-    async with stage.play(Slow({"s1": obey})) as handle:
-        await suspend(handle)
-        with pytest.raises(CallTimeout, match="stop"):
-            await handle.stop(timeout_seconds=1.0)
-        assert handle.exit_reason is None
-        await trio.sleep(2)
-        assert handle.exit_reason is not None
 
 
 @on_virtual_time
@@ -177,28 +157,6 @@ async def test_subtree_is_ended_in_its_init(stage, shutdown):
 
 
 @on_virtual_time
-async def test_clean_up_that_begins_after_the_kill(stage):
-    """It gets no time: its scope is cancelled at once."""
-    seen = []
-
-    async def serve():
-        try:
-            await trio.sleep_forever()
-        finally:
-            with cleanup_scope() as scope:
-                await trio.sleep(1)
-            seen.append(scope.cancelled_caught)
-
-    async with stage.open(children=[ChildSpec("w", worker(serve), restart="temporary")]) as supervisor:
-        handle = supervisor.handle("w")
-        await settled()
-        began_at = trio.current_time()
-        handle.kill()
-        assert await handle.wait() == Killed()
-        assert (seen, trio.current_time()) == ([True], began_at)
-
-
-@on_virtual_time
 async def test_clean_up_outside_of_all_actors():
     """It is shielded for its seconds, and without any it is no shield."""
     began_at = trio.current_time()
@@ -213,25 +171,6 @@ async def test_clean_up_outside_of_all_actors():
     assert trio.current_time() == began_at + 2.0
 
 
-@on_virtual_time
-async def test_error_while_being_stopped_beside_a_cancellation(stage):
-    """A nursery of the child raises an error as it is cancelled: the end is a crash that is not restarted."""
-
-    async def serve():
-        try:
-            await trio.sleep_forever()
-        finally:
-            boom("in its clean-up")
-
-    async with stage.open(children=[ChildSpec("w", worker(serve))]) as supervisor:
-        handle = supervisor.handle("w")
-        await settled()
-        await supervisor.terminate_child("w")
-        assert is_boom(handle.exit_reason, "in its clean-up")
-        assert isinstance(handle.exit_reason, Crashed)
-        assert ("shutdown_error", "w") in stage.kinds()
-
-
 # --- machines
 
 
@@ -240,21 +179,6 @@ async def test_machine_with_nothing_to_run(stage):
     """`IGNORE` from `init` is a start that went well, without a process."""
     async with stage.open(children=[ChildSpec("m", Tabled({}, first=IGNORE).start)]) as supervisor:
         assert statuses(await supervisor.which_children()) == {"m": "stopped"}
-
-
-@on_virtual_time
-async def test_send_to_a_full_mailbox(stage):
-    """The effect of a machine is no reason to crash: the message is a dead letter."""
-    one, two = Tabled({"s1": obey}), Tabled({"s1": obey}, capacity=1)
-    specs = [ChildSpec(1, one.start), ChildSpec(2, two.start)]
-    async with stage.open(children=specs) as supervisor:
-        first, second = supervisor.handle(1), supervisor.handle(2)
-        before = dead_letters().count
-        async with held(second):
-            first.cast(Keep(actions=[Perform(Send(second, "in time")), Perform(Send(second, "too many"))]))
-            await settled()
-        assert dead_letters().count == before + 1
-        assert first.exit_reason is None
 
 
 @on_virtual_time
@@ -268,20 +192,6 @@ async def test_effect_that_ends_its_actor(stage):
         handle.cast(Keep(actions=[Perform(leave)]))
         assert await handle.wait() == Shutdown("done")
     assert stage.kinds() == []
-
-
-@on_virtual_time
-async def test_format_status_that_raises(stage):
-    """What is shown then has no contents, and the machine goes on."""
-
-    class Shy(Tabled):
-        def format_status(self, status):
-            boom("hunter2")
-
-    async with stage.play(Shy({"s1": obey}, first=Init("s1", "hunter2"))) as handle:
-        status = await get_status(handle)
-        assert (status.state, status.data) == ("str", "str")
-        assert handle.exit_reason is None
 
 
 @on_virtual_time

@@ -8,11 +8,9 @@ import pytest
 import trio
 
 from agentrail.actors.actor import (
-    Behaviour,
     change_code,
     get_state,
     get_status,
-    machine,
     replace_state,
     resume,
     suspend,
@@ -30,7 +28,7 @@ from agentrail.errors import (
     SupervisorStopping,
 )
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.otp.exits import Crashed, InitFailed, Killed, NoProcess, Normal, Shutdown
+from agentrail.otp.exits import InitFailed, Killed, NoProcess, Normal, Shutdown
 from agentrail.otp.statem import (
     Call,
     Init,
@@ -444,21 +442,6 @@ async def test_redaction(stage):
     assert "hunter2" not in repr(stage.reports)
 
 
-@on_virtual_time
-async def test_status_shows_no_contents_by_default(stage):
-    """Type names and counts."""
-
-    class Plain(Behaviour):
-        async def init(self):
-            return Init(("hunter2",), {"hunter2": 1})
-
-        def handle(self, event, state, data):
-            return Keep()
-
-    async with stage.open(children=[ChildSpec("m", machine(Plain))]) as supervisor:
-        assert "hunter2" not in repr(await get_status(supervisor.handle("m")))
-
-
 # --- 2.6 and 2.7
 
 
@@ -476,16 +459,6 @@ async def test_stop_of_an_instance(stage):
         with pytest.raises(ActorDown) as caught:
             await handle.stop()
         assert caught.value.reason == NoProcess()
-
-
-@on_virtual_time
-async def test_kill_calls_no_terminate(stage):
-    """The reason is `Killed`."""
-    machine = Tabled({"s1": echo})
-    async with stage.play(machine) as handle:
-        handle.kill()
-        assert await handle.wait() == Killed()
-        assert machine.ends == []
 
 
 @on_virtual_time
@@ -526,15 +499,6 @@ async def test_outcome_of_a_perform(stage):
 
 
 @on_virtual_time
-async def test_a_suspended_machine_stops(stage):
-    """Control messages are read all the same."""
-    async with stage.play(Tabled({"s1": echo})) as handle:
-        await suspend(handle)
-        await handle.stop()
-        assert handle.exit_reason == Normal()
-
-
-@on_virtual_time
 async def test_a_terminate_that_takes_too_long_is_killed(stage):
     """When the shutdown time is over."""
 
@@ -550,20 +514,6 @@ async def test_a_terminate_that_takes_too_long_is_killed(stage):
         assert trio.current_time() - began == 2.0
         assert handle.exit_reason == Killed()
         assert statuses(await supervisor.which_children()) == {"m": "stopped"}
-
-
-@on_virtual_time
-async def test_engine_crash_is_text(stage):
-    """A crashed machine is told by a `Crashed` whose traceback shows the line that raised."""
-
-    def crash(_event):
-        boom("here")
-
-    async with stage.play(Tabled({"s1": crash})) as handle:
-        handle.cast("x")
-        reason = await handle.wait()
-        assert isinstance(reason, Crashed)
-        assert 'boom("here")' in reason.traceback
 
 
 # --- nobody waits for an answer that cannot come

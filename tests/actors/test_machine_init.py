@@ -8,7 +8,6 @@ from agentrail.actors.actor import (
     InitStop,
     SupervisorInit,
     change_code,
-    current_actor,
     get_state,
     machine,
     resume,
@@ -35,11 +34,6 @@ async def test_init_that_wants_no_start(stage, reason):
         assert caught.value.reason == InitFailed("stopped", cause=reason)
         assert describe(reason) in str(caught.value)
         assert await supervisor.which_children() == ()
-
-
-def test_init_stop_without_a_reason():
-    """The cause is `Normal()`."""
-    assert InitStop().reason == Normal()
 
 
 @pytest.mark.parametrize("answer", [None, "s1", ("s1", None), Keep()], ids=repr)
@@ -70,27 +64,6 @@ class Handling(Bare):
         return Keep(actions=[Perform(said(event))])
 
 
-class Entering(Handling):
-    """It wants to enter states, and does not say how."""
-
-    state_enter = True
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "lacks"), [(Behaviour, "Behaviour has no init"), (Entering, "state_enter and no enter")]
-)
-@on_virtual_time
-async def test_behaviour_that_cannot_begin(stage, behaviour, lacks):
-    """Its name, and what it lacks, is what the starter or the report is told."""
-    async with stage.open() as supervisor:
-        try:
-            started = await supervisor.start_child(ChildSpec("m", machine(behaviour), restart="temporary"))
-        except ChildStartFailed as failed:
-            assert lacks in describe(failed.reason)  # noqa: PT017 - one of the two ways in which it may end
-        else:
-            assert lacks in describe(await started.handle.wait())
-
-
 @pytest.mark.parametrize(
     ("behaviour", "lacks"),
     [(Bare, "Bare has no handle"), (Handling, "Handling has no perform, and was to carry out a str")],
@@ -104,13 +77,6 @@ async def test_behaviour_that_lacks_a_part(stage, behaviour, lacks):
         reason = await handle.wait()
         assert isinstance(reason, Crashed)
         assert lacks in reason.text
-
-
-@on_virtual_time
-async def test_performed_effect_needs_no_other_part():
-    """Asked directly, a behaviour without `perform` says the same."""
-    with pytest.raises(NotImplementedError, match="Bare has no perform, and was to carry out a str"):
-        await Bare().perform("work", current_actor())
 
 
 @on_virtual_time

@@ -11,7 +11,6 @@ from agentrail.errors import ActorDown, CallTimeout, MailboxFull
 from agentrail.otp.exits import Shutdown
 from agentrail.otp.statem import (
     Call,
-    Cast,
     Init,
     Internal,
     Keep,
@@ -326,33 +325,3 @@ async def test_part_of_a_state(stage):
         assert machine.log[-1] == (("door", 2), "p")
         await trio.sleep(10)
         assert machine.log[-1] == (("door", 2), "p")
-
-
-@on_virtual_time
-async def test_ten_thousand_messages_do_not_starve_others(stage):
-    """At least one checkpoint per 64 handled messages, and all of them are handled in order."""
-    machine = Tabled({"s1": Keep()}, capacity=10_000)
-    async with stage.play(machine) as handle:
-        for number in range(10_000):
-            handle.cast(number)
-        turns = 0
-        while len(machine.log) < 10_000:
-            await trio.lowlevel.checkpoint()
-            turns += 1
-        assert turns >= 10_000 // 64 - 2
-        assert [what for _, what in machine.log] == list(range(10_000))
-
-
-@on_virtual_time
-async def test_an_inserted_call_is_a_call(stage):
-    """A machine may ask itself again on behalf of its caller."""
-
-    def twice(event):
-        if isinstance(event, Cast):
-            return Keep()
-        if said(event) == "first":
-            return Keep(actions=[NextEvent(Call(event.to, "second"))])
-        return Keep(actions=[Reply(event.to, said(event))])
-
-    async with stage.play(Tabled({"s1": twice})) as handle:
-        assert await handle.call("first") == "second"

@@ -1,6 +1,5 @@
 """Section J of the conformance scenarios, on running actors: state entry and timers."""
 
-import gc
 import math
 import weakref
 
@@ -293,43 +292,3 @@ async def test_timers_end_with_the_instance(stage, end):
             await handle.wait()
         await trio.sleep(20)
         assert machine.fired == []
-
-
-class Owned:
-    """What a timer carries: it leads back to the machine that set it, as a kept call would."""
-
-    def __init__(self, owner):
-        self.owner = owner
-
-
-@pytest.mark.parametrize("end", ["stop", "kill"])
-@on_virtual_time
-async def test_machine_that_ended_lets_go_of_what_its_timers_carried(stage, end):
-    """Who keeps a handle keeps nothing of the machine, and a content that leads back to it is no leak."""
-    machine = Tabled({"s1": obey})
-    async with stage.play(machine, restart="temporary") as handle:
-        owned = Owned(handle)
-        carried = weakref.ref(owned)
-        await cast(handle, Keep(actions=[StateTimeout(5.0, owned), NamedTimeout(name=owned, seconds=6.0)]))
-        del owned
-        machine.log.clear()
-        assert carried() is not None
-        if end == "stop":
-            await handle.stop(Shutdown("enough"))
-        else:
-            handle.kill()
-            await handle.wait()
-        await settled()
-        gc.collect()
-        assert carried() is None
-        assert handle.statistics().timers == 0
-
-
-@on_virtual_time
-async def test_timers_of_init_run_from_the_start(stage):
-    """An action of init is an action like any other."""
-    machine = Timed(first=Init("s1", None, [StateTimeout(5.0)]))
-    began = trio.current_time()
-    async with stage.play(machine):
-        await trio.sleep(10)
-    assert machine.fired == [(("state", None), began + 5.0)]

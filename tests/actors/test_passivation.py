@@ -12,8 +12,6 @@ from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Shutdown
 from agentrail.otp.statem import (
     Call,
-    Cast,
-    EventTimeout,
     Internal,
     Keep,
     NextEvent,
@@ -22,8 +20,6 @@ from agentrail.otp.statem import (
     Postpone,
     Reply,
     Stop,
-    StopAndReply,
-    TimedOut,
 )
 from agentrail.testing.held import held
 from tests.actors.rig import on_virtual_time, settled
@@ -121,49 +117,6 @@ async def test_postponed_queued_and_unread_come_in_their_order(stage, is_up):
 
 
 @on_virtual_time
-async def test_passivated_in_the_middle_of_a_replay(stage):
-    """Those that were replayed and not handled any more are unhandled, and stand where they had come."""
-
-    class Napping(Sleeper):
-        def handle(self, event, state, data):
-            if state == "s2" and self.is_first:
-                self.handled.append(said(event))
-                return Stop(PASSIVATED) if said(event) == "p2" else Keep(actions=[Postpone()])
-            return super().handle(event, state, data)
-
-    async with House(stage, Napping) as house:
-        await house.activate()
-        async with held(house.here):
-            for word in ("p1", "p2", "p3", "go", "late"):
-                house.address.cast(word)
-        await trio.sleep(5)
-        assert house.lives[1] == ["p1", "p3", "late"]
-
-
-@on_virtual_time
-async def test_an_event_that_is_postponed_in_the_step_that_ends(stage):
-    """It was put by, and what it inserted ended the machine: the next life gets it."""
-    async with House(stage) as house:
-        await house.activate()
-        house.address.cast("insert and nap")
-        house.address.cast("late")
-        await settled()
-        assert house.lives == [["insert and nap", "nap"], ["insert and nap", "late"]]
-
-
-@on_virtual_time
-async def test_two_equal_messages_are_two(stage):
-    """They are known by identity, so neither is lost and neither comes twice."""
-    async with House(stage) as house:
-        await house.activate()
-        async with held(house.here):
-            for word in ("p", "p", "x", "p", "nap", "x", "x"):
-                house.address.cast(word)
-        await trio.sleep(5)
-        assert house.lives[1] == ["p", "p", "p", "x", "x"]
-
-
-@on_virtual_time
 async def test_what_came_through_the_handle_goes_with_the_instance(stage):
     """A handle is one instance: what it was told does not come to another one, wherever it lies between the others."""
     async with House(stage) as house:
@@ -204,22 +157,6 @@ async def test_calls_are_answered_by_the_next_life(stage):
         assert house.lives[1] == ["p1", "x", "go", "p1"]
 
 
-@on_virtual_time
-async def test_more_is_handed_back_than_the_mailbox_holds(stage):
-    """What was accepted once is not refused: postponed events had left room in the mailbox that they have again now."""
-    async with House(stage, capacity=2) as house:
-        await house.activate()
-        for word in ("p1", "p2", "p3", "p4"):
-            house.address.cast(word)
-            await settled()
-        async with held(house.here):
-            house.address.cast("nap")
-            house.address.cast("late")
-        await trio.sleep(5)
-        assert house.lives[1] == ["p1", "p2", "p3", "p4", "late"]
-        assert dead_letters().count == 0
-
-
 @pytest.mark.parametrize("way", ["send", "call"])
 @on_virtual_time
 async def test_who_waits_for_room_reaches_the_next_life(stage, way):
@@ -234,29 +171,6 @@ async def test_who_waits_for_room_reaches_the_next_life(stage, way):
         await trio.sleep(3)
         assert house.lives == [["nap"], ["waited"]]
         assert dead_letters().count == 0
-
-
-@on_virtual_time
-async def test_passivated_by_its_idle_timer(stage):
-    """An event timer that lies in the mailbox when messages come behind it: they wake the next life."""
-
-    class Idle(Sleeper):
-        async def init(self):
-            return Init("s1", None, [EventTimeout(10.0)])
-
-        def handle(self, event, state, data):
-            if isinstance(event, TimedOut):
-                return Stop(PASSIVATED)
-            return super().handle(event, state, data)
-
-    async with House(stage, Idle) as house:
-        await house.activate()
-        async with held(house.here):
-            await trio.sleep(20)
-            house.address.cast("one")
-            house.address.cast("two")
-        await trio.sleep(5)
-        assert house.lives == [[], ["one", "two"]]
 
 
 @on_virtual_time
@@ -298,20 +212,6 @@ async def test_a_machine_that_performs_hands_back_too(stage):
 
 
 @on_virtual_time
-async def test_a_permanent_child_that_is_passivated(stage):
-    """Its supervisor brings it back, and that is its next life: nobody has to activate it."""
-    diary = Diary()
-    start = machine(Sleeper, diary)
-    async with stage.open(children=[ChildSpec("m", start)]) as supervisor:
-        address = supervisor.address("m")
-        async with held(supervisor.handle("m")):
-            for word in ("p1", "nap", "x"):
-                address.cast(word)
-        await trio.sleep(5)
-        assert diary.lives == [["p1", "nap"], ["p1", "x"]]
-
-
-@on_virtual_time
 async def test_each_life_is_passivated_before_its_activation_returns(stage):
     """Ten naps before `start_instance` has returned for the first time: nothing is lost, and no two live at a time."""
     async with House(stage) as house:
@@ -349,49 +249,6 @@ async def test_an_activation_that_fails_after_a_life(stage):
         nursery.start_soon(ask)
         await trio.sleep(1)
         assert asked == ["told"]
-
-
-@on_virtual_time
-async def test_who_was_activated_comes_back_by_itself(stage):
-    """It crashes before its activation has returned, and its supervisor starts it again: what came meanwhile waits for it."""
-
-    class Crashing(Sleeper):
-        def handle(self, event, state, data):
-            return 3 if said(event) == "crash" else super().handle(event, state, data)
-
-    class Slow(House):
-        async def activate(self):
-            await super().activate()
-            await trio.sleep(1)
-
-    async with Slow(stage, Crashing, restart="permanent") as house:
-        house.address.cast("crash")
-        await settled()
-        house.address.cast("held")
-        await trio.sleep(5)
-        assert house.lives[1:] == [["held"]]
-        assert house.activations == 1
-
-
-@on_virtual_time
-async def test_an_event_says_nothing_of_its_way(stage):
-    """Through a handle and through an address a machine sees equal events of the same type, with the same `repr`."""
-    seen = []
-
-    class Compares(Sleeper):
-        def handle(self, event, state, data):
-            seen.append(
-                (event == Cast("go"), type(event), repr(event)) if isinstance(event, Cast) else type(event)
-            )
-            return StopAndReply([Reply(event.to, 1)]) if isinstance(event, Call) else Keep()
-
-    async with House(stage, Compares) as house:
-        house.address.cast("go")
-        await settled()
-        house.here.cast("go")
-        await house.address.send("go")
-        await house.address.call("x")
-    assert seen == [(True, Cast, "Cast(message='go')")] * 3 + [Call]
 
 
 @on_virtual_time

@@ -7,14 +7,10 @@ import trio
 
 from agentrail.actors.actor import ActorExit
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.otp.exits import Crashed, Normal, Shutdown
+from agentrail.otp.exits import Normal, Shutdown
 from agentrail.otp.statem import Info, Init, Keep, Perform
 from tests.actors.rig import Boom, Tabled, boom, on_virtual_time, settled
 from tests.otp.rig import obey
-
-
-class Stray(BaseException):
-    """What is no `Exception`."""
 
 
 async def fails_in_its_clean_up(error=None):
@@ -93,31 +89,6 @@ async def test_every_perform_is_cancelled_and_each_failure_is_told(stage, caplog
         await handle.stop()
         assert machine.ends == [Normal()]
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 3
-
-
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (ExceptionGroup("g", [ValueError("x")]), "ValueError"),
-        (Stray(), "Stray"),
-        (GeneratorExit(), "GeneratorExit"),
-        (BaseExceptionGroup("g", [ActorExit(Shutdown("x")), Stray()]), "Stray"),
-    ],
-    ids=repr,
-)
-@on_virtual_time
-async def test_whatever_a_perform_raises_is_the_reason(stage, error, kind):
-    """Of any class: the actor crashes with it, and `terminate` runs."""
-
-    async def fails():
-        raise error
-
-    machine = performing(fails)
-    async with stage.play(machine) as handle:
-        reason = await handle.wait()
-    assert isinstance(reason, Crashed)
-    assert kind in f"{reason.type} {reason.parts} {reason.traceback}"
-    assert machine.ends == [reason]
 
 
 @pytest.mark.parametrize(
@@ -225,14 +196,3 @@ async def test_an_interrupt_beside_an_error_leaves(stage):
         async with stage.open(children=[ChildSpec("m", machine.start, restart="temporary"), stage.W("w")]):
             await trio.sleep_forever()
     assert stage.log[-1] == "gone w"
-
-
-@on_virtual_time
-async def test_a_kill_is_not_told_as_a_failure_of_terminate(stage):
-    """A killed machine does not terminate, whatever its effects raise then."""
-    machine = performing(fails_in_its_clean_up)
-    async with stage.play(machine) as handle:
-        await settled()
-        handle.kill()
-        await handle.wait()
-        assert machine.ends == []

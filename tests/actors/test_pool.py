@@ -1,15 +1,13 @@
 """Pools: jobs and results, full queues, workers that die, callers that go, and what an end leaves undone."""
 
-import gc
 import math
-import weakref
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 
-from agentrail.actors import Pool, PoolFlags, current_actor, open_pool
+from agentrail.actors import PoolFlags, open_pool
 from agentrail.errors import (
     CallingSelf,
     InvalidSpec,
@@ -17,10 +15,9 @@ from agentrail.errors import (
     JobWithdrawn,
     PoolFull,
     PoolStopped,
-    SupervisorGaveUp,
     SupervisorStartFailed,
 )
-from agentrail.otp.exits import Crashed, Killed, Shutdown
+from agentrail.otp.exits import Crashed, Shutdown
 from tests.actors.rig import Boom, boom, on_virtual_time, settled
 
 
@@ -65,51 +62,6 @@ def bench():
 
 
 @on_virtual_time
-async def test_results_come_to_those_who_asked(bench):
-    """Each caller gets the value of its own job, however many workers there are."""
-
-    async def ask(pool, seconds):
-        value, _ = await pool.run(("sleep", seconds))
-        values.append(value)
-
-    for size in (1, 3):
-        values = []
-        began_at = trio.current_time()
-        async with bench.pool(size) as pool, trio.open_nursery() as nursery:
-            for seconds in (3, 1, 2):
-                nursery.start_soon(ask, pool, seconds)
-        assert sorted(values) == [("sleep", 1), ("sleep", 2), ("sleep", 3)]
-        assert trio.current_time() - began_at == (6 if size == 1 else 3)
-
-
-@on_virtual_time
-async def test_a_job_that_was_submitted_can_be_asked_for_later(bench):
-    """Its result is the same at each call, and it runs whether anybody asks or not."""
-    async with bench.pool() as pool:
-        job = await pool.submit(("sleep", 1))
-        assert not job.is_over
-        assert await job.result() == await job.result() == (("sleep", 1), 1)
-        assert job.is_over
-        late = await pool.submit("b")
-    assert await late.result() == ("b", 2)
-
-
-@on_virtual_time
-async def test_a_job_whose_worker_died_is_tried_again(bench):
-    """By another worker, and at the front; its caller notices nothing but the time."""
-    async with bench.pool(max_retries=2) as pool:
-        first = await pool.submit(("crash", 2))
-        await pool.submit("after")
-        assert await first.result() == (("crash", 2), 3)
-        assert pool.statistics().retried == 2
-    assert bench.seen == [("crash", 2)] * 3 + ["after"]
-    assert [report.reason.text for report in bench.reports if report.kind == "child_terminated"] == [
-        "crash 2",
-        "crash 2",
-    ]
-
-
-@on_virtual_time
 async def test_a_job_that_kills_its_workers_is_given_up(bench):
     """Its caller is told how many died and why the last one did; the others are served, and the pool stands."""
     async with bench.pool(2, max_retries=1) as pool:
@@ -119,27 +71,6 @@ async def test_a_job_that_kills_its_workers_is_given_up(bench):
         assert isinstance(given_up.value.reason, Crashed)
         assert given_up.value.reason.type.endswith("Boom")
         assert await pool.run("next") == ("next", 3)
-
-
-@on_virtual_time
-async def test_a_worker_that_was_killed_loses_no_job(bench):
-    """Also one that does not crash but is killed: the job is tried again by the next instance."""
-    handles = []
-
-    async def work(job):
-        handles.append(current_actor().handle)
-        if len(handles) == 1:
-            await trio.sleep_forever()
-        return job
-
-    async with open_pool(work, PoolFlags(1)) as pool, trio.open_nursery() as nursery:
-        job = await pool.submit("a")
-        await settled()
-        handles[0].kill()
-        nursery.start_soon(job.result)
-        assert await job.result() == "a"
-        assert handles[0].exit_reason == Killed()
-        assert handles[1].incarnation == 2
 
 
 @on_virtual_time
@@ -258,24 +189,6 @@ async def test_a_caller_that_goes_gives_the_place_back(bench):
 
 
 @on_virtual_time
-async def test_a_submit_that_was_cancelled_has_submitted_nothing(bench):
-    """Before it, and while it comes back with its place."""
-    async with bench.pool() as pool:
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await pool.submit("never")
-        assert pool.statistics().accepted == 0
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(pool.submit, "withdrawn")
-                await trio.lowlevel.checkpoint()
-                scope.cancel()
-        await settled()
-        now = pool.statistics()
-        assert now.accepted == now.withdrawn + now.done
-
-
-@on_virtual_time
 async def test_a_cancelled_job_that_crashes_is_not_tried_again(bench):
     """Nobody wants it: its worker is started again, and takes the next one."""
 
@@ -324,49 +237,6 @@ async def test_what_is_not_done_in_time_is_cut_off(bench):
 
 
 @on_virtual_time
-async def test_a_job_that_is_done_all_the_same_is_delivered(bench):
-    """The end cancels it, and it returns a value: that is the truth, and whoever waits gets it."""
-
-    async def work(job):
-        try:
-            await trio.sleep_forever()
-        finally:
-            return job  # noqa: B012, ASYNC103, ASYNC104 - a job that takes no cancellation
-
-    async with open_pool(work, PoolFlags(1, drain_seconds=0)) as pool:
-        job = await pool.submit("a")
-        await settled()
-    assert await job.result() == "a"
-
-
-@pytest.mark.parametrize("way", ["error", "cancel"])
-@on_virtual_time
-async def test_a_block_that_fails_drains_nothing(bench, way):
-    """An exception leaves as itself, a cancellation as one, and the jobs are cut off at once."""
-    jobs = []
-
-    async def body():
-        async with bench.pool(drain_seconds=math.inf) as pool:
-            jobs.extend([await pool.submit(("wait", 1)), await pool.submit(("wait", 2))])
-            await settled()
-            if way == "error":
-                boom("body")
-            scope.cancel()
-            await trio.sleep_forever()
-
-    with trio.CancelScope() as scope:
-        if way == "error":
-            with pytest.raises(Boom, match="body"):
-                await body()
-        else:
-            await body()
-    for job, began in zip(jobs, (True, False), strict=True):
-        with pytest.raises(PoolStopped) as stopped:
-            await job.result()
-        assert stopped.value.began is began
-
-
-@on_virtual_time
 async def test_stop_in_the_block(bench):
     """It drains, and says how the workers ended; a second one finds nothing, and the block goes on."""
     async with bench.pool(2) as pool:
@@ -395,29 +265,6 @@ async def test_a_stop_that_was_cancelled_goes_on(bench):
 
 
 @on_virtual_time
-async def test_too_many_restarts_end_the_pool(bench):
-    """It gives up as a supervisor does: the block raises, and who waits elsewhere hears the reason."""
-    told = []
-
-    async def ask(pool):
-        for job in jobs:
-            try:
-                await job.result()
-            except PoolStopped as stopped:
-                told.append(stopped.reason)
-
-    async with trio.open_nursery() as nursery:
-        jobs = []
-        with pytest.raises(SupervisorGaveUp, match="worker 1"):  # noqa: PT012 - the block itself raises
-            async with bench.pool(1, max_retries=5, intensity=1) as pool:
-                jobs += [await pool.submit(("crash", 9)), await pool.submit("b")]
-                nursery.start_soon(ask, pool)
-                await trio.sleep_forever()
-    assert told == [Shutdown("max_restart_intensity")] * 2
-    assert bench.seen == [("crash", 9)] * 2
-
-
-@on_virtual_time
 async def test_one_bad_job_does_not_end_a_pool_of_one():
     """By default the workers may die as often as one job for each of them makes them."""
 
@@ -428,31 +275,6 @@ async def test_one_bad_job_does_not_end_a_pool_of_one():
         with pytest.raises(JobGivenUp):
             await pool.run("bad")
         assert pool.statistics().given_up == 1
-
-
-@on_virtual_time
-async def test_each_worker_holds_a_resource(bench):
-    """It is made before the worker takes a job, closed before the job is tried again, and made anew for the next instance."""
-    log = []
-
-    @asynccontextmanager
-    async def connect():
-        number = len([line for line in log if line.startswith("open")]) + 1
-        log.append(f"open {number}")
-        try:
-            yield number
-        finally:
-            log.append(f"close {number}")
-
-    async def work(connection, job):
-        log.append(f"{job} on {connection}")
-        if connection == 1:
-            boom(job)
-        return connection
-
-    async with open_pool(work, PoolFlags(1), resource=connect, observer=lambda _: None) as pool:
-        assert await pool.run("a") == 2
-    assert log == ["open 1", "a on 1", "close 1", "open 2", "a on 2", "close 2"]
 
 
 @on_virtual_time
@@ -499,25 +321,6 @@ async def test_a_job_waits_for_no_other_of_its_pool(bench):
 
 
 @on_virtual_time
-async def test_a_retry_gets_the_job_as_it_was_submitted():
-    """What an attempt, or the caller, changed in built-in containers no other attempt sees."""
-
-    async def work(job):
-        job["tries"].append(1)
-        if len(attempts) == 0:
-            attempts.append(1)
-            boom("first")
-        return job
-
-    attempts = []
-    async with open_pool(work, PoolFlags(1), observer=lambda _: None) as pool:
-        given = {"tries": []}
-        job = await pool.submit(given)
-        given["tries"].append("by the caller")
-        assert await job.result() == {"tries": [1]}
-
-
-@on_virtual_time
 async def test_an_interrupt_is_met_once(bench):
     """It ends the pool and leaves the block as itself; no other worker is given the job that raised it."""
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the block itself raises
@@ -550,18 +353,3 @@ def test_bad_input(call, words):
 
     with pytest.raises(InvalidSpec, match=words):
         call(work)
-
-
-@on_virtual_time
-async def test_a_pool_of_many_jobs_keeps_nothing(bench):
-    """When they are over the pool knows none of them any more."""
-    async with bench.pool(3, 200) as pool:
-        assert isinstance(pool, Pool)
-        jobs = [await pool.submit(("sleep", number % 3)) for number in range(150)]
-        for job in jobs:
-            await job.result()
-        kept = [weakref.ref(job) for job in jobs]
-        del jobs, job
-        gc.collect()
-        assert pool.statistics().done == 150
-        assert [ref for ref in kept if ref() is not None] == []

@@ -10,11 +10,11 @@ import trio
 
 from agentrail.actors.actor import worker
 from agentrail.actors.handle import cell_of
-from agentrail.actors.registry import Registered, Registry, Unregistered
+from agentrail.actors.registry import Registered, Registry
 from agentrail.errors import ActorDown, AlreadyRegistered, AlreadyStarted, NotOwner, RegistryClosed
 from agentrail.otp.child_specs import Backoff, ChildSpec
 from agentrail.otp.exits import Crashed, Shutdown
-from agentrail.otp.statem import Call, Keep, Perform, Reply, Stop
+from agentrail.otp.statem import Call, Keep, Reply, Stop
 from agentrail.testing.held import held
 from tests.actors.rig import Tabled, boom, on_virtual_time, settled
 from tests.otp.rig import obey, said
@@ -247,30 +247,6 @@ async def test_passivation_and_activation(stage, registry):
 
 
 @on_virtual_time
-async def test_listeners(stage, registry):
-    """Each gets each change exactly once; one that raises disturbs nobody."""
-    events = []
-
-    def raising(_event):
-        boom("listener")
-
-    registry.add_listener(raising)
-    registry.add_listener(events.append)
-    async with crowd(stage) as (one, two):
-        registry.register("one", one)
-        registry.register("two", two)
-        registry.unregister("one", one)
-        stage.end("b")
-        await settled()
-    assert [(type(event), event.key) for event in events] == [
-        (Registered, "one"),
-        (Registered, "two"),
-        (Unregistered, "one"),
-        (Unregistered, "two"),
-    ]
-
-
-@on_virtual_time
 async def test_start_with_a_taken_name(stage, registry):
     """It fails with `AlreadyStarted`, and init is not run."""
     machine = Tabled({"s1": obey}, name=registry.name("key"))
@@ -281,72 +257,6 @@ async def test_start_with_a_taken_name(stage, registry):
         assert caught.value.handle is one
         assert machine.log == []
         assert registry.lookup("key") is one
-
-
-@on_virtual_time
-async def test_name_is_free_at_down(stage, registry):
-    """When the end of a named actor is told its name can be taken."""
-    machine = Tabled({"s1": obey}, name=registry.name("key"))
-    async with stage.play(machine) as handle:
-        handle.cast(Keep(actions=[Perform("nothing")]))
-        assert registry.lookup("key") is handle
-        await handle.stop()
-        assert registry.lookup("key") is None
-
-
-@on_virtual_time
-async def test_registry_as_a_child(stage):
-    """`serve` runs it; when it is stopped its names are gone."""
-    registry = Registry()
-    async with stage.open(children=[ChildSpec("names", registry.serve), stage.W("a")]) as supervisor:
-        await settled()
-        registry.register("key", supervisor.handle("a"))
-        assert registry.lookup("key") is supervisor.handle("a")
-    with pytest.raises(RegistryClosed):
-        registry.lookup("key")
-
-
-@pytest.mark.parametrize("strategy", ["one_for_all", "rest_for_one"])
-@pytest.mark.parametrize("whom", ["names", "m"])
-@on_virtual_time
-async def test_a_registry_as_a_child_is_restarted(stage, strategy, whom):
-    """Killed, or stopped for the sake of a sibling, it opens again, and those behind it take their names anew."""
-    registry = Registry()
-    machine = Tabled({"s1": obey}, name=registry.name("key"))
-    children = [ChildSpec("names", registry.serve), ChildSpec("m", machine.start)]
-    async with stage.open(strategy, children, intensity=3) as supervisor:
-        events = []
-        registry.add_listener(events.append)
-        address = registry.address("key")
-        first = registry.lookup("key")
-        supervisor.handle(whom).kill()
-        await settled()
-        found = registry.lookup("key")
-        assert found is supervisor.handle("m")
-        assert found is not first
-        address.cast("hello")
-        await settled()
-        assert machine.log == [("s1", "hello")]
-        assert [type(event) for event in events] == [Unregistered, Registered]
-    with pytest.raises(RegistryClosed):
-        registry.lookup("key")
-
-
-@on_virtual_time
-async def test_a_registry_that_is_restarted_alone_is_empty(stage):
-    """Under `one_for_one` its holders live on without their names, and can take them again."""
-    registry = Registry()
-    machine = Tabled({"s1": obey}, name=registry.name("key"))
-    children = [ChildSpec("names", registry.serve), ChildSpec("m", machine.start)]
-    async with stage.open("one_for_one", children) as supervisor:
-        supervisor.handle("names").kill()
-        await settled()
-        assert registry.lookup("key") is None
-        handle = supervisor.handle("m")
-        registry.register("key", handle)
-        assert registry.lookup("key") is handle
-        await supervisor.terminate_child("m")
-        assert registry.lookup("key") is None
 
 
 @on_virtual_time
@@ -389,25 +299,6 @@ async def test_listeners_that_change_something_at_each_change(stage, registry, c
         caplog.clear()
         registry.register("two", two)
         assert "1001 times in a row" in caplog.text
-
-
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
-@on_virtual_time
-async def test_an_interrupt_in_a_listener_leaves(stage, registry, interrupt):
-    """It is not to be caught; who listens later hears what comes later."""
-    heard = []
-
-    def interrupted(event):
-        if isinstance(event, Registered):
-            raise interrupt
-
-    registry.add_listener(interrupted)
-    registry.add_listener(heard.append)
-    async with crowd(stage) as (one, _):
-        with pytest.raises(interrupt):
-            registry.register("one", one)
-        registry.unregister("one", one)
-        assert [type(event) for event in heard] == [Unregistered]
 
 
 @on_virtual_time

@@ -126,37 +126,11 @@ async def test_start_and_monitor_in_one(stage):
 
 
 @on_virtual_time
-async def test_monitors_have_ids_of_their_own(stage):
-    """Also of those that are gone already: none of a thousand is given twice."""
-    async with stage.play(ears()) as handle:
-        ids = set()
-        for _ in range(1000):
-            watch = monitor(handle)
-            ids.add(watch.id)
-            watch.cancel()
-            del watch
-        assert len(ids) == 1000
-
-
-@on_virtual_time
 async def test_monitor_of_a_dead_actor(stage):
     """`NoProcess()`, at once."""
     async with stage.play(ears()) as handle:
         await handle.stop()
         assert (await monitor(handle).wait()).reason == NoProcess()
-
-
-@on_virtual_time
-async def test_down_means_gone(stage):
-    """When `Down` is handled the children of the dead one have ended, and its handle knows the reason."""
-    async with stage.open(children=[stage.W("a", restart="temporary")]) as supervisor:
-        handle = supervisor.handle("a")
-        stage.cleanups["a"] = 2.0
-        watch = monitor(handle)
-        stage.end("a")
-        await watch.wait()
-        assert stage.alive("a") == 0
-        assert handle.exit_reason == Normal()
 
 
 @on_virtual_time
@@ -173,31 +147,6 @@ async def test_watch_and_link_as_effects(stage):
 
 
 # --- links
-
-
-@pytest.mark.parametrize("end", ["stop", "kill", "crash"])
-@on_virtual_time
-async def test_monitors_go_with_whoever_is_told(stage, end):
-    """A hundred watchers of one server come and go: the server knows nothing of them any more."""
-    server = ears()
-    watcher = Tabled({"s1": obey})
-    async with stage.open("dynamic", [ChildSpec("w", watcher.start, restart="temporary")]) as supervisor:
-        target = (await supervisor.start_child(ChildSpec("server", server.start))).handle
-        for _ in range(100):
-            handle = (await supervisor.start_instance()).handle
-            handle.cast(Keep(actions=[Perform(Watch(target)), Perform(Watch(target))]))
-            monitor(target, deliver_to=handle)
-            await settled()
-            assert len(cell_of(target)._watchers) == 3  # noqa: SLF001 - what leaks is not to be seen from outside
-            match end:
-                case "stop":
-                    await handle.stop()
-                case "kill":
-                    handle.kill()
-                case "crash":
-                    handle.cast(3)
-            await handle.wait()
-            assert not cell_of(target)._watchers  # noqa: SLF001
 
 
 @on_virtual_time
@@ -299,19 +248,6 @@ async def test_link_to_a_dead_actor(stage):
         await settled()
         assert [told.reason for told in heard(trapping, ExitSignal)] == [NoProcess()]
         assert two.exit_reason is None
-
-
-@on_virtual_time
-async def test_exit_signal_without_a_link(stage):
-    """`exit` ends an actor, and one that traps exits is told."""
-    trapping = ears(trap_exits=True)
-    async with pair(stage, ears(), trapping) as supervisor:
-        one, two = supervisor.handle(1), supervisor.handle(2)
-        one.exit(Shutdown("x"), sender=two)
-        two.exit(Shutdown("x"), sender=one)
-        assert await one.wait() == Shutdown("x")
-        await settled()
-        assert [told.reason for told in heard(trapping, ExitSignal)] == [Shutdown("x")]
 
 
 # --- partitions, tasks
@@ -570,14 +506,3 @@ async def test_an_address_of_a_child_that_stays_away(stage):
         before = dead_letters().count
         address.cast("there?")
         assert dead_letters().count == before + 1
-
-
-@on_virtual_time
-async def test_info_arrives_as_info(stage):
-    """By `handle.info`."""
-    seen = []
-    note = Tabled({"s1": lambda event: seen.append(event) or Keep()})
-    async with stage.play(note) as handle:
-        handle.info("news")
-        await settled()
-    assert seen == [Info("news")]

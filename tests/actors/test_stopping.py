@@ -11,10 +11,10 @@ import trio
 
 from agentrail.actors.actor import cleanup_scope, current_actor, subtree, worker
 from agentrail.actors.monitor import link, monitor, unlink
-from agentrail.errors import ChildNotFound, SupervisorGaveUp
+from agentrail.errors import SupervisorGaveUp
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import ActorExit, Killed, Normal, Shutdown
-from tests.actors.rig import Boom, Tabled, boom, gives_up, is_boom, on_virtual_time, settled, statuses
+from tests.actors.rig import Boom, Tabled, gives_up, is_boom, on_virtual_time, settled, statuses
 from tests.otp.rig import obey
 
 KINDS = ["permanent", "transient", "temporary"]
@@ -367,29 +367,6 @@ async def test_nothing_left(stage, way):
 
 
 @on_virtual_time
-async def test_error_of_the_body_leaves_as_itself(stage):
-    """Not in a group, and after the ordered stop."""
-    with pytest.raises(Boom, match="body"):
-        async with stage.open(children=map(stage.W, "ab")):
-            boom("body")
-    assert stage.seen("stopping") == ["stopping b", "stopping a"]
-
-
-@on_virtual_time
-async def test_cancellation_from_outside_is_an_ordered_stop(stage):
-    """Children live under a shield: they go in reverse, one at a time, and then `Cancelled` goes on."""
-    stage.cleanups.update(dict.fromkeys("abc", 1.0))
-    began = trio.current_time()
-    with trio.move_on_after(3) as scope:
-        async with stage.open(children=map(stage.W, "abc")):
-            await trio.sleep_forever()
-    assert scope.cancelled_caught
-    assert trio.current_time() - began == pytest.approx(6.0)
-    names = [f"{word} {name}" for name in "cba" for word in ("stopping", "gone")]
-    assert stage.seen("stopping", "gone") == names
-
-
-@on_virtual_time
 async def test_forced_stop_has_a_limit(stage):
     """After `stop_within_seconds` all that is left is killed at once."""
     children = [stage.Stubborn(name, shutdown_seconds=50.0) for name in "abc"]
@@ -399,66 +376,3 @@ async def test_forced_stop_has_a_limit(stage):
             await trio.sleep_forever()
     assert trio.current_time() - began == pytest.approx(61.0)
     assert all(stage.instances[name][0].ended_at - began <= 61.0 + 1e-6 for name in "abc")
-
-
-@on_virtual_time
-async def test_cancelled_while_entering(stage):
-    """What was started is stopped in reverse, and nothing else is started."""
-    stage.plans["c"].append(10.0)
-    with trio.move_on_after(1) as scope:
-        async with stage.open(children=map(stage.W, "abcd")):
-            pytest.fail("it was never up")
-    assert scope.cancelled_caught
-    assert stage.seen("init", "stopping") == [
-        *("init a", "init b", "init c"),
-        *("stopping c", "stopping b", "stopping a"),
-    ]
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-@on_virtual_time
-async def test_an_interrupt_in_a_child_leaves_the_block(stage, error):
-    """After an ordered stop, as itself or as a leaf; it is no reason and restarts nothing."""
-
-    async def interrupted(task_status):
-        task_status.started()
-        await trio.sleep(1)
-        raise error
-
-    with pytest.raises(BaseException) as caught:  # noqa: PT011 - looked into below
-        async with stage.open(children=[stage.W("a"), ChildSpec("b", worker(interrupted)), stage.W("c")]):
-            await trio.sleep_forever()
-    assert isinstance(caught.value, error) or caught.group_contains(error)
-    assert stage.seen("stopping") == ["stopping c", "stopping a"]
-
-
-@on_virtual_time
-async def test_the_body_goes_on_after_a_stop(stage):
-    """`wait` tells the reason, and no error leaves the block."""
-    async with stage.open(children=[stage.W("a")]) as supervisor:
-        await supervisor.stop(Shutdown("enough"))
-        assert await supervisor.wait() == Shutdown("enough")
-        await trio.lowlevel.checkpoint()
-
-
-@on_virtual_time
-async def test_stuck_child(stage):
-    """It is reported once, its id is blocked until it really ended, and the stop goes on without it."""
-
-    async def disobedient(task_status):
-        task_status.started()
-        with trio.CancelScope(shield=True):  # noqa: ASYNC101 - this is what nobody may do
-            await trio.sleep(100)
-
-    children = [stage.W("a"), ChildSpec("b", worker(disobedient), shutdown_seconds=2.0)]
-    began = trio.current_time()
-    async with stage.open(children=children) as supervisor:
-        await supervisor.terminate_child("b")
-        assert trio.current_time() - began == pytest.approx(3.0)
-        assert statuses(await supervisor.which_children()) == {"a": "running", "b": "stuck"}
-        assert stage.kinds() == [("stuck", "b")]
-        await trio.sleep(100)
-        assert statuses(await supervisor.which_children()) == {"a": "running", "b": "stopped"}
-        assert stage.kinds() == [("stuck", "b"), ("late_end", "b")]
-        with pytest.raises(ChildNotFound):
-            await supervisor.terminate_child("c")

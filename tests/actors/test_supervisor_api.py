@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from agentrail.actors.actor import current_actor, subtree, worker
-from agentrail.actors.monitor import monitor
 from agentrail.actors.start import takes_task_status
 from agentrail.actors.supervisor import open_supervisor
 from agentrail.errors import (
@@ -25,10 +24,6 @@ from agentrail.otp.exits import InitFailed, NoProcess
 from agentrail.otp.supervision_types import ChildCounts
 from tests.actors.rig import Tabled, is_boom, on_virtual_time, settled, statuses
 from tests.otp.rig import obey
-
-
-async def _of_abc(supervisor):
-    return [supervisor.handle(name) for name in "abc"]
 
 
 @pytest.mark.scenario("S-079")
@@ -299,42 +294,6 @@ async def test_reconfigure(stage):
             await settled()
         assert statuses(await supervisor.which_children()) == known
         assert stage.seen("started").count("started a") == 4
-
-
-@on_virtual_time
-async def test_get_child_spec(stage):
-    """With all defaults; that of a temporary child does not show its arguments."""
-    async with stage.open(children=[stage.W("a", 1), stage.W("b", 2, restart="temporary")]) as supervisor:
-        spec = await supervisor.get_child_spec("a")
-        assert (spec.id, spec.restart, spec.shutdown_seconds) == ("a", "permanent", 5.0)
-        assert spec.start.arguments.positional == ("a", 1)
-        assert (await supervisor.get_child_spec("b")).start.arguments.positional == ()
-        assert await supervisor.get_child_spec(supervisor.handle("a")) == spec
-
-
-@on_virtual_time
-async def test_cancelled_start_child_leaves_nothing(stage):
-    """Neither a child nor a spec."""
-    stage.plans["a"].append(10.0)
-    async with stage.open() as supervisor:
-        with trio.move_on_after(1):
-            await supervisor.start_child(stage.W("a"))
-        await settled()
-        assert await supervisor.which_children() == ()
-        assert stage.alive("a") == 0
-
-
-@on_virtual_time
-async def test_cancelled_terminate_child_goes_on(stage):
-    """The caller has gone, and the child goes too."""
-    stage.cleanups["a"] = 3.0
-    async with stage.open(children=[stage.W("a")]) as supervisor:
-        gone = monitor(supervisor.handle("a"))
-        with trio.move_on_after(1):
-            await supervisor.terminate_child("a")
-        await gone.wait()
-        await settled()
-        assert statuses(await supervisor.which_children()) == {"a": "stopped"}
 
 
 @on_virtual_time

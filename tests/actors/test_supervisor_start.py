@@ -240,25 +240,3 @@ async def test_name_taken(stage):
             assert statuses(await first.which_children()) == {"a": "running"}
             assert registry.lookup("top") is first
         assert registry.lookup("top") is None
-
-
-@on_virtual_time
-async def test_a_mapping_is_a_spec(stage):
-    """With the same keys."""
-    async with stage.open(children=[{"id": "a", "start": stage.start("a")}]) as supervisor:
-        assert statuses(await supervisor.which_children()) == {"a": "running"}
-
-
-@on_virtual_time
-async def test_a_worker_without_task_status_counts_as_started_before_its_first_step(stage):
-    """And a bare async function is a worker."""
-    seen = []
-
-    async def plain():
-        seen.append("ran")
-        await trio.sleep_forever()
-
-    async with stage.open(children=[ChildSpec("a", plain)]) as supervisor:
-        assert statuses(await supervisor.which_children()) == {"a": "running"}
-        await trio.testing.wait_all_tasks_blocked()
-        assert seen == ["ran"]

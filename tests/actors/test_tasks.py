@@ -8,19 +8,13 @@ import trio
 from agentrail.actors.actor import cleanup_scope
 from agentrail.errors import ActorDown, CallTimeout, InvalidSpec, NoMailbox
 from agentrail.otp.exits import Killed, Normal, Shutdown
-from tests.actors.rig import Tabled, boom, is_boom, on_virtual_time, settled
+from tests.actors.rig import Tabled, boom, is_boom, on_virtual_time
 from tests.otp.rig import obey
 
 
 def pool(stage):
     """Open a supervisor for tasks."""
     return stage.open("dynamic", [stage.W("unused")])
-
-
-async def set_when_settled(event):
-    """Set it when everybody else waits for something."""
-    await settled()
-    event.set()
 
 
 async def answer(value, seconds):
@@ -97,23 +91,6 @@ async def test_shutdown_of_a_task_at_work(stage):
         task = await tasks.start_task(trio.sleep_forever)
         assert await task.shutdown() == Shutdown()
         assert (await tasks.count_children()).active == 0
-
-
-@on_virtual_time
-async def test_shutdown_of_a_task_that_returns_as_it_is_stopped(stage):
-    """The value is there, so it is the outcome."""
-    asked_to_stop = trio.Event()
-
-    async def last_words():
-        with cleanup_scope():  # a stop does not cut it
-            await asked_to_stop.wait()
-        return "said in time"
-
-    async with pool(stage) as tasks:
-        task = await tasks.start_task(last_words)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(set_when_settled, asked_to_stop)
-            assert await task.shutdown() == "said in time"
 
 
 @on_virtual_time

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 import trio
 
-from agentrail.actors.actor import InitStop, machine, subtree, worker
+from agentrail.actors.actor import subtree, worker
 from agentrail.actors.handle import cell_of
 from agentrail.actors.registry import Registry
 from agentrail.actors.supervisor import SupervisorInit, open_supervisor
@@ -19,155 +19,17 @@ from agentrail.errors import (
 )
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import (
-    ActorExit,
-    Crashed,
-    InitFailed,
     Killed,
-    Normal,
     Shutdown,
 )
 from agentrail.otp.statem import Cast, Keep, Limits, Stop
 from agentrail.testing.held import held
 from tests.actors.rig import Boom, Tabled, gives_up, on_virtual_time, settled, statuses
 
-GARBAGE = ["done", None, 3, ValueError("x"), Shutdown]
-
-
 # --- reasons
 
 
-@pytest.mark.parametrize("reason", GARBAGE, ids=repr)
-@on_virtual_time
-async def test_what_is_no_reason_is_refused_at_every_door(stage, reason):
-    """It is the caller's error, and nothing happens to the actor; the message says what to write."""
-    words = r"got .*: Shutdown\(why\)"
-    async with stage.open(children=[stage.W("a"), ChildSpec("m", Tabled({}).start)]) as supervisor:
-        for handle in (supervisor.handle("a"), supervisor.handle("m"), supervisor):
-            with pytest.raises(TypeError, match=words):
-                await handle.stop(reason)
-            with pytest.raises(TypeError, match=words):
-                handle.exit(reason)
-        with Registry() as registry, pytest.raises(TypeError, match=words):
-            registry.close(reason)
-        with pytest.raises(TypeError, match=words):
-            InitStop(reason)
-        with pytest.raises(TypeError, match=words):
-            ActorExit(reason)
-        await settled()
-        assert statuses(await supervisor.which_children()) == {"a": "running", "m": "running"}
-
-
-@pytest.mark.parametrize("reason", GARBAGE, ids=repr)
-@on_virtual_time
-async def test_what_is_no_reason_is_a_crash_where_it_is_returned(stage, reason):
-    """Of a handler, of an init, of a worker that hides it in an `ActorExit`: this actor's crash, and nobody else's."""
-
-    async def hide():
-        leaving = ActorExit(Normal())
-        leaving.reason = reason
-        raise leaving
-
-    class Answers(Tabled):
-        async def init(self):
-            return InitStop(reason)
-
-    async with stage.open(children=[stage.W("b")]) as supervisor:
-        machine_spec = ChildSpec("m", Tabled({"s1": lambda _: Stop(reason)}).start, "temporary")
-        started = await supervisor.start_child(machine_spec, monitor=True)
-        started.handle.cast("go")
-        assert isinstance((await started.monitor.wait()).reason, Crashed)
-        started = await supervisor.start_child(ChildSpec("w", worker(hide), "temporary"), monitor=True)
-        assert isinstance((await started.monitor.wait()).reason, Crashed)
-        with pytest.raises(ChildStartFailed) as caught:
-            await supervisor.start_child(ChildSpec("i", machine(lambda: Answers({}))))
-        assert isinstance(caught.value.reason.cause, Crashed)
-        assert supervisor.handle("b").exit_reason is None
-
-
-@on_virtual_time
-async def test_an_exit_beside_an_error_is_the_error(stage):
-    """A worker that leaves by `ActorExit` while something of it fails has crashed; two that agree to leave have not."""
-
-    async def leave(*errors):
-        message = "together"
-        raise BaseExceptionGroup(message, errors)
-
-    async def reason_of(*errors):
-        spec = ChildSpec("w", worker(leave, *errors), "temporary")
-        return (await (await supervisor.start_child(spec, monitor=True)).monitor.wait()).reason
-
-    async with stage.open() as supervisor:
-        assert await reason_of(ActorExit(Shutdown("one")), ActorExit(Shutdown("two"))) == Shutdown("one")
-        for errors in ((ActorExit(Shutdown()), Boom("x")), (Boom("x"), ActorExit(Shutdown()))):
-            reason = await reason_of(*errors)
-            assert isinstance(reason, Crashed)
-            assert len(reason.parts) == 2
-
-
 # --- deep errors
-
-
-def chained(link):
-    """Make an error with thousands behind it."""
-    last = None
-    for number in range(3_000):
-        error = RuntimeError(number)
-        setattr(error, link, last)
-        last = error
-    return last
-
-
-def nested():
-    """Make a group deeper than Python recurses."""
-    error = ValueError()
-    for _ in range(3_000):
-        error = ExceptionGroup("g", [error])
-    return error
-
-
-def doubled():
-    """Make groups of twice the same, with more paths than anybody walks."""
-    error = ValueError()
-    for _ in range(60):
-        error = ExceptionGroup("g", [error, error])
-    return error
-
-
-def failed():
-    """Make a reason with thousands of causes."""
-    reason = Crashed("E", "x")
-    for number in range(3_000):
-        reason = InitFailed("child", reason, number)
-    return ActorExit(reason)
-
-
-@pytest.mark.parametrize("strategy", ["one_for_one", "dynamic"])
-@pytest.mark.parametrize("observed", [True, False])
-@pytest.mark.parametrize(
-    "make",
-    [lambda: chained("__cause__"), lambda: chained("__context__"), nested, doubled, failed],
-    ids=["causes", "contexts", "nested", "doubled", "init failed"],
-)
-@on_virtual_time
-async def test_an_error_as_deep_as_you_like_is_a_crash_like_any_other(stage, strategy, observed, make):
-    """Its report is bounded, in a life and in the clean-up of a stop, in the log and for whoever observes."""
-
-    async def crash():
-        raise make()
-
-    async def crash_at_the_end():
-        try:
-            await trio.sleep_forever()
-        finally:
-            raise make()
-
-    observer = {"observer": stage.reports.append} if observed else {}
-    async with open_supervisor(stage.flags(strategy), [stage.W("t")], **observer) as supervisor:
-        for function in (crash, crash_at_the_end):
-            await supervisor.start_child(ChildSpec("w", worker(function), "temporary"))
-            await settled()
-        counts = await supervisor.count_children()
-        assert counts.active == (1 if strategy == "dynamic" else 2)
 
 
 # --- garbage in calls
@@ -298,26 +160,6 @@ async def test_messages_held_for_a_worker_that_is_restarting(stage):
         assert statuses(await supervisor.which_children()) == {"w": "running", "b": "running"}
 
 
-@on_virtual_time
-async def test_a_callback_that_raises_keeps_nobody_from_hearing_of_an_end(stage, caplog):
-    """Neither of the name nor of the `Down`, and the supervisor goes on."""
-
-    def fail(*_):
-        raise GeneratorExit
-
-    async with stage.open(children=[stage.W("a")]) as supervisor:
-        first = supervisor.handle("a")
-        cell_of(first).on_release("bad", fail)
-        cell_of(first).watch("bad", fail)
-        cell_of(supervisor).core.on_children["bad"] = fail
-        stage.crash("a")
-        await first.wait()
-        await settled()
-        assert supervisor.handle("a").incarnation == 2
-        del cell_of(supervisor).core.on_children["bad"]
-    assert "please report it" in caplog.text
-
-
 # --- crash loops
 
 
@@ -358,29 +200,6 @@ async def test_a_restart_storm_starves_nobody(stage, strategy, what):
         assert not cut.cancelled_caught
 
 
-@on_virtual_time
-async def test_a_call_sees_all_that_was_said_before_it(stage):
-    """Ends and calls wait in one order, so whoever knows of an end finds it in the answer."""
-    async with stage.open(children=[stage.W(name, restart="temporary") for name in "abcde"]) as supervisor:
-        handles = [supervisor.handle(name) for name in "abcde"]
-        async with held(supervisor):
-            stage.crash(*"abcd")
-            for handle in handles[:4]:
-                await handle.wait()
-            answers = []
-
-            async def ask():
-                answers.append(statuses(await supervisor.which_children()))
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(ask)
-                await settled()
-                cell_of(supervisor).mailbox.release()
-                await settled()
-                cell_of(supervisor).mailbox.hold()
-        assert answers == [{"e": "running"}]
-
-
 # --- stops
 
 
@@ -402,26 +221,6 @@ async def test_a_supervisor_is_down_when_stop_returns(stage):
                 below = s.handle("s")
                 await below.stop()
                 assert (below.exit_reason, registry.lookup("x")) == (Shutdown(), None)
-
-
-@on_virtual_time
-async def test_all_who_stop_a_supervisor_get_one_summary(stage):
-    """When it is down; one who does not wait so long goes on without."""
-    summaries = []
-    async with stage.open(children=[stage.Stubborn("a")]) as supervisor:
-
-        async def stop():
-            summaries.append((await supervisor.stop(), supervisor.exit_reason))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stop)
-            nursery.start_soon(stop)
-            with trio.move_on_after(1) as impatient:
-                await supervisor.stop()
-        assert impatient.cancelled_caught
-    assert summaries[0] == summaries[1]
-    assert summaries[0][0].killed == 1
-    assert summaries[0][1] == Shutdown()
 
 
 @pytest.mark.parametrize("way", ["kill", "cancellation", "timeout"])
@@ -498,19 +297,6 @@ async def test_a_name_of_a_start_that_failed_is_told_to_its_own_caller(stage):
                 cell_of(supervisor).mailbox.hold()
             assert set(errors) == {AlreadyStarted, ChildStartFailed}
             supervisor.handle("m").cast(Cast("still there"))
-
-
-@on_virtual_time
-async def test_whoever_is_told_of_an_end_finds_the_name_free(stage):
-    """At the instant at which it is told, and not some time later."""
-    found = []
-    with Registry() as registry:
-        start = Tabled({}).start.with_options(name=registry.name("n"))
-        async with stage.open(children=[ChildSpec("m", start, "temporary")]) as supervisor:
-            handle = supervisor.handle("m")
-            cell_of(handle).watch("told", lambda _: found.append(registry.lookup("n")))
-            await handle.stop()
-    assert found == [None]
 
 
 @on_virtual_time

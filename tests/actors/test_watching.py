@@ -12,7 +12,6 @@ from agentrail.actors import (
     ChildRestarted,
     ChildUp,
     Registry,
-    Supervisor,
     SupervisorFlags,
     subtree,
     watch,
@@ -26,8 +25,8 @@ from agentrail.errors import (
     WrongChildKey,
 )
 from agentrail.otp.child_specs import ChildSpec
-from agentrail.otp.exits import Killed, NoProcess, Normal, Shutdown
-from tests.actors.rig import GAVE_UP, NORMAL, boom, gives_up, is_boom, on_virtual_time, settled
+from agentrail.otp.exits import NoProcess, Normal
+from tests.actors.rig import GAVE_UP, NORMAL, gives_up, on_virtual_time, settled
 
 
 def words(events):
@@ -53,81 +52,6 @@ async def read(watching, into):
     with trio.fail_after(100_000):
         async for event in watching:
             into.append(event)
-
-
-@on_virtual_time
-async def test_a_child_is_followed_over_its_restarts(stage):
-    """Up, down with the reason, and up again, in this order; the end of its supervisor is the last."""
-    events = []
-    async with (
-        trio.open_nursery() as nursery,
-        stage.open("one_for_one", [stage.W("a"), stage.W("b")], intensity=9) as supervisor,
-        watch(supervisor, "a") as watching,
-    ):
-        nursery.start_soon(read, watching, events)
-        await settled()
-        stage.crash("a")
-        await settled()
-        stage.end("b")
-        await settled()
-        supervisor.handle("a").kill()
-        await settled()
-        await supervisor.stop()
-        await settled()
-    assert words(events) == [
-        "up 1",
-        "down 1 back",
-        "restarted 2",
-        "down 2 back",
-        "restarted 3",
-        "down 3",
-        "gone",
-    ]
-    assert is_boom(events[1].reason, "a")
-    assert events[3].reason == Killed()
-    assert (events[5].reason, events[6].reason) == (Shutdown(), Shutdown())
-
-
-@on_virtual_time
-async def test_nothing_is_missed_by_a_watcher_that_reads_late(stage):
-    """What happened while nobody read is all there, also lives that were over at once."""
-    async with (
-        stage.open("one_for_one", [stage.W("a")], intensity=50) as supervisor,
-        watch(supervisor, "a") as watching,
-    ):
-        for _ in range(20):
-            stage.crash("a")
-            await settled()
-        await supervisor.terminate_child("a")
-        await supervisor.delete_child("a")
-        events = [event async for event in watching]
-    lives = [word for n in range(2, 22) for word in (f"restarted {n}", f"down {n} back")]
-    assert words(events) == ["up 1", "down 1 back", *lives[:-1], "down 21", "gone"]
-    assert events[-1].reason == Shutdown()
-
-
-@on_virtual_time
-async def test_a_child_that_ended_before_its_start_was_read(stage):
-    """It is up, and then down, although the supervisor reads of both in one go."""
-
-    async def brief(*, task_status):
-        task_status.started()
-        await trio.lowlevel.checkpoint()
-        boom("brief")
-
-    specs = [ChildSpec("a", brief)]
-    events = []
-    async with trio.open_nursery() as nursery:
-        with gives_up():
-            async with (
-                stage.open("one_for_one", [stage.W("a")], intensity=1) as supervisor,
-                watch(supervisor, "a") as watching,
-            ):
-                nursery.start_soon(read, watching, events)
-                await supervisor.reconfigure(SupervisorFlags("one_for_one", intensity=1), specs)
-                stage.crash("a")
-                await trio.sleep_forever()
-    assert words(events)[:3] == ["up 1", "down 1 back", "restarted 2"]
 
 
 @on_virtual_time
@@ -340,17 +264,3 @@ async def test_bad_input(stage):
             await follow(Registry(keys="duplicate"), "x", [])
     with pytest.raises(ActorDown):
         await follow(supervisor, "a", [])
-
-
-@on_virtual_time
-async def test_a_handle_by_kind(stage):
-    """`kind` says what comes back, and is held to it."""
-    inner = subtree(SupervisorFlags("one_for_one"), [stage.W("b")])
-    async with stage.open("one_for_one", [stage.W("a"), ChildSpec("inner", inner)]) as supervisor:
-        found = supervisor.handle("inner", kind="supervisor")
-        assert isinstance(found, Supervisor)
-        assert (await found.count_children()).active == 1
-        assert supervisor.handle("a", kind="worker") is supervisor.handle("a")
-        for child, kind in (("a", "supervisor"), ("inner", "worker")):
-            with pytest.raises(ChildNotFound, match=f"asked for was a '{kind}'"):
-                supervisor.handle(child, kind=kind)

@@ -1,28 +1,19 @@
 """Blueprints as values: derived and never changed, held against what a session takes."""
 
-import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-import agentrail
-from agentrail import Agent, Budget, OptionError
+from agentrail import OptionError
 from agentrail.blueprints import CAPABILITIES, Blueprint, Capability
 from agentrail.blueprints.capability import name_of_plugin
 from agentrail.config.reading import read_toml
 from agentrail.config.settings import join_files
-from agentrail.host.profiles import AgentProfile, ProfileContext, check_agent_profiles, options_of_profile
 from agentrail.plugins import (
     HumanApproval,
-    MemoryLoader,
-    PatchToolCalls,
     Permissions,
     Planning,
     SecurityGuard,
 )
-from agentrail.runtime.base_prompt import BASE_PROMPT
-from agentrail.runtime.session_options import SessionOptions, make_options
-from agentrail.testing.models import ScriptedModel, calls, says
-from agentrail.tools import builtin
 from agentrail.tools.client import ClientTool
 
 
@@ -34,40 +25,6 @@ def tool(name: str, description: str = "x") -> ClientTool:
 def names(blueprint: Blueprint) -> list[str]:
     """What its tools are called, in order."""
     return [one.name for one in blueprint.options().get("tools", ())]
-
-
-def test_a_blueprint_gives_what_it_was_given():
-    """And no more: what is left out is for who starts a session, and for what is built in."""
-    blueprint = Blueprint("b", model="demo:", max_turns=3, tools=builtin("read_file"), budget=None)
-    assert set(blueprint.options()) == {"model", "max_turns", "tools"}
-    assert make_options({"blueprint": blueprint}) == SessionOptions(
-        model="demo:", max_turns=3, tools=builtin("read_file")
-    )
-    assert Blueprint().options() == {}
-
-
-async def test_a_session_is_started_with_one():
-    """What is given besides stands in front of it."""
-    blueprint = Blueprint("b", model=ScriptedModel([says("hello")]), max_turns=3)
-    async with agentrail.open_supervisor() as supervisor:
-        session = await supervisor.start_session(blueprint, session_id="mine")
-        assert (session.session_id, await session.ask("hi")) == ("mine", "hello")
-        with pytest.raises(OptionError, match="model is missing"):
-            await supervisor.start_session(Blueprint())
-
-
-async def test_a_profile_of_a_host_is_a_blueprint_or_a_function_that_returns_one():
-    """As it takes other options."""
-
-    async def per_user(context: ProfileContext) -> Blueprint:
-        return Blueprint(model="demo:", user_data={"for": context.user_id})
-
-    plain = AgentProfile(id="a", name="A", options=Blueprint(model="demo:", max_turns=4))
-    made = AgentProfile(id="b", name="B", options=per_user)
-    profiles = check_agent_profiles([plain, made])
-    context = ProfileContext(tenant_id="t", user_id="u", session_id=agentrail.SessionId("s"), agent_id="a")
-    assert (await options_of_profile(profiles, plain, context)).max_turns == 4
-    assert (await options_of_profile(profiles, made, context)).user_data["for"] == "u"
 
 
 @given(st.lists(st.sampled_from("abcd"), max_size=8))
@@ -82,44 +39,6 @@ def test_the_later_tool_of_a_name_wins_and_its_place_stays(order):
     assert at_once.options() == one_by_one.options()
     wanted = {name: str(place) for place, name in enumerate(order)}
     assert {one.name: one.description for one in at_once.options().get("tools", ())} == wanted
-
-
-def test_agents_plugins_and_capabilities_are_deduplicated_too():
-    """By their names."""
-    first, second = Agent(name="a", description="1"), Agent(name="a", description="2")
-    blueprint = Blueprint(agents=[first]).with_agents(Agent(name="b", description="3"), second)
-    assert [(one.name, one.description) for one in blueprint.options()["agents"]] == [("a", "2"), ("b", "3")]
-    quiet = (HumanApproval, {"timeout_seconds": 0})
-    blueprint = Blueprint(plugins=[HumanApproval, SecurityGuard]).with_plugins(quiet)
-    assert blueprint.options()["plugins"] == (quiet, SecurityGuard)
-    files = Capability(name="files", tools=[tool("read_file", "mine")])
-    blueprint = Blueprint(capabilities=[CAPABILITIES["files"], CAPABILITIES["ask"]]).with_capabilities(files)
-    assert names(blueprint) == ["read_file", "ask_user"]
-    assert names(blueprint.with_tools(tool("ask_user"), tool("z"))) == ["read_file", "ask_user", "z"]
-
-
-def test_nothing_that_was_handed_in_or_out_changes_a_blueprint():
-    """Lists and mappings are frozen where they enter."""
-    tools, data, options = [tool("a")], {"x": [1]}, {"timeout_seconds": 5}
-    blueprint = Blueprint(tools=tools, user_data=data, plugins=[(HumanApproval, options)])
-    before = dict(blueprint.options())
-    tools.append(tool("b"))
-    data["x"].append(2)
-    options["timeout_seconds"] = 0
-    assert dict(blueprint.options()) == before
-    with pytest.raises(TypeError):
-        blueprint.options()["tools"] = ()
-    with pytest.raises(TypeError):
-        blueprint.given["tools"] = ()
-    with pytest.raises(TypeError):
-        blueprint.options()["user_data"]["x"].append(3)
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        blueprint.name = "other"
-    derived = blueprint.override(name="other", max_turns=2, user_data=None)
-    assert (derived.name, derived.given.get("max_turns"), "user_data" in derived.given) == ("other", 2, False)
-    assert blueprint == Blueprint(
-        tools=[tools[0]], user_data={"x": [1]}, plugins=[(HumanApproval, {"timeout_seconds": 5})]
-    )
 
 
 def test_all_that_is_wrong_is_said_at_once():
@@ -152,80 +71,6 @@ def test_all_that_is_wrong_is_said_at_once():
         OptionError, match=r"capability 'c': 3 is no tool.*; capability 'c': section 'k' is no text"
     ):
         Capability(name="c", tools=[3], sections={"k": 1})
-
-
-def test_sections_stand_between_the_base_prompt_and_the_own_one():
-    """By their keys, the later wins; without any, all is as it was."""
-    web = Capability(name="web", sections={"web": "You may fetch.", "z": "Last."})
-    mine = Capability(name="mine", sections={"web": "You may not fetch."})
-    assert "system_prompt" not in Blueprint().options()
-    assert (
-        Blueprint(system_prompt="Own.", capabilities=[web]).options()["system_prompt"]
-        == f"{BASE_PROMPT}\n\nYou may fetch.\n\nLast.\n\nOwn."
-    )
-    both = Blueprint(capabilities=[web, mine])
-    assert both.options()["system_prompt"] == f"{BASE_PROMPT}\n\nYou may not fetch.\n\nLast."
-    for bare in ({"base_prompt": False}, {"prompt_mode": "task"}):
-        assert both.override(**bare).options()["system_prompt"] == "You may not fetch.\n\nLast."
-    assert both.override(description="d").as_agent().system_prompt == "You may not fetch.\n\nLast."
-
-
-def test_the_base_for_coding_has_its_guards():
-    """Files, shell, a list of what is to do, sub-agents, compaction; commands wait for a person."""
-    coding = Blueprint.coding()
-    assert names(coding) == [
-        *("list_dir", "read_file", "glob", "grep", "edit_file", "write_file", "shell", "shell_output"),
-        *("shell_stop", "sleep", "write_todos", "task", "compact_conversation"),
-    ]
-    assert coding.options()["plugins"] == (
-        SecurityGuard,
-        (Permissions, {"pure_tools": ["compact_conversation", "task", "write_todos"]}),
-        MemoryLoader,
-        PatchToolCalls,
-    )
-    assert make_options({"blueprint": coding, "model": "demo:"}).system_prompt.startswith(BASE_PROMPT)
-
-
-def test_a_blueprint_is_an_agent_of_another_one():
-    """With the fields that an agent has."""
-    scout = Blueprint(
-        "scout",
-        description="Looks.",
-        model="demo:",
-        system_prompt="You look.",
-        tools=[tool("t")],
-        max_turns=2,
-        budget=Budget(max_total_tokens=9),
-        background=True,
-        wake=True,
-        handoff=True,
-    )
-    (agent,) = Blueprint(agents=[scout]).options()["agents"]
-    assert agent == Agent(
-        name="scout",
-        description="Looks.",
-        model="demo:",
-        system_prompt="You look.",
-        tools=(tool("t"),),
-        max_turns=2,
-        budget=Budget(max_total_tokens=9),
-        background=True,
-        wake=True,
-        handoff=True,
-    )
-
-
-def test_what_an_agent_cannot_have_is_refused_and_not_left_out():
-    """Options of a leader, agents of its own, no description: all at once, with its name."""
-    scout = Blueprint("scout", description="Looks.", plugins=[SecurityGuard])
-    assert Blueprint(plugins=[SecurityGuard], agents=[scout]).options()["agents"][0].name == "scout"
-    other = Blueprint("other", description="x", max_retries=1, agents=[Agent(name="y", description="y")])
-    with pytest.raises(OptionError) as caught:
-        Blueprint("lead", agents=[scout, other, Blueprint("mute")]).options()
-    said = "\n".join(caught.value.faults)
-    assert "agent 'other': agents is of its own" in said
-    assert "agent 'other': max_retries is of its own" in said
-    assert "agent 'mute': description is empty" in said
 
 
 def test_an_agent_has_plugins_permissions_and_a_shape_of_its_own():
@@ -323,26 +168,6 @@ def test_what_an_agent_says_is_joined_with_its_file():
         of_its_own = guard_of(Blueprint(plugins=[(Permissions, {"mode": "accept_edits"})], permissions=both))
         assert (of_its_own["mode"], of_its_own["within"]) == ("accept_edits", [{"mode": "plan"}])
     assert guard_of(Blueprint(permissions=planning))["scopes"] == {"project": {"mode": "plan"}}
-
-
-async def test_a_rule_of_a_file_holds_in_a_session():
-    """What it denies does not run, what it allows does, and the rest asks."""
-    ran = []
-
-    @agentrail.tool
-    def note(text: str) -> str:
-        """Keep a text."""
-        ran.append(text)
-        return "kept"
-
-    said = policies_of(
-        '[permissions]\nmode = "dont_ask"\nallow = ["note(text=a*)"]\ndeny = ["note(text=ab)"]\n'
-    )
-    model = ScriptedModel([calls(*(("note", {"text": text}) for text in ("a", "ab", "b"))), says("done")])
-    async with agentrail.open_supervisor() as supervisor:
-        session = await supervisor.start_session(Blueprint(model=model, tools=[note], permissions=said))
-        await session.ask("go")
-    assert ran == ["a"]
 
 
 def test_rules_that_cannot_be_read_make_no_blueprint():

@@ -142,28 +142,6 @@ def test_faults_of_all_files_are_said_together(home):
 # --- trust
 
 
-def test_files_are_trusted_as_they_are(home):
-    """By path and hash: a file that changes, comes or goes ends it, and so does another directory."""
-    toml = write(home / "proj" / "agentrail.toml", '[agents.a]\ntools = ["shell"]\n')
-    environ = {"HOME": str(home)}
-    assert not read(home).trusted
-    assert read(home).settings.agents["a"].values["tools"].plain == ()
-    trusted = read_trust(environ).with_directory(str((home / "proj").resolve()), digests_of(read(home).files))
-    path = write_trust(trusted, environ)
-    assert (path.stat().st_mode & 0o777, list(path.parent.iterdir())) == (0o600, [path])
-    assert read(home).trusted
-    assert read(home).notice is None
-    assert read(home).settings.agents["a"].values["tools"].plain == ("shell",)
-    added = write(home / "proj" / ".agentrail" / "agents" / "b.md", "---\ndescription: x\n---\n")
-    assert not read(home).trusted
-    added.unlink()
-    assert read(home).trusted
-    toml.write_text('[agents.a]\ntools = ["shell"] # changed\n')
-    assert not read(home).trusted
-    assert read(home, trust_project=True).trusted
-    assert "agentrail trust would grant: the tool shell (agentrail.toml:2)" in (read(home).notice or "")
-
-
 def test_trust_covers_the_code_that_files_name(home):
     """A named module, and what it imports from beside it: one that changes or comes ends the trust, and no other file does."""
     environ, place = {"HOME": str(home)}, home / "proj"
@@ -317,25 +295,6 @@ async def test_the_same_content_starts_equal_sessions(home):
     first, second, third = [await states_of(one) for one in (from_toml, from_markdown, in_python())]
     assert first == second == third
     assert "You look." in first[0]
-
-
-def test_what_an_agent_does_not_say_the_defaults_do(home):
-    """Their plugins guard all; tools give way where an agent has a base or capabilities."""
-    write(
-        home / "proj" / "agentrail.toml",
-        '[defaults]\ntools = ["glob"]\nplugins = ["SecurityGuard"]\nmax_turns = 4\n[agents.a]\nplugins = ["MemoryLoader"]\n'
-        '[agents.b]\ncapabilities = ["ask"]\n[agents.c]\nbase = "coding"\ntools = ["ask_user"]\nagents = ["d"]\n[agents.d]\n'
-        'description = "d"\nmax_turns = 2\nbackground = true\n',
-    )
-    settings = read(home, trust_project=True).settings
-    built = {name: build_blueprint(settings, name) for name in (None, "a", "b", "c")}
-    tools = {name: [one.name for one in made.options()["tools"]] for name, made in built.items()}
-    assert (tools[None], tools["a"], tools["b"]) == (["glob"], ["glob"], ["ask_user"])
-    assert (len(tools["c"]), tools["c"][-1]) == (14, "ask_user")
-    assert [one.__name__ for one in built["a"].options()["plugins"]] == ["SecurityGuard", "MemoryLoader"]
-    (agent,) = built["c"].options()["agents"]
-    assert (agent.name, agent.max_turns, agent.tools, agent.background) == ("d", 2, None, True)
-    assert built["c"].given["max_turns"] == 4
 
 
 @pytest.mark.parametrize(

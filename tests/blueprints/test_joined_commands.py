@@ -7,7 +7,7 @@ import pytest
 from agentrail.blueprints import read_skills
 from agentrail.blueprints.joined_commands import join_commands
 from agentrail.commands import CommandDesk, CommandRegistry, SlashCommand
-from agentrail.config.imported_commands import read_gemini_command, read_markdown_command
+from agentrail.config.imported_commands import read_markdown_command
 from agentrail.errors import CommandError
 from tests.blueprints.test_skills import put
 
@@ -67,20 +67,6 @@ async def test_without_skills_nothing_changes():
     assert (await answered(none, "/skills")).lines == ("this session has no skills",)
 
 
-async def test_a_file_of_another_program_says_its_prompt():
-    """12.15: with its own places for arguments; what it would run or open stays text."""
-    found = [
-        of_claude("git/commit", "Commit $ARGUMENTS, as !`git status` says."),
-        read_gemini_command("plan.toml", 'prompt = "Plan {{args}}"'),
-    ]
-    registry = join_commands(CommandRegistry(), imported=found)
-    assert (
-        await answered(registry, "/git:commit all of it")
-    ).prompt == "Commit all of it, as !`git status` says."
-    assert registry.find("plan").source == "built in"
-    assert registry.left_out == ("/plan of gemini is built in: give it another name",)
-
-
 async def test_the_project_wins_over_a_skill_and_a_skill_over_other_programs(tmp_path):
     """Of one name there is one command; of two files of other programs the first is the project's."""
     put(tmp_path, "review")
@@ -102,18 +88,3 @@ async def test_the_project_wins_over_a_skill_and_a_skill_over_other_programs(tmp
         "review": "project", "notes": "skill", "tidy": "claude"
     }  # fmt: skip
     assert (await answered(joined, "/tidy")).prompt == "First."
-
-
-def test_a_name_that_cannot_be_typed_is_left_out_and_told():
-    """As all that is left out."""
-    registry = join_commands(CommandRegistry(), imported=[of_claude("Größe", "x"), of_claude("Big", "x")])
-    assert registry.left_out == ("/Größe of another program has no name that can be typed: a-z 0-9 _ -",)
-    assert registry.find("big").source == "claude"
-
-
-async def test_a_prompt_that_would_be_gigabytes_is_refused_before_it_is_made():
-    """What was typed is put in wherever the file says."""
-    registry = join_commands(CommandRegistry(), imported=[of_claude("bomb", "$ARGUMENTS" * 5_000)])
-    with pytest.raises(CommandError, match="would become a prompt of 5,000,000 characters"):
-        await answered(registry, "/bomb " + "a" * 1_000)
-    assert (await answered(registry, "/bomb a")).prompt == "a" * 5_000

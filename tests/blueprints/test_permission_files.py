@@ -1,7 +1,5 @@
 """What a person always allows is kept in a file that people read and edit, and holds from there (12.7)."""
 
-import errno
-import os
 import subprocess
 import sys
 import tomllib
@@ -47,15 +45,6 @@ def test_rules_are_added_and_nothing_else_changes(text, rules):
     for comment in ("# mine", "# b", "# last"):
         assert (comment in text) <= (comment in made)
     assert with_allowed(made, rules, name="f.toml") == made
-
-
-@pytest.mark.parametrize(
-    "text", ["permissions = { allow = ['a'] }\n", "permissions.allow = ['a']\n", "[permissions\n"]
-)
-def test_what_cannot_be_edited_is_left_to_its_author(text):
-    """Nothing is written over that is not understood."""
-    with pytest.raises(OptionError, match=r"f[.]toml"):
-        with_allowed(text, ["b"], name="f.toml")
 
 
 @pytest.fixture
@@ -152,32 +141,6 @@ def test_always_leaves_all_else_trusted(project, monkeypatch):
     assert judge(policy_of(environ, place), counts).decision == "allow"
 
 
-@pytest.mark.parametrize("calls", [1, 2])
-@pytest.mark.parametrize("text", [None, "# mine\nallow = []\n"])
-def test_a_full_disk_leaves_file_and_trust_as_they_were(project, monkeypatch, calls, text):
-    """Whichever of the two cannot be written: what was said holds as before, and no half of it."""
-    _, place, environ, trust = project
-    path = place / ".agentrail" / "permissions.toml"
-    if text is not None:
-        path.parent.mkdir()
-        path.write_text(text)
-    trust()
-    left = [calls]
-
-    def full(_):
-        left[0] -= 1
-        if left[0] == 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OptionError, match="No space left"):
-        keep_allowed(["shell(ls *)"], environ, cwd=place)
-    assert read_configuration(environ, cwd=place).trusted
-    assert (path.read_text() if path.exists() else None) == text
-    assert sorted(one.name for one in place.rglob("*") if one.name.startswith(".permissions")) == []
-    assert keep_allowed(["shell(ls *)"], environ, cwd=place).scope == "project"
-
-
 @pytest.mark.parametrize("text", [None, "allow = ['shell(wc *)']\n"])
 def test_what_came_between_the_look_and_the_write_is_not_trusted(project, monkeypatch, text):
     """A command that runs in the project writes there at the worst moment: its rules are in no file that is trusted."""
@@ -199,29 +162,6 @@ def test_what_came_between_the_look_and_the_write_is_not_trusted(project, monkey
     assert read.trusted
     allowed = [rule.value for policy in read.settings.policies for rule in policy.allow]
     assert allowed == [*(["shell(wc *)"] if text else []), "shell(ls *)"]
-
-
-def test_a_project_of_rules_alone_is_one(project):
-    """Found by its file; untrusted, its `allow` does not count, and its `deny` does (12.1). One for permissions holds nothing else."""
-    home, _, environ, _ = project
-    other = home / "other"
-    (other / ".agentrail").mkdir(parents=True)
-    path = other / ".agentrail" / "permissions.toml"
-    path.write_text('deny = ["shell(rm *)"]\nallow = ["shell(ls *)"]\n')
-    read = read_configuration(environ, cwd=other)
-    assert (read.files.directory, read.trusted) == (other, False)
-    policy = policy_of(environ, other)
-    lines = [
-        judge(policy, PermissionCall(tool="shell", arguments={"command": one})).decision
-        for one in ("rm x", "ls x")
-    ]
-    assert lines == ["deny", "ask"]
-    path.write_text("[permissions]\ndeny = ['x']\n[agents.a]\ndescription = 'x'\n")
-    (fault,) = read_configuration(environ, cwd=other).faults
-    assert "for permissions alone" in fault.said
-    path.write_text("denied = ['x']\n")
-    (fault,) = read_configuration(environ, cwd=other).faults
-    assert "there is no such key" in fault.said
 
 
 @pytest.mark.check  # two processes, which import for a second each

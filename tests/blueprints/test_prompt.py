@@ -1,25 +1,16 @@
 """The system prompt in layers (12.3): order, keys, replacements, values, modes; and what stands in front of a cache point stays."""
 
-import itertools
-import json
-
 import attrs
-import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 import agentrail
 from agentrail import Agent, OptionError, plugins as p
-from agentrail.abc.context import AtEnd
 from agentrail.blueprints import CAPABILITIES, Blueprint, Capability, PromptContext, PromptLayers
-from agentrail.blueprints.prompt import fill_in, without_comment
-from agentrail.messages import Text, UserMessage
-from agentrail.plugins import Permissions, Planning, PromptCache
-from agentrail.providers.anthropic_format import MessagesFormat
-from agentrail.providers.options import ProviderOptions
-from agentrail.runtime.base_prompt import BASE_PROMPT, decide_inherited
+from agentrail.blueprints.prompt import fill_in
+from agentrail.plugins import Permissions
 from agentrail.runtime.session_options import make_options
-from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
 
@@ -34,28 +25,6 @@ def prompt_of(blueprint, **besides):
 def keys_of(blueprint, **besides):
     """Its sections, by key."""
     return [section.key for section in blueprint.prompt_sections(besides)]
-
-
-def test_layers_stand_in_their_order():
-    """Base, capabilities, the blueprint's own words, and its sections; of one key the later one in the place of the first."""
-    full = Blueprint(
-        "b",
-        system_prompt="Own.",
-        capabilities=[WEB, Capability(name="mine", sections={"web": "Mine."})],
-        prompt=PromptLayers(sections={"house": "House."}),
-    )
-    assert prompt_of(full) == f"{BASE_PROMPT}\n\nMine.\n\nRemember.\n\nOwn.\n\nHouse."
-    assert keys_of(full) == ["base", "web", "memory", "blueprint", "house"]
-    assert [one.source for one in full.prompt_sections()] == [
-        "built in",
-        "capability mine",
-        "capability web",
-        "blueprint b",
-        "blueprint b",
-    ]
-    later = full.override(prompt=PromptLayers(sections={"web": "Last word."}))
-    assert keys_of(later) == ["base", "web", "memory", "blueprint"]
-    assert "Last word." in prompt_of(later)
 
 
 def test_a_prompt_of_ones_own_alone_is_taken_as_it_is():
@@ -101,30 +70,6 @@ def test_the_mode_says_which_layers_there_are(mode, keys):
     assert agent.system_prompt == wanted
     without_base = full.override(base_prompt=False)
     assert keys_of(without_base, prompt_mode=mode) == [key for key in keys if key != "base"]
-
-
-def test_sections_are_replaced_by_their_keys():
-    """An empty text removes one; a key that there is not is refused, with the nearest."""
-    full = Blueprint(system_prompt="Own.", capabilities=[WEB])
-    replaced = full.override(
-        prompt=PromptLayers(replace={"base": "", "web": "Instead of ${what}.", "blueprint": "Other."}),
-        user_data={"prompt": {"what": "that"}},
-    )
-    assert prompt_of(replaced) == "Instead of that.\n\nRemember.\n\nOther."
-    assert [one.source for one in replaced.prompt_sections()] == [
-        "prompt.replace, in place of capability web",
-        "capability web",
-        "prompt.replace, in place of blueprint agent",
-    ]
-    assert prompt_of(Blueprint(prompt=PromptLayers(replace={"base": ""}))) == ""
-    with pytest.raises(
-        OptionError, match=r"'wep'.*did you mean 'web'.*'zzz'.*there are base, web, memory, blueprint"
-    ):
-        prompt_of(
-            full.override(
-                prompt=PromptLayers(replace={"wep": "x", "zzz": ""}), user_data={"prompt": {"what": "x"}}
-            )
-        )
 
 
 class Weather(p.Plugin[int]):
@@ -219,24 +164,6 @@ def test_a_value_that_is_not_there_is_an_error_at_the_start():
             prompt_of(full, user_data=data)
 
 
-async def test_no_session_starts_with_a_place_that_is_empty():
-    """The same through the door: nothing was started."""
-    async with agentrail.open_supervisor() as supervisor:
-        with pytest.raises(OptionError, match=r"\$\{who\} has no value"):
-            await supervisor.start_session(Blueprint(system_prompt="For ${who}."), model="demo:")
-        assert supervisor.sessions() == ()
-        model = ScriptedModel([says("ok")])
-        session = await supervisor.start_session(
-            Blueprint(system_prompt="For ${who}."), model=model, user_data={"prompt": {"who": "Ada"}}
-        )
-        await session.ask("hi")
-        assert model.requests[0].system == "For Ada."
-        given = await supervisor.start_session(
-            Blueprint(system_prompt="For ${who}."), model=model, system_prompt="Given ${who}."
-        )
-        assert given is not None
-
-
 @given(st.text(), st.dictionaries(st.sampled_from(["a", "b"]), st.text() | st.integers()))
 def test_values_are_put_in_once(text, values):
     """What a value says is not looked at again, so who sets one cannot ask for another; other words stay as they are."""
@@ -296,121 +223,3 @@ def test_what_cannot_be_a_section_is_refused_where_it_is_written():
     assert prompt == PromptLayers(sections={"a": "x"}, replace={"a": "y"})
     with pytest.raises(TypeError):
         prompt.sections["c"] = "x"
-
-
-def test_a_file_may_begin_with_a_comment():
-    """It is for people, and is left out; one that stands elsewhere, or does not end, stays."""
-    assert without_comment("<!-- for\npeople -->\n\nYou look.\n") == "You look.\n"
-    assert without_comment("  <!-- a --> b <!-- c -->") == "b <!-- c -->"
-    for text in ("You <!-- x --> look.", "<!-- x", "", "<! -- x -->"):
-        assert without_comment(text) == text
-
-
-def test_each_capability_says_in_two_to_four_hundred_tokens_how_its_tools_are_used():
-    """Each that is built in; no `${name}` is looked for in them."""
-    for name, capability in CAPABILITIES.items():
-        if capability.sections:
-            (section,) = [
-                one for one in Blueprint(capabilities=[capability]).prompt_sections() if one.key != "base"
-            ]
-            assert section.key == name
-            assert 200 <= section.tokens <= 400, name
-            for each in capability.tools:
-                known = {"list_dir", "glob", "grep", "read_file", "edit_file", "write_file"}
-                assert each.name in section.text or each.name in known
-    coding = prompt_of(Blueprint.coding())
-    assert coding.startswith(BASE_PROMPT)
-    assert decide_inherited(coding) == coding.removeprefix(BASE_PROMPT).lstrip("\n")
-
-
-async def test_the_mode_stands_in_front_of_what_plugins_add():
-    """Behind the blueprint's own words, whatever the keys of the others are; a mode of which the model has to know nothing says nothing."""
-
-    class Adds(p.Plugin[None]):
-        """Adds a section whose key is sorted in front of that of the mode."""
-
-        def init(self) -> None:
-            """Begin."""
-
-        @p.on(p.BeforeRequest)
-        def add(self, event: p.BeforeRequest, state: None, ctx: p.Context) -> p.Action[None]:
-            """Add it."""
-            return p.Continue(state, context={"aaa": "Added."})
-
-    async with agentrail.open_supervisor() as supervisor:
-        for mode, told in (("plan", "# Mode: plan"), ("default", "Added.")):
-            model = ScriptedModel([says("ok")])
-            session = await supervisor.start_session(
-                Blueprint(system_prompt="Own.", plugins=[Adds, (Permissions, {"mode": mode})]), model=model
-            )
-            await session.ask("hi")
-            system = model.requests[0].system
-            assert system.startswith(f"Own.\n\n{told}")
-            assert system.endswith("Added.")
-
-
-@tool(effect_class="pure")
-def tick(number: int) -> str:
-    """Count."""
-    return f"tick {number}: " + "word " * 120
-
-
-def blocks_of(request):
-    """What the vendor reads, block by block, and behind which of them the last cache point is."""
-    body = json.loads(MessagesFormat(ProviderOptions()).encode(request))
-    listed = [*body["tools"], *body["system"]]
-    listed += [{"role": one["role"], **block} for one in body["messages"] for block in one["content"]]
-    marked = max(place for place, block in enumerate(listed) if "cache_control" in block)
-    for block in listed:
-        block.pop("cache_control", None)
-    return [json.dumps(block).encode() for block in listed], marked
-
-
-def check_prefixes(requests):
-    """Hold each request against the next one."""
-    for before, after in itertools.pairwise(requests):
-        said, marked = blocks_of(before)
-        following, _ = blocks_of(after)
-        assert b"\n".join(following).startswith(b"\n".join(said[: marked + 1]))
-        assert marked < len(said) - 1  # what changes stands behind it
-
-
-async def test_what_stands_in_front_of_the_last_cache_point_is_what_the_next_request_begins_with():
-    """Over twenty turns in which the time, the list of todos and the plan change in each (12.3)."""
-    clock = itertools.count()
-
-    async def now(about, messages):
-        return AtEnd([UserMessage(content=(Text(text=f"It is {next(clock)} o'clock."),))])
-
-    turns = []
-    for number in range(19):
-        todos = [{"id": "t", "content": f"step {number}", "status": "pending"}]
-        plan = "\n".join(f"- [{'x' if place < number else '~'}] part {place}" for place in range(20))
-        turns.append(calls(("tick", {"number": number}), ("write_todos", {"todos": todos}), text=plan))
-    model = ScriptedModel([*turns, says("\n".join(f"- [x] part {place}" for place in range(20)))])
-    async with agentrail.open_supervisor() as supervisor:
-        session = await supervisor.start_session(
-            Blueprint.coding()
-            .with_tools(tick)
-            .with_plugins(
-                Planning, PromptCache, (Permissions, {"allow": ["tick"], "pure_tools": ["write_todos"]})
-            ),
-            model=model,
-            context_providers=[now],
-            max_turns=30,
-        )
-        await session.ask("Count to twenty, and keep a list of what you do while you are at it.")
-    assert len(model.requests) == 20
-    assert len({request.system for request in model.requests}) == 1
-    shown = [one for one in model.requests[10].messages if "You are at step-10: part 9" in str(one)]
-    assert len(shown) == 1
-    check_prefixes(model.requests)
-    # The conversation is cached too, up to what was said last: what changes stands behind that.
-    for request in model.requests[2:]:
-        assert (
-            max(point for point in request.cache_points if isinstance(point, int))
-            >= len(request.messages) - 3
-        )
-    broken = msgspec.structs.replace(model.requests[4], system=f"{model.requests[4].system} It is four.")
-    with pytest.raises(AssertionError):
-        check_prefixes([*model.requests[:4], broken])

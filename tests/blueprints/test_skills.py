@@ -7,11 +7,10 @@ import pytest
 import trio
 
 import agentrail
-from agentrail.blueprints import Blueprint, configuration, read_skills
+from agentrail.blueprints import Blueprint, read_skills
 from agentrail.blueprints.building import build_blueprint, faults_of_building
-from agentrail.blueprints.configuration import digests_of_skills, read_configuration
+from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.skills import (
-    BUILT_IN_SKILLS,
     MAX_SKILL_DIRECTORIES,
     SkillSource,
     SkillUse,
@@ -19,7 +18,6 @@ from agentrail.blueprints.skills import (
     read_source,
     with_skill_plugins,
 )
-from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
 from agentrail.config.skill_reading import MAX_SKILL_BYTES
 from agentrail.config.skills import SkillSet
 from agentrail.errors import OptionError
@@ -62,20 +60,6 @@ def home(tmp_path):
 # --- reading
 
 
-def test_a_skill_is_read_with_its_files_and_its_id(tmp_path):
-    """Nothing is written beside them; what changes in any file changes the id."""
-    directory = put(tmp_path, "pdf", more="x")
-    (found,) = read_skills(tmp_path).skills
-    assert [one.path for one in found.files] == ["SKILL.md", "more.md"]
-    assert (len(found.digest), found.scope, found.is_trusted) == (64, "blueprint", True)
-    assert read_skills(tmp_path).skills[0] is found
-    (directory / "more.md").write_text("y")
-    (changed,) = read_skills(tmp_path).skills
-    assert changed.digest != found.digest
-    assert sorted(one.name for one in directory.iterdir()) == ["SKILL.md", "more.md"]
-    assert read_skills(tmp_path / "gone", tmp_path / "pdf" / "SKILL.md").skills == ()
-
-
 def test_what_is_wrong_is_left_out_with_the_reason(tmp_path):
     """12.11: without front matter, with a bad name, too large, a link outside; never a crash, and the others go on."""
     put(tmp_path, "good")
@@ -101,14 +85,6 @@ def test_what_is_wrong_is_left_out_with_the_reason(tmp_path):
     assert "expected UTF-8" in said["bytes"]
     assert "it is a link" in said["linked"]
     assert said["outside"] == "link is a link that leads outside: put the file itself there"
-
-
-def test_a_rule_that_permissions_cannot_read_means_nothing(tmp_path):
-    """A warning, and no session is refused for it; the others stay."""
-    put(tmp_path, "a", "allowed-tools: Read(/x) Grep Bash(a && b *)\n")
-    (found,) = read_skills(tmp_path).skills
-    assert found.text.allowed == ("grep",)
-    assert ["'read_file(/x)' means nothing" in str(one) for one in found.warnings] == [True, False]
 
 
 def test_directories_that_cannot_be_read(tmp_path, monkeypatch):
@@ -196,100 +172,9 @@ def test_a_projects_skills_are_read_where_they_lie(tmp_path):
     assert [one.name for one in read_source(own).skills] == ["a", "b"]
 
 
-def test_files_say_which_skills_count(home):
-    """`disable` of both files counts; directories from the file that names them; imports beside the file that asks for them."""
-    put(home / ".agents" / "skills", "one")
-    put(home / ".agents" / "skills", "two")
-    put(home / ".claude" / "skills", "mine")
-    put(home / "proj" / ".claude" / "skills", "theirs")
-    put(home / "proj" / "shared", "shared")
-    (home / ".agentrail").mkdir()
-    (home / ".agentrail" / "agentrail.toml").write_text('[skills]\ndisable = ["one"]\ntools = "ignore"\n')
-    toml = '[skills]\ndisable = ["two"]\ndirectories = ["shared"]\nimport = ["claude"]\ntools = "restrict"\n'
-    (home / "proj" / "agentrail.toml").write_text(toml)
-
-    def read(**given):
-        return read_configuration({"HOME": str(home)}, cwd=home / "proj", **given)
-
-    trusted = read(trust_project=True)
-    assert names(trusted.read_skills()) == [("shared", "shared"), ("theirs", ".claude/skills")]
-    untrusted = read()
-    assert names(untrusted.read_skills()) == [("theirs", ".claude/skills")]
-    assert [str(one) for one in untrusted.not_granted] == ["skills.directories shared (agentrail.toml:3)"]
-    assert untrusted.settings.skills["tools"].value == "restrict"
-
-
-def test_a_projects_skill_is_trusted_by_its_id(home):
-    """By all of its files: one that changes is not, and everything else that was trusted stays so."""
-    environ = {"HOME": str(home)}
-    place = home / "proj"
-    put(place / ".agents" / "skills", "a", more="x")
-    put(home / ".agents" / "skills", "own")
-    (place / "agentrail.toml").write_text("")
-
-    def trusted():
-        read = read_configuration(environ, cwd=place)
-        return read.trusted, {
-            one.name: one.is_trusted for one in read.read_skills().skills if one.scope != "built_in"
-        }
-
-    assert trusted() == (False, {"a": False, "own": True})
-    read = read_configuration(environ, cwd=place)
-    digests = {**digests_of(read.files), **digests_of_skills(read.read_skills(), place.resolve())}
-    assert ".agents/skills/a/" in digests
-    write_trust(read_trust(environ).with_directory(str(place.resolve()), digests), environ)
-    assert trusted() == (True, {"a": True, "own": True})
-    put(place / ".agents" / "skills", "new")
-    (place / ".agents" / "skills" / "a" / "more.md").write_text("y")
-    assert trusted() == (True, {"a": False, "new": False, "own": True})
-    assert all(
-        one.is_trusted
-        for one in read_configuration(environ, cwd=place, trust_project=True).read_skills().skills
-    )
-
-
 # --- those that come along
 
 BUILT_IN = ["write-a-skill", "write-agents-md"]
-
-
-def test_skills_that_come_along_count_least(home):
-    """12.4: built in < user; they are well, name tools by our names alone, and are not there where they are disabled."""
-    came = read_skills(BUILT_IN_SKILLS)
-    assert ([one.name for one in came.skills], came.left_out) == (BUILT_IN, ())
-    for one in came.skills:
-        assert (one.warnings, one.text.allowed, one.text.for_model) == ((), None, True)
-        assert len(one.text.instructions) < 5_000
-    environ = {"HOME": str(home)}
-    held = read_configuration(environ, cwd=home / "proj").read_skills()
-    assert [(one.source, one.scope, one.is_trusted) for one in held.skills] == [
-        ("built in", "built_in", True)
-    ] * 2
-    put(home / ".agents" / "skills", "write-a-skill")
-    (home / "proj" / "agentrail.toml").write_text('[skills]\ndisable = ["write-agents-md"]\n')
-    held = read_configuration(environ, cwd=home / "proj").read_skills()
-    assert [(one.name, one.source) for one in held.skills] == [("write-a-skill", "~/.agents/skills")]
-    assert why(held)["write-a-skill"] == "that of ~/.agents/skills takes its place"
-
-
-def test_skills_that_come_along_cost_nothing_where_no_agent_wants_any(home, monkeypatch):
-    """Nothing of them is read, nothing stands in a prompt, and no tool is there; an agent that wants all has two lines more."""
-
-    def fail(_):
-        pytest.fail("a skill was read")
-
-    (home / "proj" / "agentrail.toml").write_text(
-        '[agents.plain]\nprompt = "Hi."\n[agents.coder]\nbase = "coding"\n[agents.all]\nskills = ["*"]\n'
-    )
-    read = read_configuration({"HOME": str(home)}, cwd=home / "proj", trust_project=True).check()
-    with monkeypatch.context() as patched:
-        patched.setattr(configuration, "read_source", fail)
-        for name in ("plain", "coder", None):
-            made = build_blueprint(read.settings, name, skills=read.read_skills)
-            assert made.skills is None
-            assert not {"skill", "skill_search"} & {one.name for one in made.options().get("tools", ())}
-    _, (_, listed) = build_blueprint(read.settings, "all", skills=read.read_skills).options()["plugins"]
-    assert sum(len(said) for said in listed["skills"].values()) < 600
 
 
 # --- agents of files
@@ -514,46 +399,3 @@ def test_an_agent_without_any_skill_has_none_of_its_session(tmp_path):
     none = Blueprint("lead").with_skills(read_skills(tmp_path)).options()["tools"]
     assert [one.name for one in none] == ["skill", "skill_search", "read_file"]
     assert SkillUse(skills=SkillSet()).equip(none, ()) == ((), ())
-
-
-async def test_a_skill_that_names_an_agent_is_worked_by_that_one(tmp_path, autojump_clock):
-    """12.15, 12.4: with its system prompt and its tools, no more turns than it has, and its answer is the result."""
-    put(tmp_path, "sums", "metadata:\n  mode: delegate\n  agent: adder\n", "Add twice.")
-    add = RecordingTool(name="add", answer="five")
-
-    def answer(request):
-        if request.system == "You are exact.":
-            assert "add" in request.tools.names
-            if len(request.messages) == 1:
-                return calls(("add", {}))
-            assert request.tool_choice == "none"  # the last of its two turns
-            return says(f"It says {request.messages[2].results[0].text}.")
-        if len(request.messages) == 1:
-            return calls(("skill", {"name": "sums", "task": "2 + 3"}))
-        return says(request.messages[-1].results[0].text)
-
-    adder = Agent(name="adder", description="Adds.", system_prompt="You are exact.", tools=[add], max_turns=2)
-    blueprint = Blueprint("x", model=FunctionModel(answer), agents=[adder]).with_skills(read_skills(tmp_path))
-    async with agentrail.open_supervisor() as supervisor:
-        session = await supervisor.start_session(blueprint)
-        assert await session.ask("Add") == "It says five."
-    assert len(add.calls) == 1
-
-
-async def test_a_skill_that_delegates_runs_a_sub_agent(tmp_path, autojump_clock):
-    """12.4: and its answer is the result; the session itself opens nothing."""
-    put(tmp_path, "sums", "metadata:\n  mode: delegate\n", "You add up.")
-    seen = []
-
-    def answer(request):
-        seen.append((request.system or "", request.messages[-1]))
-        if "You add up." in (request.system or ""):
-            return says("Five.")
-        return says("It is five.") if len(seen) > 2 else calls(("skill", {"name": "sums", "task": "2 + 3"}))
-
-    blueprint = Blueprint("x", model=FunctionModel(answer)).with_skills(read_skills(tmp_path))
-    async with agentrail.open_supervisor() as supervisor:
-        session = await supervisor.start_session(blueprint)
-        assert await session.ask("Add") == "It is five."
-    assert "2 + 3" in str(seen[1][1])
-    assert seen[2][1].results[0].text == "Five."

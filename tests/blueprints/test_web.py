@@ -5,16 +5,12 @@ from typing import Any
 
 import pytest
 
-from agentrail import OptionError
-from agentrail.blueprints import CAPABILITIES
 from agentrail.blueprints.building import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.cli.config import show_configuration
 from agentrail.core.policy.budget import Budget
 from agentrail.runtime.keeper import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, calls, says
-from agentrail.tools import builtin
 from tests.runtime.rig import on_bounded_time
 from tests.runtime.test_sessions_of_tools import TURN
 from tests.tools.rig import CTX
@@ -80,32 +76,6 @@ async def test_what_files_say_holds_for_the_tools(home):
     assert 'url="https://a.example/"' in found.text
 
 
-def test_an_untrusted_project_closes_and_opens_nothing(home):
-    """What it blocks is blocked, beside what the user blocks; places inside, engines and the rest are refused by name."""
-    user = '[web]\nblock = ["b.example"]\nallow = ["a.example"]'
-    held = read(home, ALL.format(port=1), user)
-    web = held.settings.web
-    assert web["block"].plain == ("private.a.example", "b.example")
-    assert web["robots"].value is True
-    assert web["allow"].plain == ("a.example",)
-    assert web.keys() == {"block", "robots", "allow"}
-    refused = " ".join(str(one) for one in held.not_granted)
-    assert not [name for name in web if name == "model"]
-    for name in ("web.allow", "web.model", "web.trusted", "web.ports", "web.inside", "web.search"):
-        assert name in refused
-    opened = read(home, "[web]\nrobots = false", "[web]\nrobots = true")
-    assert opened.settings.web["robots"].value is True
-
-
-def test_a_trusted_project_does_not_open_what_the_user_blocks(home):
-    """Any other value of it stands in front of the user's."""
-    web = read(
-        home, ALL.format(port=1), '[web]\nblock = ["b.example"]\nports = [443]', trust_project=True
-    ).settings.web
-    assert web["block"].plain == ("private.a.example", "b.example")
-    assert web["ports"].plain == (443, 8443)
-
-
 @on_bounded_time
 async def test_a_question_is_answered_by_the_model_of_web_from_the_page(home):
     """12.9: `web.model` reads the page, fenced as data, without a tool; what it costs is the session's, whose own model reads the answer alone."""
@@ -168,19 +138,6 @@ def test_values_that_cannot_be_are_faults_with_their_line(home, text, words):
     assert words in str(fault)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('allow = "a.example"', "expected a list"), ("robots = 1", "expected true or false"), ('blok = ["a"]', "did you mean 'block'"),
-        ('search = { engine = "exa", api_key = "sk-1234567890abcdef" }', "this looks like a key"), ("search = {}", "is missing"),
-    ],
-)  # fmt: skip
-def test_values_of_other_types_are_faults(home, text, words):
-    """As everywhere in these files."""
-    with pytest.raises(OptionError, match=words):
-        read(home, f"[web]\n{text}").check()
-
-
 async def test_a_key_is_looked_for_when_a_search_is_made(home, monkeypatch):
     """In the engine's own variable, or where the file says; and its absence is told to the model by the name of the variable."""
     for text, variable in (("", "TAVILY_API_KEY"), (', api_key = { env = "MINE" }', "MINE")):
@@ -192,23 +149,3 @@ async def test_a_key_is_looked_for_when_a_search_is_made(home, monkeypatch):
         monkeypatch.delenv(variable, raising=False)
         shown = await tool_of(settings, "a", "web_search").execute({"query": "x"}, CTX)
         assert shown.text.startswith(f"The search engine cannot be asked: the variable {variable} is not set")
-
-
-def test_what_results_is_shown_without_the_key(home):
-    """`config check` says where each value stands, and whether a variable is set."""
-    held = read(
-        home,
-        '[web]\nblock = ["a.example"]\nsearch = { engine = "exa", api_key = { env = "MINE" } }',
-        trust_project=True,
-    )
-    lines = [*show_configuration(held, {"MINE": "k-123"})]
-    assert "[web]" in lines
-    assert any("search" in line and 'exa, { env = "MINE" } (set)' in line for line in lines)
-    assert "k-123" not in "\n".join(lines)
-
-
-def test_without_files_the_capability_fetches_and_does_not_search():
-    """A model reads of no tool that could only say that it is of no use."""
-    assert [tool.name for tool in CAPABILITIES["web"].tools] == ["web_fetch"]
-    assert "strangers" in CAPABILITIES["web"].sections["web"]
-    assert [tool.name for tool in builtin("web_search")] == ["web_search"]

@@ -9,9 +9,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.abc import name_of
 from agentrail.app import ChosenModel
-from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.building import faults_of_building
 from agentrail.cli.choices import Choices
 from agentrail.cli.command_options import decide_session, with_origin
@@ -235,41 +233,6 @@ async def test_a_chat_of_an_agent_of_files_is_resumed_from_any_directory_as_that
     assert f"{directory} is not trusted" in recovered.out + recovered.err
 
 
-OF_FILES = """version = 1
-default_agent = "coding"
-[agents.coding]
-tools = ["sleep"]
-[defaults]
-tools = ["glob"]
-plugins = ["Planning"]
-[permissions]
-deny = ["shell(rm *)"]
-"""
-
-
-@pytest.mark.parametrize("said", [None, OF_FILES])
-async def test_the_coding_agent_asks_and_comes_back_as_itself(project, said):
-    """Without files, and beside an agent of files that has its name: their rules hold for it, their tools are not its tools."""
-    directory, _ = project
-    (directory / "agentrail.toml").unlink()
-    if said is not None:
-        (directory / "agentrail.toml").write_text(said)
-    lines = ("/tools", "clean build", *(("/reject",) if said is None else ()))
-    given = ("--trust-project", "--model", "demo:coder")
-    began = await chat(project, *given, "--coding", lines=lines)
-    assert began.code == 0, began.err
-    (tools,) = [line for line in began.err.splitlines() if line.startswith("tools: ")]
-    named = [one.strip() for one in tools.removeprefix("tools: ").split(",")]
-    assert named == sorted(name_of(tool) for tool in Blueprint.coding().options()["tools"])
-    assert ("may shell run" in began.err) is (said is None)
-    for place in (directory, directory.parent / "elsewhere"):
-        back = await chat(project, *given, "--resume", LATEST, lines=lines, place=place)
-        assert back.code == 0, back.err
-        assert tools in back.err.splitlines()
-        assert ("may shell run" in back.err) is (said is None)
-        assert back.out.rstrip().endswith("I leave the old build alone.")
-
-
 async def test_a_session_of_the_coding_agent_is_resumed_with_what_defaults_say_of_plugins(project):
     """Plugins of the project's own code come from its files, as those of an agent of files do; without them it says what is missing."""
     directory, _ = project
@@ -377,34 +340,6 @@ async def test_what_one_chat_remembers_the_next_one_and_the_command_know(project
     assert "handbook.md#L1-L3" in once.out + once.err
 
 
-async def leave_a_prompt(data_dir, session, prompt):
-    """Let a process leave a session that has work to do."""
-    store = open_store("sqlite:", data_dir)
-    try:
-        found = await find_resumable(store, session, TRUSTED)
-        async with open_equipped(KeepingOptions(data_dir=data_dir), None, store=store) as supervisor:
-            back = await come_back(supervisor, store, found, Choices(model="demo:"))
-            await back.session.prompt(prompt)
-    finally:
-        store.close()
-
-
-async def test_a_session_is_recovered_with_the_knowledge_and_memories_that_its_files_name(project):
-    """Where it works, wherever the command was called; not with those of the data directory."""
-    directory, variables = project
-    (directory / "agentrail.toml").write_text(DESK + '[host]\nmemories = "sqlite:mine"\n')
-    began = await chat(project, "--trust-project", "--agent", "desk", lines=("hello",))
-    session = began.err.split()[-1]
-    await run_agentrail("trust", variables=variables, cwd=directory)
-    await leave_a_prompt(Path(variables["AGENTRAIL_DATA_DIR"]), session, 'remember "Ada takes tea."')
-    assert not (directory / "mine").exists()
-    ran = await run_agentrail(
-        "sessions", "recover", session, variables=variables, cwd=directory.parent / "elsewhere"
-    )
-    assert "1 of 1 sessions came back" in ran.out, ran.err
-    assert list((directory / "mine" / "notes").rglob("NOTES.md"))
-
-
 async def test_a_session_whose_directory_is_gone_says_that_and_no_option_of_the_api(project):
     """And what to do about it."""
     directory, _ = project
@@ -450,40 +385,6 @@ async def test_a_session_comes_back_into_its_sandbox(tmp_path, flag, wanted):
         assert setup_of(found.opening, ConfigFiles()) is None
     finally:
         store.close()
-
-
-async def test_commands_look_where_the_host_of_the_files_remembers(project):
-    """Who is forgotten, and which documents are found, is asked in one place by all of them; flags stand in front."""
-    directory, variables = project
-    (directory / "agentrail.toml").write_text(
-        DESK + '[host]\nmemories = "sqlite:mine"\nknowledge = "sqlite:books"\nstore = "sqlite:kept.db"\n'
-    )
-    (directory / "handbook.md").write_text("# Refunds\n\nMoney goes back within nine days.\n")
-
-    async def run(*arguments):
-        return await run_agentrail(*arguments, variables=variables, cwd=directory)
-
-    await run("trust")
-    assert "1 document added" in (await run("kb", "add", "desk", "handbook.md", "--reader", "*")).out
-    assert (directory / "books").is_dir()
-    found = await chat(project, "--agent", "desk", lines=('kb_search "money back"',))
-    assert "handbook.md#L1-L3" in found.out
-    place = KeepingOptions(data_dir=Path(variables["AGENTRAIL_DATA_DIR"]))
-    setup = read_setup(ConfigFiles(trust_project=True), "desk", directory)
-    store = open_store(f"sqlite:{directory / 'kept.db'}", directory)
-    try:
-        async with open_equipped(place, setup, store=store) as supervisor:
-            of_ada = await supervisor.start_session(
-                setup.blueprint, model="demo:fast", user_data={"user_id": "ada"}, working_dir=str(directory)
-            )
-            await of_ada.ask('remember "Ada takes tea."')
-    finally:
-        store.close()
-    forgotten = await run("memory", "forget", "--all", "--user", "ada")
-    assert "1 sessions erased" in forgotten.out, forgotten.err
-    assert "Working notes of 1 sessions removed" in forgotten.out
-    elsewhere = await run("kb", "search", "money", "--knowledge", "sqlite:", "--user", "x")
-    assert "handbook.md" not in elsewhere.out
 
 
 def test_the_data_directory_of_the_host_counts_behind_the_flag_and_the_variable(tmp_path, monkeypatch):

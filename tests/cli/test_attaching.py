@@ -4,25 +4,10 @@ import base64
 
 import pytest
 
-from agentrail.cli.attaching import MAX_PICTURE_BYTES, pictures_in, reader_below, with_pictures
-from agentrail.cli.switching import GoTo, export_to, switch
+from agentrail.cli.attaching import MAX_PICTURE_BYTES, reader_below, with_pictures
+from agentrail.cli.switching import GoTo, switch
 from agentrail.errors import CommandError
 from agentrail.messages import Image, SessionId, Text
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("see @a.png, and @b/c.JPEG!", ("a.png", "b/c.JPEG")),
-        ("@a.png @a.png", ("a.png",)),
-        ("mail me@a.png", ()),
-        ("@a.py and a.png", ()),
-        ("@a.pngs", ()),
-    ],
-)
-def test_which_pictures_a_prompt_names(text, expected):
-    """Words behind an `@` that end as pictures do, without what punctuates them."""
-    assert pictures_in(text) == expected
 
 
 def test_a_picture_is_sent_behind_the_words(tmp_path):
@@ -51,12 +36,3 @@ async def test_where_a_chat_goes_on(tmp_path):
     for name in ("sessions", "resume"):
         with pytest.raises(CommandError, match=f"/{name} needs a store, and this chat keeps nothing"):
             await switch(name, "", None, current)
-
-
-def test_a_file_that_cannot_be_written_is_said(tmp_path):
-    """Nothing is overwritten, and a directory that is not there is named."""
-    assert export_to(tmp_path / "a.md", ()) == f"{tmp_path / 'a.md'}: 0 messages"
-    with pytest.raises(CommandError, match="is there already"):
-        export_to(tmp_path / "a.md", ())
-    with pytest.raises(CommandError, match="cannot be written: No such file or directory"):
-        export_to(tmp_path / "no" / "a.md", ())

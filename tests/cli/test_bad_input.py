@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from agentrail.testing.serving import open_server, reply, stream
 from tests.cli.rig import run_agentrail
 
 USAGE = 2
@@ -77,74 +76,6 @@ async def test_a_refused_connection_is_said_in_a_sentence():
     assert "cannot be reached" in ran.err
     assert "look at the network and at --base-url" in ran.err
     assert "Traceback" not in ran.err
-
-
-@pytest.mark.parametrize(
-    ("model", "variable", "body"),
-    [
-        (
-            "openai-chat:x",
-            "OPENAI_API_KEY",
-            {
-                "error": {
-                    "message": "Incorrect API key provided",
-                    "type": "invalid_request_error",
-                    "code": "invalid_api_key",
-                }
-            },
-        ),
-        (
-            "anthropic:x",
-            "ANTHROPIC_API_KEY",
-            {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}},
-        ),
-    ],
-)
-async def test_a_wrong_key_is_said_in_a_sentence(model, variable, body):
-    """A 401 names the variable to look at, and never the key."""
-    answer = reply(json.dumps(body), status="401 Unauthorized", kind="application/json")
-    async with open_server(answer) as served:
-        ran = await run_agentrail(
-            "run",
-            "hello",
-            "--model",
-            model,
-            "--base-url",
-            served.url,
-            variables={variable: "sk-wrong-key-1234567890"},
-        )
-    assert ran.code == 1
-    assert variable in ran.err
-    assert "correct the key" in ran.err
-    assert "sk-wrong" not in ran.out + ran.err
-    assert "Traceback" not in ran.err
-
-
-@pytest.mark.parametrize(("status", "kind"), [("200 OK", "ProtocolError"), ("502 Bad Gateway", "Overloaded")])
-async def test_a_page_of_a_proxy_is_said_in_a_sentence(status, kind):
-    """HTML in place of an answer is shown as text, with what to look at."""
-    page = "<html><body><h1>The gateway is confused</h1></body></html>"
-    async with open_server(reply(page, status=status, kind="text/html")) as served:
-        ran = await run_agentrail(
-            "run", "hello", "--model", "openai-chat:x", "--base-url", served.url, *AT_ONCE
-        )
-    assert ran.code == 1
-    assert "The gateway is confused" in ran.err
-    assert ("--base-url" in ran.err) if kind == "ProtocolError" else ("try again in a minute" in ran.err)
-    assert "Traceback" not in ran.err
-
-
-async def test_a_stream_that_is_cut_shows_what_came_and_that_it_was_not_all():
-    """The words that had come stand on stdout; stderr says that the connection was lost."""
-    half = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":"Half an ans"}}]}\n\n'
-    async with open_server(stream(half)) as served:
-        ran = await run_agentrail(
-            "run", "hello", "--model", "openai-chat:x", "--base-url", served.url, *AT_ONCE
-        )
-    assert ran.code == 1
-    assert ran.out == "Half an ans\n"
-    assert "before the answer was complete" in ran.err
-    assert "then try again" in ran.err
 
 
 async def test_bytes_of_a_process_that_are_no_text_do_not_end_the_cycle():

@@ -6,20 +6,15 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.cli.chat_command import decide_editor
 from agentrail.cli.ledger import ChatLedger
-from agentrail.commands.showing import show_status
-from agentrail.core.session.projection import RunningTool, Status
 from agentrail.events import (
-    AgentAbort,
     AgentEnd,
     AgentResumed,
     AgentStart,
     ApprovalRequired,
     AskUser,
-    PromptDropped,
 )
-from agentrail.messages import CallId, PromptRef, QuestionRef, SessionId, TokenUsage
+from agentrail.messages import PromptRef, QuestionRef, TokenUsage
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
@@ -161,28 +156,6 @@ async def test_the_editor_gives_the_terminal_back_when_it_is_told_to_leave():
         assert typist.echoes()
 
 
-@pytest.mark.parametrize(
-    ("is_terminal", "term", "expected"),
-    [(True, "xterm", True), (False, "xterm", False), (True, "dumb", False), (True, "", False)],
-)
-def test_lines_are_edited_where_that_is_possible(is_terminal, term, expected):
-    """There is a screen in a terminal that knows escape sequences."""
-    assert decide_editor(is_terminal=is_terminal, term=term) is expected
-
-
-def test_a_prompt_is_outstanding_until_its_cycle_ends():
-    """A ledger is idle exactly when every prompt that was accepted has ended or was dropped."""
-    ledger = ChatLedger()
-    assert ledger.is_idle
-    ledger.accept(A)
-    ledger.accept(B)
-    ledger.note(AgentStart(ref=A))
-    ledger.note(AgentAbort(reason=None))
-    assert not ledger.is_idle
-    ledger.note(PromptDropped(ref=B, content=()))
-    assert ledger.is_idle
-
-
 def test_a_prompt_may_end_before_its_receipt_is_here():
     """The events of a fast cycle can be read before the answer to `prompt`."""
     ledger = ChatLedger()
@@ -190,29 +163,6 @@ def test_a_prompt_may_end_before_its_receipt_is_here():
     ledger.note(END)
     ledger.accept(A)
     assert ledger.is_idle
-
-
-def test_a_cycle_that_someone_else_began_is_at_work_too():
-    """Over a server's session that is shared, and by a task in the background: Ctrl-C has something to stop; behind it all is as before."""
-    ledger = ChatLedger()
-    ledger.note(AgentStart(ref=A))
-    assert not ledger.is_idle
-    ledger.accept(B)
-    ledger.note(END)
-    assert not ledger.is_idle
-    ledger.note(AgentStart(ref=B))
-    ledger.note(END)
-    assert ledger.is_idle
-    ledger.accept(A)  # the answer to `prompt` came late: it was ours, and is over
-    assert ledger.is_idle
-
-
-def test_an_abort_in_idle_ends_nothing():
-    """`AgentAbort` without a cycle is about no prompt."""
-    ledger = ChatLedger()
-    ledger.accept(A)
-    ledger.note(AgentAbort(reason=None))
-    assert not ledger.is_idle
 
 
 async def test_a_prompt_that_is_taken_for_a_decision_is_outstanding_no_more():
@@ -250,31 +200,3 @@ async def test_waiting_for_idle_ends_with_the_last_prompt(nursery):
     ledger.note(AgentStart(ref=A))
     ledger.note(END)
     await done.wait()
-
-
-def test_the_status_is_one_line():
-    """/status shows phase, model, size, what waits, what runs and how often the session crashed."""
-    status = Status(
-        session_id=SessionId("s"),
-        phase="executing_tools",
-        turn=2,
-        model="demo:",
-        queued=(A, B),
-        steers=(),
-        running_tools=(RunningTool(call_id=CallId("c"), name="shell", started_at_ms=1),),
-        approvals=(),
-        questions=(),
-        suspended=False,
-        tearing_down=False,
-        messages=3,
-        usage=TokenUsage(input=4, output=5),
-        budget_left=None,
-        last_seq=9,
-        uptime_ms=1,
-        restarts=1,
-        dropped_signals=0,
-        quarantined_signals=0,
-    )
-    assert show_status(status) == (
-        "executing_tools, turn 2 · model demo: · 3 messages · 9 tokens · 2 prompts wait · running: shell · 1 restarts"
-    )

@@ -1,15 +1,12 @@
 """The tree of commands."""
 
-import gc
 import signal
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 import agentrail.cli
-from agentrail.cli.commands import app, run_command_line, version_line
 from tests.cli.rig import run_agentrail
 from tests.forked import ROOT, environment
 
@@ -45,26 +42,6 @@ async def test_the_help_of_run_says_what_shell_may_do():
     words = " ".join(ran.out.replace("│", " ").split())
     assert "unconfined, with all your rights" in words
     assert "0 done, 1 the cycle failed, 2 wrong usage, 130 interrupted" in words
-
-
-async def test_the_version_is_one_line():
-    """`--version` names the program, on stdout."""
-    ran = await run_agentrail("--version")
-    assert (ran.code, ran.out) == (0, f"{version_line()}\n")
-    assert ran.out.startswith("agentrail")
-
-
-def test_garbage_is_looked_for_when_a_command_runs(monkeypatch):
-    """What is imported is spared; a command that goes on for hours is not."""
-    seen = []
-
-    def parse(_app, arguments, **_options):
-        seen.append((arguments, gc.isenabled()))
-        return lambda: seen.append(gc.isenabled()), SimpleNamespace(args=(), kwargs={}), {}
-
-    monkeypatch.setattr(type(app), "parse_args", parse)
-    assert run_command_line(["doctor"]) == 0
-    assert seen == [(["doctor"], False), True]
 
 
 def test_the_room_has_nothing_but_its_two_names():

@@ -8,11 +8,10 @@ from agentrail import tool
 from agentrail.app import ChosenModel
 from agentrail.blueprints.building import build_blueprint
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.cli.choices import DEFAULT_TOOLS, Choices
+from agentrail.cli.choices import Choices
 from agentrail.cli.command_options import decide_session, with_approvals
 from agentrail.cli.config import TEMPLATE, show_configuration, show_setting
-from agentrail.cli.configuring import CommandSetup, model_of_files
-from agentrail.config.narrowing import READING_TOOLS
+from agentrail.cli.configuring import CommandSetup
 from agentrail.errors import OptionError
 from agentrail.plugins import HumanApproval, Permissions, SecurityGuard
 from agentrail.tools import builtin
@@ -289,31 +288,6 @@ async def test_there_may_be_nothing_to_look_at(place):
 
 
 # --- what stands in front of what
-
-
-def test_a_flag_stands_in_front_of_the_environment_the_project_and_the_user(place):
-    """12.14: flag, environment, project, user, default; each value keeps its file and line."""
-    write(place, '[defaults]\nmax_turns = 3\nmodel = "demo:fast"\n[providers.openai]\ntimeout = 5\n')
-    write(
-        place,
-        '[defaults]\nmax_turns = 9\nmax_retries = 2\ntools = ["glob"]\n',
-        "home/.agentrail/agentrail.toml",
-    )
-    setup = setup_of(place)
-    assert model_of_files(setup, {}) == ChosenModel(model="demo:fast", why="agentrail.toml:3")
-    assert model_of_files(setup, {"AGENTRAIL_MODEL": "demo:"}) is None
-    assert str(setup.said("max_retries").place) == "~/.agentrail/agentrail.toml:3"
-    chosen = ChosenModel(model="openai:x", why="")
-    options = decide_session(Choices(opt=("temperature=1",)), chosen, setup, {})
-    assert (options.max_turns, options.max_retries, [one.name for one in options.tools]) == (3, 2, ["glob"])
-    assert options.provider_opts == {"timeout": 5, "temperature": 1}
-    flags = Choices(max_turns=1, max_retries=0, tools="none", system="S", opt=("timeout=9",))
-    options = decide_session(flags, chosen, setup, {})
-    assert (options.max_turns, options.max_retries, options.tools, options.system_prompt) == (1, 0, (), "S")
-    assert options.provider_opts == {"timeout": 9}
-    plain = decide_session(Choices(), chosen)
-    assert (plain.max_turns, plain.max_retries) == (100, 3)
-    assert tuple(one.name for one in plain.tools) == tuple(DEFAULT_TOOLS.split(",")) == READING_TOOLS
 
 
 def test_a_secret_that_is_not_there_is_said_with_its_line(place):

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from agentrail.cli.cost import COLUMNS, csv_lines, exact_usd, say_unread, table_lines
+from agentrail.cli.cost import COLUMNS, csv_lines, table_lines
 from agentrail.core.journal.spending import ATTO, SpentAmount, add_up
 from agentrail.runtime.cost_table import CostQuery, CostRow, CostTable
 from agentrail.testing.models import says
@@ -55,13 +55,6 @@ async def test_what_cannot_be_asked_is_said_with_what_can():
     assert "profile" in ran.err
 
 
-def test_amounts_are_written_with_every_digit():
-    """And with none that say nothing."""
-    assert [exact_usd(atto) for atto in (0, ATTO, 10 * ATTO, 1, 25 * ATTO // 10)] == [
-        "0", "1", "10", "0.000000000000000001", "2.5",
-    ]  # fmt: skip
-
-
 def test_a_table_for_people_says_what_is_estimated_and_what_has_no_price():
     """With the sum, and what caches saved reading."""
     some = SpentAmount(
@@ -89,9 +82,3 @@ def test_no_name_is_a_formula_where_the_file_is_opened(key):
         month=SpentAmount(),
     )
     assert list(csv_lines(table))[1].strip('"').startswith("'")
-
-
-def test_what_is_missing_is_said_and_not_all_of_it():
-    """The first five sessions."""
-    assert say_unread(["a"]).endswith("cannot be read: a")
-    assert say_unread([*"abcdefg"]).endswith("a, b, c, d, e and 2 more")

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import structlog
 from attrs import evolve
 
 from agentrail.cli.commands import run_command_line
@@ -79,30 +78,6 @@ def test_warnings_are_lines_in_both_ways(capsys):
         captured = capsys.readouterr()
         assert captured.out == ""
         assert re.fullmatch(r"\S+ \S+ \[warning *\] it may break\s*\n", captured.err)
-
-
-def test_a_record_of_several_lines_is_one_line(capsys):
-    """A message may have any number of them; the log of other code, too."""
-    send_logs_to_stderr()
-    Logger("agentrail.some").error("it broke\nin two", exception="Traceback …")
-    try:
-        _ = 1 // 0
-    except ZeroDivisionError:
-        structlog.get_logger("of a program").exception("and so did this")
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.endswith("it broke in two (--debug shows the traceback)")
-    assert second.endswith("and so did this (--debug shows the traceback)")
-
-
-def test_an_interrupt_is_no_crash(monkeypatch):
-    """It travels, as before."""
-    monkeypatch.setattr("agentrail.cli.commands._import_and_run", _interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_command_line(["doctor"])
-
-
-def _interrupted(*_args, **_options):
-    raise KeyboardInterrupt
 
 
 def test_what_the_command_line_says_wrong_is_no_crash_either(capfd):

@@ -8,7 +8,7 @@ import httpx
 import pytest
 import trio
 
-from agentrail.cli.demo_server import SCRIPT, demo_directory
+from agentrail.cli.demo_server import SCRIPT
 from agentrail.cli.serve import DEMO_WORDS, check_options
 from agentrail.cli.serve_options import ServeOptions
 from agentrail.errors import OptionError
@@ -28,21 +28,6 @@ def test_it_serves_itself_and_this_machine_alone():
     ]
     with pytest.raises(OptionError, match="this machine alone"):
         check_options(ServeOptions(demo=True, host="0.0.0.0", token_file=Path("t")), None)  # noqa: S104 - nothing is bound
-
-
-def test_its_directory_is_gone_behind_it():
-    """Also when it ends by an error."""
-    seen = []
-
-    def fail():
-        with demo_directory() as directory:
-            (directory / "x").write_text("x")
-            seen.append(directory)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert not seen[0].exists()
 
 
 async def shown(client, fits):

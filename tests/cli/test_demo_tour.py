@@ -10,7 +10,7 @@ import trio
 from attrs import define, field
 
 import agentrail
-from agentrail.cli.demo_stage import MAX_WIDTH, TourStage, decide_demo_look
+from agentrail.cli.demo_stage import TourStage, decide_demo_look
 from agentrail.cli.demo_tour import TOUR, give_tour
 from agentrail.testing.orphans import no_orphans
 from tests.cli.rig import open_process, run_agentrail
@@ -80,16 +80,6 @@ async def test_every_scene_says_what_it_shows_shows_it_and_names_its_page():
 
 
 @on_virtual_time
-async def test_it_can_be_left_at_any_moment():
-    """Whatever runs, nothing is left of it: no task, no call, no session."""
-    async with no_orphans():
-        for seconds in (0.0, 8.2, 24.6, 40.4, 55.0, 56.1, 77.3, 92.0):
-            with trio.move_on_after(seconds) as cut:
-                await give_tour(stage_of())
-            assert cut.cancelled_caught
-
-
-@on_virtual_time
 async def test_every_scene_runs_on_the_base_install(monkeypatch):
     """Without hypothesis, which comes with no install that is not for tests: the last one finds the bug all the same, with a scenario."""
     # The import puts its second copy there, and later tests would meet it.
@@ -104,43 +94,6 @@ async def test_every_scene_runs_on_the_base_install(monkeypatch):
     assert "Broken in session 2: no_call_gets_past_a_guard" in stage.screen.text
     assert "Prompt s1" in stage.screen.text.rpartition("The shortest way there")[2]
     assert "pip install" not in stage.screen.text
-
-
-@pytest.mark.parametrize("columns", [10, 40, 300])
-async def test_prose_is_wrapped_where_the_terminal_ends(columns):
-    """And where lines get hard to read; no word of a usual terminal is cut."""
-    stage = stage_of({"TERM": "xterm"}, is_terminal=True, columns=columns)
-    await stage.tell(TOUR[4].about)
-    assert max(map(len, stage.screen.text.splitlines())) <= min(columns, MAX_WIDTH)
-    if columns > 10:
-        assert stage.screen.text.split() == TOUR[4].about.split()
-
-
-@pytest.mark.parametrize(
-    ("variables", "is_terminal", "has_colours"),
-    [
-        ({"TERM": "xterm-256color"}, True, True),
-        ({"TERM": "xterm-256color"}, False, False),
-        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, True, False),
-        ({"TERM": "dumb"}, True, False),
-        ({}, True, False),
-    ],
-)
-async def test_colours_are_for_a_terminal_that_has_them(variables, is_terminal, has_colours):
-    """Elsewhere there is not one escape sequence."""
-    stage = stage_of(variables, is_terminal=is_terminal)
-    await stage.heading("A tool")
-    await stage.typed("Hello")
-    assert ("\x1b" in stage.screen.text) is has_colours
-
-
-@on_virtual_time
-async def test_what_cannot_be_encoded_is_not_written():
-    """A locale without UTF-8 gets ASCII, of the session's own lines too."""
-    stage = stage_of({"LANG": "C"}, encoding="ascii", is_fast=True)
-    await stage.typed("Hello")
-    await stage.quote("platform 1 …\x1b[2J\a")
-    assert stage.screen.text == "> Hello\n  platform 1 ~[2J\n"
 
 
 @pytest.mark.check

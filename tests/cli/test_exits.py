@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from agentrail.cli.chat import Chat
-from agentrail.cli.exits import ADVICE, Exit, describe_error, describe_failure, exit_of, first_error
-from agentrail.errors import ErrorInfo, OptionError, ProviderError, RemoteRefused
+from agentrail.cli.exits import ADVICE, Exit, describe_failure, exit_of
+from agentrail.errors import ErrorInfo, ProviderError, RemoteRefused
 from agentrail.events import AbortReceipt, AbortSettled, AgentAbort, AgentEnd, AgentError
 from agentrail.messages import TokenUsage
 
@@ -51,20 +51,6 @@ def test_a_failure_says_what_happened_and_what_to_do():
         == "silent. What to do: try again."
     )
     assert describe_failure(ErrorInfo(code="new", message="silent")) == "silent."
-
-
-def test_an_error_of_the_caller_is_its_own_sentence():
-    """All faults of the options are there."""
-    assert (
-        describe_error(OptionError(["a is 1: expected 2", "b is missing."]))
-        == "a is 1: expected 2; b is missing."
-    )
-
-
-def test_the_first_error_of_a_group_is_told_however_deep_it_is():
-    """Nurseries in nurseries make groups of groups."""
-    group = ExceptionGroup("a", [ExceptionGroup("b", [OptionError(["port is 0"])]), OptionError(["x"])])
-    assert describe_error(first_error(group)) == "port is 0."
 
 
 async def test_a_chat_goes_on_where_the_server_takes_no_more_messages_for_a_while():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.cli.far_commands import registry_of, show_listed, switch_far
+from agentrail.cli.far_commands import registry_of, switch_far
 from agentrail.cli.switching import GoTo
 from agentrail.commands import CommandAnswer, CommandDesk, CommandRow
 from agentrail.errors import CommandError
@@ -72,23 +72,3 @@ async def test_from_one_session_of_a_server_to_another():
     with pytest.raises(CommandError, match="no other session"):
         await switch_far("resume", "", FarAway("s-1"))
     assert len(await switch_far("sessions", "", far)) == 4
-
-
-def test_how_sessions_of_a_server_are_listed():
-    """Which one this is, which one waits for a person, since when, as what, and about what."""
-    rows = show_listed(
-        [
-            SessionOnServer(
-                session_id="s-1", agent_id="desk", phase="idle", title="a\x1b[2Jb", changed_at_ms=1_000
-            ),
-            SessionOnServer(session_id="s-22", agent_id="desk", phase="running", waits_for=1),
-            SessionOnServer(session_id="s-3", agent_id="", phase="asleep"),
-        ],
-        SessionId("s-1"),
-    )
-    assert rows == (
-        "s-1   this one         1970-01-01 00:00:01  desk  a[2Jb",
-        "s-22  waits for you                         desk",
-        "s-3   asleep",
-        "/resume ID goes on with one",
-    )

@@ -10,7 +10,7 @@ from agentrail.blueprints.configuration import read_configuration
 from agentrail.cli.config import show_configuration
 from agentrail.cli.configuring import ConfigFiles
 from agentrail.cli.doctor import look_at_serving
-from agentrail.cli.hosting import default_profile, faults_of_host, make_profiles, options_of_host
+from agentrail.cli.hosting import faults_of_host, make_profiles
 from agentrail.cli.serve import decide_all, make_default_application
 from agentrail.cli.serve_options import (
     SERVE_KEYS,
@@ -28,7 +28,6 @@ from agentrail.errors import OptionError
 from agentrail.gateway.app import OWN_OPTIONS
 from agentrail.host.host_options import HostOptions
 from agentrail.host.limits import Limits
-from agentrail.runtime.session_options import SessionOptions
 from tests.cli.test_config import setup_of, write
 from tests.config.test_settings import joined, project, user
 
@@ -108,22 +107,6 @@ def test_a_flag_wins_over_a_variable_over_the_project_over_the_user(sayers):
         }
         assert made.why.get(name, "").startswith("" if first is None else told[first])
         assert (name in made.why) is (first is not None)
-
-
-def test_paths_begin_at_the_file_that_names_them(place):
-    """And not at the working directory; those of a store too."""
-    write(
-        place,
-        '[host]\ntoken_file = "tokens.toml"\ndata_dir = "~/kept"\nstore = "sqlite:s.db"\nknowledge = "sqlite:"\n',
-    )
-    settings = read(place).settings
-    made = decide_serving(ServeFlags(), {}, settings.host)
-    assert made.token_file == place / "project" / "tokens.toml"
-    assert made.data_dir == place / "home" / "kept"
-    assert options_of_host(settings) == {
-        "store": f"sqlite:{place / 'project' / 's.db'}",
-        "knowledge": "sqlite:",
-    }
 
 
 def test_the_check_and_the_doctor_say_who_won(place):
@@ -208,13 +191,6 @@ def test_keys_and_types_that_are_none_are_faults(place, text, said):
     assert [fault for fault in faults if said in fault and fault.startswith("agentrail.toml:2: ")]
 
 
-@pytest.mark.parametrize("text", ["x", "-1", "٣", "1e3", "1" * 5_000])
-def test_a_variable_that_is_no_port_is_refused(text):
-    """With its name, and not as a number of another kind."""
-    with pytest.raises(OptionError, match="AGENTRAIL_PORT is"):
-        decide_serving(ServeFlags(), {"AGENTRAIL_PORT": text})
-
-
 def test_a_form_of_a_host_has_what_a_host_takes():
     """Each key is a flag, an option of a server, or about profiles; limits are those of a host, and so are the numbers a project may lower."""
     names = {one.name for one in attrs.fields(HostForm)}
@@ -227,51 +203,12 @@ def test_a_form_of_a_host_has_what_a_host_takes():
 # --- what is served
 
 
-async def test_each_agent_of_the_files_is_a_profile(place):
-    """12.1: with its name as id, its own options, and the default agent in front; `profiles` says which of them."""
-    write(place, f'default_agent = "other"\n{AGENTS}')
-    served = await make_profiles(read(place), {"AGENTRAIL_MODEL": ""} | {"ANTHROPIC_API_KEY": ""})
-    assert [one.profile.id for one in served] == ["scout", "other"]
-    scout = served[0].profile.options
-    assert isinstance(scout, SessionOptions)
-    assert (scout.model, scout.max_turns, served[0].profile.description) == ("demo:fast", 7, "Looks.")
-    assert served[0].chosen.why == "agentrail.toml:4"
-    assert default_profile(read(place).settings) == "other"
-    named = await make_profiles(read(place), {"AGENTRAIL_MODEL": "demo:"})
-    assert {one.chosen.why for one in named} == {"AGENTRAIL_MODEL is set"}
-    write(place, f'default_agent = "other"\n[host]\nprofiles = ["scout"]\nshared_workspace = true\n{AGENTS}')
-    (only,) = await make_profiles(read(place), {"AGENTRAIL_MODEL": "demo:"})
-    assert (only.profile.id, only.profile.shared_workspace) == ("scout", True)
-    assert default_profile(read(place).settings) is None
-
-
-async def test_without_agents_one_profile_is_served(place):
-    """As `agentrail run` would have it, with what `[defaults]` say."""
-    (only,) = await make_profiles(read(place), {"AGENTRAIL_MODEL": "demo:"})
-    assert (only.profile.id, only.profile.name) == ("default", "Default")
-    write(place, '[defaults]\nmodel = "demo:fast"\nmax_turns = 3\n')
-    (only,) = await make_profiles(read(place), {})
-    assert isinstance(only.profile.options, SessionOptions)
-    assert (only.profile.options.model, only.profile.options.max_turns) == ("demo:fast", 3)
-
-
 async def test_faults_of_several_agents_are_said_at_once(place):
     """Each with its line, before anything is served."""
     write(place, '[agents.a]\ntools = ["shel"]\n[agents.b]\nplugins = ["CostGard"]\n')
     with pytest.raises(OptionError) as caught:
         await make_profiles(read(place), {"AGENTRAIL_MODEL": "demo:"})
     assert [fault.split(": ")[0] for fault in caught.value.faults] == ["agentrail.toml:2", "agentrail.toml:4"]
-
-
-async def test_skills_of_agents_are_commands_of_their_sessions(place):
-    """12.10: of one name each agent has its own; an agent without skills has none."""
-    skill = place / "project" / ".agentrail" / "skills" / "notes" / "SKILL.md"
-    skill.parent.mkdir(parents=True)
-    skill.write_text("---\nname: notes\ndescription: Keeps notes.\n---\nWrite them down.")
-    write(place, f'{AGENTS}skills = ["notes"]\n')
-    made, options = decide_all(ServeFlags(), ConfigFiles(trust_project=True), None)
-    app = await make_default_application(options, made)
-    assert app.state.host.options.commands.find("notes").agent == ("other",)
 
 
 async def test_an_application_is_made_of_what_files_say(place, capfd):

@@ -16,21 +16,6 @@ LISTED = st.lists(
 ).map(tuple)
 
 
-def test_children_their_children_and_orphans_of_their_sessions_are_found():
-    """An orphan that init adopted is found by its session, a stranger in our own session is not."""
-    processes = (
-        Process(pid=1, parent=0, session=1),
-        Process(pid=10, parent=1, session=5),  # ourselves, in the session of a terminal
-        Process(pid=11, parent=1, session=5),  # another program of that terminal
-        Process(pid=20, parent=10, session=20),  # a command of ours
-        Process(pid=21, parent=20, session=20),
-        Process(pid=22, parent=1, session=20),  # its orphan
-        Process(pid=23, parent=22, session=23),  # and what that one started
-        Process(pid=30, parent=1, session=30),
-    )
-    assert decide_descendants(processes, 10) == {20, 21, 22, 23}
-
-
 @given(processes=LISTED, root=st.integers(1, 12))
 def test_whatever_is_listed_we_never_count_as_our_own_descendant(processes, root):
     """Loops and strange parents do not make it hang, and never make it kill itself."""

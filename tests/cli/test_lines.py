@@ -36,30 +36,3 @@ async def test_lines_that_are_pasted_into_a_dumb_terminal_are_one_prompt(termina
         os.write(master, b"\x04")
         assert await lines.next_line() is KeyPress.CTRL_D
         assert await lines.next_line() is KeyPress.CTRL_D
-
-
-async def test_a_dumb_terminal_that_is_closed_is_hung_up(terminal):
-    """Not the end of what is typed: what runs is left to be gone on with."""
-    master, slave = terminal
-    lines = PlainLines(slave, joins_pastes=True)
-    os.close(master)
-    with trio.fail_after(5):
-        assert await lines.next_line() is KeyPress.HANG_UP
-
-
-async def test_lines_of_a_pipe_are_each_their_own(tmp_path):
-    """However fast they come; the last one needs no end."""
-    file = tmp_path / "lines"
-    file.write_bytes(b"one\n/quit\r\n\xff\nlast")
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        lines = PlainLines(descriptor)
-        assert [await lines.next_line() for _ in range(5)] == [
-            "one",
-            "/quit",
-            "\ufffd",
-            "last",
-            KeyPress.CTRL_D,
-        ]
-    finally:
-        os.close(descriptor)

@@ -34,11 +34,6 @@ def blocks_of(*deltas):
     return [*(block for delta in deltas for block in blocks.feed(delta)), *blocks.finish()]
 
 
-def texts(*deltas):
-    """Their sources, without the empty lines around."""
-    return [block.text.strip("\n") for block in blocks_of(*deltas)]
-
-
 @given(lines=st.lists(LINES, max_size=30), data=st.data())
 @example(lines=["- a", "", "  ```", "", "x"], data=None)
 def test_each_line_is_printed_once_and_in_order_however_it_arrives(lines, data):
@@ -62,51 +57,6 @@ def test_a_line_that_is_too_long_is_cut_at_the_same_place_however_it_arrives(lin
     cuts = sorted(data.draw(st.lists(st.integers(0, len(source)), max_size=6)))
     pieces = [source[a:b] for a, b in zip([0, *cuts], [*cuts, len(source)], strict=True)]
     assert blocks_of(*pieces) == blocks_of(source)
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("a\nb\n\nc", ["a\nb", "c"]),
-        ("# head\ntext", ["# head", "text"]),
-        ("text\n- a\n- b", ["text", "- a", "- b"]),
-        ("- a\n  - b\n\n  more\n\nend", ["- a\n  - b\n\n  more", "end"]),
-        ("```\na\n\n- b\n```\nend", ["```\na\n\n- b\n```", "end"]),
-        ("in 2024\n5. is no item", ["in 2024\n5. is no item"]),
-        ("head\n---\ntext", ["head\n---\ntext"]),
-        ("a\n```` x\n```\n````\nb", ["a", "```` x\n```\n````", "b"]),
-    ],
-)
-def test_where_a_block_ends(source, expected):
-    """Headings, items, fences and empty lines end blocks; what is indented goes on."""
-    assert texts(source) == expected
-
-
-def test_items_of_a_list_stand_right_below_each_other():
-    """A list is drawn item by item, as if it were drawn at once."""
-    assert [block.goes_on for block in blocks_of("- a\n- b\n\n- c\n\nend")] == [False, True, True, False]
-
-
-def test_what_never_ends_is_bounded():
-    """A fence, a paragraph and a line without an end are cut, and what was cut goes on: the tail stays small."""
-    for piece, opening in (("x = 1\n", "```py\n"), ("word word\n", ""), ("word ", "")):
-        blocks = MarkdownBlocks()
-        blocks.feed(opening)
-        finished = [one for _ in range(4_000) for one in blocks.feed(piece)]
-        assert finished
-        assert len(blocks.tail.text) <= MAX_BLOCK + 100
-        assert all(block.goes_on for block in finished[1:])
-        if opening:
-            assert all(
-                block.text.startswith("```py\n") and block.text.endswith("```\n") for block in finished
-            )
-
-
-def test_an_unfinished_fence_is_drawn_as_code():
-    """The tail of an open fence is closed for whoever draws it."""
-    blocks = MarkdownBlocks()
-    blocks.feed("```py\nx = ")
-    assert blocks.tail.text == "```py\nx =\n```\n"
 
 
 HEAD = "| name | value |\n|:---|---:|\n"
@@ -138,9 +88,3 @@ def test_a_table_that_never_ends_is_cut_between_rows_and_each_piece_has_its_head
     assert max(len(piece.text) for piece in pieces) <= MAX_TABLE + 100
     assert sum(piece.text.count(ROW) for piece in pieces) == 4_000
     assert blocks_of(*[source[at : at + 997] for at in range(0, len(source), 997)]) == pieces
-
-
-def test_what_ends_where_it_would_be_cut_is_apart_from_what_follows():
-    """Only what goes on with a block is drawn right below it."""
-    blocks = blocks_of("word word\n" * (MAX_BLOCK // 10 + 1) + "\nThe end.")
-    assert [block.goes_on for block in blocks] == [False, False]

@@ -2,17 +2,13 @@
 
 import pytest
 
-from agentrail.abc.recall import MemoryEntry, MemoryOwner
-from agentrail.blueprints import embedder as embedders
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.cli.config import check_files
 from agentrail.cli.exits import Exit
 from agentrail.cli.hosting import options_of_host
 from agentrail.cli.kb import KnowledgePlace, add_documents, search_documents
 from agentrail.cli.memory import MemoryPlace, search_memories
-from agentrail.distribution import install_command
 from agentrail.errors import OptionError
-from agentrail.stores.recall_sqlite import SqliteRecall
 from tests.cli.embedding_server import embedding_server, name_embedder
 
 
@@ -59,28 +55,6 @@ def test_passages_are_found_by_meaning_too(home, asked, capfd):
     assert "not all can be found by meaning yet: the embedder long at" in capfd.readouterr().err
 
 
-def test_memories_are_found_by_meaning_too(home, asked, capfd):
-    """With the vectors that a session has made; and of a wrong dimension words are left, which is said."""
-    store = SqliteRecall(home / "m")
-    owner = MemoryOwner(user="ada")
-    store.put(owner, MemoryEntry(id="m1", text="Likes trains.", at_ms=1))
-    ((number, _),) = store.without_vectors("", "", limit=1)
-    base = next(iter(asked), None)
-    assert base is None
-    place = MemoryPlace(user="ada", memories=f"sqlite:{home / 'm'}")
-    url = read_configuration({"HOME": str(home)}).settings.embedder["base_url"].value
-    store.put_vectors("", f"small at {url}/embeddings 2", [(number, b"\0\0\x80?\0\0\0\0")])
-    store.close()
-    assert search_memories("railway", place=place) is Exit.DONE
-    assert "Likes trains." in capfd.readouterr().out
-    name_embedder(home, model="long")
-    assert search_memories("trains", place=place) is Exit.DONE
-    said = capfd.readouterr()
-    assert "Likes trains." in said.out
-    assert "words alone are compared: the embedder long at" in said.err
-    assert "dimension what it has" in said.err
-
-
 def test_a_key_is_sent_from_where_files_say_that_it_is(home, asked, capfd, monkeypatch):
     """Never from the file itself; a server gets the same embedder."""
     place = MemoryPlace(memories=f"sqlite:{home / 'm'}")
@@ -123,22 +97,3 @@ def test_what_cannot_be_an_embedder_is_said_with_its_line(home, values, said, ca
     assert search_memories("x", place=place) is Exit.USAGE
     assert said in capfd.readouterr().err
     assert search_memories("x", words=True, place=place) is Exit.DONE
-
-
-def test_without_numpy_the_extra_is_named(home, monkeypatch, capfd):
-    """And nothing is asked."""
-    name_embedder(home, model="m", dimension=2, base_url="http://127.0.0.1:9")
-    monkeypatch.setattr(embedders, "has_numpy", lambda: False)
-    assert search_memories("x", place=MemoryPlace(memories=f"sqlite:{home / 'm'}")) is Exit.USAGE
-    assert install_command("embeddings") in capfd.readouterr().err
-
-
-def test_a_project_that_is_not_trusted_names_none(home, capfd):
-    """What is remembered of a user would be sent to its server."""
-    text = '[embedder]\nmodel = "m"\ndimension = 2\nbase_url = "https://evil.example"\n'
-    (home / "work" / "agentrail.toml").write_text(f"version = 1\n{text}")
-    read = read_configuration({"HOME": str(home)}, cwd=home / "work")
-    assert not read.settings.embedder
-    assert "embedder.base_url" in " ".join(map(str, read.not_granted))
-    assert search_memories("x", place=MemoryPlace(memories=f"sqlite:{home / 'm'}")) is Exit.DONE
-    assert "words alone" not in capfd.readouterr().err

@@ -11,7 +11,6 @@ import trio
 
 import agentrail
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
-from agentrail.cli import memory
 from agentrail.cli.exits import Exit
 from agentrail.cli.memory import MemoryPlace, forget_memories, list_memories, search_memories
 from agentrail.cli.sessions import check, list_sessions, replay_journal, show_session, trace
@@ -20,7 +19,6 @@ from agentrail.stores.notes_files import NoteFiles
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, says
-from tests.cli.rig import run_agentrail
 
 ADA = MemoryOwner(tenant="acme", user="ada")
 
@@ -221,20 +219,3 @@ def test_what_is_left_is_said(place, journals, capfd, monkeypatch):
     assert "1 sessions erased" in out
     assert "left: session 'b1': it cannot be said whose it is" in err
     assert "run the same command again" in err
-
-
-def test_a_reader_in_the_way_is_said(place, capfd, monkeypatch):
-    """It is forgotten, and not yet overwritten: exit code 1."""
-    monkeypatch.setattr("agentrail.stores.tenant_files.TenantFile.empty_log", lambda self: False)
-    assert forget_memories(every=True, place=place) is Exit.FAILED
-    assert "run the same command again" in capfd.readouterr().err
-    assert left(place) == []
-
-
-async def test_it_is_a_command(place, tmp_path):
-    """Of the program, with the data directory of the environment."""
-    ran = await run_agentrail(
-        "memory", "list", "--user", "ada", "--tenant", "acme", "--memories", place.memories, "--limit", "1"
-    )
-    assert (ran.code, ran.out, ran.err) == (0, "m2  9999-12-31  Has a dog\n", "")
-    assert memory.app.name == ("memory",)

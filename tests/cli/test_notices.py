@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agentrail import events
-from agentrail.cli.notices import notice_of, show_amount, show_decision
+from agentrail.cli.notices import notice_of
 from agentrail.errors import ErrorInfo
-from agentrail.events import KINDS, Amount, Approval, RecoveryDecision
+from agentrail.events import KINDS, Amount, Approval
 from agentrail.messages import ApprovalId, CallId, PromptRef, QuestionRef, SessionId
 
 BUSY = ErrorInfo(code="overloaded", message="busy", retryable=True)
@@ -112,64 +112,4 @@ def test_what_a_person_must_know_is_one_sentence(event, notice):
     assert notice_of(event) == notice
 
 
-def test_a_hint_is_said_only_where_there_is_one():
-    """An approval without a reason does not end in a colon."""
-    bare = Approval(
-        id=ApprovalId("a-1"),
-        call_id=CallId("c"),
-        tool="shell",
-        arguments={},
-        arguments_hash="00",
-        requested_at_ms=0,
-        path=(SessionId("s"),),
-    )
-    assert notice_of(events.ApprovalRequired(approval=bare)) == "may shell run with {}? /approve or /reject"
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        events.StatusUpdate(text="looking"),
-        events.StreamStalled(elapsed_seconds=10),
-        events.TitleGenerated(title="A bug"),
-        events.ToolProgress(name="shell", call_id=CallId("c"), text="half"),
-    ],
-)
-def test_what_would_cut_the_words_of_the_model_in_two_is_not_said(event):
-    """An event that comes in the middle of a response gets no line: it would end the line of the words on stdout."""
-    assert notice_of(event) is None
-
-
-def test_amounts_have_their_unit():
-    """Money with two digits behind the point, tokens in thousands."""
-    assert show_amount(Amount(value=0.125, unit="usd")) == "$0.12"
-    assert show_amount(Amount(value=170_000, unit="tokens")) == "170,000 tokens"
-
-
-@pytest.mark.parametrize(
-    ("options", "shown"),
-    [
-        (("approve", "reject"), "/approve or /reject"),
-        (("reject", "edit", "respond"), "/reject, /edit or /answer"),
-        (("always",), "/approve always"),
-    ],
-)
-def test_exactly_the_answers_that_are_offered_are_shown(options, shown):
-    """As commands, in the order in which they are offered."""
-    asked = events.ApprovalRequired(approval=msgspec.structs.replace(APPROVAL, permission_options=options))
-    assert notice_of(asked).endswith(f"(it leaves this machine) {shown}")
-
-
-NAMED = {"request", "tool", "plugin_request", "host"}
 """Of what is told by its name what it was, when a session comes back."""
-
-
-@pytest.mark.parametrize("what", get_args(RecoveryDecision.__annotations__["open"]))
-def test_what_becomes_of_what_was_open_is_a_sentence(what):
-    """With the name of those that have one; without one no gap is where it would stand."""
-    name = "shell" if what in NAMED else ""
-    said = show_decision(RecoveryDecision(open=what, id="x", name=name, decision="kept"))
-    assert said.endswith("is as it was")
-    assert name in said
-    assert "  " not in said
-    assert name or said.removesuffix(" is as it was").split()[-1] not in {"of", "to", "for"}

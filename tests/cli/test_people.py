@@ -5,15 +5,14 @@ import trio
 
 from agentrail.cli.notices import notice_of
 from agentrail.cli.people import decide, show_waiting
-from agentrail.commands.showing import show_status
 from agentrail.errors import AnswerNotOffered, InteractionError, OptionError, PromptError, YourMove
-from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied, SubagentEvent
+from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied
 from agentrail.plugins import HumanApproval, Permissions
-from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools import builtin
-from tests.runtime.rig import open_bare, saying, until, wants
+from tests.runtime.rig import open_bare, until, wants
 
 WHICH = ("ask_user", {"question": "Which one?", "options": ["left", "right"]})
 WHEN = ("ask_user", {"question": "When?"})
@@ -102,46 +101,6 @@ async def test_a_call_that_waits_is_decided(supervisor, line, said, result, runs
     assert await session.collect_reply() == "done"
     assert len(shell.calls) == runs
     assert result in (await texts_of(session))[0]
-
-
-async def test_what_waits_in_a_sub_agent_is_decided_in_the_chat(supervisor):
-    """Its approvals are among those that wait, the line of `/status` says so, and the decision finds its session."""
-    shell = RecordingTool(name="shell")
-
-    def answer(request):
-        if len(request.messages) > 1:
-            return says("done")
-        is_child = request.messages[0].content[0].text == "Clean up."
-        return (
-            calls(("shell", {"command": "rm x"}))
-            if is_child
-            else calls(("task", {"description": "Clean up."}))
-        )
-
-    session = await supervisor.start_session(
-        model=FunctionModel(answer), tools=[shell, *builtin("task")], plugins=[HumanApproval]
-    )
-    async with session.subscribe(kinds=[SubagentEvent, AgentEnd]) as events:
-        await session.prompt("Go")
-        with trio.fail_after(5):
-            while not isinstance(getattr(await anext(events), "event", None), ApprovalRequired):
-                pass
-        status = await session.status()
-        assert show_waiting(status)[0].startswith("#1 shell {'command': 'rm x'}")
-        assert "waits for you" in show_status(status)
-        assert "1 sub-agents" in show_status(status)
-        assert await decide(session, "/approve", "") == "shell runs"
-        with trio.fail_after(5):
-            await until(events, AgentEnd)
-    assert shell.calls == [{"command": "rm x"}]
-
-
-async def test_commands_of_an_idle_session_have_nothing_to_decide(supervisor):
-    """Each says so."""
-    session = await supervisor.start_session(model=saying())
-    for command in ("/approve", "/reject", "/answer"):
-        with pytest.raises(InteractionError, match="nothing waits for you"):
-            await decide(session, command, "")
 
 
 async def test_answers_that_are_not_offered_are_refused(supervisor):

@@ -30,14 +30,6 @@ def test_a_plugin_is_shown_with_hooks_and_options():
     assert "hooks: all" in show_plugin(p.EventLogger)
 
 
-async def test_the_list_is_printed():
-    """Without more, `agentrail plugins` lists them."""
-    ran = await run_agentrail("plugins")
-    assert ran.code == 0
-    assert ran.out.startswith("   5 Permissions: ")
-    assert ran.out.count("options: ") == len(built_ins())
-
-
 async def test_a_chain_is_explained(tmp_path):
     """Who was asked, what each answered, what won; nothing runs."""
     event = tmp_path / "event.json"

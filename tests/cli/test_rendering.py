@@ -1,6 +1,5 @@
 """Events as text, without a process."""
 
-import json
 from typing import Literal
 
 import msgspec
@@ -8,14 +7,11 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail.cli.markdown_blocks import MarkdownBlocks
-from agentrail.cli.notices import show_milliseconds, show_receipt
+from agentrail.cli.notices import show_receipt
 from agentrail.cli.rendering import (
     ChatStyle,
-    Piece,
     Transcript,
     first_line,
-    json_line,
-    show_arguments,
     without_controls,
 )
 from agentrail.errors import ErrorInfo
@@ -28,7 +24,6 @@ from agentrail.events import (
     AskUser,
     Envelope,
     Event,
-    EventsLost,
     LeftBehind,
     MaxTurnsReached,
     MessageDelta,
@@ -36,12 +31,10 @@ from agentrail.events import (
     PlanGenerated,
     PromptDropped,
     PromptQueued,
-    RequestStart,
     ResponseComplete,
     SessionParked,
     SessionRestarted,
     SignalQuarantined,
-    StreamError,
     ThinkingDelta,
     TodoChange,
     ToolExecutionEnd,
@@ -101,64 +94,11 @@ def written(*events: Event, look: ChatStyle = PIPES) -> tuple[str, str]:
     )
 
 
-def test_words_come_as_they_are_and_end_in_a_line_break():
-    """Deltas go to stdout at once; a response that ends in the middle of a line gets its line break."""
-    assert written(MessageDelta(delta="Hel"), MessageDelta(delta="lo"), complete()) == ("Hello\n", "")
-    assert written(MessageDelta(delta="Hello\n"), complete(), end()) == ("Hello\n", "")
-
-
-def test_a_call_is_shown_with_its_arguments_outcome_and_duration():
-    """One line when it starts, one when it ends; a single call needs its name once."""
-    assert written(at(started("c", path="."), 1_000), at(ended("c", "a\n\nb\nc"), 1_003)) == (
-        "",
-        '→ look(path=".")\n  ✓ a (+2 lines, 3 ms)\n',
-    )
-
-
-def test_calls_that_ran_side_by_side_are_told_apart():
-    """A result that does not stand behind its own call repeats which one it answers."""
-    _, err = written(
-        started("c", n="1"), started("d", n="2"), ended("c", "one"), ended("d", "two", is_error=True)
-    )
-    assert err.splitlines() == [
-        '→ look(n="1")',
-        '→ look(n="2")',
-        '  ✓ look(n="1"): one',
-        '  ✗ look(n="2"): two',
-    ]
-
-
-def test_a_result_without_a_start_is_shown_by_its_name():
-    """Who begins to watch in the middle still sees what comes."""
-    assert written(ended("c", "one")) == ("", "  ✓ look: one\n")
-
-
-def test_a_note_begins_a_line_of_its_own():
-    """A call behind words that have not ended their line begins a new one, on the stream where it is open."""
-    out, err = written(MessageDelta(delta="I will look"), complete(), started("c"))
-    assert (out, err) == ("I will look\n", "→ look()\n")
-
-
 def test_thinking_is_shown_dimmed_on_a_terminal_only():
     """Thoughts are for somebody who watches; they never reach stdout."""
     events = (ThinkingDelta(delta="hm"), MessageDelta(delta="Yes"), complete())
     assert written(*events) == ("Yes\n", "")
     assert written(*events, look=TERMINAL) == ("Yes\n", "\x1b[2mhm\x1b[22m\n")
-
-
-def test_words_and_thoughts_do_not_share_a_line():
-    """A thought behind words that have not ended their line begins a new one."""
-    out, err = written(MessageDelta(delta="Yes"), ThinkingDelta(delta="hm\n"), look=TERMINAL)
-    assert (out, err) == ("Yes\n", "\x1b[2mhm\n\x1b[22m")
-
-
-def test_a_model_cannot_steer_the_terminal():
-    """Escape sequences are taken out of what goes to a terminal, and left alone in what goes to a pipe."""
-    delta = MessageDelta(delta="a\x1b[2Jb\x9b1mc\r\n\td")
-    assert written(delta, look=TERMINAL)[0] == "a[2Jb1mc\n\td"
-    assert written(delta)[0] == "a\x1b[2Jb\x9b1mc\r\n\td"
-    assert written(MessageDelta(delta="\x1b"), look=TERMINAL) == ("", "")
-    assert "\x1b" not in written(started("c", path="\x1b[2J"), ended("c", "\x1b]0;x\x07"))[1]
 
 
 @given(text=st.text())
@@ -236,65 +176,6 @@ def test_nothing_that_comes_in_between_changes_an_answer(lines, data):
             assert so_far.is_between or not any(one.stream == "out" for one in pieces[number:])
 
 
-@pytest.mark.parametrize(
-    "ends",
-    [
-        complete(), end(), StreamError(error=INFO), AgentError(error=INFO), AgentAbort(reason=None), SessionParked(reason="boom"),
-        SessionRestarted(reason="boom", incarnation=2), EventsLost(from_seq=1, to_seq=2), RequestStart(model="m", messages=1),
-    ],
-)  # fmt: skip
-def test_what_was_held_is_said_when_the_answer_ends(ends):
-    """However it ends, and before what the end says of itself."""
-    transcript = Transcript(PIPES)
-    transcript.feed(MessageDelta(delta="```\nhalf"))
-    assert transcript.remark("the cost is 0") == ()
-    assert transcript.feed(ends)[:2] == (Piece("out", "\n"), Piece("err", "the cost is 0\n"))
-    assert transcript.remark("at once") == (Piece("err", "at once\n"),)
-
-
-def test_what_cannot_wait_ends_the_answer_for_it():
-    """A run that is stopped says so at once."""
-    transcript = Transcript(PIPES)
-    transcript.feed(MessageDelta(delta="half"))
-    assert transcript.remark("held") == ()
-    assert transcript.note("stopping") == (
-        Piece("out", "\n"),
-        Piece("err", "held\n"),
-        Piece("err", "stopping\n"),
-    )
-
-
-def test_a_stream_that_broke_ends_its_line():
-    """Behind text that was cut off, the error begins a line of its own."""
-    assert written(MessageDelta(delta="half"), StreamError(error=INFO)) == ("half\n", "")
-
-
-def test_an_invitation_is_a_line_that_the_user_ends():
-    """What is said behind an invitation begins a new line, unless the user has ended it by typing."""
-    transcript = Transcript(ChatStyle())
-    assert transcript.invite() == (Piece("out", "> "),)
-    transcript.line_typed()
-    assert transcript.note("queued") == (Piece("err", "queued\n"),)
-    transcript.invite()
-    assert transcript.note("stopped") == (Piece("out", "\n"), Piece("err", "stopped\n"))
-
-
-def test_a_line_of_json_is_an_event():
-    """A program gets one object per line on stdout."""
-    (piece,) = json_line(MessageDelta(delta="a\nb"))
-    assert piece.stream == "out"
-    assert json.loads(piece.text)["delta"] == "a\nb"
-    assert piece.text.count("\n") == 1
-
-
-def test_arguments_are_short_and_on_one_line():
-    """Arguments are shown as names and JSON values, at most 160 characters of them."""
-    assert show_arguments({"a": "x\ny", "b": [1, None]}) == r'a="x\ny", b=[1, null]'
-    assert show_arguments({"half": "\ud800"}) == 'half=""'
-    long = show_arguments({"a": "x" * 500})
-    assert (len(long), long[-1]) == (160, "…")
-
-
 def test_an_outcome_is_shown_by_its_first_line():
     """The first line that says something, and how many more say something too."""
     assert first_line("\n  \n one\ttwo \nthree\n") == ("one two", 1)
@@ -318,8 +199,3 @@ def test_a_receipt_says_what_was_not_stopped():
         "would not stop: disk (6.1 s, process 4711), wait (40 ms); 2 calls were done already; "
         "1 call may have taken effect; still running: 1"
     )
-
-
-def test_times_are_shown_in_a_unit_that_fits():
-    """Milliseconds below a second, seconds above."""
-    assert (show_milliseconds(999), show_milliseconds(1_000)) == ("999 ms", "1.0 s")

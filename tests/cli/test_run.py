@@ -4,9 +4,7 @@ import json
 import os
 import signal
 
-from agentrail.testing.serving import open_server, reply
 from tests.cli.rig import SLEEPER, alive, open_process, read_all, run_agentrail, sleeping_below
-from tests.forked import ROOT
 
 
 async def test_a_run_streams_words_to_stdout_and_the_rest_to_stderr(tmp_path):
@@ -135,26 +133,3 @@ async def test_output_that_cannot_be_written_is_an_error():
         err = await read_all(process.stderr)
         assert "the output cannot be written: No space left on device" in err
         assert "Traceback" not in err
-
-
-async def test_a_server_that_is_busy_for_a_moment_is_asked_again():
-    """The default is to try again: after one 529 the answer comes, the user reads why it took longer, and the code is 0."""
-    busy = reply(
-        json.dumps({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
-        status="529 Overloaded",
-        kind="application/json",
-    )
-    said = reply((ROOT / "tests" / "wire" / "anthropic" / "text.sse").read_bytes())
-    async with open_server(busy, said) as server:
-        variables = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        plain = await run_agentrail("run", "Hi", "--tools", "none", variables=variables)
-    async with open_server(busy, said) as server:
-        variables = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        as_json = await run_agentrail("run", "Hi", "--tools", "none", "--json", variables=variables)
-    assert (plain.code, as_json.code, len(server.requests)) == (0, 0, 2)
-    assert plain.out == "Hello, wörld ✓\n"
-    assert "Overloaded" in plain.err
-    kinds = [json.loads(line)["kind"] for line in as_json.out.splitlines()]
-    assert kinds.count("retry") == 1
-    assert kinds.index("retry") < kinds.index("response_complete")
-    assert kinds[-1] == "agent_end"

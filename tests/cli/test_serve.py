@@ -10,20 +10,14 @@ import pytest
 import trio
 
 from agentrail.cli import serve as command
-from agentrail.cli.application import ApplicationFailed, find_application
+from agentrail.cli.application import find_application
 from agentrail.cli.serve import (
     admit_more,
-    caller_check_of,
     check_extra,
     check_options,
     console_link_of,
-    drain_of,
     forgets_webhooks,
-    is_local,
     limits_for,
-    own_names,
-    own_origins,
-    run_application,
     say_stopping,
     serve_until_signal,
     wait_stop,
@@ -79,18 +73,6 @@ def test_an_application_may_bring_what_asks_for_the_token():
         admit_more(callers, ServeOptions(), None)
 
 
-@pytest.mark.parametrize(
-    ("host", "local"),
-    [
-        *(("127.0.0.1", True), ("::1", True), ("Localhost", True), ("127.0.0.2", True)),
-        *((OTHERS, False), ("::", False), ("", False), ("localhost.example", False)),
-    ],
-)
-def test_which_addresses_are_reached_from_this_machine_alone(host, local):
-    """A name may lead anywhere."""
-    assert is_local(host) is local
-
-
 def test_what_cannot_be_is_refused_all_at_once():
     """Before anything is opened."""
     with pytest.raises(OptionError) as caught:
@@ -115,61 +97,6 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
 
 
 # --- who may call
-
-
-def test_tokens_and_names_of_the_command_line_are_added_to_those_of_the_application():
-    """Its own address is a name of the server; where origins are listed, those of its own pages are among them."""
-    callers = CallerCheck(None, AccessRules(allowed_hosts=["localhost"]))
-    options = ServeOptions(
-        host=OTHERS, allowed_host=("agents.example",), allowed_origin=("https://app.example",)
-    )
-    admit_more(callers, options, TOKENS)
-    assert callers.rules == AccessRules(
-        allowed_hosts=("localhost", OTHERS, "agents.example"),
-        allowed_origins=(
-            "https://app.example",
-            *("http://127.0.0.1:8700", "http://localhost:8700", "http://[::1]:8700", "http://10.0.0.5:8700"),
-        ),
-        needs_token=True,
-    )
-    without = CallerCheck(TOKENS, AccessRules())
-    admit_more(without, ServeOptions(), None)
-    assert without.rules.allowed_origins is None
-
-
-@pytest.mark.parametrize(
-    ("callers", "options", "tokens", "said"),
-    [
-        (CallerCheck(TOKENS, AccessRules()), ServeOptions(), TOKENS, "the application has its own `auth`"),
-        (
-            CallerCheck(None, AccessRules()),
-            ServeOptions(allowed_host=("*",)),
-            None,
-            "allowed_hosts has '\\*'",
-        ),
-        (None, ServeOptions(), TOKENS, "are for an application that create_app made"),
-        (
-            None,
-            ServeOptions(allowed_host=("a.example",)),
-            None,
-            "are for an application that create_app made",
-        ),
-        (None, ServeOptions(allowed_origin=("http://a.example",)), None, "are for an application that"),
-    ],
-)
-def test_what_an_application_does_not_take_is_refused(callers, options, tokens, said):
-    """Two who ask for tokens, and names for an application that looks at none."""
-    with pytest.raises(OptionError, match=said):
-        admit_more(callers, options, tokens)
-
-
-def test_the_names_and_origins_that_follow_from_an_address():
-    """None from all addresses of a machine; a usual port is not said."""
-    assert own_names("0.0.0.0") == own_names("::") == ()  # noqa: S104 - nothing is bound
-    assert own_names("fd00::5") == ("[fd00::5]",)
-    assert own_origins(ServeOptions(host="::1", port=443, certfile="c", keyfile="k")) == (
-        *("https://127.0.0.1", "https://localhost", "https://[::1]"),
-    )
 
 
 def test_the_link_to_the_console_has_a_token_only_where_a_person_reads_it(monkeypatch):
@@ -246,32 +173,6 @@ def test_a_module_that_fails_is_its_authors_and_no_bug_of_ours(tmp_path, monkeyp
     with pytest.raises(OptionError, match=said):
         find_application("mine_too:app")
     sys.modules.pop("mine_too", None)
-
-
-def test_an_application_that_cannot_start_is_told_as_that(caplog):
-    """And not as a bug that is to be reported to us; what says itself whose move it is goes on as it is."""
-
-    def fail():
-        message = "the database is away"
-        raise ValueError(message)
-
-    with pytest.raises(ApplicationFailed, match="the application mine:app failed") as caught:
-        run_application("mine:app", fail)
-    assert str(caught.value.error) == "the database is away"
-
-    def refuse():
-        raise OptionError(["there is no profile"])
-
-    with pytest.raises(OptionError):
-        run_application("mine:app", refuse)
-
-
-def test_what_create_app_leaves_with_an_application_is_found():
-    """Who may call it, and what lets it drain; another application has neither."""
-    callers = CallerCheck(None, AccessRules())
-    app = SimpleNamespace(state=SimpleNamespace(caller_check=callers, drain=print))
-    assert (caller_check_of(app), drain_of(app)) == (callers, print)
-    assert (caller_check_of(print), drain_of(print)) == (None, None)
 
 
 # --- its end

@@ -6,19 +6,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-import trio
 
 from agentrail.abc.store import Standing
-from agentrail.app import open_supervisor
 from agentrail.cli.resume_option import LATEST, fill_in_latest
 from agentrail.cli.session_views import standing_word
-from agentrail.core.protocol.actions import Abort, Continue
-from agentrail.errors import CycleAborted, OptionError, StoreUnavailable
-from agentrail.plugins.human_approval import HumanApproval
-from agentrail.stores.data_directory import find_data_directory
-from agentrail.stores.named import path_of_store
-from agentrail.stores.sqlite import SqliteStore
-from agentrail.testing.tools import RecordingTool
 from tests.cli.rig import open_terminal, run_agentrail, run_beside, sleeping_below
 
 DEMO = ("--model", "demo:fast", "--tools", "list_dir")
@@ -278,33 +269,6 @@ async def test_a_run_that_is_to_be_kept_where_it_cannot_be_does_not_begin(tmp_pa
 # --- sessions that were cut off, and those of other programs
 
 
-async def leave_a_session(tmp_path, *, tool):
-    """Let a program leave a session that has a tool of its own."""
-    store = f"sqlite:{tmp_path / 'data' / 'sessions.db'}"
-    (tmp_path / "data").mkdir(exist_ok=True)
-    async with open_supervisor(store=store) as supervisor:
-        session = await supervisor.start_session(model="demo:fast", tools=[tool], session_id="own")
-        async with session.subscribe() as events:
-            await session.prompt("Go")
-            with trio.fail_after(5):
-                async for event in events:
-                    if type(event).__name__ == "AgentEnd":
-                        return
-
-
-async def test_what_a_session_of_another_program_needs_is_named(ask, tmp_path):
-    """Its tool is not there for the command: that is said, and the session stays as it is."""
-    await leave_a_session(tmp_path, tool=RecordingTool())
-    ran = await run_agentrail("chat", "--resume", "own", variables=kept(tmp_path))
-    assert ran.code == 2
-    assert "tool 'record'" in ran.err
-    assert (await ask("show", "own")).code == 0
-    assert (await ask("recover", "--dry-run", "own")).out == "own: nothing is open\n"
-    recovered = await ask("recover", "own")
-    assert recovered.code == 1
-    assert "own did not come back" in recovered.err
-
-
 async def test_recover_lets_a_killed_session_finish(ask, tmp_path):
     """--dry-run says what would be decided and changes nothing; without it the session works to its end."""
     async with open_terminal(
@@ -324,52 +288,6 @@ async def test_recover_lets_a_killed_session_finish(ask, tmp_path):
     assert "You said: one two three" in ran.out
     assert "1 of 1 sessions came back" in ran.out
     assert " idle " in (await ask("list")).out
-
-
-async def test_resume_continues_a_session_that_is_parked(ask, tmp_path, monkeypatch):
-    """A guard refused each prompt in its first life, and the one that is installed does not: its fold asks the model."""
-
-    def refuse(_plugin, event, state, _ctx):
-        return Abort("closed", state) if type(event).__name__ == "BeforePrompt" else Continue(state)
-
-    monkeypatch.setattr(HumanApproval, "handle", refuse)
-    monkeypatch.setattr(SqliteStore, "put_snapshot", lambda *_: None)  # as if it had been killed
-    (tmp_path / "data").mkdir()
-    async with open_supervisor(store=f"sqlite:{tmp_path / 'data' / 'sessions.db'}") as supervisor:
-        session = await supervisor.start_session(
-            model="demo:fast", session_id="one", tools=(), plugins=[HumanApproval]
-        )
-        with pytest.raises(CycleAborted):
-            await session.ask("one two")
-    parked = await ask("resume", "one")
-    assert parked.code == 1
-    assert "is parked" in parked.err
-    assert "--on-drift go_on" in parked.err
-    assert (await ask("resume")).code == 2
-    assert "0 of 0" in (await ask("resume", "--drifted-by", "other", "--on-drift", "go_on")).out
-    ran = await ask("resume", "--drifted-by", "HumanApproval", "--on-drift", "go_on")
-    assert "1 of 1 sessions came back" in ran.out
-    assert (await ask("resume", "one")).code == 0
-
-
-async def test_a_session_of_a_scope_is_named_as_the_list_shows_it(ask, tmp_path):
-    """As those of a server are; its bare id is answered with what it is called, in each command."""
-    (tmp_path / "data").mkdir()
-    async with open_supervisor(store=f"sqlite:{tmp_path / 'data' / 'sessions.db'}") as supervisor:
-        session = await supervisor.start_session(model="demo:fast", session_id="one", scope="local", tools=())
-        await session.ask("one two")
-    assert (await ask("list")).out.startswith("local/one ")
-    for command in ("show", "trace", "check", "replay", "fork", "recover"):
-        refused = await ask(command, "one")
-        assert (refused.code, "name it local/one" in refused.err) == (2, True)
-        assert (await ask(command, "local/one")).code == 0
-        assert (await ask("check", "one", "--scope", "local")).code == 0
-    forked = await ask("fork", "local/one", "--id", "two")
-    assert "agentrail chat --resume local/two goes on with it" in forked.out
-    back = await run_agentrail("chat", "--resume", "local/two", stdin=b"three\n", variables=kept(tmp_path))
-    assert (back.code, "You said: three" in back.out) == (0, True)
-    assert "--resume local/two" in back.err
-    assert (await ask("delete", "local/two")).code == 0
 
 
 async def test_a_dry_run_of_recover_says_that_nothing_was_cut_off(ask, session):
@@ -403,26 +321,6 @@ def test_resume_stands_alone_or_with_an_id():
     assert fill_in_latest(["chat", "--resume", "--debug"]) == ["chat", "--resume", LATEST, "--debug"]
     assert fill_in_latest(["chat", "--resume", "s-1"]) == ["chat", "--resume", "s-1"]
     assert fill_in_latest(["run", "--resume"]) == ["run", "--resume"]
-
-
-def test_the_data_directory_is_where_the_environment_says():
-    """A variable of our own comes first, then that of the desktop, then the home directory; without any it is an error."""
-    home = {"HOME": "/home/ada"}
-    assert str(find_data_directory(home)) == "/home/ada/.local/share/agentrail"
-    assert str(find_data_directory(home | {"XDG_DATA_HOME": "/data"})) == "/data/agentrail"
-    assert str(find_data_directory(home | {"AGENTRAIL_DATA_DIR": "/mine"})) == "/mine"
-    with pytest.raises(StoreUnavailable, match="--data-dir"):
-        find_data_directory({})
-
-
-def test_a_name_of_a_store_stands_for_a_file(tmp_path):
-    """`sqlite:` is the file in the data directory, `memory:` none."""
-    assert path_of_store("sqlite:", tmp_path) == tmp_path / "sessions.db"
-    assert str(path_of_store("sqlite:/a/b.db", tmp_path)) == "/a/b.db"
-    assert path_of_store("memory:", tmp_path) is None
-    for name in ("", "sqlite", "memory:x", "mysql:x"):
-        with pytest.raises(OptionError, match="sqlite:PATH"):
-            path_of_store(name, tmp_path)
 
 
 @pytest.mark.at(141)
@@ -463,21 +361,3 @@ def stored():
 
 
 # --- `open_supervisor`
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"store": "redis:"}, "'memory:', 'sqlite:' or 'sqlite:PATH'"),
-        ({"store": 7}, "or a store"),
-        ({"store": "memory:", "store_patience": 0.01}, "finite seconds from 0.1"),
-        ({"store": "memory:", "store_patience": float("nan")}, "finite seconds from 0.1"),
-        ({"store": "memory:", "resume": "some"}, "'none', 'working' or 'all'"),
-        ({"resume": "all"}, "there is no store"),
-    ],
-)
-async def test_how_sessions_are_to_be_kept_is_looked_at_before_anything_is_opened(given, words):
-    """Each fault names the option and what it may be."""
-    with pytest.raises(OptionError, match=words):
-        async with open_supervisor(**given):
-            pass

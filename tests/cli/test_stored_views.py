@@ -8,9 +8,7 @@ import json
 import pytest
 import trio
 
-from agentrail.abc.store import Filters
 from agentrail.cli import branches, sessions
-from agentrail.cli.commands import app
 from agentrail.cli.exits import Exit
 from agentrail.cli.stored import StorePlace
 from agentrail.stores.sqlite import SqliteStore
@@ -103,15 +101,6 @@ def test_a_session_is_shown_as_it_was_behind_a_record(file, place, said):
     assert "phase     running" in said()[0]
 
 
-@pytest.mark.parametrize("number", [0, -2, 999])
-def test_a_number_of_no_record_is_refused_with_the_range(file, place, said, number):
-    """Also beyond the end; nothing is shown."""
-    assert sessions.show_session("s-1", at=number, place=place) is Exit.USAGE
-    out, err = said()
-    assert out == ""
-    assert f"the number is {number}: expected one from 1 to {last_of(file)}" in err
-
-
 def test_a_trace_from_behind_the_end_is_refused_with_the_range(file, place, said):
     """At the end it is empty, for those who wait for more."""
     last = last_of(file)
@@ -145,15 +134,6 @@ def test_no_format_holds_a_word_without_content(place, said, form):
     assert bare
     for word in ("canary", "sings", "below", "often", "Twice"):
         assert word not in bare
-
-
-def test_spans_of_a_session_and_its_sub_agent_are_lines_of_json(place, said):
-    """A line each, and the same ones again."""
-    assert branches.export("s-1", form="otlp", place=place) is Exit.DONE
-    first, _ = said()
-    assert branches.export("s-1", form="otlp", place=place) is Exit.DONE
-    assert said()[0] == first
-    assert [len(json.loads(line)["resourceSpans"]) for line in first.splitlines()] == [1, 1]
 
 
 @pytest.mark.journal(24)
@@ -195,21 +175,3 @@ def test_a_changed_export_is_not_lived_again(tmp_path, place, said):
     assert "without content" in said()[1]
     assert sessions.replay_journal(str(tmp_path / "none.jsonl"), place=place) is Exit.USAGE
     assert "cannot be read" in said()[1]
-
-
-def test_a_store_is_backed_up_under_two_names(tmp_path, file, place, said):
-    """`agentrail store backup` is `agentrail sessions backup`; a file that is there is not written over."""
-    command, bound, _ = app.parse_args(["store", "backup", str(tmp_path / "b.db"), "--store", place.store])
-    assert command is sessions.backup
-    assert command(*bound.args, **bound.kwargs) is Exit.DONE
-    assert "b.db: " in said()[0]
-    copy = SqliteStore(tmp_path / "b.db", read_only=True)
-    try:
-        assert [one.session for one in copy.find(Filters(only_roots=True))] == ["s-1"]
-    finally:
-        copy.close()
-    assert command(*bound.args, **bound.kwargs) is Exit.USAGE
-    assert "there is a file" in said()[1]
-    replay, bound, _ = app.parse_args(["replay", "s-1", "--store", place.store])
-    assert replay is sessions.replay_journal
-    assert replay(*bound.args, **bound.kwargs) is Exit.DONE

@@ -1,10 +1,8 @@
 """`agentrail top`: what it draws, what keys do, and that a terminal is as it was afterwards."""
 
-import json
 import unicodedata
 
 import pytest
-import trio
 from hypothesis import given, settings, strategies as st
 
 from agentrail.cli.top import named_keys, read_token
@@ -22,14 +20,9 @@ from agentrail.cli.top_view import (
     shown_rows,
 )
 from agentrail.errors import OptionError
-from agentrail.host.payloads import Principal
 from agentrail.wire.rows import SessionRow, ToolAtWork, WaitingCounts
-from tests.cli.rig import open_process, open_terminal, read_all, run_agentrail
-from tests.gateway.web import serving
-from tests.host.hosting import answering
 
 NOBODYS = WaitingCounts(approvals=0, questions=0)
-LOCAL = Principal(tenant_id="local", user_id="local")
 
 
 def row(name, **more):
@@ -53,33 +46,6 @@ def slow(_name):
 def drawn(rows, width=100, sort="age"):
     """The lines of a table."""
     return draw_table(rows, width=width, now_ms=61_000, speed=slow, sort=sort)
-
-
-def test_a_table_says_what_each_session_is_at():
-    """Phase, tool, tokens, cost, age and restarts; what waits stands where the tool would."""
-    lines = drawn(
-        [
-            row(
-                "s-1",
-                title="Refund 4411",
-                phase="executing_tools",
-                tool=ToolAtWork(name="shell", since_ms=1),
-                running=2,
-            ),
-            row(
-                "s-2",
-                suspended=True,
-                waiting=WaitingCounts(approvals=1, questions=1),
-                tokens=12_345,
-                cost_usd=0.31,
-            ),
-            row("s-3", cost_usd=None, tokens=None, restarts=2, changed_at_ms=60_000),
-        ]
-    )
-    assert lines[0].split() == ["PHASE", "TITLE", "TOOL", "TOK/S", "TOKENS", "COST", "AGE*", "RST", "PROFILE"]
-    assert lines[1].split()[:5] == ["working", "Refund", "4411", "shell", "+1"]
-    assert lines[2].split() == ["waiting", "s-2", "!", "2", "wait", "12.3k", "$0.31", "1m"]
-    assert lines[3].split() == ["idle", "s-3", "1s", "2"]
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -194,76 +160,3 @@ def test_a_token_is_read_of_a_file_or_of_the_environment(tmp_path, monkeypatch):
 
 
 # --- the command
-
-
-async def test_into_a_pipe_one_table_is_printed_and_that_is_all():
-    """All rows, without one sequence that steers a terminal."""
-    async with serving(answering("words")) as web:
-        for name in ("s-1", "s-2"):
-            await web.host.create(LOCAL, session_id=name)
-        base = f"http://{web.address[0]}:{web.address[1]}"
-        async with open_process("top", base, "--sort", "title") as process:
-            out = await read_all(process.stdout)
-            err = await read_all(process.stderr)
-            assert (await process.wait(), err) == (0, "")
-        head, *table = out.splitlines()
-        assert f"{base}  live  2 sessions" in head
-        assert [line.split()[1] for line in table[1:]] == ["s-1", "s-2"]
-        assert "\x1b" not in out
-
-
-async def test_at_a_terminal_it_changes_sorts_and_leaves_everything_as_it_was():
-    """A session that comes is seen; `q` quits, and the terminal shows what is typed again."""
-    async with serving(answering("words")) as web:
-        await web.host.create(LOCAL, session_id="s-1")
-        base = f"http://{web.address[0]}:{web.address[1]}"
-        async with open_terminal("top", base, term="xterm") as typist:
-            await typist.wait_for("s-1")
-            await typist.wait_for("q quit")
-            assert not typist.echoes()
-            session = await web.host.create(LOCAL, session_id="s-2")
-            await typist.wait_for("s-2")
-            await session.ask("Refund order 4411")
-            await typist.wait_for("Refund order 4411")
-            typist.type("c")
-            await typist.wait_for("COST*")
-            typist.type("q")
-            assert await typist.wait_end() == 0
-            assert typist.echoes()
-
-
-async def test_ctrl_c_leaves_cleanly():
-    """With 130, and no traceback."""
-    async with serving(answering("words")) as web:
-        base = f"http://{web.address[0]}:{web.address[1]}"
-        async with open_terminal("top", base, term="xterm") as typist:
-            await typist.wait_for("q quit")
-            typist.interrupt()
-            assert await typist.wait_end() == 130
-            assert typist.echoes()
-            assert b"Traceback" not in typist.seen
-
-
-def only_ann(headers):
-    """Know one token."""
-    is_ann = headers.get("authorization") == "Bearer agt_ann"
-    return Principal(tenant_id="acme", user_id="ann") if is_ann else None
-
-
-async def test_a_wrong_address_or_token_says_why():
-    """Each in a sentence, with the exit code of its kind."""
-    async with serving(answering("words"), auth=only_ann) as web:
-        base = f"http://{web.address[0]}:{web.address[1]}"
-        for arguments, variables, code, said in (
-            ((base,), {"AGENTRAIL_TOKEN": "agt_wrong"}, 1, "does not take this token"),
-            ((f"{base}/nowhere",), {"AGENTRAIL_TOKEN": "agt_ann"}, 1, "refused the connection"),
-            (("ftp://x",), {}, 2, "url is none"),
-            ((f"{base}?token=agt_ann",), {}, 2, "a query"),
-        ):
-            async with open_process("top", *arguments, **variables) as process:
-                err = await read_all(process.stderr)
-                assert (await process.wait(), said in err, "Traceback" in err) == (code, True, False), err
-    ran = await run_agentrail("top", "--help")
-    assert "Exit codes" in ran.out
-    assert json.dumps(ran.code) == "0"
-    assert trio.lowlevel.current_task()

@@ -1,7 +1,5 @@
 """`--opt key=value`: every option of a provider, read as what it is; and what people type wrong."""
 
-import json
-
 import pytest
 
 from agentrail.abc import Secret
@@ -12,13 +10,10 @@ from agentrail.cli.typed_options import READERS, read_options
 from agentrail.core.policy.budget import Price
 from agentrail.errors import OptionError
 from agentrail.providers.options import ProviderOptions
-from agentrail.testing.serving import open_server, reply
 from tests.cli.rig import run_agentrail
-from tests.forked import ROOT
 
 KEY = "sk-a-key-that-nobody-may-see"
 USAGE = 2
-HELLO = (ROOT / "tests" / "wire" / "openai_chat" / "text.sse").read_bytes()
 
 TYPED = {
     f"api_key={KEY}": Secret(KEY),
@@ -153,25 +148,6 @@ def test_what_was_typed_reaches_the_session():
         OptionError, match="--opt base_url is given twice, here and by --base-url: leave one out"
     ):
         decide_provider_options(Choices(base_url="http://localhost:1", opt=("base_url=http://localhost:2",)))
-
-
-async def test_an_option_reaches_the_vendor(tmp_path):
-    """By `run` and by `chat`; the address and the key count for the list of models as well."""
-    listing = reply(json.dumps({"data": [{"id": "llama"}]}), kind="application/json")
-    typed = ("--opt", "temperature=0.25", "--opt", f"api_key={KEY}", "--opt", 'headers={"x-team": "blue"}')
-    for command, stdin in ((("run", "Hi"), b""), (("chat",), b"Hi\n")):
-        async with open_server(listing, reply(HELLO)) as server:
-            ran = await run_agentrail(
-                *command, "--tools", "none", *typed, "--opt", f"base_url={server.url}/v1", stdin=stdin
-            )
-        assert ran.code == 0, ran.err
-        assert "Hello, wörld ✓" in ran.out
-        assert f"model openai-chat:llama (the first model of {server.url}/v1)" in ran.err
-        assert json.loads(server.requests[1][1])["temperature"] == 0.25
-        for number in (0, 1):
-            assert server.headers(number)["authorization"] == f"Bearer {KEY}"
-        assert server.headers()["x-team"] == "blue"
-        assert KEY not in ran.out + ran.err
 
 
 @pytest.mark.parametrize("command", [("run", "Hi"), ("chat",)])

@@ -51,12 +51,6 @@ def test_an_agent_of_claude_code_is_read():
     assert found.place("agents", "reviewer", "permissions", "mode").line == 8
 
 
-def test_what_is_absent_is_inherited():
-    """All tools, the model, the mode."""
-    found = claude("name: a\ndescription: b\nmodel: inherit\n", body="")
-    assert found.form.agents == {"a": AgentForm(description="b")}
-
-
 def test_disallowed_tools_are_left_out_or_denied():
     """Out of a list of tools they go; where all are inherited a rule denies them, as one with a pattern always does."""
     listed = claude("name: a\ndescription: b\ntools: [Read, Bash]\ndisallowedTools: Bash, Read(.env)\n")

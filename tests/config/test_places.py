@@ -8,12 +8,9 @@ from hypothesis import assume, given, strategies as st
 
 from agentrail.config.places import (
     MAX_CONFIG_LEVELS,
-    ConfigFault,
     ConfigPath,
-    ConfigPlace,
     TooDeeplyNested,
     find_lines,
-    write_path,
 )
 
 NAMES = st.sampled_from(["a", "b-1", "9", '"q \\" x"', "'y.z'", '"é\\u00e9"', '"]="', "c . d"])
@@ -92,33 +89,9 @@ def test_the_line_is_the_one_in_which_a_value_begins(pieces):
     assert find_lines(text) == wanted
 
 
-def test_lines_of_all_ways_to_write_a_table():
-    """Headers, dotted keys, inline tables, arrays of tables and what stands below their last one."""
-    text = '[a.b]\nc.d = { e = 1 }\n[[t]]\nx = [\n  1,\n  [2],\n]\n[[t.u]]\n[t.v]\n[[t]]\n[t."w x"]\n'
-    lines = find_lines(text)
-    assert lines["a",] == lines["a", "b"] == 1
-    assert lines["a", "b", "c", "d", "e"] == 2
-    assert (lines["t", 0], lines["t", 1], lines["t", 0, "u", 0], lines["t", 1, "w x"]) == (3, 10, 8, 11)
-    assert (lines["t", 0, "x"], lines["t", 0, "x", 1, 0]) == (4, 6)
-
-
 @pytest.mark.parametrize("text", ["a=" + "[" * 40 + "]" * 40, "\n" + ".".join("a" * 40) + " = 1"])
 def test_what_is_nested_too_deeply_is_refused(text):
     """Before paths of any length are made of it."""
     with pytest.raises(TooDeeplyNested, match=f"over {MAX_CONFIG_LEVELS} levels") as caught:
         find_lines(text)
     assert caught.value.line == text.count("\n") + 1
-
-
-def test_a_place_without_a_line_has_that_of_what_it_is_part_of():
-    """So what is missing is said of the table in which it is missing."""
-    place = ConfigPlace(file="f.toml", path=("a",), lines={("a",): 7})
-    assert str(place.below("b", 3)) == "f.toml:7"
-    assert str(ConfigPlace(file="f.toml")) == "f.toml:1"
-    assert str(ConfigFault(place=place.below("b", 3, "x y"), said="no")) == 'f.toml:7: a.b[3]."x y": no'
-
-
-def test_a_path_is_written_as_toml_has_it():
-    """Names that are none without quotes are in quotes, cut, and without what a terminal would obey."""
-    assert write_path(("a", 'b"\\', 0, "\x1b[1m")) == 'a."b\\"\\\\"[0]."?[1m"'
-    assert len(write_path(("x " * 500,))) < 70

@@ -270,9 +270,3 @@ def test_a_fault_of_an_agent_has_its_line(text, said):
     assert len(found) == 1
     assert said in found[0]
     assert "sk-abc" not in found[0]
-
-
-def test_an_empty_list_of_texts_is_an_empty_text():
-    """`tools:` alone names none."""
-    assert read_agent("a.md", "a", "---\ntools:\n---\n").form.agents["a"].tools == ()
-    assert read_agent("a.md", "a", "---\nprompt: x\n---\n").form.agents["a"].prompt == PromptForm(text="x")

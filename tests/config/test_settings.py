@@ -11,7 +11,6 @@ from agentrail.config.settings import (
     faults_of_mcp,
     join_files,
     merge_settings,
-    no_such_agent,
 )
 
 
@@ -31,54 +30,6 @@ def joined(*files: ConfigFile) -> Settings:
     second, more = join_files([one for one in files if one.scope == "user"])
     assert (*faults, *more) == ()
     return merge_settings(first, second)
-
-
-def test_the_project_stands_in_front_of_the_user():
-    """Value by value, each with its file and line; agents as a whole; lists of permissions are joined."""
-    settings = joined(
-        project(
-            'default_agent = "a"\n[defaults]\nmax_turns = 3\n[agents.a]\ntools = ["read_file"]\n[providers.openai]\ntimeout = 1\n'
-            '[permissions]\ndeny = ["x"]\n'
-        ),
-        user(
-            'default_agent = "b"\n[defaults]\nmax_turns = 9\nmodel = "demo:"\n[agents.a]\nmax_turns = 1\n[agents.b]\n'
-            '[providers.openai]\ntimeout = 9\nbase_url = "http://u"\n[permissions]\nmode = "strict"\nallow = ["y", "z"]\n'
-        ),
-    )
-    assert settings.default_agent is not None
-    assert (settings.default_agent.value, str(settings.default_agent.place)) == ("a", "agentrail.toml:1")
-    said = {name: (one.value, str(one.place), one.scope) for name, one in settings.defaults.items()}
-    assert said == {
-        "max_turns": (3, "agentrail.toml:3", "project"),
-        "model": ("demo:", "~/.agentrail/agentrail.toml:4", "user"),
-    }
-    assert list(settings.agents) == ["a", "b"]
-    assert {name: one.plain for name, one in settings.agents["a"].values.items()} == {"tools": ("read_file",)}
-    openai = settings.providers["openai"]
-    assert {name: (one.value, one.folder) for name, one in openai.items()} == {
-        "timeout": (1, "/p"),
-        "base_url": ("http://u", "/h"),
-    }
-    first, second = settings.policies
-    assert (first.scope, [rule.value for rule in first.deny], first.mode) == ("project", ["x"], None)
-    assert second.mode is not None
-    assert (second.scope, second.mode.value, [str(rule.place) for rule in second.allow]) == (
-        "user",
-        "strict",
-        ["~/.agentrail/agentrail.toml:13"] * 2,
-    )
-
-
-def test_items_of_lists_have_their_own_lines():
-    """Each tool and each rule can be told where it stands."""
-    settings = joined(
-        project('[agents.a]\ntools = [\n  "x",\n  "y",\n]\n[agents.a.permissions]\ndeny = [\n"d"]\n')
-    )
-    agent = settings.agents["a"]
-    assert [(one.value, one.place.line) for one in agent.values["tools"].value] == [("x", 3), ("y", 4)]
-    assert [(one.value, one.place.line) for one in agent.policy.deny] == [("d", 8)]
-    assert "permissions" not in agent.values
-    assert agent.own.place.line == 1
 
 
 def test_two_agents_of_one_name_are_a_fault():
@@ -129,13 +80,6 @@ def test_circles_are_found_where_there_are_any(below):
             name: names | {far for one in names for far in reached[one]} for name, names in reached.items()
         }
     assert bool(found) is any(name in names for name, names in reached.items())
-
-
-def test_nothing_said_is_nothing():
-    """No files, no settings, no faults; and the message where there are no agents."""
-    assert join_files([]) == (NO_SETTINGS, ())
-    assert list(faults_of_agent_names(NO_SETTINGS)) == []
-    assert no_such_agent("x", {}) == "there is no agent 'x': there are: none"
 
 
 def test_servers_of_tools_are_refused_with_their_lines():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.config.skill_reading import faulty, read_skill
+from agentrail.config.skill_reading import read_skill
 
 HEAD = "name: pdf\ndescription: Reads PDFs.\n"
 
@@ -155,8 +155,3 @@ def test_another_context_means_nothing():
     found = read(HEAD + "context: inline\n", dialect="claude")
     assert not found.text.delegates
     assert "context is fork or left out" in told(found.warnings)[0]
-
-
-def test_a_file_that_cannot_be_read_at_all():
-    """Its one fault has its name."""
-    assert told(faulty("a/SKILL.md", "too long").faults) == ["a/SKILL.md:1: too long"]

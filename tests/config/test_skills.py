@@ -61,11 +61,6 @@ def test_words_find_skills():
     assert search_skills(skills, " - ") == skills
 
 
-def test_a_description_is_one_line():
-    """Whatever its author wrote: no line break and no key of a terminal."""
-    assert skill("a", "two\n  lines\x1b[31m").description == "two lines?[31m"
-
-
 names = st.text(alphabet='ab"/,:[] ', min_size=1, max_size=4)
 
 

@@ -25,13 +25,6 @@ def test_a_head_is_read_as_texts():
     assert read_yaml_head("---\n---\nBody").values == {}
 
 
-def test_what_yaml_refuses_is_read_once_more_in_quotes():
-    """`description: use: so`, and two lists in one line, as other programs read them; the line is named."""
-    head = read_yaml_head('---\ndescription: use: "so" # said\nhint: [a] [b]\nplain: a\nmodel: demo:\n---\n')
-    assert head.values == {"description": 'use: "so"', "hint": "[a] [b]", "plain": "a", "model": "demo:"}
-    assert head.quoted == (2, 3, 5)
-
-
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [

@@ -89,6 +89,18 @@ def test_what_is_promised_counts_before_it_is_spent():
     assert budget_left(ledger) == BudgetLeft(cost_usd=0.004, tokens=None)
 
 
+def test_a_budget_of_tokens_needs_no_price():
+    """And is used up to its last token."""
+    ledger = opened(Ledger(budget=Budget(max_total_tokens=100)), R1, bound_of(60, 40, None))
+    assert budget_left(ledger) == BudgetLeft(cost_usd=None, tokens=0)
+    refusal = reserve(ledger, R2, bound_of(1, 0, None))
+    assert isinstance(refusal, BudgetRefusal)
+    assert refusal.reason == "tokens"
+    assert refusal.message.startswith(
+        "the request may use up to 1 tokens, and 0 of 100 are left: raise the budget"
+    )
+
+
 @pytest.mark.parametrize(
     ("limits", "reason", "advice"),
     [

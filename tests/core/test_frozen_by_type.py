@@ -18,7 +18,6 @@ from agentrail.events import (
 )
 from agentrail.messages import (
     Opaque,
-    Text,
     ToolCall,
     ToolResult,
 )
@@ -72,9 +71,6 @@ def test_what_is_made_of_an_object_has_its_own(kind):
     edit_everything(value)
     assert portrait(value) == before
     assert "more" not in str(before)
-
-
-TEXTS = [Text(text="a")]
 
 
 def test_memory_that_is_no_json_is_refused():

@@ -6,19 +6,22 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from agentrail.core.policy.budget import Budget, Ledger
+from agentrail.core.policy.budget import Budget, Ledger, spent_of
 from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild
 from agentrail.core.protocol.hooks import RequestFailed
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
+    PluginRequestFinished,
     Prompt,
     SignalId,
+    ToolFinished,
 )
 from agentrail.core.session.machine import new_session as make_session
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
-from agentrail.events import AgentError, ToolExecutionEnd
-from agentrail.messages import PromptRef, Text
+from agentrail.events import AgentError, PluginEvent, ToolExecutionEnd
+from agentrail.messages import PromptRef, Text, TokenUsage
 from agentrail.plugins import (
     Action,
     BeforePrompt,
@@ -86,6 +89,25 @@ def test_a_budget_holds_with_plugin_requests_in_long_scripts(script):
             promise(seen)
 
 
+def test_what_a_plugin_asks_is_refused_when_it_cannot_be_paid():
+    """The shell answers it with the refusal, so the plugin hears RequestDone like of any other failure; the cycle goes on."""
+    *_, seen = walk([PROMPT], asking(budget=Budget(max_total_tokens=43)))
+    (refused,) = seen.of(RunPluginRequest)
+    assert refused.refused is None  # 33 are free before the prompt's own request is judged
+    assert isinstance(seen.events[-1], AgentError)
+    start = asking(budget=Budget(max_total_tokens=32))
+    *_, seen = walk([PROMPT], start)
+    (plugin_request,) = seen.of(RunPluginRequest)
+    assert plugin_request.refused.code == "budget_exceeded"
+    assert "the request may use up to 33 tokens, and 32 of 32 are left" in plugin_request.refused.message
+    done = PluginRequestFinished(
+        at_ms=5, effect_id=plugin_request.effect_id, result=RequestFailed(error=plugin_request.refused)
+    )
+    *_, seen = walk([done], seen.after)
+    (told,) = [event for event in seen.events if isinstance(event, PluginEvent)]
+    assert (told.name, told.payload) == ("failed", "budget_exceeded")
+
+
 def test_a_plugin_request_to_a_model_that_nobody_knows_needs_a_budget_that_allows_it():
     """Its price is unknown, so a limit of the cost refuses it, as it refuses such a request of the session."""
 
@@ -116,6 +138,11 @@ def with_tasks(*calls: str, **options: Any) -> SessionState:
     return run([PROMPT, response], new_session(Toolbox([TASK]), max_output_tokens=40, **options))
 
 
+def spawned(state: SessionState) -> list[EffectId]:
+    """The children that work, by their effects."""
+    return [call.effect_id for call in state.data.batch if call.stage == "running" and call.effect_id]
+
+
 @pytest.mark.check
 @given(script=strategies.scripts(with_tasks("c1", "c2", budget=Budget(max_total_tokens=400)), ("task",)))
 def test_a_budget_holds_with_children_in_long_scripts(script):
@@ -123,6 +150,26 @@ def test_a_budget_holds_with_children_in_long_scripts(script):
     for seen in walk(script, with_tasks("c1", "c2", budget=Budget(max_total_tokens=400))):
         for promise in PROMISES:
             promise(seen)
+
+
+def test_children_are_lent_equal_shares_of_what_is_left():
+    """As many shares as calls of the batch want a child, also those that wait for a slot; what was used comes back counted."""
+    state = with_tasks("c1", "c2", "c3", budget=Budget(max_total_tokens=401))  # two run at a time
+    spent_tokens = 2
+    share = (401 - spent_tokens) // 3
+    ledger = state.data.ledger
+    assert [bound.tokens for _, bound in ledger.open] == [share, share]
+    usage = TokenUsage(input=30, output=20, cost_usd=0.5)
+    done = ToolFinished(
+        at_ms=5, effect_id=spawned(state)[0], text="ok", started_at_ms=1, spent=spent_of(usage, None)
+    )
+    *_, seen = walk([done], state)
+    (third,) = seen.of(SpawnChild)
+    assert third.budget == Budget(max_total_tokens=401 - spent_tokens - share - 50)
+    data = seen.after.data
+    assert data.ledger.spent_tokens == spent_tokens + 50
+    assert data.usage == TokenUsage(input=31, output=21, cost_usd=0.5)
+    assert data.cycle.usage == data.usage
 
 
 def test_a_call_whose_child_cannot_be_paid_is_answered():

@@ -9,13 +9,10 @@ from agentrail.gateway.access import (
     AccessRules,
     CallHead,
     FailedAuthentications,
-    head_of,
     is_loopback,
     judge_peer,
     judge_query,
     name_user,
-    require_scope,
-    require_user,
 )
 from agentrail.host.payloads import Principal
 
@@ -49,25 +46,6 @@ def verdict(answer):
 # --- what is known of a call
 
 
-def test_the_head_of_a_call_is_taken_from_its_scope():
-    """Names in lower case; what came twice is joined, so that nobody's second header is looked at in place of the first."""
-    found = head_of(
-        {
-            "type": "http",
-            "method": "post",
-            "path": "/chat",
-            "query_string": b"a=1",
-            "headers": [(b"Host", b"a"), (b"host", b"b"), (b"x-\xe4", b"\xe4")],
-            "client": ("::1", 5),
-        }
-    )
-    assert found == CallHead(
-        method="POST", path="/chat", query="a=1", headers={"host": "a, b", "x-ä": "ä"}, peer="::1"
-    )
-    upgrade = head_of({"type": "websocket", "path": "/ws", "headers": [], "client": None})
-    assert upgrade == CallHead(method="GET", path="/ws", is_websocket=True)
-
-
 def test_what_is_shown_of_a_call_has_no_header_and_no_query():
     """Tokens stand there."""
     shown = repr(head(query="token=planted", authorization="Bearer planted"))
@@ -75,14 +53,6 @@ def test_what_is_shown_of_a_call_has_no_header_and_no_query():
 
 
 # --- Host
-
-
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1:8700", "127.0.0.1", "localhost:1", "LocalHost", "[::1]:8700", "[::1]"]
-)
-def test_the_names_of_this_machine_are_good_at_any_port(host):
-    """Without more, `allowed_hosts` are these."""
-    assert OPEN.judge(head(host=host)) is None
 
 
 @pytest.mark.host("H-081")
@@ -120,23 +90,6 @@ def test_any_other_name_is_refused(host):
     assert verdict(OPEN.judge(head(host=host))) == (403, "host_refused")
 
 
-def test_a_call_without_a_host_is_refused():
-    """HTTP/1.0 has none."""
-    assert verdict(OPEN.judge(CallHead(method="GET", path="/", peer="127.0.0.1"))) == (403, "host_refused")
-
-
-def test_a_name_with_a_port_is_good_at_that_port_alone():
-    """One without is good at any."""
-    rules = AccessRules(allowed_hosts=["Agents.example:443", "other.example"])
-    for host, good in (
-        ("agents.example:443", True),
-        ("agents.example", False),
-        ("agents.example:80", False),
-        ("other.example:1", True),
-    ):
-        assert (rules.judge_host(head(host=host)) is None) is good
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -160,14 +113,6 @@ def test_what_no_header_could_be_is_refused_when_rules_are_made(options, said):
 
 
 # --- Origin
-
-
-@pytest.mark.parametrize(
-    "origin", ["http://127.0.0.1:8700", "https://127.0.0.1:8700", "HTTP://127.0.0.1:8700"]
-)
-def test_the_own_origin_of_the_server_is_good(origin):
-    """TLS may end in front of it."""
-    assert OPEN.judge(head(origin=origin)) is None
 
 
 @pytest.mark.host("H-081")
@@ -312,12 +257,6 @@ def test_a_token_in_a_query_string_is_refused(query):
     assert verdict(OPEN.judge(head(query=query))) == (400, "token_in_url")
 
 
-@pytest.mark.parametrize("query", ["", "after=5", "cursor=token", "tokens=1", "a=token=b"])
-def test_what_is_no_token_may_stand_there(query):
-    """Only the name decides."""
-    assert judge_query(head(query=query)) is None
-
-
 # --- the peer, where no token is asked for
 
 
@@ -370,12 +309,6 @@ def test_what_is_this_machine(address, local):
 def test_through_a_proxy_on_this_machine_no_other_machine_gets_in(headers, good):
     """The peer is then the proxy; what it says of whom it calls for has to be this machine as well."""
     assert verdict(judge_peer(head(**headers))) == (None if good else (403, "forbidden"))
-
-
-def test_other_machines_need_a_token():
-    """Where tokens are asked for, the peer does not matter."""
-    assert verdict(OPEN.judge(head(peer="10.0.0.1"))) == (403, "forbidden")
-    assert LISTED.judge(head(host="agents.example", peer="10.0.0.1")) is None
 
 
 # --- for whom
@@ -440,42 +373,7 @@ def test_a_user_that_is_no_id_is_refused(user, where):
     assert len(user) < 3 or user not in f"{answer.message} {answer.hint}"
 
 
-def test_what_needs_a_user_or_a_scope_says_so():
-    """A token of a tenant may look at the tenant without naming a user."""
-    assert require_user(OF_USER) is None
-    assert verdict(require_user(OF_TENANT)) == (422, "field_invalid")
-    assert require_scope(OF_USER, "use") is None
-    assert verdict(require_scope(OF_USER, "inspect")) == (403, "forbidden")
-    assert require_scope(ANYONE_HERE, "inspect") is None
-
-
 # --- who tried in vain
-
-
-def test_behind_ten_failures_of_a_minute_an_address_has_to_wait():
-    """429 with how long, and no longer for trying on; then another failure is a 401 again."""
-    failures = FailedAuthentications()
-    for second in range(10):
-        assert failures.failed("1.2.3.4", 100.0 + second) is UNAUTHORIZED
-    for now, wait in ((110.0, "50"), (110.5, "50"), (159.9, "1")):
-        answer = failures.failed("1.2.3.4", now)
-        assert verdict(answer) == (429, "too_many_requests")
-        assert answer.headers["retry-after"] == wait
-    assert failures.failed("1.2.3.4", 160.0) is UNAUTHORIZED
-    assert verdict(failures.failed("1.2.3.4", 160.5)) == (429, "too_many_requests")
-    assert failures.failed("1.2.3.4", 161.0) is UNAUTHORIZED
-
-
-def test_each_address_has_failures_of_its_own_and_a_network_of_ipv6_is_one():
-    """Who has one address of IPv6 has 2^64 of them."""
-    failures = FailedAuthentications(limit=1)
-    assert failures.failed("2001:db8::1", 0.0) is UNAUTHORIZED
-    assert failures.wait_of("2001:db8::ffff:1", 1.0) == 59.0
-    assert failures.wait_of("2001:db8:0:1::1", 1.0) == 0.0
-    assert failures.failed("1.2.3.4", 1.0) is UNAUTHORIZED
-    assert failures.wait_of("::ffff:1.2.3.4", 2.0) == 59.0
-    assert failures.wait_of("1.2.3.5", 2.0) == 0.0
-    assert failures.wait_of("", 2.0) == 0.0
 
 
 def test_failures_of_many_addresses_are_forgotten():

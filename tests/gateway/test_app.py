@@ -1,20 +1,16 @@
 """An application as a whole, on a real socket: who gets in, what is refused before any handler, streams, limits, and how it ends."""
 
 import hashlib
-import logging
 
 import httpx
 import pytest
 import trio
 
 from agentrail.errors import OptionError
-from agentrail.gateway import app as app_module
 from agentrail.gateway.app import create_app
-from agentrail.gateway.endpoint import CallRoute
 from agentrail.gateway.tokens import TokenEntry, Tokens, make_token
 from agentrail.host import Limits
-from agentrail.testing.models import FunctionModel, ScriptedModel, says
-from tests.gateway.sse import parse
+from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import Ledger, answering, profile, sleeping
 from tests.runtime.rig import on_bounded_time
@@ -79,17 +75,6 @@ async def test_a_readiness_check_that_hangs_fails_under_its_name():
 
 
 @on_bounded_time
-async def test_an_unknown_path_is_404_and_another_method_405():
-    """In the shape of all errors; with `Allow`."""
-    async with serving(answering("a")) as web:
-        error_of(await web.client.get("/nowhere"), 404, "route_unknown")
-        error_of(await web.client.get("/chat/"), 404, "route_unknown")
-        response = await web.client.get("/chat")
-        error_of(response, 405, "method_not_allowed")
-        assert response.headers["allow"] == "POST"
-
-
-@on_bounded_time
 @pytest.mark.host("H-085")
 @pytest.mark.parametrize("name", ["a%2Fb", "a..b", "a%00", "a%20b", "a" * 129, "-a", "%0Aa"])
 async def test_an_id_that_is_none_is_a_422_on_every_route(name):
@@ -102,48 +87,6 @@ async def test_an_id_that_is_none_is_a_422_on_every_route(name):
         error_of(response, 422, "id_invalid")
         body = {"message": "Hi", "session_id": name.replace("%2F", "/").replace("%", "\x00")}
         error_of(await web.post("/chat", body), 422, "id_invalid")
-
-
-@on_bounded_time
-async def test_a_body_that_is_none_is_refused_before_anything_happens():
-    """Content type, JSON, unknown fields, numbers in the query: each with its code; no hook hears of it."""
-    ledger = Ledger()
-    async with serving(answering("a"), ledger) as web:
-        response = await web.client.post(
-            "/chat", content=b'{"message": "Hi"}', headers={"content-type": "text/plain"}
-        )
-        error_of(response, 415, "content_type")
-        json = {"content-type": "application/json"}
-        error_of(await web.client.post("/chat", content=b"{", headers=json), 400, "bad_json")
-        error = error_of(await web.chat(mesage="x"), 422, "field_unknown")
-        assert "message" in error["hint"]
-        error_of(await web.chat("x" * (256 * 1024 + 1)), 413, "too_large")
-        error_of(await web.chat(webhook="https://a.example"), 422, "webhooks_off")
-        await web.chat(session_id="s-1")
-        error_of(await web.client.get("/sessions/s-1/events?after=-1"), 400, "cursor_invalid")
-        error_of(await web.client.get("/sessions/s-1/events?aftr=1"), 422, "field_unknown")
-        await web.served.quiet()
-        assert ledger.ends == ["completed"]
-
-
-@on_bounded_time
-async def test_an_error_of_ours_tells_a_name_and_the_log_has_the_rest(caplog, monkeypatch):
-    """500 `internal` with a `request_id`; the words of the exception are in the log alone."""
-
-    async def fail(_call):
-        message = "our inside"
-        raise ValueError(message)
-
-    route = CallRoute("GET", "/fail", fail, does="fails")
-    monkeypatch.setattr(app_module, "ROUTES", (*app_module.ROUTES, route))
-    async with serving(answering("a")) as web:
-        with caplog.at_level(logging.ERROR):
-            response = await web.client.get("/fail")
-        error = error_of(response, 500, "internal")
-        assert "our inside" not in response.text
-        assert error["request_id"] in caplog.text
-        assert "our inside" in caplog.text
-        assert (await web.client.get("/health")).status_code == 200
 
 
 # --- who gets in
@@ -248,25 +191,6 @@ async def test_the_message_behind_the_burst_is_a_429_that_says_how_long():
         assert "ratelimit" not in (await web.client.get("/health")).headers
 
 
-@on_bounded_time
-async def test_streams_have_places_that_come_back():
-    """One more is 429 before anything is done for it; the place is free when a stream has ended."""
-    ledger = Ledger()
-    limits = Limits(max_streams_per_principal=1)
-    async with serving(answering("a", "b"), ledger, limits=limits) as web:
-        await web.chat(session_id="s-1")
-        await web.served.quiet()
-        async with web.client.stream("GET", "/sessions/s-1/events") as response:
-            assert response.status_code == 200
-            refused = await web.post("/stream", {"message": "Hi"})
-            error_of(refused, 429, "too_many_streams")
-            assert int(refused.headers["retry-after"]) > 0
-            assert ledger.ends == ["completed"]
-        while web.served.gateway.places.in_all:  # noqa: ASYNC110 - what is waited for has no event
-            await trio.sleep(0.005)
-        assert (await web.stream(said={"message": "Hi"}))[-1].data["reason"] == "completed"
-
-
 # --- streams
 
 
@@ -306,33 +230,6 @@ async def test_cursors_and_sessions_that_have_ended():
         error_of(await web.client.get("/sessions/s-1/events"), 409, "session_ended")
         error_of(await web.client.get("/sessions/s-9/events"), 404, "session_unknown")
         error_of(await web.client.get("/sessions/s-1/events?request_id=r-9"), 404, "request_unknown")
-
-
-@on_bounded_time
-async def test_a_session_that_is_deleted_ends_its_streams_with_their_requests():
-    """`aborted` and the id of the request, whichever ends first, the session or the request."""
-    ends = []
-
-    async def wait(_request):
-        await trio.sleep_forever()
-
-    async with serving(FunctionModel(wait)) as web:
-
-        async def read(session_id: str, started: trio.Event) -> None:
-            said = {"message": "Hi", "session_id": session_id}
-            async with web.client.stream("POST", "/stream", json=said) as response:
-                started.set()
-                data = b"".join([piece async for piece in response.aiter_bytes()])
-                done = parse(data)[-1].data
-                ends.append((done["reason"], done["request_id"] == response.headers["x-request-id"]))
-
-        for number in range(6):
-            async with trio.open_nursery() as nursery:
-                started = trio.Event()
-                nursery.start_soon(read, f"s-{number}", started)
-                await started.wait()
-                await web.client.delete(f"/sessions/s-{number}")
-    assert ends == [("aborted", True)] * 6
 
 
 @on_bounded_time
@@ -425,28 +322,3 @@ def test_what_cannot_be_is_refused_when_the_application_is_made(given, said):
     """Before anything is opened, with the name of the option."""
     with pytest.raises(OptionError, match=said):
         create_app(**{"profiles": [profile(answering("a"))], **given})
-
-
-@on_bounded_time
-async def test_all_paths_stand_below_the_base_path():
-    """And nothing beside it."""
-    async with serving(answering("a"), base_path="/agents") as web:
-        assert (await web.post("/agents/chat", {"message": "Hi"})).status_code == 200
-        error_of(await web.chat(), 404, "route_unknown")
-        response = await web.post("/agents/sessions/s-9/prompt", {"message": "Hi"})
-        error_of(response, 404, "session_unknown")
-
-
-@on_bounded_time
-async def test_a_program_that_is_to_end_is_ended_by_no_answer(monkeypatch):
-    """An interrupt in a handler is no error of a call: it leaves as itself."""
-
-    async def interrupt(_call):
-        raise KeyboardInterrupt
-
-    route = CallRoute("GET", "/interrupt", interrupt, does="ends the program")
-    monkeypatch.setattr(app_module, "ROUTES", (route,))
-    with pytest.raises(BaseExceptionGroup) as caught:
-        async with serving(answering("a")) as web:
-            await web.client.get("/interrupt")
-    assert caught.group_contains(KeyboardInterrupt)

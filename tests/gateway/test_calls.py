@@ -1,6 +1,5 @@
 """The calls that routes and sockets share, over a real host: what each says, and that they know no session of another user."""
 
-import hashlib
 import json
 import os
 from collections.abc import Awaitable, Callable
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 import trio
 
-from agentrail.abc import FileBytes
 from agentrail.errors import AgentrailError
 from agentrail.gateway import calls
 from agentrail.gateway.answers import CallRefused, answer_to
@@ -28,29 +26,22 @@ from agentrail.gateway.bodies import (
 from agentrail.gateway.calls import AskedSessions, CallAnswer
 from agentrail.gateway.calls.decisions import AskedSession
 from agentrail.host import (
-    ChatRequestContext,
-    HandledResponse,
     Host,
     HostPlugin,
-    Limits,
     Principal,
     RequestContext,
-    workspace_files,
 )
-from agentrail.plugins import HumanApproval
 from agentrail.runtime.past_events import PageAsked
-from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls as model_calls, says
-from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.testing.tools import HangingTool
 from agentrail.wire.operations import COMPACT, REJECT, REVOKE_RULE, RULES, STATUS, Operation, RespondBody
 from agentrail.wire.rows import RowFilter
-from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting, profile
+from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting
 from tests.runtime.rig import on_bounded_time, on_virtual_time
 
 ALL = frozenset({"use", "inspect"})
 OPERATOR = Principal(tenant_id="acme", user_id="olga", scopes=ALL)
-STRANGER = Principal(tenant_id="else", user_id="eve", scopes=ALL)
 
 AnyCall = Callable[[Host, Principal, str], Awaitable[Any]]
 
@@ -156,123 +147,7 @@ def test_every_call_that_names_a_session_is_tried_on_that_of_another():
     assert len(names - WITHOUT_A_SESSION) == len(ON_A_SESSION) - len(again | passing)
 
 
-@pytest.mark.parametrize("name", ON_A_SESSION)
-@on_virtual_time
-async def test_a_foreign_session_is_answered_as_an_unknown_one(name: str):
-    """By a colleague and by another tenant, byte for byte; and the session has noticed nothing."""
-    call = ON_A_SESSION[name]
-    async with stored() as host:
-        request = await asked(host, session_id="main")
-        await request.outcome()
-        session = request.session
-        before = await session.snapshot()
-        for by in (BOB, EVE, STRANGER):
-            assert await refused(host, call, by, "main") == await refused(host, call, by, "nope"), by
-        after = await session.snapshot()
-        assert (after.last_seq, after.status.phase, after.last_messages) == (
-            before.last_seq,
-            "idle",
-            before.last_messages,
-        )
-        assert [one.session_id for one in await host.list_sessions(ANN)] == ["main"]
-
-
-@pytest.mark.parametrize("name", ON_A_SESSION)
-@on_virtual_time
-async def test_a_foreign_session_that_has_ended_is_answered_as_an_unknown_one(name: str):
-    """That it was there is nothing that another may know either."""
-    call = ON_A_SESSION[name]
-    async with stored() as host:
-        await asked(host, session_id="main")
-        await calls.delete_session(host, ANN, "main")
-        for by in (BOB, EVE, STRANGER):
-            assert await refused(host, call, by, "main") == await refused(host, call, by, "nope"), by
-
-
-@on_virtual_time
-async def test_the_id_of_a_colleague_cannot_be_created_or_forked_into():
-    """Another tenant has ids of its own, and so its own session of that id."""
-    async with stored() as host:
-        await asked(host, session_id="main")
-        await asked(host, by=BOB, session_id="bobs")
-        with pytest.raises(AgentrailError) as created:
-            await calls.create_session(host, BOB, CreateSessionBody(session_id="main"))
-        with pytest.raises(AgentrailError) as forked:
-            await calls.fork_session(host, BOB, "bobs", ForkBody(session_id="main"))
-        assert [answer_to(one.value).code for one in (created, forked)] == ["session_unknown"] * 2
-        assert (await calls.create_session(host, EVE, CreateSessionBody(session_id="main"))).status == 201
-        with pytest.raises(AgentrailError) as again:
-            await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
-        assert answer_to(again.value).code == "already_exists"
-
-
-@on_virtual_time
-async def test_an_approval_of_another_is_not_found_through_a_session_of_ones_own():
-    """The id says which session it belongs to, and no caller may choose that."""
-    tool = RecordingTool(name="shell")
-    model = ScriptedModel([model_calls(("shell", {"command": "ls"})), says("Done"), says("Hi")])
-    async with hosting(model, session_tools=[tool], session_plugins=[HumanApproval]) as host:
-        request = await asked(host, session_id="main")
-        record = await request.answered()
-        assert record.status == "waiting"
-        (approval,) = (await request.session.status()).approvals
-        await calls.create_session(host, BOB, CreateSessionBody(session_id="bobs"))
-        await calls.create_session(host, EVE, CreateSessionBody(session_id="main"))
-        for by, own in ((BOB, "bobs"), (EVE, "main")):
-            for call in (
-                lambda h, p, s: calls.accept_approval(h, p, s, ApproveBody(approval_id=approval.id)),
-                passed(REJECT, "to_decide", approval_id=approval.id, reason=None, auto_resume=False),
-                lambda h, p, s: calls.read_shown_approval(h, p, s, approval.id),
-                lambda h, p, s: calls.respond_to_question(
-                    h, p, s, RespondBody(ref=approval.id, response="no")
-                ),
-            ):
-                assert b"approval_unknown" in await refused(host, call, by, own)
-        assert tool.calls == []
-        assert len((await request.session.status()).approvals) == 1
-
-
-@on_virtual_time
-async def test_an_approval_is_refused_whose_arguments_were_not_shown():
-    """With the hash that was shown it runs, once; then it is resolved, and an unknown one is unknown."""
-    tool = RecordingTool(name="shell")
-    model = ScriptedModel([model_calls(("shell", {"command": "ls"})), says("Done")])
-    async with hosting(model, session_tools=[tool], session_plugins=[HumanApproval]) as host:
-        request = await asked(host, session_id="main")
-        await request.answered()
-        (approval,) = (await request.session.status()).approvals
-
-        def approve(approval_id: str, shown: str | None) -> AnyCall:
-            body = ApproveBody(approval_id=approval_id, arguments_hash=shown)
-            return lambda host, by, name: calls.accept_approval(host, by, name, body)
-
-        assert b"approval_mismatch" in await refused(host, approve(approval.id, "other"), ANN, "main")
-        assert tool.calls == []
-        assert b"approval_unknown" in await refused(host, approve("nope", "other"), ANN, "main")
-        await approve(approval.id, approval.arguments_hash)(host, ANN, "main")
-        await request.outcome()
-        assert len(tool.calls) == 1
-        assert b"already_resolved" in await refused(host, approve(approval.id, "other"), ANN, "main")
-
-
 # --- sessions
-
-
-@on_virtual_time
-async def test_a_session_is_created_looked_at_and_read():
-    """Without a message it is empty; its id comes back in the header too."""
-    async with stored() as host:
-        made = await calls.create_session(host, ANN, CreateSessionBody(agent_id="desk"))
-        name = read(made)["session_id"]
-        assert (made.status, made.headers["x-session-id"], read(made)["agent_id"]) == (201, name, "desk")
-        snapshot = read(await calls.read_snapshot(host, ANN, name))
-        assert (snapshot["status"]["phase"], snapshot["messages"], snapshot["before"]) == ("idle", [], 0)
-        await (await asked(host, "Hello", session_id=name)).outcome()
-        page = read(await calls.read_messages(host, ANN, name, limit=1))
-        assert (len(page["messages"]), page["next"]) == (1, 1)
-        rest = read(await calls.read_messages(host, ANN, name, after=1))
-        assert (len(rest["messages"]), rest["next"]) == (1, None)
-        assert (await passed(STATUS)(host, ANN, name)).messages == 2
 
 
 @on_virtual_time
@@ -326,68 +201,6 @@ async def test_a_list_refuses_what_no_page_gave(given: AskedSessions, code: str)
         assert raised.value.answer.code == code
 
 
-@on_virtual_time
-async def test_deleting_ends_and_purging_forgets():
-    """Again is no error while the store knows it; purged it is unknown, and its id is free."""
-    async with stored() as host:
-        await (await asked(host, session_id="main")).outcome()
-        assert (await calls.delete_session(host, ANN, "main")).status == 204
-        assert b"session_ended" in await refused(host, calls.read_snapshot, ANN, "main")
-        assert (await calls.delete_session(host, ANN, "main")).status == 204
-        assert (await calls.delete_session(host, ANN, "main", purge=True)).status == 204
-        assert b"session_unknown" in await refused(host, calls.read_snapshot, ANN, "main")
-        assert (await calls.create_session(host, BOB, CreateSessionBody(session_id="main"))).status == 201
-
-
-@on_virtual_time
-async def test_who_gets_a_freed_id_reads_no_request_of_its_owner_before():
-    """Without a store an id is free as soon as its session has ended."""
-    async with hosting(answering("secret", "other")) as host:
-        request = await asked(host, session_id="main")
-        await request.outcome()
-        await host.quiet()
-        await calls.delete_session(host, ANN, "main")
-        await asked(host, by=BOB, session_id="main")
-
-        def look(host: Host, by: Principal, name: str) -> Awaitable[CallAnswer]:
-            return calls.read_request(host, by, name, request.request_id)
-
-        assert b"request_unknown" in await refused(host, look, BOB, "main")
-
-
-@on_virtual_time
-async def test_a_list_knows_an_id_again_that_has_another_owner():
-    """Whose a stored session is was remembered for the one before."""
-    async with stored() as host:
-        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
-        assert len(read(await calls.list_own_sessions(host, ANN))["sessions"]) == 1
-        await calls.delete_session(host, ANN, "main", purge=True)
-        await trio.sleep(1)
-        await calls.create_session(host, BOB, CreateSessionBody(session_id="main"))
-        assert read(await calls.list_own_sessions(host, ANN))["sessions"] == []
-        assert len(read(await calls.list_own_sessions(host, BOB))["sessions"]) == 1
-
-
-@on_virtual_time
-async def test_forks_count_as_sessions():
-    """Who has as many as may be forks no more."""
-    async with stored(limits=Limits(max_sessions_per_principal=1)) as host:
-        await (await asked(host, session_id="main")).outcome()
-        assert b"quota" in await refused(host, ON_A_SESSION["fork"], ANN, "main")
-
-
-@on_virtual_time
-async def test_a_session_that_sleeps_in_the_store_is_ended_there():
-    """It is woken for that: a delete that left it at work would be none."""
-    store = MemoryStore()
-    async with stored(store=store) as host:
-        await (await asked(host, session_id="main")).outcome()
-    async with stored(store=store) as host:
-        await calls.delete_session(host, ANN, "main")
-        page = read(await calls.list_own_sessions(host, ANN, ENDED_ONES))
-        assert [one["session_id"] for one in page["sessions"]] == ["main"]
-
-
 @pytest.mark.parametrize(
     "name", ["base_url", "api_key", "headers", "extra_body", "verify", "trust_env", "price"]
 )
@@ -403,44 +216,6 @@ async def test_a_caller_cannot_say_where_a_model_is(name: str):
         assert "evil" not in raised.value.answer.message
         told = read(await calls.switch_session_model(host, ANN, "main", ModelBody(model="demo:")))
         assert told["model"].startswith("demo:")
-
-
-@on_virtual_time
-async def test_a_fork_goes_on_from_a_record_and_a_rewind_goes_back_to_one():
-    """The fork is the caller's own; both say behind which record they stand."""
-    async with stored() as host:
-        await (await asked(host, "one", session_id="main")).outcome()
-        at = read(await calls.inspect_trace(host, OPERATOR, "main"))["entries"][-1]["number"]
-        await (await asked(host, "two", session_id="main")).outcome()
-        forked = await calls.fork_session(host, ANN, "main", ForkBody(at=at))
-        told = read(forked)
-        assert (forked.status, told["parent"], told["at"]) == (201, "main", at)
-        assert (await passed(STATUS)(host, ANN, told["session_id"])).messages == 2
-        assert b"session_unknown" in await refused(host, calls.read_snapshot, BOB, told["session_id"])
-        rewound = read(await calls.rewind_session(host, ANN, "main", RewindBody(to=at)))
-        assert rewound["at"] == at
-        assert (await passed(STATUS)(host, ANN, "main")).messages == 2
-        await passed(COMPACT, "root", reason="long")(host, ANN, "main")
-
-
-async def test_a_parked_session_is_continued_with_what_the_body_says():
-    """The host wakes it with `on_drift`; a session that is awake answers its phase."""
-    asked_with = []
-
-    class Woken:
-        session_id = "main"
-
-        async def status(self):
-            return type("Status", (), {"phase": "idle"})
-
-    class Waking:
-        async def session(self, session_id, _principal, **options):
-            asked_with.append((session_id, options))
-            return Woken()
-
-    answer = await calls.resume_session(Waking(), ANN, "main", ResumeBody(on_drift="go_on"))
-    assert asked_with == [("main", {"only_root": True, "on_drift": "go_on"})]
-    assert read(answer) == {"session_id": "main", "phase": "idle"}
 
 
 # --- what runs
@@ -470,56 +245,6 @@ async def test_an_abort_answers_at_once_or_with_its_receipt():
             await calls.abort_session(host, ANN, "main", both)
 
 
-@on_virtual_time
-async def test_an_answer_is_shown_to_interceptors_first():
-    """It carries a user's words: what a plugin answers is the answer, and the question still waits."""
-
-    class Guard(HostPlugin):
-        name = "guard"
-
-        async def intercept_chat_request(self, ctx: ChatRequestContext) -> HandledResponse | None:
-            """Handle answers."""
-            return (
-                HandledResponse(body={"no": ctx.request.message}, status=409)
-                if ctx.kind == "respond"
-                else None
-            )
-
-    model = ScriptedModel([model_calls(("shell", {"command": "ls"})), says("Done")])
-    async with hosting(
-        model, Guard(), session_tools=[RecordingTool(name="shell")], session_plugins=[HumanApproval]
-    ) as host:
-        request = await asked(host, session_id="main")
-        record = await request.answered()
-        body = RespondBody(ref=record.pending[0].id, response="later")
-        made = await calls.respond_to_question(host, ANN, "main", body)
-        assert (made.status, read(made)) == (409, {"no": "later"})
-        assert request.record.status == "waiting"
-
-
-@on_virtual_time
-async def test_a_request_says_how_it_stands_and_can_be_cancelled_once():
-    """Waiting for it answers at its end; what has ended is not cancelled."""
-    model = ScriptedModel([says("Hello", pause_seconds=5.0), says("Never", pause_seconds=500.0)])
-    async with hosting(model) as host:
-        request = await asked(host, session_id="main")
-        now = read(await calls.read_request(host, ANN, "main", request.request_id))
-        assert (now["status"], now["kind"], "text" in now) == ("running", "chat", False)
-        began = trio.current_time()
-        then = read(await calls.read_request(host, ANN, "main", request.request_id, wait=30))
-        assert (then["status"], then["text"]) == ("completed", "Hello")
-        assert trio.current_time() - began < 30
-        other = await asked(host, session_id="main")
-        cancelled = await calls.cancel_request(host, ANN, "main", other.request_id, CancelBody(reason="no"))
-        assert cancelled.status == 202
-        assert await other.outcome() == "aborted"
-
-        def cancel(host: Host, by: Principal, name: str) -> Awaitable[CallAnswer]:
-            return calls.cancel_request(host, by, name, other.request_id, CancelBody())
-
-        assert b"409" in await refused(host, cancel, ANN, "main")
-
-
 # --- files
 
 
@@ -531,33 +256,6 @@ def reading(path: str) -> AnyCall:
 def listing(path: str) -> AnyCall:
     """A call that lists a directory."""
     return lambda host, by, name: calls.list_workspace(host, by, name, path)
-
-
-@on_virtual_time
-async def test_a_workspace_is_listed_and_read():
-    """In pages; a file comes with the digest of its content."""
-    async with stored() as host:
-        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
-        async with open_files(await host.session("main", ANN)) as sandbox:
-            await sandbox.upload(
-                [
-                    FileBytes(path="notes/a.txt", content=b"A"),
-                    FileBytes(path="b.html", content=b"<script>"),
-                ]
-            )
-        top = read(await calls.list_workspace(host, ANN, "main", limit=1))
-        assert top == {"entries": [{"path": "notes", "size": 0, "is_dir": True}], "next": 1}
-        assert [
-            one["path"] for one in read(await calls.list_workspace(host, ANN, "main", after=1))["entries"]
-        ] == ["b.html"]
-        below = read(await calls.list_workspace(host, ANN, "main", "notes"))
-        assert below["entries"] == [{"path": "notes/a.txt", "size": 1, "is_dir": False}]
-        found = await calls.read_workspace_file(host, ANN, "main", "notes/a.txt")
-        assert (found.content, found.name, found.etag) == (
-            b"A",
-            "a.txt",
-            f'"{hashlib.sha256(b"A").hexdigest()}"',
-        )
 
 
 @pytest.mark.host("H-112")
@@ -592,26 +290,6 @@ async def test_what_is_outside_a_workspace_is_not_there(tmp_path: Path, sandboxe
             assert b"file_unknown" in await refused(host, listing(path), ANN, "main")
         names = [one["path"] for one in read(await calls.list_workspace(host, ANN, "main"))["entries"]]
         assert names == ([] if sandboxed == "memory" else ["real"])
-
-
-@on_virtual_time
-async def test_a_file_that_is_too_large_is_not_given_out(monkeypatch: pytest.MonkeyPatch):
-    """Nor one of a session that works where the server does."""
-    monkeypatch.setattr(workspace_files, "MAX_FILE_BYTES", 4)
-    async with stored() as host:
-        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
-        async with open_files(await host.session("main", ANN)) as sandbox:
-            await sandbox.upload(
-                [FileBytes(path="a", content=b"12345"), FileBytes(path="b", content=b"1234")]
-            )
-        assert b"413" in await refused(
-            host, lambda h, p, s: calls.read_workspace_file(h, p, s, "a"), ANN, "main"
-        )
-        assert (await calls.read_workspace_file(host, ANN, "main", "b")).content == b"1234"
-    async with stored(profiles=[profile(answering("Hi"), sandbox=None)]) as host:
-        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
-        for call in (ON_A_SESSION["files"], ON_A_SESSION["file"]):
-            assert b"files_unsupported" in await refused(host, call, ANN, "main")
 
 
 # --- inspection

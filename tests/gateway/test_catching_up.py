@@ -146,26 +146,6 @@ async def test_a_frame_is_bounded_and_the_next_is_made_when_it_has_gone_out(monk
     assert MAX_REPLAY_BYTES == 256 << 10
 
 
-@on_virtual_time
-async def test_more_than_waits_for_a_reader_while_it_catches_up_closes_nothing():
-    """It is told where to subscribe once more, and sees each event once: a replay does not close its own reader."""
-    bus = filled(20, keep=1_000)
-
-    def publish(count):
-        if count == 1:
-            for seq in range(21, 61):
-                bus.publish(event(seq))
-
-    told, asked = Told(publish), Subscribe(id=1, session_id="main", after=0)
-    after, rounds = 0, 0
-    while after is not None:
-        rounds += 1
-        async with subscribed(bus, after) as events:
-            after = await send_past(told.socket, asked, events, agent_id=None)
-    assert rounds == 2
-    assert told.numbers == list(range(1, 61))
-
-
 @pytest.mark.c(6)
 @on_virtual_time
 async def test_what_is_lost_is_said_and_the_snapshot_follows():

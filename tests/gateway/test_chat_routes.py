@@ -131,14 +131,6 @@ async def test_a_chat_that_waits_for_a_person_answers_202_and_goes_on():
 
 
 @on_bounded_time
-async def test_a_chat_that_takes_too_long_answers_202():
-    """Its cycle goes on."""
-    async with serving(ScriptedModel([SLOW]), chat_timeout=0.05) as web:
-        response = await web.chat()
-        assert (response.status_code, response.json()["status"]) == (202, "running")
-
-
-@on_bounded_time
 @pytest.mark.host("H-058")
 @pytest.mark.parametrize("path", ["/chat", "/stream"])
 async def test_an_unknown_profile_is_a_404_and_ends_for_hooks(path):
@@ -350,27 +342,3 @@ async def test_a_caller_who_leaves_ends_its_request_only_where_it_said_so(path, 
         assert hooks == ["start", "persisted", "end"]
         assert ledger.ends == ["aborted" if says_abort else "completed"]
         assert web.served.gateway.places.in_all == 0
-
-
-@on_bounded_time
-async def test_who_got_a_whole_answer_aborts_nothing_by_leaving():
-    """A 202 of a chat that goes on, sent with `abort`: behind it the server tells of a leaving that is none."""
-    ledger = Ledger()
-    async with serving(ScriptedModel([says("a", "b", pause_seconds=0.2)]), ledger, chat_timeout=0.05) as web:
-        response = await web.chat(on_disconnect="abort")
-        assert response.status_code == 202
-        await web.client.aclose()
-        await web.served.quiet()
-        assert ledger.ends == ["completed"]
-
-
-@on_bounded_time
-async def test_a_steer_in_idle_says_where_its_request_is():
-    """As a prompt does; a steer of a running cycle is no request, and a whole answer needs no place to look."""
-    async with serving(answering("a", "b"), base_path="/agents") as web:
-        response = await web.post("/agents/chat", {"message": "Hi", "session_id": "s-1"})
-        assert (response.status_code, "location" in response.headers) == (200, False)
-        response = await web.post("/agents/sessions/s-1/steer", {"message": "Hi"})
-        place = response.headers["location"]
-        assert place == f"/agents/sessions/s-1/requests/{response.json()['request_id']}"
-        assert (await web.client.get(f"{place}?wait=5")).json()["text"] == "b"

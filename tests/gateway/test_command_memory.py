@@ -7,7 +7,6 @@ from agentrail.gateway.answers import error_answer
 from agentrail.gateway.command_memory import CommandMemory
 from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.host.identity import SessionOwner
-from tests.runtime.rig import on_virtual_time
 
 ANN = SessionOwner("acme", "ann")
 
@@ -15,24 +14,6 @@ ANN = SessionOwner("acme", "ann")
 def abort(**fields):
     """A command."""
     return CommandFrame(name="abort", id=1, session_id="s", fields=fields, size=10)
-
-
-@on_virtual_time
-async def test_who_sends_it_again_meanwhile_waits_for_the_first():
-    """Also where the first sender is gone."""
-    memory, done = CommandMemory(), []
-
-    async def work():
-        await trio.sleep(5)
-        done.append(1)
-        return b"{}"
-
-    async with trio.open_nursery() as nursery:
-        with trio.move_on_after(1):
-            await memory.do_once(ANN, abort(), "k", nursery, work)
-        assert await memory.do_once(ANN, abort(), "k", nursery, work) == b"{}"
-        assert await memory.do_once(SessionOwner("acme", "bob"), abort(), "k", nursery, work) == b"{}"
-    assert len(done) == 2
 
 
 async def test_what_was_refused_for_the_moment_is_tried_again():

@@ -2,14 +2,10 @@
 
 import pytest
 
-from agentrail.blueprints import read_skills
-from agentrail.blueprints.joined_commands import join_commands
 from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
-from agentrail.host import HostPlugin, Limits
+from agentrail.host import HostPlugin
 from agentrail.testing.models import ScriptedModel, says
-from tests.blueprints.test_skills import put
 from tests.commands.folders import commands_at, write_commands
-from tests.gateway.test_session_routes import ANN, BOB, EVE, by_header
 from tests.gateway.web import error_of, serving
 from tests.runtime.rig import on_bounded_time
 
@@ -18,37 +14,6 @@ from tests.runtime.rig import on_bounded_time
 def place(tmp_path):
     """A project and a home with a command each."""
     return write_commands(tmp_path)
-
-
-@on_bounded_time
-async def test_a_message_is_a_command_where_the_host_has_them(place):
-    """One of a file becomes its prompt, one that is built in is answered in place of the session; paths and unknown names do not."""
-    model = ScriptedModel([says("done"), says("seen"), says("ok")])
-    async with serving(model, commands=commands_at(place)) as web:
-        made = await web.chat("/git:commit all of it", session_id="main")
-        assert made.json()["text"] == "done"
-        assert model.requests[0].messages[-1].content[0].text == "Commit all of it."
-        status = await web.chat("/STATUS", session_id="main")
-        assert (status.status_code, status.json()["command"]) == (200, "status")
-        assert status.json()["lines"][0].startswith("idle · ")
-        assert (await web.chat("/etc/hosts is wrong", session_id="main")).json()["text"] == "seen"
-        refused = error_of(await web.chat("/halp", session_id="main"), 404, "command_unknown")
-        assert "did you mean /help?" in refused["message"]
-        error_of(await web.chat("/thank you", session_id="main"), 422, "command_error")
-        error_of(await web.chat("/quit", session_id="main"), 422, "command_error")
-        error_of(await web.chat("/status"), 422, "command_error")  # it has no session to say it of
-        error_of(await web.chat("/rewind x", session_id="main"), 422, "command_error")
-        assert len(model.requests) == 2
-
-
-@on_bounded_time
-async def test_a_host_that_was_given_none_takes_messages_as_they_are():
-    """Those that are built in are run by their names all the same."""
-    model = ScriptedModel([says("plain")])
-    async with serving(model) as web:
-        assert (await web.chat("/status", session_id="main")).json()["text"] == "plain"
-        ran = await web.post("/commands/status", {"session_id": "main"})
-        assert ran.json()["lines"][0].startswith("idle · ")
 
 
 @on_bounded_time
@@ -82,40 +47,6 @@ async def test_a_command_is_run_by_its_name(place):
         error_of(await web.client.get("/commands", params={"session_id": "a b"}), 422, "id_invalid")
 
 
-@on_bounded_time
-async def test_nobody_runs_a_command_on_a_session_of_another(place):
-    """Neither lists it nor forks it; a fork is its owner's, and counts as theirs."""
-    async with serving(
-        ScriptedModel([says("hi")]), commands=commands_at(place), auth=by_header, store="memory:"
-    ) as web:
-        await web.client.post("/chat", json={"message": "Hi", "session_id": "main"}, headers=ANN)
-        for who in (BOB, EVE):
-            for name in ("status", "fork", "git:commit"):
-                said = await web.client.post(f"/commands/{name}", json={"session_id": "main"}, headers=who)
-                error_of(said, 404, "session_unknown")
-            listed = await web.client.get("/commands", params={"session_id": "main"}, headers=who)
-            error_of(listed, 404, "session_unknown")
-        forked = await web.client.post("/commands/fork", json={"session_id": "main"}, headers=ANN)
-        fork_id = forked.json()["lines"][0].split()[0]
-        assert (await web.client.get(f"/sessions/{fork_id}", headers=ANN)).status_code == 200
-        error_of(await web.client.get(f"/sessions/{fork_id}", headers=BOB), 404, "session_unknown")
-        assert fork_id in [
-            one["session_id"] for one in (await web.client.get("/sessions", headers=ANN)).json()["sessions"]
-        ]
-
-
-@on_bounded_time
-async def test_a_fork_of_a_command_counts_as_one_of_its_owner(place):
-    """As one of the route does: where no more may be open, there is none."""
-    limits = Limits(max_sessions_per_principal=1)
-    async with serving(
-        ScriptedModel([says("hi")]), commands=commands_at(place), store="memory:", limits=limits
-    ) as web:
-        await web.chat(session_id="main")
-        error_of(await web.post("/commands/fork", {"session_id": "main"}), 429, "quota")
-        error_of(await web.chat("/fork", session_id="main"), 429, "quota")
-
-
 class Judge(HostPlugin):
     """Notes what it is asked about, and refuses secrets."""
 
@@ -146,26 +77,3 @@ async def test_plugins_of_the_host_hear_a_command_as_it_was_typed(place):
         await web.post("/commands/other", {"session_id": "main"})
         assert judge.heard == ["Hi", "/other", "/other "]
         assert "demo:fast" in (await web.chat("/model", session_id="main")).json()["lines"][0]
-
-
-@on_bounded_time
-async def test_a_skill_of_the_agent_begins_a_session_and_is_opened_in_it(tmp_path):
-    """By a message, and by its name; `GET /commands` says where it can be. One that another agent has is refused (12.4, 12.10)."""
-    for name in ("notes", "mine"):
-        put(tmp_path / name, name)
-    skills = {"desk": read_skills(tmp_path / "notes"), "other": read_skills(tmp_path / "mine")}
-    model = ScriptedModel([says("noted"), says("again")])
-    async with serving(model, commands=join_commands(CommandRegistry(), skills=skills)) as web:
-        made = await web.chat("/notes the second week", session_id="main")
-        assert made.json()["text"] == "noted"
-        assert (await web.post("/commands/notes", {"text": "more", "session_id": "main"})).status_code == 202
-        told = (await web.client.get("/commands", params={"session_id": "main"})).json()["commands"]
-        rows = {row["name"]: row for row in told}
-        assert (rows["notes"]["source"], rows["notes"]["available"]) == ("skill", True)
-        assert rows["mine"]["why_not"] == "needs the agent other"
-        lines = (await web.post("/commands/skills", {"session_id": "main"})).json()["lines"]
-        assert lines == ["notes: About notes."]
-        error_of(await web.chat("/mine x", session_id="main"), 422, "command_error")
-    said = [request.messages[-1].content[0].text for request in model.requests]
-    asked = "Open the skill 'notes' with the tool `skill`, and do what it says.\n\n"
-    assert said == [f"{asked}the second week", f"{asked}more"]

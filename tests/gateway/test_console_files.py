@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agentrail.errors import OptionError
-from agentrail.gateway.app import create_app
-from agentrail.gateway.console_files import CONTENT_TYPES, POLICY, ROOT, find_file
+from agentrail.gateway.console_files import CONTENT_TYPES, POLICY, ROOT
 from tests.checkout import only_in_a_checkout
-from tests.gateway.web import error_of, serving
-from tests.host.hosting import answering, profile
+from tests.gateway.web import serving
+from tests.host.hosting import answering
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
@@ -46,100 +44,12 @@ async def test_each_file_has_its_type_its_policy_and_an_etag(web):
         assert stale.status_code == 200
 
 
-async def test_the_page_is_never_kept(web):
-    """A page that is kept would ask for files that another version had."""
-    for path in ("/console/", "/console/index.html"):
-        answer = await web.client.get(path)
-        assert answer.headers["cache-control"] == "no-store"
-        assert "etag" not in answer.headers
-        assert answer.headers["content-security-policy"] == POLICY
-        assert answer.content == (ROOT / "index.html").read_bytes()
-    head = await web.client.head("/console/")
-    assert (head.status_code, head.content) == (200, b"")
-
-
 def test_the_policy_is_that_of_the_specification():
     """15.7, word by word: what it says was tried."""
     assert POLICY == (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "vendor/vendor.json",
-        "vendor/preact.d.ts",
-        "vendor/licences/preact.txt",
-        "../app.py",
-        "%2e%2e/app.py",
-        "vendor/../../app.py",
-        "..%2fapp.py",
-        "css//tokens.css",
-        "css",
-        "nothing.js",
-        ".hidden.js",
-        "main.js/",
-        "main.js%00.css",
-        "/etc/passwd",
-        "main.js\\..\\x.js",
-    ],
-)
-async def test_nothing_else_is_given_out(web, path):
-    """Neither what lies beside the files nor what lies outside."""
-    answer = await web.client.get(f"/console/{path}")
-    assert answer.status_code in {404, 422}
-    assert answer.headers["content-type"] == "application/json"
-
-
-def test_a_link_or_a_directory_is_no_file(tmp_path):
-    """`find_file` gives None for whatever cannot be read as a file."""
-    (tmp_path / "sub.js").mkdir()
-    assert find_file("sub.js", tmp_path) is None
-    assert find_file("a" * 5_000 + ".js", tmp_path) is None
-    (tmp_path / "beside.js").write_text("1")
-    (tmp_path / "root").mkdir()
-    (tmp_path / "root" / ".hidden.js").write_text("1")
-    for path in ("../beside.js", "./../beside.js", f"{tmp_path}/beside.js", ".hidden.js"):
-        assert find_file(path, tmp_path / "root") is None
-    assert find_file("beside.js", tmp_path) is not None
-
-
-async def test_browsers_are_led_there_and_programs_are_not(web):
-    """`/` says what this is to who asks for JSON, and leads who asks for a page to the console, by an address that holds behind a proxy too."""
-    led = await web.client.get("/", headers=HTML)
-    assert (led.status_code, led.headers["location"]) == (302, "console/")
-    assert led.headers["vary"].lower().count("accept") >= 1
-    told = await web.client.get("/", headers={"accept": "*/*"})
-    assert told.json()["service"] == "agentrail"
-    bare = await web.client.get("/console")
-    assert (bare.status_code, bare.headers["location"]) == (302, "console/")
-
-
-async def test_from_where_files_are_asked_for_is_judged_all_the_same(web):
-    """They need no token, and a name that is none of this server's gets nothing: not of them either."""
-    error_of(await web.client.get("/console/", headers={"host": "evil.example"}), 403, "host_refused")
-    error_of(await web.client.get("/console/?token=x"), 400, "token_in_url")
-    foreign = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
-    error_of(await web.client.get("/console/main.js", headers=foreign), 403, "origin_refused")
-    error_of(await web.client.get("/console/", headers={"x-forwarded-for": "203.0.113.9"}), 403, "forbidden")
-    error_of(await web.client.post("/console/main.js", json={}), 405, "method_not_allowed")
-
-
-async def test_they_need_no_token():
-    """Where calls need one, the page that asks for it has to come without."""
-    async with serving(answering("Hello"), auth=lambda _: None) as web:
-        assert (await web.client.get("/console/")).status_code == 200
-        assert (await web.client.get("/console/main.js")).status_code == 200
-        error_of(await web.client.get("/sessions"), 401, "unauthorized")
-
-
-async def test_without_a_console_there_is_nothing():
-    """`create_app(console=False)`."""
-    async with serving(answering("Hello"), console=False) as web:
-        error_of(await web.client.get("/console/"), 404, "route_unknown")
-        assert (await web.client.get("/", headers=HTML)).json()["service"] == "agentrail"
 
 
 @pytest.mark.c(47)
@@ -151,12 +61,6 @@ async def test_files_stand_below_the_base_path():
         led = await web.client.get("/agents/", headers=HTML, follow_redirects=True)
         assert led.url.path == "/agents/console/"
         assert (await web.client.get("/console/")).status_code == 404
-
-
-def test_console_is_true_or_false():
-    """Bad input gets what was expected."""
-    with pytest.raises(OptionError, match="console is 'no': expected True or False"):
-        create_app(profiles=[profile("demo:")], console="no")
 
 
 def test_nothing_in_the_page_is_inline():

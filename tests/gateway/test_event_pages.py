@@ -7,17 +7,14 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.abc import Secret
 from agentrail.core.journal.timeline import timeline_of
 from agentrail.core.journal.undone import counts, range_after, range_before
 from agentrail.core.wire.codec import decode_event
 from agentrail.events import Envelope, PluginEvent
 from agentrail.gateway.event_pages import CUT, MAX_PAGE_BYTES, MAX_VALUE_BYTES, encode_event_page
 from agentrail.host import Principal
-from agentrail.host.limits import Limits
 from agentrail.messages import SessionId
 from agentrail.plugins import HumanApproval
-from agentrail.runtime import past_events
 from agentrail.runtime.past_events import PageOfEvents
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -52,38 +49,6 @@ async def lived(web, *, cycles=3):
     for _ in range(cycles):
         (await web.post("/chat", {"message": "Hi", "session_id": "main"})).raise_for_status()
     return (await web.client.get("/sessions/main")).json()["seq"]
-
-
-@pytest.mark.parametrize("has_store", [True, False])
-@on_bounded_time
-async def test_pages_back_and_forth_give_each_event_once(has_store):
-    """From the end to the beginning, and from the beginning to the end: the same, without a gap."""
-    options = {"store": MemoryStore()} if has_store else {}
-    async with serving(answering(*("Hello",) * 3), **options) as web:
-        last = await lived(web)
-        back, before = [], ""
-        while True:
-            told = await page(web, f"&limit=7{before}")
-            back = seqs(told) + back
-            assert told["kept_from"] == 1
-            if not told["more"]:
-                break
-            before = f"&before={told['first']}"
-        forth, after = [], 0
-        while True:
-            told = await page(web, f"&limit=7&after={after}")
-            forth += seqs(told)
-            after = told["last"]
-            if not told["more"]:
-                break
-        assert back == forth == list(range(1, last + 1))
-        told = await page(web, "&kinds=agent_end,agent_start&limit=3")
-        assert [event["kind"] for event in told["events"]] == ["agent_end", "agent_start", "agent_end"]
-        assert told["more"]
-        assert (await page(web, f"&after={last}"))["events"] == []
-        assert (await page(web, "&before=1")) == {
-            "events": [], "first": 1, "last": 0, "more": False, "kept_from": 1,
-        }  # fmt: skip
 
 
 @on_bounded_time
@@ -144,40 +109,6 @@ def test_a_page_is_bounded_whatever_is_in_it():
     )
     assert alone["events"][0]["payload"][CUT] > 200 * 15_000
     assert not alone["more"]
-
-
-@on_bounded_time
-async def test_what_a_rewind_has_undone_is_in_no_page():
-    """Its numbers are left out: the page goes on in front of them."""
-    async with serving(answering(*("Hello",) * 4), store=MemoryStore()) as web:
-        first = await lived(web, cycles=1)
-        trace = (await web.client.get("/inspect/sessions/main/trace")).json()["entries"]
-        number = next(one["number"] for one in reversed(trace) if one["events"] == first)
-        undone = await lived(web, cycles=1)
-        (await web.post("/sessions/main/rewind", {"to": number})).raise_for_status()
-        last = await lived(web, cycles=1)
-        told = await page(web, "&limit=1000")
-        assert last > undone > first
-        stays = [*range(1, first + 1), *range(undone + 1, last + 1)]
-        assert [seq for seq in seqs(told) if seq <= first or seq > undone] == seqs(told)
-        assert set(seqs(told)) <= set(stays)
-        assert seqs(told)[0] == 1
-        back = await page(web, f"&limit=4&before={undone + 1}")
-        assert seqs(back) == list(range(first - 3, first + 1))
-        forth = await page(web, f"&limit=2&after={first}")
-        assert all(seq > undone for seq in seqs(forth))
-
-
-@on_bounded_time
-async def test_a_session_that_has_ended_is_read_and_not_woken():
-    """Its events are in the store; without one they are there as long as its handle is."""
-    for options in ({"store": MemoryStore()}, {}):
-        async with serving(answering("Hello"), **options) as web:
-            await lived(web, cycles=1)
-            (await web.client.delete("/sessions/main")).raise_for_status()
-            told = await page(web, "&limit=1000")
-            assert told["events"][-1]["kind"] == "session_end"
-            assert seqs(told) == list(range(1, told["last"] + 1))
 
 
 # --- one call
@@ -259,55 +190,6 @@ async def test_the_timeline_is_that_of_the_journal_and_of_each_cycle():
         assert ended["spans"] == told["spans"]
 
 
-@on_bounded_time
-async def test_the_timeline_needs_inspect_and_shows_the_tenant():
-    """A colleague who may inspect sees it; without the scope it is forbidden."""
-
-    def by_name(headers):
-        name = headers.get("authorization", "").removeprefix("Bearer ")
-        scopes = frozenset({"use", "inspect"} if name == "boss" else {"use"})
-        return Principal(tenant_id="acme", user_id=name, scopes=scopes) if name else None
-
-    async with serving(answering("Hello"), auth=by_name) as web:
-        ann, boss = {"authorization": "Bearer ann"}, {"authorization": "Bearer boss"}
-        (await web.post("/chat", {"message": "Hi", "session_id": "main"}, headers=ann)).raise_for_status()
-        path = "/inspect/sessions/main/spans"
-        error_of(await web.client.get(path, headers=ann), 403, "forbidden")
-        assert len((await web.client.get(path, headers=boss)).json()["spans"]) == 2
-        for query in ("events?format=json", "calls/c-1", "context"):
-            error_of(await web.client.get(f"/sessions/main/{query}", headers=boss), 404, "session_unknown")
-
-
-@on_bounded_time
-async def test_the_next_request_is_told_part_by_part_without_secrets():
-    """System prompt, tools and messages, with tokens; a digest that changes with any of them, and with nothing else."""
-    key = "sk-very-secret-0123456789"
-    async with serving(
-        answering("Hello", "Again"),
-        session_tools=[RecordingTool(name="shell")],
-        # At the place at which the beginning of a text is cut, so that half of it would be left.
-        session_system_prompt="x" * 490 + key,
-        session_user_data={"key": Secret(key)},
-        store=MemoryStore(),
-    ) as web:
-        await lived(web, cycles=1)
-        first = (await web.client.get("/sessions/main/context")).json()
-        assert first == (await web.client.get("/sessions/main/context")).json()
-        kinds = [(part["kind"], part["name"]) for part in first["parts"]]
-        assert kinds[0] == ("system", "system_prompt")
-        assert ("tools", "shell") in kinds
-        assert kinds[-2:] == [("message", "prompt"), ("message", "answer")]
-        assert first["tokens"] == sum(part["tokens"] for part in first["parts"]) > 0
-        assert first["counted_tokens"] > 0
-        assert key[:8] not in json.dumps(first)
-        await lived(web, cycles=1)
-        again = (await web.client.get("/sessions/main/context")).json()
-        assert again["digest"] != first["digest"]
-        assert len(again["parts"]) == len(first["parts"]) + 2
-        (await web.client.delete("/sessions/main")).raise_for_status()
-        error_of(await web.client.get("/sessions/main/context"), 409, "session_ended")
-
-
 # --- which numbers count
 
 RANGES = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)), max_size=4)
@@ -362,27 +244,3 @@ async def until_idle(web):
             if snapshot["status"]["phase"] == "idle" and not snapshot["status"]["suspended"]:
                 return snapshot
             await trio.sleep(0.03)
-
-
-@on_bounded_time
-async def test_a_page_in_front_comes_out_of_the_fold_of_the_page_behind(monkeypatch):
-    """A journal is folded once for many pages; and one of another session of the same id is not taken for it."""
-    store, folded = MemoryStore(), []
-    real = past_events.walk
-    monkeypatch.setattr(
-        past_events, "walk", lambda *given, **named: folded.append(1) or real(*given, **named)
-    )
-    model = answering(*("Hello",) * 48)
-    limits = Limits(messages_per_minute=100_000)
-    async with serving(model, store=store, session_event_buffer_size=100, limits=limits) as web:
-        last = await lived(web, cycles=24)
-        seen, before = [], last + 1
-        while before > 1:
-            told = await page(web, f"&limit=15&before={before}")
-            seen, before = seqs(told) + seen, told["first"]
-        assert (seen, len(folded)) == (list(range(1, last + 1)), 1)
-        (await web.client.delete("/sessions/main?purge=true")).raise_for_status()
-        await lived(web, cycles=24)
-        told = await page(web, "&limit=5&before=20")
-        assert (seqs(told), len(folded)) == ([15, 16, 17, 18, 19], 2)
-        assert told["events"][0]["at_ms"] > 0

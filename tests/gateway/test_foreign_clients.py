@@ -3,12 +3,9 @@
 import json
 import os
 import signal
-from contextlib import suppress
 from functools import partial
 from urllib.parse import quote
 
-import httpx
-import httpx_sse
 import pytest
 import trio
 
@@ -21,10 +18,8 @@ from agentrail.testing.tools import RecordingTool
 from tests.conftest import SERVICES
 from tests.gateway.interface import page
 from tests.gateway.programs import HERE, base_of, run_program
-from tests.gateway.sse import parse
 from tests.gateway.web import HURRY, serving
 from tests.host.hosting import answering
-from tests.runtime.rig import on_bounded_time
 
 
 def auth(headers):
@@ -63,90 +58,7 @@ def is_whole(ids):
 # --- server-sent events
 
 
-@pytest.mark.services("curl")
-@on_bounded_time
-async def test_curl_reads_a_stream_and_goes_on_where_it_was_killed(tmp_path):
-    """`curl -N`, killed in the middle of a cycle, and once more with `Last-Event-ID`: each committed event once, and one `done`."""
-    half = HalfWay()
-    async with half.serving() as web:
-        await web.post("/sessions", {"session_id": "main"})
-        request = (await web.post("/sessions/main/prompt", {"message": "wait"})).json()["request_id"]
-        url = f"{base_of(web)}/sessions/main/events?request_id={request}"
-        argv = [SERVICES["curl"], "--no-buffer", "--silent", "--show-error", "--noproxy", "*"]
-        with (tmp_path / "first").open("wb") as out:
-            curl = await trio.lowlevel.open_process([*argv, f"{url}&after=0"], stdout=out)
-        await half.is_half.wait()
-        first = b""
-        while b"tool_execution_end" not in first:
-            await trio.sleep(0.01)
-            first = (tmp_path / "first").read_bytes()
-        curl.kill()
-        await curl.wait()
-        seen = parse(first[: first.rindex(b"\n\n") + 2])
-        last = max(int(frame.id) for frame in seen if frame.id is not None)
-        half.gate.set()
-        ran = await run_program([*argv, "--header", f"Last-Event-ID: {last}", url], seconds=10)
-    rest = parse(ran.out.encode())
-    assert ran.status == 0
-    assert is_whole([int(frame.id) for frame in (*seen, *rest) if frame.id is not None])
-    assert [frame.event for frame in rest].count("done") == 1
-    assert (rest[-1].event, rest[-1].data["reason"]) == ("done", "completed")
-
-
-async def read_with_httpx_sse(web, url, *, cut_at="", last_event_id=None):
-    """All events of a stream; its connection is cut behind the first one of a kind."""
-    headers = {} if last_event_id is None else {"last-event-id": last_event_id}
-    seen = []
-    with suppress(httpx.RemoteProtocolError):
-        async with httpx_sse.aconnect_sse(web.client, "GET", url, headers=headers) as source:
-            async for event in source.aiter_sse():
-                seen.append(event)
-                if event.event == cut_at:
-                    (_, cut) = web.check.streams[-1]
-                    cut()
-    return seen
-
-
-@on_bounded_time
-async def test_httpx_sse_reads_a_stream_and_goes_on_where_it_left():
-    """Its own parser finds each frame, and the id that it comes back with is the right one."""
-    half = HalfWay()
-    async with half.serving() as web:
-        await web.post("/sessions", {"session_id": "main"})
-        request = (await web.post("/sessions/main/prompt", {"message": "wait"})).json()["request_id"]
-        url = f"/sessions/main/events?after=0&request_id={request}"
-        first = await read_with_httpx_sse(web, url, cut_at="tool_execution_end")
-        half.gate.set()
-        rest = await read_with_httpx_sse(web, url, last_event_id=first[-1].id)
-    told = [(event, json.loads(event.data)) for event in (*first, *rest)]
-    assert is_whole([int(event.id) for event, data in told if "kind" in data and not data.get("ephemeral")])
-    assert 500 <= first[0].retry < 3_000
-    assert first[1].retry is None
-    ((_, end),) = [one for one in told if one[0].event == "done"]
-    assert (end["reason"], rest[-1].event) == ("completed", "done")
-
-
 # --- WebSocket
-
-
-@pytest.mark.services("node")
-@pytest.mark.services("ws")
-@on_bounded_time
-async def test_the_ws_package_of_npm_talks_to_a_session():
-    """Hello, create, subscribe, a prompt that is sent twice and taken once, events to the end, a ping; an unknown command is refused."""
-    async with serving(answering("So it is."), auth=auth) as web:
-        url = f"{base_of(web).replace('http', 'ws')}/ws"
-        script = [HERE / "socket.cjs", SERVICES["ws"].parent, url, "ann"]
-        ran = await run_program([SERVICES["node"], *script], seconds=15)
-    assert ran.status == 0, ran.err
-    told = json.loads(ran.out)
-    assert (told["protocol"], told["code"], told["pong"]) == ("agentrail.v1", 1000, 7)
-    assert told["frames"][0] == "welcome"
-    assert (told["text"], told["frames"].count("event") > 6) == ("So it is.", True)
-    assert is_whole(told["seqs"])
-    replies = told["replies"]
-    assert replies["p"]["request_id"] == replies["again"]["request_id"]
-    assert replies["d"] == "field_invalid"
 
 
 # --- a generated client

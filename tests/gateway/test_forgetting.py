@@ -1,7 +1,5 @@
 """A user is forgotten while the server runs (G-014), by whom that may be said, and what the answer says."""
 
-import pytest
-
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
 from agentrail.host import Principal
 from agentrail.stores.memory import MemoryStore
@@ -112,19 +110,3 @@ async def test_each_user_is_forgotten_by_who_speaks_for_them():
         told = (await web.client.delete("/users/ann/memory", headers=tenant)).json()
         assert (told["memories"], told["sessions"]) == (1, 1)
         assert memories.list(ann) == ()
-
-
-@pytest.mark.parametrize("has_store", [True, False])
-@on_bounded_time
-async def test_a_session_that_is_at_work_is_ended_first(has_store):
-    """What it says afterwards is said to nobody, and remembered nowhere."""
-    model = ScriptedModel([says("one"), says("two"), says("three")])
-    options = {"store": MemoryStore()} if has_store else {}
-    async with serving(model, auth=by_header, **options) as web:
-        (await chat(web, ANN, "s1", "Hi")).raise_for_status()
-        live = web.host.supervisor.session("s1", scope="acme")
-        told = (await web.client.delete("/users/ann/memory", headers=ANN)).json()
-        assert told["sessions"] == 1
-        assert live.monitor() is not None
-        error_of(await web.client.get("/sessions/s1", headers=ANN), 404, "session_unknown")
-        (await chat(web, BOB, "b1", "Hi")).raise_for_status()

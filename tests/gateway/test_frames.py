@@ -2,13 +2,10 @@
 
 import json
 
-import httpx
-import httpx_sse
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from agentrail.core.wire.codec import decode_event, encode_event
-from agentrail.errors import ErrorInfo
+from agentrail.core.wire.codec import decode_event
 from agentrail.events import (
     Envelope,
     EventsLost,
@@ -18,16 +15,12 @@ from agentrail.events import (
     UnknownEvent,
 )
 from agentrail.gateway.frames import (
-    HEARTBEAT,
-    ContextUse,
-    StreamEnd,
-    done_frame,
     event_frame,
     retry_line,
     snapshot_frame,
 )
-from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage
-from tests.gateway.sse import comments, parse
+from agentrail.messages import CallId, PromptRef, SessionId, Text
+from tests.gateway.sse import parse
 from tests.wire.test_forms import SNAPSHOT
 
 SESSION = SessionId("s")
@@ -94,47 +87,8 @@ def test_an_event_of_a_newer_version_is_passed_on_and_ends_no_frame():
     assert (frame.event, frame.data) == ("unknown", {"kind": "a", "seq": 1})
 
 
-def test_the_data_of_a_frame_is_the_wire_form_of_its_event():
-    """The same bytes as a journal reader gets, but for the escapes."""
-    event = prompt("plain")
-    assert encode_event(event) in event_frame(event)
-    (frame,) = parse(snapshot_frame(SNAPSHOT))
-    assert (frame.event, frame.data["seq"], frame.data["before"]) == ("snapshot", 9, 69)
-
-
 @given(draw=st.floats(0, 1, exclude_max=True))
 def test_readers_come_back_spread_over_half_a_second_to_three(draw):
     """A server that ends would otherwise have all of them back in the same second."""
     (line,) = retry_line(draw).splitlines()
     assert 500 <= int(line.removeprefix(b"retry: ")) < 3_000
-
-
-def test_a_heartbeat_is_no_event():
-    """Every reader skips it."""
-    assert parse(HEARTBEAT + retry_line(0.5)) == []
-    assert comments(HEARTBEAT * 3) == 3
-
-
-def test_a_reader_that_ends_an_event_at_each_empty_line_sees_none_without_data():
-    """httpx-sse gives one also for a line `retry:`, and for a comment behind an id, where an empty line follows: here none does."""
-    stream = (
-        retry_line(0.5) + HEARTBEAT + b"".join([event_frame(prompt("a", seq)) + HEARTBEAT for seq in (1, 2)])
-    )
-    response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
-    events = list(httpx_sse.EventSource(response).iter_sse())
-    assert [(one.id, one.retry) for one in events] == [("1", 1750), ("2", None)]
-    assert all(json.loads(one.data)["kind"] == "prompt_received" for one in events)
-
-
-def test_the_end_of_a_stream_says_why_and_where_to_go_on():
-    """What is not known is left out."""
-    (bare,) = parse(done_frame(StreamEnd(reason="shutdown", session_id=SESSION, seq=7)))
-    assert bare == ("done", {"reason": "shutdown", "session_id": "s", "seq": 7}, None)
-    full = StreamEnd(
-        reason="failed", session_id=SESSION, seq=7, request_id="r", usage=TokenUsage(input=3),
-        context=ContextUse(tokens=3, window=None), error=ErrorInfo(code="overloaded", message=NASTY), detail="why",
-    )  # fmt: skip
-    (frame,) = parse(done_frame(full), careless=True)
-    assert frame.data["context"] == {"tokens": 3, "window": None}
-    assert frame.data["usage"]["input"] == 3
-    assert frame.data["error"]["message"] == NASTY

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import Counter
 
 import pytest
 import trio
@@ -14,7 +13,6 @@ from agentrail.gateway.frames import event_frame
 from agentrail.gateway.hub import Hub, open_hubs
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
-from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.supervisors import open_nameless
 from tests.gateway.sse import comments, parse
 from tests.runtime.rig import on_bounded_time, on_virtual_time, saying
@@ -70,22 +68,6 @@ async def test_a_stream_has_a_retry_a_snapshot_and_what_is_live(supervisor, hubs
     assert hubs.statistics() == hub_module.HubStatistics(hubs=0, readers=0, frames=0, frame_bytes=0)
 
 
-@on_virtual_time
-async def test_one_who_comes_back_gets_the_rest_and_nothing_twice(supervisor, hubs):
-    """With a number there is no snapshot: it has what it needs."""
-    session = await supervisor.start_session(model=saying("a", "b"))
-    await session.ask("Hi")
-    last = (await session.snapshot()).last_seq
-    async with hubs.open_reader(session, after=3) as reader:
-        await session.ask("And?")
-        await session.stop()
-        stream = await read_all(reader)
-    assert numbers(stream)[0] == 4
-    assert numbers(stream) == list(range(4, 4 + len(numbers(stream))))
-    assert numbers(stream)[-1] > last
-    assert "snapshot" not in {frame.event for frame in parse(stream)}
-
-
 @pytest.mark.host("H-070")
 @on_virtual_time
 async def test_a_cursor_of_the_future_is_refused_and_one_too_old_begins_anew(supervisor, hubs):
@@ -115,69 +97,6 @@ async def follow(hubs, session, found, delay, after=None):
 
 
 @on_virtual_time
-async def test_whenever_one_joins_nothing_is_missing_and_nothing_comes_twice(supervisor, hubs):
-    """Committed events are dense behind what it begins with; the snapshot's text and the deltas are the whole answer."""
-    words = [f"w{number} " for number in range(40)]
-    session = await supervisor.start_session(model=ScriptedModel([says(*words, pause_seconds=0.01)] * 2))
-    found = []
-    async with trio.open_nursery() as nursery:
-        for number in range(60):
-            nursery.start_soon(follow, hubs, session, found, number * 0.0137, None if number % 2 else 1)
-        await session.ask("Hi")
-        await session.ask("Hi")
-        await session.stop()
-    assert len(found) == 60
-    ends = set()
-    for after, stream in found:
-        await trio.lowlevel.checkpoint()
-        frames = parse(stream)
-        begins = 1 if after is not None else frames[0].data["seq"]
-        seen = numbers(stream)
-        assert seen == list(range(begins + 1, begins + 1 + len(seen)))
-        ends.add(check_end(stream, "session_ended")["seq"])
-        if after is None:
-            text = frames[0].data["text"]
-            for frame in frames[1:]:
-                if frame.event == "message_delta":
-                    text += frame.data["delta"]
-                elif frame.event == "message_start":
-                    text = ""
-                elif frame.event == "message_end":
-                    assert text in ("".join(words), ""), text
-    assert len(ends) == 1
-
-
-@on_virtual_time
-async def test_each_event_is_made_into_a_frame_once(supervisor, hubs, monkeypatch):
-    """Also for those that come back and want it again; and no frame of an equal event is sent in its place."""
-    made = Counter()
-
-    def counting(event):
-        made[id(event)] += 1
-        kept.append(event)
-        return event_frame(event)
-
-    kept = []
-    monkeypatch.setattr(hub_module, "event_frame", counting)
-    session = await supervisor.start_session(model=saying("a", "a", "a"))
-    found = []
-    async with trio.open_nursery() as nursery:
-        for number in range(30):
-            nursery.start_soon(follow, hubs, session, found, 0, 0 if number % 3 else None)
-        await trio.sleep(1)
-        for _ in range(3):
-            await session.ask("same")
-        for _ in range(30):
-            nursery.start_soon(follow, hubs, session, found, 0, 0)
-        await trio.sleep(1)
-        await session.stop()
-    assert set(made.values()) == {1}
-    assert len(found) == 60
-    whole = [numbers(stream) for after, stream in found if after == 0]
-    assert whole == [list(range(1, len(whole[0]) + 1))] * 50
-
-
-@on_virtual_time
 async def test_a_hub_that_falls_behind_goes_on_where_it_was(supervisor, hubs, monkeypatch):
     """Its own buffer is full, and it is cut like any subscriber: its readers do not notice."""
     monkeypatch.setattr(hub_module, "HUB_BUFFER", 1)
@@ -194,37 +113,6 @@ async def test_a_hub_that_falls_behind_goes_on_where_it_was(supervisor, hubs, mo
         begins = after or parse(stream)[0].data["seq"]
         assert numbers(stream) == list(range(begins + 1, begins + 1 + len(numbers(stream))))
         check_end(stream, "session_ended")
-
-
-@on_bounded_time
-async def test_what_is_not_kept_any_more_comes_out_of_the_journal(monkeypatch):
-    """That takes a while, and the session goes on meanwhile: all the same nothing is missing, and nothing comes twice."""
-    monkeypatch.setattr(hub_module, "HUB_BUFFER", 4)
-    texts = [f"{number}" for number in range(12)]
-    found, whole = [], []
-    async with (
-        open_nameless(store=MemoryStore()) as supervisor,
-        open_hubs() as hubs,
-        trio.open_nursery() as nursery,
-    ):
-        session = await supervisor.start_session(model=saying(*texts), event_buffer_size=8)
-        await session.ask(texts[0])
-        for text in texts[1:]:
-            for after in (1, 5):
-                nursery.start_soon(follow, hubs, session, found, 0, after)
-            await session.ask(text)
-        await until_joined(hubs, 22)
-        await session.stop()
-    assert len(found) == 22
-    for after, stream in found:
-        first, second = parse(stream)[
-            :2
-        ]  # where the session outran three looks into the journal, it begins anew
-        begins = second.data["seq"] if first.event == "events_lost" else after
-        assert numbers(stream) == list(range(begins + 1, begins + 1 + len(numbers(stream))))
-        whole.append(begins == after)
-    assert any(whole)
-    assert len({check_end(stream, "session_ended")["seq"] for _, stream in found}) == 1
 
 
 @pytest.mark.host("H-070")
@@ -296,29 +184,6 @@ async def test_a_hub_whose_session_is_gone_takes_no_reader_of_another_one(superv
         async with again.subscribe() as own:
             assert hub.begin_reader(own, None) is None
         assert hub.ended == "session_ended"
-
-
-def tasks_of_hubs():
-    """The tasks that follow sessions."""
-    left, found = [trio.lowlevel.current_root_task()], []
-    while left:
-        task = left.pop()
-        found += [task.name] if task.name.startswith("stream of") else []
-        left += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
-    return found
-
-
-@on_virtual_time
-async def test_behind_its_last_reader_a_hub_follows_its_session_no_more(supervisor, hubs):
-    """Neither does one that could not be joined."""
-    session = await supervisor.start_session(model=saying("a"), session_id="s")
-    async with hubs.open_reader(session), hubs.open_reader(session):
-        assert tasks_of_hubs() == ["stream of s"]
-    with pytest.raises(CursorAhead):
-        async with hubs.open_reader(session, after=9_999):
-            pass
-    await trio.sleep(0.1)
-    assert tasks_of_hubs() == []
 
 
 # --- how a stream ends
@@ -587,37 +452,6 @@ async def test_a_reader_that_is_overtaken_and_reads_again_is_told_so(supervisor)
     assert numbers(stream) == list(range(1, len(numbers(stream)) + 1))
 
 
-@on_virtual_time
-async def test_what_all_have_read_is_given_up(supervisor, hubs):
-    """A session with one quick reader holds next to nothing for it."""
-    session = await supervisor.start_session(model=saying("a", "b"))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(follow, hubs, session, [], 0)
-        await trio.sleep(0.1)
-        await session.ask("Hi")
-        await trio.sleep(0.1)
-        assert hubs.statistics().frames > 5
-        await trio.sleep(11)
-        assert hubs.statistics().frames == hubs.statistics().frame_bytes == 0
-        await session.stop()
-
-
-@on_virtual_time
-async def test_a_write_is_bounded(supervisor, hubs, monkeypatch):
-    """What waits is joined, up to a bound, so that a reader in a write holds no more than that."""
-    monkeypatch.setattr("agentrail.gateway.stream_reader.MAX_WRITE_BYTES", 1_000)
-    session = await supervisor.start_session(model=saying(*"abcd"))
-    for text in "abcd":
-        await session.ask(text)
-    await session.stop()
-    async with hubs.open_reader(supervisor.last_words(session.session_id).session, after=0) as reader:
-        pieces = [piece async for piece in reader]
-    assert len(pieces) > 3
-    largest = max(len(frame) for frame in b"".join(pieces).split(b"\n\n"))
-    assert max(map(len, pieces)) <= 1_000 + largest + 2
-    check_end(b"".join(pieces), "session_ended")
-
-
 # --- turns, and those that leave
 
 
@@ -646,41 +480,6 @@ async def test_readers_are_woken_in_slices(supervisor, hubs):
             lately.clear()
         nursery.cancel_scope.cancel()
     assert 0 < most <= 2 * hub_module.SLICE  # this task runs once in each pass, and not always at its end
-
-
-@on_virtual_time
-async def test_one_that_leaves_at_any_step_leaves_nothing_behind(supervisor, hubs):
-    """Cancelled as it joins, as it waits, as it reads; the others go on, and behind the last one the hub is gone."""
-    session = await supervisor.start_session(model=saying(*["a"] * 12))
-    found = []
-
-    async def join(scope):
-        with scope:
-            async with hubs.open_reader(session) as reader:
-                async for _ in reader:
-                    pass
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(follow, hubs, session, found, 0, 0)
-        await trio.sleep(0.1)
-        for steps in range(12):
-            scope = trio.CancelScope()
-            nursery.start_soon(join, scope)
-            async with trio.open_nursery() as asking:
-                asking.start_soon(session.ask, "Hi")
-                for _ in range(steps):
-                    await trio.lowlevel.checkpoint()
-                scope.cancel()
-        await trio.sleep(0.1)
-        assert hubs.statistics().readers == 1
-        await session.stop()
-    assert numbers(found[0][1]) == list(range(1, len(numbers(found[0][1])) + 1))
-    assert hubs.statistics().hubs == 0
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(follow, hubs, await supervisor.start_session(model=saying("a")), found, 0)
-        await trio.sleep(0.1)
-        nursery.cancel_scope.cancel()
-    assert hubs.statistics() == hub_module.HubStatistics(hubs=0, readers=0, frames=0, frame_bytes=0)
 
 
 @on_virtual_time

@@ -1,22 +1,15 @@
 """The supervision tree and plugins as rows: what is told live, to whom, and that it is the same when it is asked for."""
 
-import json
-
 import pytest
 import trio
 
 from agentrail.core.policy.budget import Budget
-from agentrail.host import HostPlugin, Limits, Principal, RequestContext
+from agentrail.host import HostPlugin, Principal, RequestContext
 from agentrail.plugins import Action, BeforePrompt, Context, Continue, Plugin, on
-from agentrail.runtime.agent import Agent
 from agentrail.testing.cancelling import crash
-from agentrail.testing.models import ScriptedModel, calls, says
-from agentrail.tools import builtin
 from tests.gateway.socket_client import socket_of
-from tests.gateway.web import error_of, serving
-from tests.host.hosting import answering, asked, hosting, profile
-from tests.runtime.rig import on_virtual_time
-from tests.runtime.test_spending import Priced
+from tests.gateway.web import serving
+from tests.host.hosting import answering, profile
 
 TOKENS = {
     "ann": Principal(tenant_id="acme", user_id="ann"),
@@ -102,143 +95,6 @@ async def test_each_restart_is_told_and_then_that_it_was_given_up():
         assert node["key"] not in tree.rows
         later = await Rows(client).begin("tree", "later")
         assert later.rows[parked["key"]] == parked
-
-
-async def test_a_page_of_the_tree_has_its_sessions():
-    """In the order of their starts, across sessions that end and other tenants."""
-    async with serving(answering(), auth=auth, store=None) as web:
-        for number in range(7):
-            await web.post("/sessions", {"session_id": f"s-{number}"}, headers=by("ann"))
-            await web.post("/sessions", {"session_id": f"e-{number}"}, headers=by("eve"))
-        await web.client.delete("/sessions/s-3", headers=by("ann"))
-        pages, after = [], ""
-        while after is not None:
-            page = (await web.client.get(f"/inspect/tree?limit=2{after}", headers=by("boss"))).json()
-            pages.append([node["id"] for node in page["children"]])
-            after = None if page["next"] is None else f"&after={page['next']}"
-        assert pages == [["s-0", "s-1"], ["s-2", "s-4"], ["s-5", "s-6"]]
-        for wrong in ("limit=0", "limit=1001", "after=-1", "after=x"):
-            answer = await web.client.get(f"/inspect/tree?{wrong}", headers=by("boss"))
-            assert answer.status_code == 422
-
-
-async def test_a_node_says_what_its_session_is_about():
-    """Title and first words: live, when it is asked for, and still when it was given up; a strange one that took its id has none of it."""
-    async with (
-        serving(answering("<title>Refund 4411</title>So."), auth=auth) as web,
-        socket_of(web, by="ann") as own,
-        socket_of(web, by="boss") as client,
-    ):
-        await own.done("create", session_id="s-1")
-        tree = await Rows(client).begin("tree")
-        seen = await tree.until(named("s-1"))
-        assert (seen["title"], seen["first_words"]) == (None, None)
-        await own.done("prompt", session_id="s-1", message="Where is\n my money?")
-        seen = await tree.until(named("s-1", title="Refund 4411"))
-        assert seen["first_words"] == "Where is my money?"
-        node = (await web.client.get("/inspect/tree", headers=by("boss"))).json()["children"][0]
-        assert {name: node[name] for name in ("title", "first_words")} == {
-            name: seen[name] for name in ("title", "first_words")
-        }
-        session = web.host.supervisor.session("s-1", scope="acme")
-        for _ in range(3):
-            crash(session)
-        parked = await tree.until(named("s-1", status="parked"))
-        assert (parked["title"], parked["first_words"]) == ("Refund 4411", "Where is my money?")
-        later = await Rows(client).begin("tree", "later")
-        assert later.rows[parked["key"]] == parked
-        await own.done("create", session_id="s-1")
-        again = await tree.until(named("s-1", status="running"))
-        assert (again["title"], again["first_words"]) == (None, None)
-
-
-@on_virtual_time
-async def test_a_node_that_was_given_up_long_ago_is_about_what_it_was_about():
-    """Its handle is forgotten; who watched remembers."""
-    async with hosting(answering("<title>Trip</title>So.")) as host:
-        request = await asked(host, session_id="main")
-        await request.outcome()
-        await host.quiet()
-        feed = host.tree_feed("acme")
-        await feed.settle()
-        for _ in range(3):
-            crash(request.session)
-        await trio.sleep(1)
-        for _ in range(2):
-            await feed.settle()
-            (row,) = [row for row in map(feed.row, feed.keys()) if row.session_id == "main"]
-            assert (row.status, row.title, row.first_words) == ("parked", "Trip", "Hi")
-            await trio.sleep(600)
-        late = host.tree_feed("acme")
-        await late.settle()
-        (row,) = [row for row in map(late.row, late.keys()) if row.session_id == "main"]
-        assert (row.status, row.title, row.first_words) == ("parked", None, None)
-
-
-async def test_one_that_came_back_is_parked_no_more():
-    """The row of its living session takes the place of what was given up."""
-    async with (
-        serving(answering("words"), auth=auth) as web,
-        socket_of(web, by="ann") as own,
-        socket_of(web, by="boss") as client,
-    ):
-        await own.done("create", session_id="s-1")
-        session = web.host.supervisor.session("s-1", scope="acme")
-        tree = await Rows(client).begin("tree")
-        for _ in range(3):
-            crash(session)
-        await tree.until(named("s-1", status="parked"))
-        await own.done("create", session_id="s-1")
-        await tree.until(named("s-1", status="running"))
-        assert len([row for row in tree.rows.values() if row["name"] == "s-1"]) == 1
-
-
-async def test_a_tree_with_an_agent_at_work_can_be_read():
-    """A child that is never restarted keeps no arguments; it is looked at all the same."""
-    model = ScriptedModel(
-        [calls(("task", {"description": "Look."})), says("Found.", pause_seconds=30), says("Done.")]
-    )
-    desk = profile(model, tools=builtin("task"), agents=[Agent(name="a", description="b")])
-    async with serving(profiles=[desk], auth=auth) as web, socket_of(web, by="ann") as own:
-        await own.done("create", session_id="s-1")
-        await own.done("prompt", session_id="s-1", message="Go")
-        with trio.fail_after(5):
-            while True:
-                answer = await web.client.get("/inspect/tree", headers=by("boss"))
-                assert answer.status_code == 200
-                if len(answer.json()["children"]) == 2:
-                    break
-                await trio.sleep(0.02)
-        root = answer.json()
-    keys = [child["key"] for child in root["children"]]
-    assert (root["key"], len(set(keys))) == ("0", 2)
-    child = next(one for one in root["children"] if one["id"] != "s-1")
-    mother = next(one for one in root["children"] if one["id"] == "s-1")
-    assert [(one["title"], one["first_words"]) for one in (root, mother, child)] == [
-        (None, None),
-        (None, "Go"),
-        (None, "Look."),  # what it has to do, in the words of the call
-    ]
-    assert child["phase"] in ("running", "streaming")
-    assert (child["mailbox"], child["stuck"], child["exits"]) == (0, False, [])
-    assert child["up_at_ms"] > 0
-
-
-@pytest.mark.parametrize("what", ["tree", "plugins"])
-async def test_who_may_not_inspect_watches_none_of_it_and_strangers_see_only_their_own(what):
-    """The scope is named; another tenant's tree has other sessions."""
-    async with (
-        serving(answering("words"), auth=auth) as web,
-        socket_of(web, by="ann") as own,
-        socket_of(web, by="eve") as stranger,
-    ):
-        await own.done("create", session_id="s-1")
-        await own.send(type="watch", id="w", what=what)
-        refused = await own.until("reply", id="w")
-        assert refused["error"]["code"] == "forbidden"
-        assert "inspect" in json.dumps(refused["error"])
-        rows = await Rows(stranger).begin(what)
-        assert not [row for row in rows.rows.values() if row["name"] == "s-1" or row["kind"] == "session"]
 
 
 # --- plugins
@@ -350,34 +206,6 @@ async def test_what_was_used_is_asked_for_in_a_time_zone():
         ):
             refused = await web.client.get(f"/inspect/cost?{query}", headers=by("boss"))
             assert (refused.status_code, refused.json()["error"]["field"]) == (422, field)
-
-
-async def test_a_budget_of_a_day_is_told_and_what_is_beyond_it_is_refused():
-    """In `/console/info`, and in `/inspect/cost` with what is used of it; a message behind it gets 429 and when to come back."""
-    limits = Limits(cost_per_day_usd=0.01, tenant_cost_per_day_usd=20)
-    desk = profile(Priced([says("Yes.")] * 2))
-    async with serving(profiles=[desk], store="memory:", auth=auth, limits=limits) as web:
-        told = (await web.client.get("/console/info", headers=by("ann"))).json()["limits"]
-        assert (told["cost_per_day_usd"], told["tenant_cost_per_day_usd"]) == (0.01, 20.0)
-        answer = await web.client.post("/chat", json={"message": "Hi"}, headers=by("ann"))
-        assert answer.status_code == 200
-        with trio.fail_after(10):
-            while True:
-                days = (await web.client.get("/inspect/cost", headers=by("boss"))).json()["day_budgets"]
-                if days[0]["used_usd"] > 0:
-                    break
-                await trio.sleep(0.1)
-        assert [(one["of"], one["name"], one["limit_usd"]) for one in days] == [
-            ("tenant", "acme", 20.0),
-            ("user", "ann", 0.01),
-        ]
-        assert days[0]["used_usd"] == days[1]["used_usd"] > 0.01
-        for path in ("/chat", "/stream"):
-            refused = await web.client.post(path, json={"message": "Hi"}, headers=by("ann"))
-            error = error_of(refused, 429, "budget")
-            assert "$0.01" in error["message"]
-            assert 0 < int(refused.headers["retry-after"]) <= 86_400
-        assert (await web.client.post("/chat", json={"message": "Hi"}, headers=by("boss"))).status_code == 200
 
 
 async def test_budgets_of_sessions_are_told_with_what_is_used_of_them():

@@ -5,24 +5,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
-import trio
 
 from agentrail.core.journal.explaining import ExplainedStep, lines_of_step
 from agentrail.core.journal.replaying import explain_journal
-from agentrail.errors import Trimmed
 from agentrail.host import Principal
-from agentrail.runtime.inspecting import MAX_LOOKED_THROUGH, RECORD_KINDS, WantedRecords
 from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after
-from agentrail.runtime.withheld import knowing
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import RecordingTool
 from property_tests.core.test_patches_give_the_other_document import as_sent, carry_out
-from tests.gateway.web import Web, error_of, serving
+from tests.gateway.web import Web, serving
 from tests.host.hosting import answering, profile
 from tests.runtime.rig import on_bounded_time
 
@@ -194,32 +189,6 @@ def _plainly(member: Any, event: Any, state: Any, ctx: Any) -> Any:
 
 
 @on_bounded_time
-async def test_no_other_tenant_and_no_one_without_the_scope_looks_back():
-    """Nor does who has it find out what another tenant has."""
-    async with booking("memory:") as web:
-        for path in ("trace?plugin=guard", "state?at=1", "explain?at=1"):
-            place = f"/inspect/sessions/main/{path}"
-            error_of(await web.client.get(place, headers=of(ANN)), 403, "forbidden")
-            error_of(await web.client.get(place, headers=of(EVE)), 404, "session_unknown")
-            error_of(await web.client.get(place, headers=of("stranger")), 401, "unauthorized")
-            assert (await web.client.get(place)).status_code == 200
-
-
-@on_bounded_time
-async def test_what_is_known_as_a_secret_by_now_does_not_leave():
-    """It was recorded when it was not known. And no one finds it by asking for one character after the other."""
-    async with booking("memory:") as web:
-        assert CANARY in (await web.client.get("/inspect/sessions/main/state?at=3&from=1")).text
-        with knowing([CANARY]):
-            for path in ("trace", "trace?bodies=false", "state?at=3", "state?at=3&from=1", "explain?at=3"):
-                text = (await web.client.get(f"/inspect/sessions/main/{path}")).text
-                assert CANARY not in text
-            assert (await read(web, "trace", q="Book it, Secret"))["entries"]
-            for part in (CANARY, CANARY[:4], CANARY[-4:]):
-                assert (await read(web, "trace", q=part, kinds="prompt"))["entries"] == []
-
-
-@on_bounded_time
 async def test_what_was_trimmed_is_told_by_its_first_number(tmp_path):
     """410 with it; the list begins there, and goes back no further."""
     store = MemoryStore()
@@ -250,94 +219,3 @@ async def test_what_was_trimmed_is_told_by_its_first_number(tmp_path):
         )
         assert (await read(web, "state", at=snapshot.seq))["state"]["messages"]
         assert (await read(web, "trace", before=9_999, kinds="prompt"))["previous"] is None
-
-
-@on_bounded_time
-async def test_without_a_store_it_is_said_how_there_is_a_journal():
-    """For each of the three."""
-    async with serving(answering("One."), auth=by_token, headers=of(OLGA)) as web:
-        await web.client.post("/chat", json={"session_id": "main", "message": "Hi"}, headers=of(ANN))
-        for what, query in (("trace", {}), ("state", {"at": 1}), ("explain", {"at": 1})):
-            assert "needs a store" in (await read(web, what, 422, **query))["error"]["message"]
-
-
-class Slow(MemoryStore):
-    """Takes its time to give records, as a long journal does."""
-
-    def __init__(self) -> None:
-        """Be quick, until told otherwise."""
-        super().__init__()
-        self.wait = None
-
-    def read(self, scope, session, after=0, limit=1000):
-        """Wait in the thread that asks."""
-        if self.wait is not None:
-            trio.from_thread.run(self.wait.wait)
-        return super().read(scope, session, after, limit)
-
-
-@on_bounded_time
-async def test_others_are_answered_while_a_journal_is_folded_and_who_leaves_is_not_waited_for():
-    """It is in a thread; a caller that hangs up leaves it there."""
-    store = Slow()
-    async with booking(store) as web:
-        store.wait = trio.Event()
-        for path in ("trace?plugin=guard", "state?at=3", "explain?at=3"):
-            with trio.move_on_after(0.05), pytest.raises(httpx.ReadTimeout):
-                await web.client.get(f"/inspect/sessions/main/{path}", timeout=0.02)
-            assert (await web.client.get("/health")).status_code == 200
-        store.wait.set()
-        store.wait = None
-        assert (await read(web, "state", at=3))["at"] == 3
-
-
-class Long(MemoryStore):
-    """Says how much is read of it."""
-
-    def __init__(self) -> None:
-        """Count from 0."""
-        super().__init__()
-        self.seen = 0
-
-    def read(self, scope, session, after=0, limit=1000):
-        """Count."""
-        found = super().read(scope, session, after, limit)
-        self.seen += len(found)
-        return found
-
-
-@on_bounded_time
-async def test_one_look_reads_a_bounded_part_of_a_long_journal(monkeypatch):
-    """It says where to go on, and who goes on finds all; a page of all that there is reads no more than it gives."""
-    monkeypatch.setattr("agentrail.runtime.inspecting.MAX_LOOKED_THROUGH", 4)
-    monkeypatch.setattr("agentrail.runtime.inspecting._AT_ONCE", 3)
-    store = Long()
-    async with booking(store) as web:
-        inspected = await web.host.inspected(
-            "main", Principal(tenant_id="acme", user_id="olga", scopes=("inspect",))
-        )
-
-        async def look(**wanted: Any) -> Any:
-            store.seen = 0
-            return await inspected.find_records(WantedRecords(**wanted))
-
-        whole = await look(limit=2, before=9_999)
-        assert (len(whole.entries), store.seen) == (2, 2)
-        forward, after = [], 0
-        while after is not None:
-            page = await look(after=after, kinds=frozenset({"response_completed"}), limit=50)
-            assert store.seen <= 4
-            forward += [one.number for one in page.entries]
-            after = page.next
-        backward: list[int] = []
-        before: int | None = whole.last + 1
-        while before is not None:
-            page = await look(before=before, kinds=frozenset({"response_completed"}), limit=50)
-            assert store.seen <= 4
-            backward = [one.number for one in page.entries] + backward
-            before = page.previous
-        assert len(forward) == 2
-        assert forward == backward
-    assert MAX_LOOKED_THROUGH == 20_000
-    assert {"opened", "heard", "prompt", "rewound"} <= RECORD_KINDS
-    assert Trimmed("s", first=3).first == 3

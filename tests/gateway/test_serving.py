@@ -124,19 +124,6 @@ async def read_all(stream):
 
 
 @on_bounded_time
-async def test_calls_are_answered_between_the_begin_and_the_end_of_the_lifespan():
-    """With the state that it gave; neither the server nor its version is named."""
-    app = App()
-    async with serving(app) as (_, connect):
-        answer = await ask(connect)
-        assert app.seen == ["begun", "/"]
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert answer.endswith(b"\r\n\r\nok")
-    assert b"hypercorn" not in answer.lower()
-    assert app.seen == ["begun", "/", "over"]
-
-
-@on_bounded_time
 async def test_a_connection_that_breaks_the_protocol_ends_alone(caplog):
     """What a stranger sends ends no other stream, and is told once, without their words."""
     app = App()
@@ -155,19 +142,6 @@ async def test_a_connection_that_breaks_the_protocol_ends_alone(caplog):
 
 
 @on_bounded_time
-async def test_an_application_that_raises_answers_500_and_goes_on(caplog):
-    """The crash is in the log, and not in the answer."""
-    app = App()
-    async with serving(app) as (_, connect):
-        with caplog.at_level(logging.ERROR):
-            answer = await ask(connect, "/raise")
-        assert answer.startswith(b"HTTP/1.1 500")
-        assert b"of the application" not in answer
-        assert b"ok" in await ask(connect)
-    assert "the application raised where it was to answer" in caplog.text
-
-
-@on_bounded_time
 @pytest.mark.host("H-071")
 async def test_a_writer_is_woken_by_a_cut():
     """One that waits for a reader who does not read is deaf to cancellation."""
@@ -182,12 +156,6 @@ async def test_a_writer_is_woken_by_a_cut():
         app.cut()
         await app.ended.wait()
         assert b"ok" in await ask(connect)
-
-
-def test_behind_another_server_no_call_can_be_cut():
-    """It gives no state of ours."""
-    assert connection_cut({"type": "http"}) is None
-    assert connection_cut({"type": "http", "state": {}}) is None
 
 
 @on_bounded_time
@@ -213,45 +181,6 @@ async def test_the_server_ends_whatever_its_callers_do(path, how):
     assert app.ended.is_set()
     assert trio.current_time() - began < 5
     assert app.seen == ["begun", path, *(["over"] if how == "stopped" else [])]
-
-
-@on_bounded_time
-async def test_a_call_that_ends_in_time_is_answered_when_the_server_stops():
-    """And no other call is taken meanwhile."""
-    app, go_on = App(), trio.Event()
-
-    async def slow(scope, send):
-        app.flooding.set()
-        await go_on.wait()
-        await app.greet(scope, send)
-
-    app.wait = slow
-    async with (
-        serving(app, limits=ConnectionLimits(grace_seconds=10)) as (stop, connect),
-        await connect() as stream,
-    ):
-        await stream.send_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-        await app.flooding.wait()
-        stop.set()
-        await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(OSError, match="all attempts to connect"):
-            await connect()
-        go_on.set()
-        assert (await read_all(stream)).endswith(b"ok")
-
-
-@on_bounded_time
-async def test_headers_that_do_not_come_are_not_waited_for():
-    """Nor is a connection kept that says nothing."""
-    app = App()
-    async with serving(app, limits=ConnectionLimits(idle_seconds=0.05)) as (_, connect):
-        for begin in (b"GET / HTTP/1.1\r\nHost: ", b"x"):
-            async with await connect() as stream:
-                await stream.send_all(begin)
-                await read_all(stream)
-        async with await connect() as stream:
-            assert await read_all(stream) == b""
-    assert app.seen == ["begun", "over"]
 
 
 @on_bounded_time
@@ -323,19 +252,6 @@ async def test_tls_is_spoken_where_there_is_a_certificate():
         async with stream:
             await stream.send_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             assert (await read_all(stream)).endswith(b"ok")
-
-
-def test_a_certificate_that_cannot_be_used_is_refused():
-    """Missing, of another kind, or without its key."""
-    pair = (TLS / "certificate.pem", TLS / "key.pem")
-    for certificate, key in (
-        (TLS / "none", pair[1]),
-        (pair[1], pair[0]),
-        (pair[0], pair[0]),
-        (Path(__file__), pair[1]),
-    ):
-        with pytest.raises(OptionError, match="cannot be used"):
-            tls_context(certificate, key)
 
 
 async def test_an_address_that_cannot_be_had_is_refused():

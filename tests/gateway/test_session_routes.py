@@ -1,6 +1,5 @@
 """The routes of sessions over a socket: what they take, what they answer, and that they tell no one of another's sessions."""
 
-from hashlib import sha256
 from typing import Any
 
 import httpx
@@ -58,34 +57,6 @@ async def call(web: Web, route: CallRoute, session_id: str, who: dict[str, str])
     return await web.client.request(route.method, path, json=said, headers=who, params=needed)
 
 
-def shown(response: httpx.Response, session_id: str) -> tuple[int, str, list[tuple[str, str]]]:
-    """What a caller can tell an answer by, without what differs from call to call."""
-    told = sorted(
-        (name, value)
-        for name, value in response.headers.items()
-        if name not in ("date", "ratelimit", "content-length")
-    )
-    return response.status_code, response.text.replace(session_id, "<id>"), told
-
-
-@on_bounded_time
-async def test_on_every_route_a_foreign_session_is_answered_as_an_unknown_one():
-    """By a colleague and by another tenant, in all that can be told apart; and its owner finds it as it was."""
-    async with serving(answering(*MANY), auth=by_header, store=MemoryStore()) as web:
-        (await web.post("/chat", {"message": "Hi", "session_id": "main"}, headers=ANN)).raise_for_status()
-        before = (await web.client.get("/sessions/main", headers=ANN)).json()
-        for route in ON_A_SESSION:
-            is_seen = route.scope == "inspect"  # who may inspect sees a colleague's: that is what it is for
-            for who in (EVE,) if is_seen else (BOB, EVE):
-                foreign = await call(web, route, "main", who)
-                unknown = await call(web, route, "nope", who)
-                assert shown(foreign, "main") == shown(unknown, "nope"), (route.method, route.path)
-                error_of(foreign, 404, "session_unknown")
-        after = (await web.client.get("/sessions/main", headers=ANN)).json()
-        assert (after["seq"], after["messages"]) == (before["seq"], before["messages"])
-    assert len(ON_A_SESSION) >= 20
-
-
 @pytest.mark.host("H-085")
 @on_bounded_time
 async def test_an_id_that_is_none_is_refused_on_every_route():
@@ -97,31 +68,6 @@ async def test_an_id_that_is_none_is_refused_on_every_route():
                 response = await call(web, route, name, who)
                 error_of(response, 422, "id_invalid")
                 assert name not in response.text
-
-
-@on_bounded_time
-async def test_a_session_is_created_read_and_deleted():
-    """Its place is in the header; deleted it has ended, purged it is unknown."""
-    async with serving(answering("Hello"), store=MemoryStore()) as web:
-        made = await web.post("/sessions", {"session_id": "main"})
-        assert (made.status_code, made.headers["location"], made.headers["x-session-id"]) == (
-            201,
-            "/sessions/main",
-            "main",
-        )
-        error_of(await web.post("/sessions", {"session_id": "main"}), 409, "already_exists")
-        await web.chat(session_id="main")
-        page = (await web.client.get("/sessions/main/messages?limit=1")).json()
-        assert (len(page["messages"]), page["next"]) == (1, 1)
-        listed = (await web.client.get("/sessions?limit=1")).json()
-        assert [one["session_id"] for one in listed["sessions"]] == ["main"]
-        error_of(await web.client.get("/sessions?limit=0"), 422, "field_invalid")
-        error_of(await web.client.get("/sessions?cursor=x"), 400, "cursor_invalid")
-        gone = await web.client.delete("/sessions/main")
-        assert (gone.status_code, gone.content) == (204, b"")
-        error_of(await web.client.get("/sessions/main"), 409, "session_ended")
-        assert (await web.client.delete("/sessions/main?purge=true")).status_code == 204
-        error_of(await web.client.get("/sessions/main"), 404, "session_unknown")
 
 
 @on_bounded_time
@@ -212,132 +158,6 @@ async def test_what_is_answered_is_as_the_page_says():
             made.append(await web.post(f"/sessions/main/{call_name}", said, headers=ANN))
         assert [one.status_code for one in made] == [200] * 7 + [202, 201, 200]
         assert made[-2].headers["location"] == f"/sessions/{made[-2].json()['session_id']}"
-
-
-@on_bounded_time
-async def test_who_may_not_inspect_is_told_so():
-    """The scope is asked for before anything is looked up."""
-
-    def plain(_: Any) -> Principal:
-        return Principal(tenant_id="acme", user_id="ann")
-
-    async with serving(answering("Hi"), auth=plain) as web:
-        for route in ROUTES:
-            if route.scope == "inspect":
-                error_of(await call(web, route, "main", ANN), 403, "forbidden")
-
-
-@on_bounded_time
-async def test_metadata_is_shown_where_its_session_is():
-    """In lists and in how it stands; too much of it, or one that is no object, is refused with the field."""
-    async with serving(answering("Hello"), store=MemoryStore()) as web:
-        said = {"ticket": 4711, "tags": ["new"]}
-        await web.post("/sessions", {"session_id": "made", "metadata": said})
-        await web.chat(session_id="main", metadata={"from": "mail"})
-        await web.post("/sessions", {"session_id": "bare"})
-        listed = (await web.client.get("/sessions")).json()["sessions"]
-        assert {one["session_id"]: one.get("metadata") for one in listed} == {
-            "bare": None,
-            "main": {"from": "mail"},
-            "made": said,
-        }
-        inspected = (await web.client.get("/inspect/sessions")).json()["sessions"]
-        assert [one.get("metadata") for one in inspected] == [one.get("metadata") for one in listed]
-        assert (await web.client.get("/sessions/made")).json()["metadata"] == said
-        assert "metadata" not in (await web.client.get("/sessions/bare")).json()
-        for path in ("/sessions", "/chat", "/stream", "/sessions/main/prompt"):
-            body = {} if path == "/sessions" else {"message": "Hi"}
-            error = error_of(await web.post(path, {**body, "metadata": {"a": "x" * 4_096}}), 413, "too_large")
-            assert error["field"] == "metadata"
-            error_of(await web.post(path, {**body, "metadata": ["a"]}), 422, "field_invalid")
-        assert len((await web.client.get("/sessions")).json()["sessions"]) == 3
-
-
-@on_bounded_time
-async def test_all_of_a_call_that_waits_is_shown_and_its_rule_is_listed_and_revoked():
-    """Who asks and why, what the tool promises, what *always* would allow and what runs; then the rule, and its end."""
-    properties = {"command": {"type": "string"}, "n": {"type": "array"}}
-    tool = RecordingTool(
-        name="shell", parameters={"type": "object", "properties": properties, "required": ["command"]}
-    )
-    wanted = {"command": "git status -s", "n": [2**63 - 1, 1.0]}
-    turns = [
-        calls(("shell", {"command": "git status"})),
-        says("Fine"),
-        calls(("shell", wanted)),
-        says("Done"),
-    ]
-    async with serving(ScriptedModel(turns), session_tools=[tool], session_plugins=[HumanApproval]) as web:
-        await web.chat(session_id="main")
-        first = (await web.client.get("/sessions/main")).json()["status"]["approvals"][0]
-        (await web.post("/sessions/main/approve", {"approval_id": first["id"]})).raise_for_status()
-        late = error_of(
-            await web.post("/sessions/main/approve", {"approval_id": first["id"]}), 409, "already_resolved"
-        )
-        assert (late["decided"]["how"], late["decided"]["by"]) == ("approved", "user")
-        assert late["decided"]["at_ms"] >= first["requested_at_ms"]
-        await web.chat(session_id="main")
-        asked = (await web.client.get("/sessions/main")).json()["status"]["approvals"][0]
-        shown = (await web.client.get(f"/sessions/main/approvals/{asked['id']}")).json()
-        assert (shown["by"], shown["reason"]) == ("HumanApproval", "each call of shell needs an approval")
-        assert (shown["effect"], shown["schema"]["required"]) == ("once", ["command"])
-        assert shown["arguments_text"] == '{"command":"git status -s","n":[9223372036854775807,1.0]}'
-        assert sha256(shown["arguments_text"].encode()).hexdigest() == shown["arguments_hash"]
-        always = shown["always"]
-        words = shown["arguments_text"]
-        assert (always["tool"], always["command_family"], always["exact"], always["reach"]) == (
-            "shell",
-            words,
-            True,
-            "session",
-        )
-        assert always["allowed"] == []
-        assert shown["preview"] == {
-            "kind": "command", "argv": ["git", "status", "-s"], "line": "git status -s", "cwd": None
-        }  # fmt: skip
-        assert shown["path"] == [{"session_id": "main", "title": None}]
-        assert shown["first_words"] == (await web.client.get("/sessions/main")).json()["first_words"]
-        said = {"approval_id": asked["id"], "kind": "always"}
-        (await web.post("/sessions/main/approve", said)).raise_for_status()
-        error_of(await web.client.get(f"/sessions/main/approvals/{asked['id']}"), 404, "approval_unknown")
-        (rule,) = (await web.client.get("/sessions/main/rules")).json()["rules"]
-        assert (rule["tool"], rule["command_family"], rule["by"]) == ("shell", words, "user")
-        gone = await web.client.delete(f"/sessions/main/rules/{rule['rule_id']}")
-        assert (gone.status_code, gone.content) == (204, b"")
-        error_of(await web.client.delete(f"/sessions/main/rules/{rule['rule_id']}"), 404, "rule_unknown")
-
-
-@on_bounded_time
-async def test_a_dry_rewind_tells_what_is_behind_and_goes_nowhere():
-    """The calls that stay done, and what they were about; the conversation is as it was."""
-    tool = RecordingTool(name="pay")
-    model = ScriptedModel([says("Hello"), calls(("pay", {"order": 4411})), says("Paid")])
-    async with serving(model, session_tools=[tool], store=MemoryStore()) as web:
-        await web.chat(session_id="main")
-        seq = len((await web.client.get("/inspect/sessions/main/trace")).json()["entries"])
-        await web.chat(session_id="main")
-        before = (await web.client.get("/sessions/main")).json()
-        told = (await web.post("/sessions/main/rewind", {"to": seq, "dry": True})).json()
-        (one,) = told["calls"]
-        assert (one["name"], one["effect_class"], one["outcome"]) == ("pay", "once", "done")
-        assert (one["summary"], one["number"] > seq, told["dry"]) == ('{"order":4411}', True, True)
-        assert (await web.client.get("/sessions/main")).json()["messages"] == before["messages"]
-        both = {"to": seq, "event": 1}
-        error_of(await web.post("/sessions/main/rewind", both), 422, "field_invalid")
-        error_of(await web.post("/sessions/main/rewind", {}), 422, "field_invalid")
-        error_of(await web.post("/sessions/main/rewind", {"event": 10_000}), 422, "option_error")
-        entries = (await web.client.get("/inspect/sessions/main/trace?limit=1000")).json()["entries"]
-        for event in {one["events"] for one in entries if one["events"]}:
-            known = min(one["number"] for one in entries if one["events"] >= event)
-            told_of = (await web.post("/sessions/main/rewind", {"event": event, "dry": True})).json()
-            assert told_of["at"] == known
-        fork = await web.post("/sessions/main/fork", {"event": entries[seq - 1]["events"]})
-        assert fork.json()["at"] == min(
-            one["number"] for one in entries if one["events"] >= entries[seq - 1]["events"]
-        )
-        went = (await web.post("/sessions/main/rewind", {"to": seq})).json()
-        assert (went["calls"], "dry" in went) == (told["calls"], False)
-        assert len((await web.client.get("/sessions/main")).json()["messages"]) == 2
 
 
 async def test_a_session_that_has_ended_is_forked_by_a_record_and_by_an_event():

@@ -25,16 +25,6 @@ def filled(count, **bounds):
     return queue
 
 
-def test_frames_go_out_as_they_came():
-    """And their sizes with them."""
-    queue = filled(3)
-    queue.put_delta("s", b'"d"')
-    assert (len(queue), queue.size_bytes) == (4, 6)
-    assert drained(queue) == [0, 1, 2, "d"]
-    assert (len(queue), queue.size_bytes) == (0, 0)
-    assert queue.take() is None
-
-
 def test_from_half_full_on_deltas_are_left_out_and_one_lag_tells_how_many():
     """For each session its own; the next that goes out of a session stands behind it."""
     queue = filled(127)
@@ -53,13 +43,6 @@ def test_from_half_full_on_deltas_are_left_out_and_one_lag_tells_how_many():
         {"type": "lag", "session_id": "t", "dropped": 1},
     ]
     assert queue.take() is None
-
-
-def test_half_full_is_said_of_bytes_too():
-    """Half a MiB of one frame counts as much as 128 of them."""
-    queue = SendQueue()
-    queue.put(b"x" * (MAX_QUEUED_BYTES // 2))
-    assert not queue.put_delta("s", b"1")
 
 
 @pytest.mark.parametrize("how", ["frames", "bytes"])
@@ -96,16 +79,6 @@ def test_a_closing_socket_reports_what_was_left_out_first():
         {"type": "lag", "session_id": "t", "dropped": 1},
         {"type": "closing", "reason": "shutdown", "cursors": {}},
     ]
-
-
-def test_a_session_that_is_read_no_more_has_no_cursor_and_no_lag():
-    """What a client does not ask for it is not told."""
-    queue = filled(128)
-    queue.put_event("s", 4, b"4")
-    queue.put_delta("s", b"0")
-    queue.forget("s")
-    queue.close(CloseCode.GOING_DOWN)
-    assert drained(queue)[-1] == {"type": "closing", "reason": "shutdown", "cursors": {}}
 
 
 MOVES = st.lists(st.sampled_from(["event", "delta", "take", "take", "close"]), max_size=60)

@@ -154,17 +154,6 @@ async def client_subscribe(client, session_id, after=None, **more):
     return await client.until("subscribed", session_id=session_id)
 
 
-async def test_a_subscription_may_ask_for_kinds_alone_and_for_no_deltas():
-    """Of what it did not ask for it is told nothing."""
-    async with serving(answering("a b c", "d")) as web, socket_of(web) as client:
-        await client.done("create", session_id="s")
-        await client_subscribe(client, "s", kinds=["agent_start", "agent_end", "message_delta"], deltas=False)
-        await client.done("prompt", session_id="s", message="Hi")
-        await client.until_event("agent_end")
-        kinds = [frame["event"]["kind"] for frame in client.seen if frame["type"] == "event"]
-        assert kinds == ["agent_start", "agent_end"]
-
-
 async def test_what_is_too_old_begins_anew_with_a_snapshot():
     """`events_lost`, and `subscribed` once more with how the session stands; a cursor of the future is refused."""
     async with (
@@ -276,44 +265,7 @@ EACH_COMMAND = {
 EACH_INSPECTION = {"journal": {}, "state_at": {"number": 1}}
 
 
-def test_each_command_is_among_those_that_are_tried_on_other_peoples_sessions():
-    """A new command gets its line there."""
-    from agentrail.gateway.app import ROUTES  # noqa: PLC0415
-    from agentrail.gateway.socket_calls import socket_commands  # noqa: PLC0415
-
-    tried = (set(EACH_COMMAND) | set(EACH_INSPECTION)) - {"subscribe"}
-    assert tried == set(socket_commands(ROUTES)) - {"create", "sessions"}
-
-
 # --- commands
-
-
-async def test_a_prompt_that_is_sent_again_gets_its_first_receipt():
-    """By its client id; another content is refused. Commands of one session are begun in the order in which they came."""
-
-    async def look_at(ctx):
-        await trio.sleep(0.1 if ctx.request.message == "number 0" else 0)
-
-    slow = plugin("slow", intercept_chat_request=look_at)
-    async with serving(answering(*["x"] * 9), slow) as web, socket_of(web) as client:
-        await client.done("create", session_id="s")
-        first = await client.done("prompt", session_id="s", message="Hi", client_id="c-1")
-        assert await client.done("prompt", session_id="s", message="Hi", client_id="c-1") == first
-        assert await client.refused("prompt", session_id="s", message="Ho", client_id="c-1") == (
-            409,
-            "client_id_reused",
-        )
-        for number in range(5):
-            await client.send(type="prompt", id=f"p{number}", session_id="s", message=f"number {number}")
-        for _ in range(5):
-            await client.until("reply")
-        await web.host.quiet()
-        texts = [
-            message["content"][0]["text"]
-            for message in (await client.done("messages", session_id="s"))["messages"]
-            if message["role"] == "user"
-        ]
-        assert texts == ["Hi", *[f"number {number}" for number in range(5)]]
 
 
 async def test_a_command_with_fields_that_cannot_be_is_refused_by_name():
@@ -502,16 +454,3 @@ async def test_one_who_does_not_read_is_closed_with_4409_and_others_lose_nothing
                 await trio.sleep(0.05)
         assert slow.queue.closing is CloseCode.SLOW
         assert slow.queue.size_bytes < 2 << 20
-
-
-async def test_a_client_that_leaves_takes_its_reading_with_it_and_its_session_goes_on():
-    """Nothing is left of a socket; the prompt is answered all the same."""
-    async with serving(answering("x", "y")) as web:
-        async with socket_of(web) as client:
-            await client.done("create", session_id="s")
-            await client_subscribe(client, "s")
-            await client.done("prompt", session_id="s", message="Hi")
-        await no_sockets(web)
-        await web.host.quiet()
-        found = await web.client.get("/sessions/s/messages")
-        assert json.loads(found.text)["messages"][-1]["role"] == "assistant"

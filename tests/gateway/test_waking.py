@@ -16,7 +16,7 @@ from agentrail.testing.models import FunctionModel, Turn, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from tests.gateway.socket_client import socket_of
-from tests.gateway.web import Web, error_of, serving
+from tests.gateway.web import Web, serving
 from tests.host.hosting import profile
 from tests.runtime.rig import on_bounded_time
 
@@ -79,40 +79,6 @@ async def get(web: Web, path: str) -> httpx.Response:
     return await web.client.get(path)
 
 
-async def read_events(web: Web, name: str, after: int, enough: Callable[[bytes], bool]) -> bytes:
-    """Read a stream until that is enough, and leave."""
-    head = f"GET /sessions/{name}/events?after={after} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ann\r\n\r\n"
-    read = b""
-    with trio.fail_after(10):
-        async with await trio.open_tcp_stream(*web.address) as connection:
-            await connection.send_all(head.encode())
-            while not enough(read):
-                read += await connection.receive_some()
-    return read
-
-
-async def follow(web: Web, name: str) -> httpx.Response:
-    """Read a stream up to its first events."""
-    read = await read_events(web, name, 0, lambda read: b"event: agent_end" in read)
-    return httpx.Response(int(read.split()[1]))
-
-
-async def stream(web: Web, name: str) -> httpx.Response:
-    """Send a message, and read its stream to the end."""
-    frames = await web.stream("/stream", {"message": "Hi", "session_id": name})
-    assert frames[-1].data["reason"] == "completed"
-    return httpx.Response(200)
-
-
-async def subscribe(web: Web, name: str) -> httpx.Response:
-    """Subscribe on a socket."""
-    async with socket_of(web, by="ann") as socket:
-        await socket.send(type="subscribe", id=1, session_id=name, after=0)
-        await socket.until("subscribed")
-        await socket.until_event("session_start")
-    return httpx.Response(200)
-
-
 async def command(web: Web, name: str) -> httpx.Response:
     """Prompt on a socket."""
     async with socket_of(web, by="ann") as socket:
@@ -129,114 +95,7 @@ def post(ending: str, **said: Any) -> Callable[[Web, str], Awaitable[httpx.Respo
     return call
 
 
-IDLE: dict[str, tuple[Callable[[Web, str], Awaitable[httpx.Response]], int]] = {
-    "chat": (lambda web, name: web.chat(session_id=name), 200),
-    "stream": (stream, 200),
-    "prompt": (post("prompt", message="Hi"), 202),
-    "steer": (post("steer", message="Hi"), 202),
-    "abort": (post("abort"), 202),
-    "compact": (post("compact"), 202),
-    "rewind": (post("rewind", to=1), 200),
-    "fork": (post("fork"), 201),
-    "model": (post("model", model="demo:"), 200),
-    "snapshot": (lambda web, name: get(web, f"/sessions/{name}"), 200),
-    "messages": (lambda web, name: get(web, f"/sessions/{name}/messages"), 200),
-    "events": (follow, 200),
-    "subscribe": (subscribe, 200),
-    "command": (command, 202),
-}
 """What wakes a session that has nothing to do, and its status."""
-
-
-@on_bounded_time
-async def test_a_session_of_an_earlier_life_wakes_at_every_door(tmp_path):
-    """Until then it is listed as asleep; a stranger's call, and a list, wake nothing."""
-    async with life(tmp_path) as web:
-        for name in IDLE:
-            (await web.chat(session_id=name.replace(" ", "-"))).raise_for_status()
-        requested = (await web.chat(session_id="request")).json()["request_id"]
-        assert set((await phases(web)).values()) == {"idle"}
-    async with life(tmp_path) as web:
-        found = await phases(web)
-        assert found == dict.fromkeys((*IDLE, "request"), "asleep")
-        assert await phases(web, "&phase=asleep") == found
-        assert await phases(web, "&phase=idle") == {}
-        for name, (door, status) in IDLE.items():
-            error_of(await web.client.get(f"/sessions/{name}", headers=OF_BOB), 404, "session_unknown")
-            assert not is_awake(web, name), name
-            response = await door(web, name)
-            assert response.status_code == status, (name, response.text)
-            assert is_awake(web, name), name
-        told = (await web.client.get(f"/sessions/request/requests/{requested}")).json()
-        assert (told["status"], told["text"]) == ("completed", "Done.")
-        assert "asleep" not in (await phases(web)).values()
-
-
-@on_bounded_time
-@pytest.mark.parametrize("ending", ["approve", "reject", "respond", "abort", "cancel"])
-async def test_what_waited_for_a_person_in_an_earlier_life_goes_on_with_their_word(tmp_path, ending):
-    """What waits is known behind the restart, with the request; a decision wakes it, and the request ends by it."""
-    async with life(tmp_path) as web:
-        message = "ask" if ending == "respond" else "shell"
-        waiting = await web.chat(message, session_id="main")
-        assert (waiting.status_code, waiting.json()["status"]) == (202, "waiting")
-        request_id = waiting.json()["request_id"]
-    async with life(tmp_path) as web:
-        (listed,) = (await web.client.get("/sessions")).json()["sessions"]
-        assert listed["waits_for"] == 1
-        (pending,) = waiting.json()["pending"]
-        base = "/sessions/main"
-        place, said = {
-            "approve": (f"{base}/approve", {"approval_id": pending["id"], "auto_resume": True}),
-            "reject": (f"{base}/reject", {"approval_id": pending["id"], "auto_resume": True}),
-            "respond": (f"{base}/respond", {"ref": pending["id"], "response": "this"}),
-            "abort": (f"{base}/abort?wait=true", {}),
-            "cancel": (f"{base}/requests/{request_id}/cancel", {}),
-        }[ending]
-        response = await web.post(place, said)
-        assert response.status_code in (200, 202), response.text
-        told = (await web.client.get(f"{base}/requests/{request_id}?wait=5")).json()
-        outcome = "aborted" if ending in ("abort", "cancel") else "completed"
-        assert (told["status"], told["session_id"]) == (outcome, "main")
-
-
-@on_bounded_time
-async def test_a_session_of_an_earlier_life_is_ended_and_forgotten(tmp_path):
-    """Ended it is listed as such, purged it is unknown, and its id is free; a stranger can do neither."""
-    async with life(tmp_path) as web:
-        for name in ("kept", "gone", "both"):
-            (await web.chat(session_id=name)).raise_for_status()
-    async with life(tmp_path) as web:
-        for query in ("", "?purge=true"):
-            refused = await web.client.delete(f"/sessions/kept{query}", headers=OF_BOB)
-            error_of(refused, 404, "session_unknown")
-        assert (await web.client.delete("/sessions/gone?purge=true")).status_code == 204
-        assert (await web.client.delete("/sessions/both")).status_code == 204
-        assert await phases(web) == {"kept": "asleep"}
-        assert await phases(web, "&phase=ended") == {"both": "ended"}
-        error_of(await web.client.get("/sessions/gone/messages"), 404, "session_unknown")
-        error_of(await web.post("/sessions/both/prompt", {"message": "Hi"}), 409, "session_ended")
-        assert (await web.client.delete("/sessions/both?purge=true")).status_code == 204
-        error_of(await web.client.delete("/sessions/both?purge=true"), 404, "session_unknown")
-        assert (await web.chat(session_id="gone")).json()["text"] == "Done."
-    async with life(tmp_path) as web:
-        assert await phases(web) == {"kept": "asleep", "gone": "asleep"}
-        assert len((await web.client.get("/sessions/gone/messages")).json()["messages"]) == 2
-
-
-@on_bounded_time
-async def test_an_idle_session_leaves_memory_and_wakes_with_the_next_word(tmp_path):
-    """It has the same numbers: a reader that stays sees no gap, and no doubles."""
-    async with life(tmp_path, idle_after=0.05) as web:
-        before = (await web.chat(session_id="main")).json()
-        while (await phases(web))["main"] != "asleep":  # noqa: ASYNC110 - over a connection: nothing tells of it
-            await trio.sleep(0.02)
-        after = (await web.chat("Again", session_id="main")).json()
-        assert after["seq"] > before["seq"]
-        end = f"id: {after['seq']}\n".encode()
-        read = await read_events(web, "main", 0, lambda read: end in read)
-        numbers = [int(line[3:]) for line in read.splitlines() if line.startswith(b"id:")]
-        assert numbers[: after["seq"]] == [*range(1, after["seq"] + 1)]
 
 
 @pytest.mark.check  # a session that is put to rest is waited for, two seconds, on a clock that threads share

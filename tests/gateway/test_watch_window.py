@@ -2,7 +2,6 @@
 
 import random
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -15,9 +14,8 @@ from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.watch_kinds import WatchKind
 from agentrail.gateway.watch_window import PART_BYTES, WatchWindow
 from agentrail.gateway.watches import Watches
-from agentrail.host import row_sources
 from agentrail.host.payloads import Principal
-from agentrail.host.row_sources import ChangeLog, TakenRows
+from agentrail.host.row_sources import TakenRows
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingCounts, row_fits
 from tests.runtime.rig import on_virtual_time
 
@@ -92,44 +90,6 @@ def test_a_client_ends_with_the_rows_that_changed_last(changes, limit):
     assert not window.has_more
     if told.parts:
         assert len(told.rows) <= limit
-
-
-def test_a_row_that_changed_a_thousand_times_is_told_once():
-    """As it is when it is told."""
-    given_rows, window, told = Given(a=0), WatchWindow(RowFilter()), Told()
-    for value in range(1_000):
-        given_rows["a"] = value
-        window.note("a", is_wanted=True)
-    window.close_gaps()
-    given_rows["a"] = "the newest"
-    catch_up(window, given_rows, told)
-    assert [part.rows for part in told.parts] == [(given_rows.written("a"),)]
-
-
-def test_rows_come_in_frames_of_bounded_size():
-    """A thousand rows of a kilobyte in many parts, and one that is larger than a part by itself."""
-    given_rows = Given({f"k{number}": "x" * 1_000 for number in range(1_000)}, large="x" * 2 * PART_BYTES)
-    window, told = WatchWindow(RowFilter(limit=5_000)), Told()
-    for key in given_rows:
-        window.note(key, is_wanted=True)
-    window.close_gaps()
-    catch_up(window, given_rows, told)
-    assert len(told.rows) == 1_001
-    assert 15 < len(told.parts) < 25
-
-
-def test_a_log_forgets_the_oldest_changes_and_says_so(monkeypatch):
-    """Whoever has seen fewer looks at all rows again."""
-    monkeypatch.setattr(row_sources, "MAX_CHANGES", 3)
-    log = ChangeLog()
-    for key in "abcab":
-        log.note(key)
-    assert log.since(0) == ["b", "a", "c"]
-    assert log.since(4) == ["b"]
-    log.note("d")
-    log.note("e")
-    assert log.since(0) is None
-    assert log.since(log.version) == []
 
 
 # --- watches of a source that is made up
@@ -238,32 +198,6 @@ async def _watch_slowly(watches, principal, told_and_wanted, chance):
 
     found = watches.kind_of("people", principal)
     await watches.watch(found, wanted, principal, wait_room=wait_room, begin=tell, tell=tell)
-
-
-@on_virtual_time
-async def test_a_watcher_is_told_at_most_four_times_a_second():
-    """However often rows change, and with the newest row."""
-    source, at = People(), []
-    async with trio.open_nursery() as nursery:
-        watches = Watches(None, nursery, kinds={"people": kind(source)}, has_inspector=True)
-        ann = Principal(tenant_id="acme", user_id="ann")
-        told = Told()
-
-        async def tell(part):
-            at.append(trio.current_time())
-            told.take(part)
-
-        watch = partial(watches.watch, wait_room=trio.lowlevel.checkpoint, begin=tell, tell=tell)
-        nursery.start_soon(watch, watches.kind_of("people", ann), RowFilter(), ann)
-        for number in range(1_000):
-            source.now["s"] = row_of("s", "ann", turn=number)
-            source.look_now()
-            await trio.sleep(0.01)
-        await trio.sleep(1)
-        assert told.rows["s"]["turn"] == 999
-        assert len(at) <= 4 * 11
-        assert all(later - earlier >= 0.2 for earlier, later in pairwise(at[1:]))
-        nursery.cancel_scope.cancel()
 
 
 @on_virtual_time

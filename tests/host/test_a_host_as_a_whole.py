@@ -5,17 +5,13 @@ import trio
 from attrs import evolve
 
 from agentrail.abc import Capabilities
-from agentrail.errors import HostDraining, StoreUnavailable
-from agentrail.host.closing import decide_closing
+from agentrail.errors import HostDraining
 from agentrail.host.readiness import Readiness
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, says
 from tests.host.hosting import answering, asked, hosting, profile
 from tests.host.rig import hang, shielded
 from tests.runtime.rig import on_virtual_time
-
-SLOW = says("So", " it", " is.", pause_seconds=10.0)
-
 
 # --- how full the window is
 
@@ -52,16 +48,6 @@ async def test_the_window_is_the_profiles_else_the_models(said, model, told):
 
 
 # --- where its sessions are kept
-
-
-@on_virtual_time
-@pytest.mark.parametrize(("store", "is_told"), [("memory:", True), (None, False), (MemoryStore(), False)])
-async def test_a_host_that_keeps_its_sessions_in_memory_says_so(caplog, store, is_told):
-    """It is what one gets without saying anything, and they end with the process."""
-    with caplog.at_level("WARNING", logger="agentrail.host"):
-        async with hosting(answering(), store=store):
-            pass
-    assert ("sessions are kept in memory" in caplog.text) is is_told
 
 
 # --- whether it is ready
@@ -151,43 +137,4 @@ async def test_no_one_waits_for_checks_whose_nursery_was_cancelled():
         nursery.cancel_scope.cancel()
 
 
-class FullStore(MemoryStore):
-    """Gives what it has, and takes nothing any more."""
-
-    is_full = False
-
-    def beat(self, node):
-        """Take no beat."""
-        if self.is_full:
-            message = "the disk is full"
-            raise StoreUnavailable(message)
-        super().beat(node)
-
-
-@on_virtual_time
-async def test_a_store_that_takes_nothing_is_not_ready():
-    """It is asked by a write, and not only by a look; at most one a second, because strangers may ask."""
-    store = FullStore()
-    async with hosting(answering(), store=store) as host:
-        assert {one.name: one.error for one in await host.ready()}["store"] is None
-        store.is_full = True
-        assert {one.name: one.error for one in await host.ready()}["store"] is None
-        await trio.sleep(1.5)
-        assert {one.name: one.error for one in await host.ready()}["store"] == "failed"
-        store.is_full = False
-        assert {one.name: one.error for one in await host.ready()}["store"] is None
-
-
 # --- how it is closed
-
-
-@pytest.mark.parametrize("seconds", [0.001, 1.0, 20.0, 30.0, 3600.0])
-@pytest.mark.parametrize("has_store", [False, True])
-def test_the_parts_of_a_close_follow_each_other_within_the_whole(seconds, has_store):
-    """Cycles leave room for streams, those for hooks, those for sessions; of the usual half a minute cycles have twenty seconds."""
-    plan = decide_closing(100.0, seconds, has_store=has_store)
-    assert 100.0 < plan.cycles_by < plan.cycles_by + plan.stream_seconds < plan.served_by < plan.done_by
-    assert plan.served_by <= plan.requests_by <= plan.done_by
-    assert plan.done_by == pytest.approx(100.0 + seconds)
-    if seconds == 30.0:
-        assert (plan.cycles_by, plan.stream_seconds) == (120.0, 5.0)

@@ -4,15 +4,6 @@ import hashlib
 
 import pytest
 
-from agentrail.core.policy.calls import hash_arguments
-from agentrail.core.session.asked_forms import (
-    arguments_text,
-    rule_id_of,
-    summary_of,
-    words_of_rule,
-)
-from agentrail.core.session.rules import rule_of
-from agentrail.core.session.state import Rule
 from agentrail.frozen import frozen_json
 from agentrail.host.approval_forms import (
     MAX_PREVIEW_BYTES,
@@ -81,40 +72,6 @@ def test_words_are_told_only_of_one_plain_command(line, argv):
     shown = preview_of_command(frozen_json({"command": line}), ".")
     assert shown is not None
     assert (shown.line, shown.argv) == (line, argv)
-
-
-def test_what_runs_no_command_has_no_preview():
-    """And a command that is no text is none."""
-    assert preview_of_command(frozen_json({"path": "a"}), None) is None
-    assert preview_of_command(frozen_json({"command": 7}), None) is None
-
-
-@pytest.mark.parametrize(
-    "line", ["ls -l", "git status", "git -C x status", "ls; rm x", "./run", "sudo ls", "'", ""]
-)
-def test_words_of_a_rule_say_no_less_than_it_allows(line):
-    """A rule is one command, or in records of before all that begins like it: the words say which."""
-    rule = rule_of("shell", frozen_json({"command": line}))
-    assert words_of_rule("shell", rule.family, exact=rule.exact) == (
-        f"shell: this very command and no other: {line}"
-    )
-    before = words_of_rule("shell", line, exact=False)
-    assert before == f"shell: every simple command that begins with: {line}"
-    assert "every call" in words_of_rule("pay", None, exact=False)
-    ids = {
-        rule_id_of(one) for one in (rule, Rule(tool="shell", family=line), Rule(tool="shell", family=None))
-    }
-    assert len(ids) == 3
-
-
-def test_the_text_of_arguments_hashes_as_they_do_where_they_are_sorted():
-    """Numbers and texts are written as they are hashed, in the order of the model; a summary is never long."""
-    arguments = frozen_json({"a": 1e16, "b": [2**70, -0.0, 1e-7, "é\u202e\n"], "c": {"x": None, "y": True}})
-    text = arguments_text(arguments)
-    assert hashlib.sha256(text.encode()).hexdigest() == hash_arguments(arguments)
-    assert arguments_text(frozen_json({"b": 1, "a": 2})) == '{"b":1,"a":2}'
-    assert len(summary_of(frozen_json({"command": "x" * 10_000_000}))) == 200
-    assert summary_of(frozen_json({"command": " a \n b "})) == "a b"
 
 
 @on_bounded_time

@@ -45,27 +45,6 @@ def play(chain, *answers):
 # --- who is asked
 
 
-def test_only_plugins_that_have_the_hook_are_asked():
-    """In their order."""
-    plugins = order(
-        plugin("b", on_request_end=saying(None)),
-        plugin("no"),
-        plugin("a", priority=1, on_request_end=saying(None)),
-    )
-    assert play(Hearing("on_request_end", plugins, CONTEXT), None, None) == [
-        ("a", (CONTEXT,)),
-        ("b", (CONTEXT,)),
-    ]
-
-
-@pytest.mark.parametrize("hook", ["on_request_start", "on_turn_persisted", "on_request_end"])
-@pytest.mark.parametrize("failure", [BUG, LATE, WrongAnswer("it returned int")])
-def test_a_failure_of_a_plugin_that_hears_keeps_no_other_from_hearing(hook, failure):
-    """Reported, next plugin."""
-    plugins = order(*[plugin(name, **{hook: saying(None)}) for name in ("a", "b")])
-    assert [name for name, _ in play(Hearing(hook, plugins, CONTEXT), failure, None)] == ["a", "b"]
-
-
 @pytest.mark.parametrize(
     ("chain", "wrong", "said"),
     [
@@ -194,13 +173,6 @@ def test_without_files_no_handler_is_called():
 # --- before a tool
 
 
-def test_a_call_that_all_allow_runs_as_it_is():
-    """Nothing was rewritten, so nothing is judged again."""
-    chain = Judging(order(*judges("a", "b", fail_closed=True)), before({"to": "Faro"}))
-    play(chain, Allow(), Allow())
-    assert (chain.verdict.deny, chain.verdict.input) == (None, None)
-
-
 @pytest.mark.host("H-041")
 def test_the_first_denial_wins():
     """Later plugins are not asked, and it says who."""
@@ -289,28 +261,6 @@ def test_policy_sees_what_will_run(second, deny):
         assert chain.verdict.by == "policy"
 
 
-def test_only_those_judge_again_who_have_not_seen_it():
-    """Once each, with what will run: the one that rewrote last, and those behind it, have seen it."""
-    plugins = order(*judges("a", "b", "c", "d", fail_closed=True))
-    chain = Judging(plugins, before({"n": 0}))
-    asked = play(chain, Allow({"n": 1}), Allow(), Allow({"n": 2}), Allow(), Allow(), Allow())
-    assert [(name, given[0].input["n"]) for name, given in asked] == [
-        ("a", 0),
-        ("b", 1),
-        ("c", 1),
-        ("d", 2),
-        ("a", 2),
-        ("b", 2),
-    ]
-
-
-def test_a_denial_behind_a_rewrite_is_judged_by_no_one_again():
-    """What does not run needs no policy."""
-    chain = Judging(order(*judges("a", fail_closed=True), *judges("b", "c")), before({}))
-    play(chain, Allow(), Allow({"n": 1}), Deny("no"))
-    assert (chain.verdict.deny, chain.verdict.by) == ("no", "c")
-
-
 @pytest.mark.host("H-040")
 @pytest.mark.parametrize("given", [[1], 5, "text", None, True], ids=repr)
 def test_of_what_is_no_object_no_plugin_is_asked(given):
@@ -322,14 +272,6 @@ def test_of_what_is_no_object_no_plugin_is_asked(given):
     assert play(Reporting(plugins, after(given))) == []
     assert Judging(plugins, before({})).next() is not None
     assert Reporting(plugins, after({})).next() is not None
-
-
-def test_an_input_that_is_too_large_is_the_plugins_failure():
-    """The tool is not given it, and the message says what to do."""
-    chain = Judging(order(*judges("a")), before({}))
-    one = chain.next()
-    with pytest.raises(WrongAnswer, match="write it to a file"):
-        chain.answered(one, Allow({"text": "x" * 50_000_000}))
 
 
 VERDICTS = st.sampled_from(["allow", "rewrite", "deny", "fail"])
@@ -377,18 +319,6 @@ def test_for_any_verdicts_what_runs_was_seen_by_each_policy(fail_closed, verdict
 # --- after a tool, start, stop
 
 
-def test_each_plugin_hears_of_a_call_with_a_copy_of_its_own():
-    """What one changes reaches no other, and a failure keeps no other from it."""
-    plugins = order(*[plugin(name, on_after_tool_call=saying(None)) for name in "ab"])
-    chain = Reporting(plugins, after({"list": [1]}))
-    first = chain.next()
-    chain.question(first)[0].input["list"].append(2)
-    chain.failed(first, BUG)
-    second = chain.next()
-    assert chain.question(second)[0].input == {"list": [1]}
-    assert chain.question(second)[0].result == "done"
-
-
 @pytest.mark.host("H-001")
 @pytest.mark.host("H-003")
 @pytest.mark.parametrize("failure", [BUG, LATE])
@@ -409,36 +339,3 @@ def test_a_stop_that_fails_keeps_no_other_from_stopping():
 
 
 # --- a host that closes
-
-
-def test_what_plugins_could_not_judge_does_not_pass_when_the_host_closes():
-    """A message is refused, a call denied; what was answered before it was cut counts for nothing."""
-    guards = order(*[plugin(name, intercept_chat_request=saying(None)) for name in "ab"])
-    messages = Intercepting(guards, CHAT)
-    messages.answered(messages.next(), None)
-    messages.cut()
-    assert (messages.refusal.status, messages.refusal.code) == (503, "draining")
-    call = Judging(order(*judges("a", "b")), before({}))
-    call.answered(call.next(), Allow({"to": "Porto"}))
-    call.cut()
-    assert (call.verdict.by, call.verdict.input) == ("host", None)
-    assert call.verdict.deny == "Not run: the host closes, and its plugins cannot judge this call any more"
-
-
-def test_a_start_that_is_cut_is_none():
-    """Though no plugin failed; what one raised before stays what leaves."""
-    plugins = order(plugin("a", start=saying(None)))
-    chain = Beginning(plugins)
-    chain.next()
-    chain.cut()
-    assert str(chain.error) == "the host was closed before all of its plugins had started"
-    chain.failed(plugins.all[0], BUG)
-    chain.cut()
-    assert chain.error is BUG
-
-
-def test_a_hearing_that_is_cut_is_nothing_more():
-    """It guards nothing."""
-    chain = Hearing("on_request_end", order(plugin("a", on_request_end=saying(None))), CONTEXT)
-    chain.cut()
-    assert chain.next() is not None

@@ -7,7 +7,6 @@ import trio
 
 import agentrail
 from agentrail.abc.recall import MemoryOwner
-from agentrail.core.policy.budget import Budget
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.host import Principal, open_host
 from agentrail.host.consolidation import PROFILE_ID, Consolidation
@@ -212,14 +211,6 @@ async def test_calls_of_a_day_are_counted():
         assert sessions.profile_of(BOB)
     many = Sessions(ada=["s1", "s2", "s3"])
     assert await look(many, found(), found(), found(), merged(("a", [1])), max_calls_per_day=2) == 4
-
-
-async def test_a_budget_bounds_each_call(caplog):
-    """One that could pass it is not made."""
-    sessions = Sessions(ada=["s1"])
-    assert await look(sessions, found(), budget=Budget(max_total_tokens=1)) == 0
-    assert sessions.profile_of() == []
-    assert "was not made" in caplog.text
 
 
 @pytest.mark.parametrize("seconds", [60, 700])

@@ -7,14 +7,10 @@ import trio
 import trio.testing
 
 from agentrail.errors import HookTimeout
-from agentrail.host.hooks import Hearing, Intercepting, Judging, Reporting, open_hook_runner
-from agentrail.host.payloads import Allow, HandledResponse
+from agentrail.host.hooks import Hearing, open_hook_runner
 from tests.host.rig import (
-    CHAT,
     CONTEXT,
     Reports,
-    after,
-    before,
     hang,
     open_runner,
     order,
@@ -100,24 +96,6 @@ async def test_a_hook_that_shields_itself_delays_its_caller_by_a_second_more():
 
 
 @on_virtual_time
-async def test_one_that_shields_itself_and_is_late_by_less_is_late_all_the_same():
-    """What it answers then counts for nothing, and it is not stuck."""
-
-    async def answer_late(_ctx):
-        with trio.CancelScope(shield=True):
-            await trio.sleep(10.5)
-        return HandledResponse({})
-
-    reports = Reports()
-    chain = Intercepting(order(plugin("late", intercept_chat_request=answer_late)), CHAT)
-    async with open_runner(on_plugin_error=reports.hear) as runner:
-        await runner.run(chain)
-        assert chain.response is None
-        assert reports == [("late", "intercept_chat_request", "HookTimeout")]
-        assert runner.stuck == {}
-
-
-@on_virtual_time
 @pytest.mark.parametrize(
     ("first", "second", "seconds"),
     [
@@ -146,91 +124,7 @@ async def test_each_hook_of_a_chain_has_its_own_time(first, second, seconds):
         assert heard == [("c", "on_request_start")]
 
 
-@on_virtual_time
-async def test_calls_of_one_batch_are_judged_side_by_side():
-    """Each has a chain of its own."""
-
-    async def wait(_call):
-        await trio.sleep(1)
-        return Allow()
-
-    plugins = order(plugin("a", on_before_tool_call=wait), plugin("b", on_before_tool_call=wait))
-    began = trio.current_time()
-    async with open_runner() as runner, trio.open_nursery() as nursery:
-        for _ in range(10):
-            nursery.start_soon(runner.run, Judging(plugins, before({})))
-    assert trio.current_time() - began == 2
-
-
-@on_virtual_time
-async def test_a_plugin_that_is_stuck_twice_is_stuck_until_both_are_back():
-    """Two chains called it before either was overdue."""
-    seconds = iter([20, 40])
-
-    async def stick(_ctx):
-        with trio.CancelScope(shield=True):
-            await trio.sleep(next(seconds))
-
-    slow = plugin("slow", on_request_start=stick)
-    async with open_runner(on_plugin_error=Reports().hear) as runner:
-        async with trio.open_nursery() as nursery:
-            for _ in range(2):
-                nursery.start_soon(runner.run, hearing(slow))
-        assert runner.stuck == {"slow": "on_request_start"}
-        await trio.sleep(15)
-        assert runner.stuck == {"slow": "on_request_start"}
-        await trio.sleep(15)
-        assert runner.stuck == {}
-
-
 # --- the caller leaves
-
-
-@on_virtual_time
-@pytest.mark.parametrize(
-    "hook", [hang, shielded(2.5), shielded(30)], ids=["hangs", "comes back late", "does not"]
-)
-async def test_a_caller_that_is_cancelled_leaves_within_a_second(hook):
-    """Its hook is cancelled, and no later one is called. That is no failure of the plugin; one that stays is stuck."""
-    heard, reports = [], Reports()
-    chain = hearing(
-        plugin("a", heard=heard, on_request_start=hook),
-        plugin("b", heard=heard, on_request_start=saying(None)),
-    )
-    async with open_runner(on_plugin_error=reports.hear) as runner:
-        began = trio.current_time()
-        with trio.move_on_after(2) as scope:
-            await runner.run(chain)
-        assert scope.cancelled_caught
-        assert trio.current_time() - began <= 3
-        assert heard == [("a", "on_request_start")]
-        assert reports == []
-        assert bool(runner.stuck) is (trio.current_time() - began == 3)
-        await trio.sleep(60)
-        assert runner.stuck == {}
-        assert heard == [("a", "on_request_start")]
-
-
-@on_virtual_time
-async def test_a_hook_that_swallows_its_cancellation_leads_to_no_later_one():
-    """Its caller is gone."""
-    heard = []
-
-    async def swallow(_ctx):
-        try:
-            await trio.sleep_forever()
-        except trio.Cancelled:
-            return
-
-    chain = hearing(
-        plugin("a", heard=heard, on_request_start=swallow),
-        plugin("b", heard=heard, on_request_start=saying(None)),
-    )
-    async with open_runner() as runner:
-        with trio.move_on_after(2):
-            await runner.run(chain)
-        await trio.sleep(5)
-    assert heard == [("a", "on_request_start")]
 
 
 # --- what a hook raises
@@ -238,48 +132,6 @@ async def test_a_hook_that_swallows_its_cancellation_leads_to_no_later_one():
 
 class OfTheAuthor(BaseException):
     """No `Exception`."""
-
-
-@on_virtual_time
-@pytest.mark.parametrize(
-    "error",
-    [
-        OfTheAuthor("x"),
-        GeneratorExit(),
-        ExceptionGroup("two", [ValueError("a"), KeyError("b")]),
-        StopIteration(),
-    ],
-    ids=repr,
-)
-async def test_any_bug_of_a_plugin_is_reported_and_ends_no_other_thing(error):
-    """Whatever class it has."""
-    heard, reports = [], []
-    chain = Reporting(
-        order(
-            plugin("a", heard=heard, on_after_tool_call=raising(error)),
-            plugin("b", heard=heard, on_after_tool_call=saying(None)),
-        ),
-        after({}),
-    )
-    await run(chain, on_plugin_error=lambda *failure: reports.append(failure[:2]))
-    assert heard == [("a", "on_after_tool_call"), ("b", "on_after_tool_call")]
-    assert reports == [("a", "on_after_tool_call")]
-
-
-@on_virtual_time
-async def test_a_cancellation_that_was_kept_is_a_bug_like_any_other():
-    """No scope was cancelled, so none would ever catch it."""
-    kept = []
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        try:
-            await trio.lowlevel.checkpoint()
-        except trio.Cancelled as error:
-            kept.append(error)
-            raise
-    reports = Reports()
-    await run(hearing(plugin("a", on_request_start=raising(kept[0]))), on_plugin_error=reports.hear)
-    assert reports == [("a", "on_request_start", "Cancelled")]
 
 
 @on_virtual_time
@@ -368,29 +220,7 @@ async def test_a_callback_that_does_not_come_back_is_left_behind(caplog):
         assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
 
 
-@on_virtual_time
-async def test_without_a_hook_nothing_is_started():
-    """What is not overridden costs nothing: no task, and no checkpoint."""
-    async with open_runner() as runner:
-        with trio.testing.assert_no_checkpoints():
-            await runner.run(hearing(plugin("a"), plugin("b")))
-
-
 # --- a failure that no call has seen
-
-
-@on_virtual_time
-async def test_a_failure_can_be_told_that_no_call_has_seen():
-    """It is counted, and the application is told once; no hook is called."""
-    heard, reports = [], Reports()
-    one = plugin("a", heard=heard, on_request_end=saying(None))
-    async with open_runner(on_plugin_error=reports.hear) as runner:
-        await runner.report(one, "on_request_end", ValueError("wrong"))
-        runner.report_soon(one, "background", OSError())
-        await trio.testing.wait_all_tasks_blocked()
-        assert runner.failures == {"a": 2}
-    assert reports == [("a", "on_request_end", "ValueError"), ("a", "background", "OSError")]
-    assert heard == []
 
 
 @on_virtual_time
@@ -407,37 +237,7 @@ async def test_who_is_told_of_such_a_failure_delays_no_longer_than_of_any_other(
         assert trio.current_time() - began == 4
 
 
-@on_virtual_time
-async def test_what_no_log_may_hold_is_taken_out_of_such_a_failure(caplog):
-    """Of the words alone."""
-    async with open_runner() as runner:
-        scrub = lambda text: text.replace("s3cret", "…")  # noqa: E731
-        await runner.report(plugin("a"), "background", ValueError("key s3cret"), scrub=scrub)
-    assert "failed in background: ValueError: key …" in caplog.text
-    assert "s3cret" not in caplog.text
-
-
 # --- the block
-
-
-@on_virtual_time
-async def test_hooks_run_under_a_shield_when_the_host_is_cancelled():
-    """What a body owes its plugins then, it can still do."""
-    heard = []
-
-    async def slowly(_ctx):
-        await trio.sleep(3)
-        heard.append("done")
-
-    chain = hearing(plugin("a", on_request_end=slowly), hook="on_request_end")
-    with trio.move_on_after(1):
-        async with open_hook_runner() as runner:
-            try:
-                await trio.sleep_forever()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await runner.run(chain)
-    assert heard == ["done"]
 
 
 @on_virtual_time
@@ -480,13 +280,3 @@ async def test_what_is_meant_for_the_process_ends_the_body_first(error):
         await live()
     assert raised.value is error
     assert heard == [("b", "on_request_end")]
-
-
-@on_virtual_time
-async def test_what_the_body_raises_leaves_the_block_as_itself():
-    """And not in a group."""
-    error = BaseException("mine")
-    with pytest.raises(BaseException, match="mine") as raised:
-        async with open_hook_runner():
-            raise error
-    assert raised.value is error

@@ -139,28 +139,6 @@ async def test_one_that_fails_is_reported_once_and_the_others_are_kept(caplog, b
     assert caplog.records == []
 
 
-@on_virtual_time
-@pytest.mark.parametrize("seconds", [3.0, 30.0])
-async def test_the_time_of_a_provider_is_that_of_the_hosts_hooks(seconds):
-    """Also where that is longer than a session would wait for a provider by itself."""
-
-    async def slow(about, messages):
-        await trio.sleep(seconds - 1)
-        return [note("slow")]
-
-    model, told = saying("fine"), Told()
-    took = await ask(
-        model,
-        [slow],
-        plugin("late", context_providers=[hang]),
-        hook_seconds=seconds,
-        on_plugin_error=told.hear,
-    )
-    assert texts_of(model.requests[0]) == ["slow", "Hi"]
-    assert took == pytest.approx(seconds - 1 + seconds, abs=0.1)
-    assert [(name, error.seconds) for name, _, error in told] == [("late", seconds)]
-
-
 async def echo(about, messages):
     """Give its note and the whole conversation."""
     await trio.lowlevel.checkpoint()
@@ -207,25 +185,6 @@ async def test_what_may_not_be_added_is_left_out_and_reported(caplog, bad, words
     assert (name, hook) == ("bad", HOOK)
     assert words in str(error)
     assert caplog.records == []
-
-
-@on_virtual_time
-async def test_several_faults_of_one_provider_are_one_failure():
-    """With each of them in it, and it is counted."""
-
-    async def bad(about, messages):
-        await trio.lowlevel.checkpoint()
-        return [*messages, "text"]
-
-    told = Told()
-    async with hosted([], plugin("bad", context_providers=[bad]), on_plugin_error=told.hear) as opened:
-        supervisor, providers, runner = opened
-        session = await supervisor.start_session(model=saying("fine"), context_providers=providers)
-        await session.ask("Hi")
-        assert runner.failures == {"bad": 1}
-    [(_, _, error)] = told
-    assert "message 0 is left out: it repeats" in str(error)
-    assert "message 1 is left out: it is of type str" in str(error)
 
 
 @on_virtual_time
@@ -298,27 +257,3 @@ async def test_the_secrets_that_a_provider_was_given_are_in_no_log(caplog):
     assert one.startswith("host plugin 'a' failed in context_providers: ValueError: key Secret")
     assert other.startswith("host plugin 'a' failed in context_providers: WrongAnswer: ")
     assert "s3cret" not in caplog.text
-
-
-@on_virtual_time
-async def test_an_abort_while_a_provider_is_asked_is_no_failure_of_it():
-    """It is cancelled, and gone when the receipt comes."""
-    asking, gone, reports = trio.Event(), trio.Event(), Reports()
-
-    async def wait(about, messages):
-        asking.set()
-        try:
-            await trio.sleep_forever()
-        finally:
-            gone.set()
-
-    async with hosted([], plugin("a", context_providers=[wait]), on_plugin_error=reports.hear) as opened:
-        supervisor, providers, _ = opened
-        session = await supervisor.start_session(model=saying("fine"), context_providers=providers)
-        await session.prompt("Hi")
-        await asking.wait()
-        began = trio.current_time()
-        await session.abort()
-        assert trio.current_time() - began < 0.1
-        assert gone.is_set()
-    assert reports == []

@@ -63,7 +63,7 @@ from tests.host.hosting import (
     say,
     sleeping,
 )
-from tests.host.rig import Reports, hang, plugin, raising, saying, shielded
+from tests.host.rig import Reports, hang, plugin, raising, saying
 from tests.runtime.rig import on_virtual_time
 
 SLOW = says("So", " it", " is.", pause_seconds=10.0)
@@ -106,21 +106,6 @@ async def test_hooks_hear_of_a_request_in_order(kind):
 
 
 @on_virtual_time
-async def test_a_session_goes_on_with_the_next_message():
-    """Of kind `prompt`, which creates none; it keeps the profile and the owner."""
-    ledger = Ledger()
-    async with hosting(answering("One.", "Two."), ledger) as host:
-        first = await asked(host)
-        await first.outcome()
-        await host.quiet()
-        second = await asked(host, session_id=first.session_id, kind="prompt", via="http")
-        assert await second.outcome() == "completed"
-        assert second.record.text == "Two."
-        await host.quiet()
-        assert [kind for _, kind, _ in ledger.heard] == ["chat"] * 3 + ["prompt"] * 3
-
-
-@on_virtual_time
 @pytest.mark.host("H-015")
 async def test_a_failing_hook_of_the_beginning_keeps_no_request_from_its_session():
     """Reported once; the next plugin hears of it."""
@@ -131,19 +116,6 @@ async def test_a_failing_hook_of_the_beginning_keeps_no_request_from_its_session
         await host.quiet()
     assert reports == [("bad", "on_request_start", "ValueError")]
     assert ledger.ends == ["completed"]
-
-
-@on_virtual_time
-async def test_an_answer_does_not_wait_for_the_hooks_of_the_end():
-    """They run behind it, bounded; `quiet` waits for them."""
-    slow = plugin("slow", on_request_end=hang)
-    async with hosting(answering("Hello."), slow, on_plugin_error=Reports().hear) as host:
-        request = await asked(host)
-        began = trio.current_time()
-        await request.outcome()
-        assert trio.current_time() - began < 1
-        await host.quiet()
-        assert trio.current_time() - began == 10
 
 
 # --- before a session
@@ -606,15 +578,6 @@ async def test_a_cycle_that_waits_for_people_answers_for_now():
 
 
 @on_virtual_time
-async def test_an_answer_is_waited_for_so_long_and_not_longer():
-    """It goes on."""
-    async with hosting(ScriptedModel([SLOW])) as host:
-        request = await asked(host)
-        assert (await request.answered(5)).status == "running"
-        assert await request.outcome() == "completed"
-
-
-@on_virtual_time
 @pytest.mark.host("H-103")
 async def test_a_prompt_that_is_taken_for_a_yes_ends_with_the_cycle_that_it_resumes():
     """Both requests are completed, `on_request_end` once for each."""
@@ -930,24 +893,6 @@ async def test_events_of_a_request_end_with_it():
 
 
 @on_virtual_time
-async def test_requests_are_found_by_their_names():
-    """With their answers; one that is none, or another session's, is unknown."""
-    async with hosting(ScriptedModel([SLOW])) as host:
-        request = await asked(host)
-        assert (await host.request(request.session_id, request.request_id, ANN)).status == "running"
-        waited = await host.wait_for_request(request.session_id, request.request_id, ANN, within=2)
-        assert waited.status == "running"
-        waited = await host.wait_for_request(request.session_id, request.request_id, ANN, within=300)
-        assert (waited.status, waited.text) == ("completed", "So it is.")
-        assert await host.request(request.session_id, request.request_id, ANN) == waited
-        with pytest.raises(RequestUnknown):
-            await host.request(request.session_id, "r-0", ANN)
-        other = await host.create(ANN)
-        with pytest.raises(RequestUnknown):
-            await host.request(other.session_id, request.request_id, ANN)
-
-
-@on_virtual_time
 @pytest.mark.host("H-109")
 async def test_what_a_request_came_to_is_known_after_a_restart():
     """With a store: outcome and text, of one that ended before, and of one whose cycle goes on."""
@@ -1017,38 +962,6 @@ async def test_a_reader_comes_back_three_minutes_after_the_end_and_after_six():
 
 
 @on_virtual_time
-async def test_closing_waits_for_cycles_and_owes_no_hook():
-    """What is at work comes to its end; new messages are refused meanwhile."""
-    ledger = Ledger()
-    async with hosting(ScriptedModel([says("a", "b", pause_seconds=1)]), ledger) as host:
-        await asked(host)
-    assert ledger.ends == ["completed"]
-    with pytest.raises(HostDraining):
-        await host.submit(say(), ANN)
-    with pytest.raises(HostDraining):
-        await host.create(ANN)
-
-
-@on_virtual_time
-async def test_closing_waits_so_long_and_no_longer():
-    """Then the request ends as `shutdown`, while its session can still be read; what waits for people is not waited for."""
-    ledger = Ledger()
-    began = trio.current_time()
-    async with hosting(ScriptedModel([SLOW]), ledger, drain_timeout=3) as host:
-        request = await asked(host)
-    assert trio.current_time() - began == 3
-    assert (request.record.status, ledger.ends, ledger.counts) == ("shutdown", ["shutdown"], [])
-    assert await request.outcome() == "shutdown"
-    model = ScriptedModel([calls(("shell", {}))])
-    ledger, began = Ledger(), trio.current_time()
-    async with hosting(
-        model, ledger, session_tools=[RecordingTool(name="shell")], session_plugins=[HumanApproval]
-    ) as host:
-        await (await asked(host)).answered()
-    assert (trio.current_time() - began, ledger.ends) == (0, ["shutdown"])
-
-
-@on_virtual_time
 async def test_a_body_that_raises_or_is_cancelled_owes_no_hook_either():
     """Cycles are not waited for; what the body raised leaves as itself."""
     for leave in ("raise", "cancel"):
@@ -1070,19 +983,6 @@ async def test_a_body_that_raises_or_is_cancelled_owes_no_hook_either():
 
 
 @on_virtual_time
-async def test_a_hook_of_the_end_that_hangs_does_not_keep_a_host_open():
-    """It has its timeout, and the whole has `shutdown_timeout`."""
-    slow = plugin("slow", on_request_end=shielded(1000), timeouts={"on_request_end": 2})
-    async with hosting(ScriptedModel([SLOW]), slow, drain_timeout=0, on_plugin_error=Reports().hear) as host:
-        await asked(host)
-        began = trio.current_time()
-        await host.end_requests()
-        assert trio.current_time() - began == 3
-        assert host.hooks.stuck == {"slow": "on_request_end"}
-        await trio.sleep(1000)
-
-
-@on_virtual_time
 @pytest.mark.host("H-057")
 async def test_what_a_request_put_into_the_history_is_in_the_store_when_its_hook_says_so():
     """A second reader of the store finds it then."""
@@ -1098,19 +998,6 @@ async def test_what_a_request_put_into_the_history_is_in_the_store_when_its_hook
         await request.outcome()
         await host.quiet()
         assert seen == [request.record.end_seq, 2]
-
-
-@on_virtual_time
-async def test_a_start_that_fails_leaves_as_itself():
-    """The same object, and nothing stays."""
-    error, stopped = ValueError("no"), []
-    bad = plugin("bad", start=raising(error))
-    good = plugin("good", priority=1, heard=stopped, start=saying(None), stop=saying(None))
-    with pytest.raises(ValueError, match="no") as caught:
-        async with hosting(answering(), bad, good, on_plugin_error=Reports().hear):
-            raise AssertionError
-    assert caught.value is error
-    assert stopped == [("good", "start"), ("good", "stop")]
 
 
 @on_virtual_time
@@ -1241,19 +1128,6 @@ async def test_readiness_says_of_each_check_how_it_is():
         host.fail_readiness()
         assert {one.name for one in await host.ready() if not one.is_ready} == {"supervisor", "mail", "disk"}
         assert isinstance(await asked(host), HostRequest)  # for a while all goes on
-
-
-@on_virtual_time
-async def test_three_hosts_know_nothing_of_each_other():
-    """Nothing is process-wide."""
-    async with (
-        hosting(answering("a")) as one,
-        hosting(answering("b")) as two,
-        hosting(answering("c")) as three,
-    ):
-        requests = [await asked(host, session_id="main", client_id="x") for host in (one, two, three)]
-        assert [await each.outcome() for each in requests] == ["completed"] * 3
-        assert [each.record.text for each in requests] == ["a", "b", "c"]
 
 
 @on_virtual_time

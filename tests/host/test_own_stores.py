@@ -12,18 +12,6 @@ from agentrail.testing.supervisors import open_nameless
 PROFILE = AgentProfile(id="main", name="Main", options=SessionOptions(model="demo:fast"))
 
 
-def test_names_that_stand_for_nothing_are_refused():
-    """Both at once, before anything starts."""
-    with pytest.raises(OptionError) as caught:
-        HostOptions(profiles=[PROFILE], memories="files:", notes="sqlite:x", knowledge="memory:")
-    assert [fault.split(":")[0] for fault in caught.value.faults] == [
-        "memories is 'files",
-        "notes is 'sqlite",
-        "knowledge is 'memory",
-    ]
-    assert HostOptions(profiles=[PROFILE], memories="memory:", knowledge="sqlite:").memories == "memory:"
-
-
 async def test_a_supervisor_that_is_open_has_its_own():
     """What would be ignored is refused."""
     async with open_nameless() as supervisor:

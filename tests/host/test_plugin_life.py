@@ -161,49 +161,6 @@ async def test_a_start_that_hangs_is_cut_at_its_timeout_and_rolled_back(timeouts
 
 
 @on_virtual_time
-async def test_a_start_that_is_cancelled_is_rolled_back():
-    """The one that was starting is cancelled, and not stopped; it is no failure of any."""
-    heard, reports = [], Reports()
-    with trio.move_on_after(2) as scope:
-        async with open_life(
-            both("a", heard), both("b", heard, start=hang), both("c", heard), on_plugin_error=reports.hear
-        ) as life:
-            await life.start()
-    assert scope.cancelled_caught
-    assert heard == [("a", "start"), ("b", "start"), ("a", "stop")]
-    assert reports == []
-
-
-@on_virtual_time
-async def test_one_that_started_while_its_host_was_cancelled_is_stopped():
-    """It shielded itself, and holds what only its stop gives back."""
-    heard = []
-    with trio.move_on_after(2):
-        async with open_life(both("a", heard, start=shielded(2.5)), both("b", heard)) as life:
-            await life.start()
-    assert heard == [("a", "start"), ("a", "stop")]
-
-
-@on_virtual_time
-async def test_a_host_that_is_cancelled_stops_its_plugins_all_the_same():
-    """In order, and each has its time."""
-    heard = []
-
-    async def slowly():
-        await trio.sleep(3)
-        heard.append("slow")
-
-    began = trio.current_time()
-    with trio.move_on_after(1) as scope:
-        async with open_life(both("a", heard, stop=slowly), both("b", heard)) as life:
-            await life.start()
-            await trio.sleep_forever()
-    assert scope.cancelled_caught
-    assert trio.current_time() - began == 4
-    assert heard[2:] == [("b", "stop"), ("a", "stop"), "slow"]
-
-
-@on_virtual_time
 @pytest.mark.parametrize("hook", ["on_request_start", "start", "background"])
 async def test_an_interrupt_in_a_hook_stops_plugins_in_order_and_then_ends_the_program(hook):
     """Ctrl-C comes in whatever code runs; it is no failure of a plugin's."""
@@ -224,17 +181,6 @@ async def test_an_interrupt_in_a_hook_stops_plugins_in_order_and_then_ends_the_p
     assert reports == []
     assert heard[-1] == ("a", "stop")
     assert (("b", "stop") in heard) is (hook != "start")
-
-
-async def test_what_the_body_raises_leaves_as_itself():
-    """Behind the stops, and in no group."""
-    heard, error = [], Foreign()
-    with pytest.raises(Foreign) as raised:  # noqa: PT012
-        async with open_life(both("a", heard)) as life:
-            await life.start()
-            raise error
-    assert raised.value is error
-    assert heard == [("a", "start"), ("a", "stop")]
 
 
 class CancelAtStep(trio.abc.Instrument):
@@ -297,39 +243,6 @@ async def test_cancelled_at_every_step_each_that_started_is_stopped_once():
 
 
 @on_virtual_time
-async def test_what_runs_in_the_background_runs_from_the_start_to_the_stop():
-    """It begins when all have started, and has ended when its plugin's own stop begins."""
-    heard = []
-
-    async def work():
-        heard.append("begins")
-        try:
-            await trio.sleep_forever()
-        finally:
-            heard.append("ends")
-
-    worker = both("a", heard, background=work)
-    async with open_life(worker, both("b", heard)) as life:
-        await life.start()
-        await trio.sleep(100)
-        assert heard == [("a", "start"), ("b", "start"), ("a", "background"), "begins"]
-    assert heard[4:] == [("b", "stop"), "ends", ("a", "stop")]
-    assert life.failed_backgrounds == ()
-
-
-@on_virtual_time
-async def test_nothing_runs_in_the_background_of_a_host_that_does_not_start():
-    """All or nothing."""
-    heard = []
-    with pytest.raises(ValueError, match="no"):
-        async with open_life(
-            both("a", heard, background=hang), both("b", heard, start=raising(ValueError("no")))
-        ) as life:
-            await life.start()
-    assert ("a", "background") not in heard
-
-
-@on_virtual_time
 @pytest.mark.host("H-013")
 async def test_a_background_that_crashes_is_started_again_and_given_up_after_the_fourth_crash():
     """Each crash is reported, and so is the end of it; nothing else of the host is touched."""
@@ -382,18 +295,6 @@ async def test_crashes_that_are_far_apart_are_started_again_for_ever():
 
 
 @on_virtual_time
-async def test_a_background_that_returns_is_done():
-    """It is neither a failure nor begun again."""
-    heard, reports = [], Reports()
-    async with open_life(
-        plugin("a", heard=heard, background=saying(None)), on_plugin_error=reports.hear
-    ) as life:
-        await life.start()
-        await trio.sleep(1)
-        assert (heard, reports, life.failed_backgrounds) == ([("a", "background")], [], ())
-
-
-@on_virtual_time
 async def test_without_anyone_to_tell_a_crash_is_one_warning(caplog):
     """And not a second one of its supervisor's."""
     caplog.set_level(logging.WARNING)
@@ -425,21 +326,3 @@ async def test_a_background_that_does_not_end_delays_the_stop_by_its_time_alone(
         assert heard[-2:] == [("b", "stop"), ("a", "stop")]
         await trio.sleep(1)
         assert reports == [("a", "background", "HookTimeout")]
-
-
-@on_virtual_time
-async def test_a_background_that_fails_because_it_is_stopped_is_reported_and_not_begun_again():
-    """Its clean-up is at fault, and the application hears of it."""
-    heard, reports, broken = [], Reports(), ValueError("broken")
-
-    async def work():
-        try:
-            await trio.sleep_forever()
-        except trio.Cancelled:
-            raise broken from None
-
-    async with open_life(both("a", heard, background=work), on_plugin_error=reports.hear) as life:
-        await life.start()
-        await trio.sleep(1)
-    assert reports == [("a", "background", "ValueError")]
-    assert heard == [("a", "start"), ("a", "background"), ("a", "stop")]

@@ -2,14 +2,10 @@
 
 from functools import partial
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentrail.abc.recall import MAX_MEMORY_BYTES
 from agentrail.host.profile_policy import (
-    CHANGED_SESSIONS,
-    IDLE_MS,
-    MAX_LINE_SOURCES,
     MAX_NUMBERS,
     MAX_PROFILE_LINES,
     MAX_SHOWN_CHARACTERS,
@@ -22,15 +18,12 @@ from agentrail.host.profile_policy import (
     ProfileLine,
     ProfileSource,
     SessionChange,
-    decide_changed,
     decode_profile,
     encode_profile,
     extraction_prompt,
     lines_found,
     lines_merged,
-    lines_without,
     merge_prompt,
-    sessions_of,
     spoken_messages,
 )
 from agentrail.messages import AssistantMessage, Text, UserMessage
@@ -54,29 +47,6 @@ def conversation(*texts):
 def changed(*ages_ms):
     """Sessions that changed so long ago."""
     return [SessionChange(session=f"s{place}", changed_at_ms=NOW - age) for place, age in enumerate(ages_ms)]
-
-
-@pytest.mark.parametrize(
-    ("ages", "profile_age", "read", "expected"),
-    [
-        ([IDLE_MS], NOW, {}, ["s0"]),
-        ([IDLE_MS - 1], NOW, {}, []),
-        ([IDLE_MS, 5 * OLD_MS], OLD_MS, {}, ["s0"]),
-        ([IDLE_MS], OLD_MS - 1, {}, []),
-        ([IDLE_MS] * (CHANGED_SESSIONS - 1), OLD_MS - 1, {}, []),
-        ([IDLE_MS + 1] * CHANGED_SESSIONS, 2 * IDLE_MS, {}, [f"s{n}" for n in range(CHANGED_SESSIONS)]),
-        ([IDLE_MS, 2 * IDLE_MS], NOW, {"s0": NOW - IDLE_MS}, ["s1"]),
-        ([IDLE_MS], 0, {"s0": 5}, []),
-        ([2 * IDLE_MS, IDLE_MS], NOW, {}, ["s0", "s1"]),
-        ([2 * OLD_MS], OLD_MS, {}, []),
-        ([IDLE_MS, 0], NOW, {}, []),
-        ([], NOW, {}, []),
-    ],
-)
-def test_a_profile_is_made_anew_when_its_user_is_away_and_it_is_old(ages, profile_age, read, expected):
-    """Idle for ten minutes, in all sessions; and a day old, or five sessions changed. The oldest change comes first."""
-    found = decide_changed(changed(*ages), NOW - profile_age, NOW, read)
-    assert [one.session for one in found] == expected
 
 
 FOUND = st.builds(FoundLine, text=WORDS, messages=NUMBERS)
@@ -136,27 +106,6 @@ def test_what_is_no_profile_is_read_as_none():
     """A person, or a model, may have written there."""
     for text in ("", "- a [s#1]", "role:\n- a", "role:\n- a [s]", "mood:\n- a [s#1]", "role: \n- a [s#1]"):
         assert decode_profile(text) == ()
-
-
-def test_a_line_goes_with_any_of_its_sources():
-    """Nobody can say which of its words came from which; one of which nothing is known is gone."""
-    lines = [
-        ProfileLine(kind="role", text=text, sources=tuple(ProfileSource(session=one, numbers=(1,)) for one in of))
-        for text, of in (("a", ["s1"]), ("b", ["s1", "s2"]), ("c", ["s3"]))
-    ]  # fmt: skip
-    assert sessions_of(lines) == ("s1", "s2", "s3")
-    assert [one.text for one in lines_without(lines, {"s1": True, "s2": False})] == ["a"]
-
-
-def test_lines_that_become_one_have_the_sources_of_all():
-    """Those of one session together; of many the newest sessions."""
-    lines = [
-        ProfileLine(kind="role", text="a", sources=(ProfileSource(session=f"s{place // 2}", numbers=(place + 1,)),))
-        for place in range(2 * MAX_LINE_SOURCES + 2)
-    ]  # fmt: skip
-    (made,) = lines_merged(MergedProfile(avoid=[MergedLine(text="b", made_of=[*range(99)])]), lines)
-    assert [one.session for one in made.sources] == [f"s{place}" for place in range(1, MAX_LINE_SOURCES + 1)]
-    assert made.sources[0].numbers == (3, 4)
 
 
 def test_a_model_is_shown_data_between_marks_and_no_more_than_it_can_read():

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from agentrail.abc import ProviderContext
 from agentrail.errors import OptionError, ProfileFailed
 from agentrail.host.profiles import (
     AgentProfile,
@@ -19,11 +18,9 @@ from agentrail.host.profiles import (
 )
 from agentrail.messages import SessionId
 from agentrail.plugins import EventLogger, SecurityGuard
-from agentrail.runtime.agent import Agent
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.supervisors import open_nameless
-from agentrail.tools import builtin
 from tests.runtime.rig import on_virtual_time, saying
 
 HERE = str(Path(__file__).parent)
@@ -134,28 +131,7 @@ def test_the_default_is_the_first_unless_it_is_named():
     assert check_agent_profiles(several[:2]).named() == "p0, p1"
 
 
-def test_a_profile_shows_no_key():
-    """Its options may hold one."""
-    assert "s3cret" not in repr(profile(options=options(provider_opts={"api_key": "s3cret"})))
-
-
 # --- what a session gets
-
-
-def test_a_session_gets_the_profiles_options_and_the_hosts_last_words():
-    """Id, scope, and whose it is; everything else is the profile's."""
-    given = options(system_prompt="Be kind.", user_data={"theme": "dark"}, max_turns=7)
-    made = decide(given)
-    assert (made.session_id, made.scope, made.system_prompt, made.max_turns) == ("s-1", "acme", "Be kind.", 7)
-    assert made.user_data == {"theme": "dark", "tenant_id": "acme", "user_id": "ada", "agent_id": "desk"}
-    assert made.model == "demo:"
-    assert decide(given, model="demo:b").model == "demo:b"
-    assert given.session_id is None
-
-
-def test_a_blueprint_does_what_options_do():
-    """Its options are read by name."""
-    assert decide(Blueprint(model="demo:", max_turns=7)) == decide(options(max_turns=7))
 
 
 @pytest.mark.host("H-106")
@@ -169,53 +145,7 @@ def test_a_plugin_that_a_profile_names_too_stands_once(own):
     assert made.plugins == (guard, EventLogger)
 
 
-def test_the_same_plugin_under_another_name_is_another_one():
-    """It may stand in a stack twice."""
-    made = decide(options(plugins=[SecurityGuard(name="mine")]), session_plugins=[SecurityGuard])
-    assert len(made.plugins) == 2
-
-
-def test_providers_of_the_host_are_asked_before_those_of_the_profile():
-    """In the order of 8.3.5."""
-    made = decide(options(context_providers=[own_note]), context_providers=[hosts_note])
-    assert made.context_providers == (hosts_note, own_note)
-
-
 # --- one workspace for several users
-
-
-_WRITING = builtin("write_file")
-_READING = builtin("read_file", "grep")
-
-
-@pytest.mark.parametrize(
-    ("given", "refused"),
-    [
-        ({"tools": _WRITING, "working_dir": "."}, True),
-        ({"tools": _WRITING, "working_dir": HERE}, True),
-        ({"tools": _WRITING, "sandbox": f"local:{HERE}"}, True),
-        ({"tools": _WRITING, "sandbox": MemorySandbox()}, True),
-        ({"agents": [Agent(name="w", description="Writes.", tools=_WRITING)]}, True),
-        ({"tools": builtin("shell")}, True),
-        ({"tools": builtin("edit_file")}, True),
-        ({"tools": _WRITING, "sandbox": "memory"}, False),
-        ({"tools": _READING, "working_dir": HERE}, False),
-        ({}, False),
-    ],
-)
-def test_users_do_not_write_into_one_directory_unasked(given, refused):
-    """Two users, one workspace: with `auth` it is refused, unless the profile says that it is meant."""
-    one = profile(options=options(**given))
-    check_agent_profiles([one])
-    meant = profile(options=options(**given), shared_workspace=True)
-    check_agent_profiles([meant], is_for_several=True)
-    if not refused:
-        check_agent_profiles([one], is_for_several=True)
-        return
-    with pytest.raises(
-        OptionError, match=r"would write into one directory for all users: .* shared_workspace=True"
-    ):
-        check_agent_profiles([one], is_for_several=True)
 
 
 @pytest.mark.parametrize(
@@ -246,16 +176,6 @@ def test_files_are_taken_where_no_other_user_reads_them(given, alone, several):
 async def find_none(_context):
     """Find nothing."""
     await trio.lowlevel.checkpoint()
-
-
-async def own_note(_context: ProviderContext, _messages):
-    """Add nothing."""
-    return ()
-
-
-async def hosts_note(_context: ProviderContext, _messages):
-    """Add nothing either."""
-    return ()
 
 
 @on_virtual_time
@@ -337,17 +257,6 @@ async def test_a_cancellation_is_no_failure_of_a_profile():
         with trio.move_on_after(1) as scope:
             await asked()
         assert scope.cancelled_caught
-
-
-@on_virtual_time
-async def test_an_interrupt_is_no_failure_of_a_profile():
-    """It ends the program, as anywhere."""
-
-    async def interrupted(_context):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        await resolve_profile(check_agent_profiles(resolve=interrupted), ADA)
 
 
 @on_virtual_time

@@ -10,8 +10,8 @@ from agentrail import plugins as p
 from agentrail.abc import NO_HOST, Error, HostCall, Ok
 from agentrail.core.journal.replaying import replay
 from agentrail.events import AbortSettled, ToolBlocked, ToolExecutionEnd, ToolExecutionStart
-from agentrail.host.hooks import HookRunner, open_hook_runner
-from agentrail.host.payloads import AfterToolCall, Allow, BeforeToolCall, Deny, ToolCallContext
+from agentrail.host.hooks import open_hook_runner
+from agentrail.host.payloads import Allow, BeforeToolCall, Deny
 from agentrail.host.tool_hooks import tool_hooks
 from agentrail.messages import CallId
 from agentrail.stores.memory import MemoryStore
@@ -108,62 +108,6 @@ async def test_where_no_plugin_has_tool_hooks_sessions_do_not_ask():
             async with open_nameless(host=hooks) as supervisor:
                 session = await supervisor.start_session(model=booking())
                 assert session._cell.state.data.config.host_hooks == gates  # noqa: SLF001 - what no caller sees
-
-
-@on_virtual_time
-async def test_a_plugin_is_told_whose_call_it_is():
-    """Exactly the documented fields; the request too, and what reads the session."""
-    ears, seen = Ears(), []
-
-    class Reader:
-        def __init__(self, *about):
-            seen.append(about)
-
-    async with hosted(ears.judge("a"), reader_of=Reader) as supervisor:
-        session = await supervisor.start_session(
-            model=booking(), tools=[RecordingTool(name="book")], user_data=OURS, session_id="s-1"
-        )
-        await session.prompt("Book.", request_id="req-1")
-        await session.collect_reply()
-    [(_, asked)], [(_, told)] = ears.asked, ears.told
-    around = ToolCallContext(
-        tenant_id="acme",
-        user_id="ada",
-        session_id="s-1",
-        root_session_id="s-1",
-        agent_id="travel",
-        request_id="req-1",
-    )
-    assert asked == BeforeToolCall(
-        tool_name="book", call_id=asked.call_id, input={"city": "Lisbon"}, context=around
-    )
-    assert told == AfterToolCall(
-        tool_name="book",
-        call_id=asked.call_id,
-        input={"city": "Lisbon"},
-        result="recorded",
-        is_error=False,
-        duration_ms=told.duration_ms,
-        context=around,
-    )
-    assert isinstance(asked.context.reader, Reader)
-    assert seen == [("acme", "s-1")] * 2
-
-
-@on_virtual_time
-async def test_a_session_that_was_started_past_the_host_is_of_no_tenant():
-    """Its calls are judged all the same; what stands in the place of an id and is none counts for nothing."""
-    ears = Ears()
-    for user_data in ({}, {"tenant_id": 7, "user_id": None, "agent_id": ["a"]}):
-        async with hosted(ears.judge("a")) as supervisor:
-            session = await supervisor.start_session(
-                model=booking(), tools=[RecordingTool(name="book")], user_data=user_data
-            )
-            await session.ask("Book.")
-    for _, event in ears.asked:
-        around = event.context
-        assert (around.tenant_id, around.user_id, around.agent_id, around.request_id) == ("", "", "", None)
-        assert around.reader is None
 
 
 @on_virtual_time
@@ -531,29 +475,3 @@ async def test_a_hook_that_will_not_stop_is_gone_or_named_when_the_receipt_comes
         assert [one.name for one in receipt.stuck] == named
         assert gone.is_set() is (not named)
     assert reports == []
-
-
-@on_virtual_time
-async def test_nothing_runs_that_a_closing_host_could_not_judge():
-    """The nursery of the hooks is cancelled while a plugin is asked: that is no word of it that the call may run."""
-    begun = trio.Event()
-
-    async def begin_and_hang(_event):
-        begun.set()
-        await trio.sleep_forever()
-
-    verdicts = []
-    call = BeforeToolCall(tool_name="book", call_id=CallId("c"), input={}, context=AROUND)
-    async with trio.open_nursery() as callers, trio.open_nursery() as hooks:
-        runner = HookRunner(hooks)
-        gate = tool_hooks(order(plugin("a", on_before_tool_call=begin_and_hang)), runner).before_tool
-
-        async def ask():
-            verdicts.append(await gate(_as_host_call(call)))
-
-        callers.start_soon(ask)
-        await begun.wait()
-        hooks.cancel_scope.cancel()
-    assert [verdict.deny for verdict in verdicts] == [
-        "Not run: the host closes, and its plugins cannot judge this call any more"
-    ]

@@ -2,18 +2,14 @@
 
 from collections import Counter
 
-import pytest
-from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentrail.host.webhook_message import WebhookMessage
 from agentrail.host.webhook_schedule import (
-    MAX_TRIES_OF_A_TENANT,
     RETRY_SECONDS,
     TryAnswer,
     WebhookQueue,
     decide_again,
-    on_time,
 )
 
 OK, ERROR, GONE, NOTHING = (
@@ -53,33 +49,6 @@ def test_the_schedule_is_the_documented_one():
     assert after.tries == len(RETRY_SECONDS) + 1
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_any_2xx_is_a_delivery(status):
-    """Whatever its body says."""
-    assert decide_again(message("a"), TryAnswer(status=status), 0)[0] == "delivered"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        NOTHING,
-        *(TryAnswer(status=one) for one in (100, 199, 300, 301, 307, 308, 400, 401, 404, 429, 500, 503, 999)),
-    ],
-)
-def test_all_else_is_tried_again_but_410(answer):
-    """A redirect too: it is not followed."""
-    assert decide_again(message("a"), answer, 0)[0] == "again"
-    assert decide_again(message("a"), GONE, 0)[0] == "gone"
-
-
-def test_a_clock_that_was_set_back_keeps_no_message_waiting_for_longer_than_its_pause():
-    """Of a process that comes later: the date may have been wrong in between."""
-    late = evolve(message("a", due_at_ms=10**15), tries=2)
-    assert on_time(late, 50).due_at_ms == 50 + 60_000
-    assert on_time(message("a", due_at_ms=10**15), 50).due_at_ms == 50
-    assert on_time(message("a", due_at_ms=3), 50).due_at_ms == 3
-
-
 # --- several
 
 
@@ -98,14 +67,6 @@ def test_a_session_has_one_message_under_way_and_no_other_session_waits_for_it()
     assert ids(queue.begin(5_100)) == ["a2"]
     queue.settle("a2", OK, 5_200)
     assert (len(queue), queue.next_due_ms(), queue.owed_of("acme")) == (0, None, 0)
-
-
-def test_the_same_session_id_of_two_tenants_is_two_sessions():
-    """Ids are unique per tenant alone."""
-    queue = WebhookQueue()
-    queue.owe(message("a"))
-    queue.owe(message("b", tenant="else"))
-    assert ids(queue.begin(0)) == ["a", "b"]
 
 
 def test_410_ends_all_that_is_owed_of_its_request_and_nothing_of_others():
@@ -127,20 +88,6 @@ def test_an_id_is_owed_once():
     assert queue.owe(message("a")) is not None
     assert queue.owe(message("a")) is None
     assert len(queue) == 1
-
-
-def test_a_tenant_whose_receivers_are_slow_leaves_room_for_others():
-    """However many it has."""
-    queue = WebhookQueue()
-    for number in range(100):
-        queue.owe(message(f"a{number}", lane=f"s{number}"))
-    queue.owe(message("b", tenant="else"))
-    begun = ids(queue.begin(0))
-    assert len(begun) == MAX_TRIES_OF_A_TENANT + 1
-    assert "b" in begun
-    assert queue.begin(0) == ()
-    queue.settle("a0", ERROR, 0)
-    assert ids(queue.begin(0)) == [f"a{MAX_TRIES_OF_A_TENANT}"]
 
 
 # --- whatever comes

@@ -66,23 +66,6 @@ def certificate():
 
 
 @on_bounded_time
-async def test_it_is_sent_to_the_judged_address_under_its_name():
-    """The name in `Host`, the path and the query as they were, the body whole; and the connection is closed."""
-    receiver = Receiver(202)
-    async with open_sites(receiver):
-        origin = f"http://hooks.example:{receiver.port}"
-        status = await sending(origin)(webhook(f"{origin}/in/a%20b?key=1&x"))
-    assert status == 202
-    (head,) = receiver.heads
-    headers = dict(head.headers)
-    assert (head.method, head.target) == (b"POST", b"/in/a%20b?key=1&x")
-    assert headers[b"host"] == f"hooks.example:{receiver.port}".encode()
-    assert headers[b"webhook-id"] == b"msg_1"
-    assert headers[b"content-length"] == b"7"
-    assert receiver.bodies == [b'{"a":1}']
-
-
-@on_bounded_time
 async def test_tls_is_asked_for_the_name_and_its_certificate_is_one_of_the_name():
     """Although the connection goes to a number."""
     receiver = Receiver(tls=certificate())
@@ -164,38 +147,6 @@ async def test_a_redirect_is_an_answer_and_not_a_way(status):
             origin = f"http://hooks.example:{outside.port}"
             assert await sending(origin)(webhook(f"{origin}/")) == status
     assert (outside.connections, inside.connections) == (1, 0)
-
-
-@on_bounded_time
-async def test_no_proxy_of_the_environment_is_asked(monkeypatch):
-    """It would look the name up itself, and nothing would judge that."""
-    receiver, proxy = Receiver(), Receiver()
-    async with open_sites(receiver, proxy):
-        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
-            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
-        origin = f"http://hooks.example:{receiver.port}"
-        await sending(origin)(webhook(f"{origin}/"))
-    assert (receiver.connections, proxy.connections) == (1, 0)
-
-
-@on_bounded_time
-async def test_an_answer_without_end_is_not_read():
-    """Its status is enough."""
-
-    async def babble(stream):
-        await stream.receive_some()
-        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n")
-        while True:
-            try:
-                await stream.send_all(b"x" * 65_536)
-            except trio.BrokenResourceError:
-                return
-
-    receiver = Receiver()
-    receiver.serve = babble
-    async with open_sites(receiver):
-        origin = f"http://hooks.example:{receiver.port}"
-        assert await sending(origin)(webhook(f"{origin}/")) == 200
 
 
 def test_why_there_was_no_answer_is_said_without_an_address():

@@ -235,18 +235,6 @@ async def test_nothing_is_told_of_a_message_that_was_not_accepted():
     assert receiver.tries == []
 
 
-@on_virtual_time
-async def test_a_message_that_is_sent_again_is_told_of_once():
-    """It is the same request, whatever address it names then."""
-    receiver = Receiver()
-    async with hosting(answering("One."), webhooks=hooked(receiver)) as host:
-        for hook in (HOOK, "https://other.example/", None):
-            request = await asked(host, session_id="main", client_id="order-5", webhook=hook)
-            await request.outcome()
-        await trio.sleep(60)
-    assert receiver.urls == [HOOK]
-
-
 # --- what is refused
 
 
@@ -445,24 +433,6 @@ async def test_one_that_waits_for_people_is_told_once_over_processes():
 
 
 @on_virtual_time
-async def test_what_died_between_an_end_and_its_word_is_told_under_the_id_that_it_would_have_had():
-    """As if the row had not been changed any more: a receiver that got it before knows the id."""
-    store, receiver = MemoryStore(), Receiver()
-    async with hosting(answering("One."), webhooks=hooked(receiver), store=store) as host:
-        request = await asked(host, session_id="main", webhook=HOOK)
-        (watch,) = store.owed(WATCHES)
-        await request.outcome()
-        await told(receiver)
-    assert rows(store) == (0, 0)
-    store.change_owed([watch])
-    async with hosting(answering(), webhooks=hooked(receiver), store=store):
-        await told(receiver, 2)
-    assert receiver.taken[0][0] == receiver.taken[1][0]
-    assert receiver.taken[0][1]["data"] == receiver.taken[1][1]["data"]
-    assert rows(store) == (0, 0)
-
-
-@on_virtual_time
 async def test_what_died_before_its_session_had_the_message_is_told_to_no_one():
     """In a session that there is, and in one that there never was; of one that has ended the request has failed."""
     store, receiver = MemoryStore(), Receiver()
@@ -508,23 +478,6 @@ async def test_a_session_that_cannot_be_woken_keeps_its_word_for_a_later_process
     assert rows(store) == (1, 0)
     async with hosting(answering("One."), webhooks=hooked(receiver), store=store):
         await told(receiver)
-
-
-@on_virtual_time
-async def test_rows_of_a_newer_agentrail_are_left_where_they_are(caplog):
-    """They are none of ours, and may be read again."""
-    store = MemoryStore()
-    owner = SessionOwner("acme", "ann")
-    row = encode_awaited(WebhookWatch(owner=owner, session_id="s", request_id="r", agent_id="a", url=HOOK))
-    newer = type(row)(kind=WATCHES, id=row.id, body=b'{"v":2}')
-    other = type(row)(kind=MESSAGES, id="msg_1", body=b'{"v":2}')
-    store.change_owed([newer, other])
-    async with hosting(answering(), webhooks=hooked(Receiver()), store=store) as host:
-        await trio.sleep(1)
-        assert host.webhooks.awaited == host.webhooks.owed == 0
-    assert store.owed(WATCHES) == (newer,)
-    assert store.owed(MESSAGES) == (other,)
-    assert caplog.text.count("cannot be read") == 2
 
 
 @on_virtual_time
@@ -627,21 +580,6 @@ async def test_without_a_store_what_was_never_tried_is_tried_once_at_the_end_and
         await trio.sleep(1)
     assert receiver.told == ["request.shutdown"]
     assert "1 webhooks were dropped: the process ends" in caplog.text
-
-
-@on_virtual_time
-async def test_a_receiver_that_hangs_holds_no_host_open():
-    """A few seconds at most; with a store it is tried again by a later process, and without it was lost."""
-    for store in (None, MemoryStore()):
-        receiver = Receiver(Takes(1_000))
-        async with hosting(answering("One."), webhooks=hooked(receiver), store=store) as host:
-            await (await asked(host, session_id="main", webhook=HOOK)).outcome()
-            await trio.sleep(0.1)
-            began = trio.current_time()
-        assert trio.current_time() - began <= webhook_delivery.CLOSING_SECONDS + 0.1
-        assert receiver.under_way == 0
-        if store is not None:
-            assert rows(store) == (0, 1)
 
 
 @on_virtual_time

@@ -23,13 +23,6 @@ async def serve(*args):
     """Stand for a child."""
 
 
-class Callable:
-    """An object whose call is an async function."""
-
-    async def __call__(self):
-        """Stand for a child."""
-
-
 def refusal_of(make):
     """Return what `make` is refused with."""
     with pytest.raises(InvalidSpec) as caught:
@@ -130,26 +123,6 @@ def test_unknown_keyword_is_a_type_error():
         ChildSpec("x", serve, shutdown=3)
 
 
-def test_what_depends_on_the_kind():
-    """A supervisor has all the time it needs; a recipe says what it makes, unless the spec says otherwise."""
-    subtree = StartRecipe(serve, kind="supervisor")
-    worker, made = ChildSpec("x", serve), ChildSpec("x", subtree)
-    assert (worker.kind, worker.shutdown_seconds, worker.start_timeout_seconds) == ("worker", 5.0, 30.0)
-    assert (made.kind, made.shutdown_seconds, made.start_timeout_seconds) == (
-        "supervisor",
-        "infinity",
-        "infinity",
-    )
-    assert ChildSpec("x", subtree, kind="worker", start_timeout_seconds=1).kind == "worker"
-    assert ChildSpec("x", serve, shutdown_seconds="brutal_kill").shutdown_seconds == "brutal_kill"
-
-
-@pytest.mark.parametrize("start", [serve, functools.partial(serve, 1), Callable(), StartRecipe(len)])
-def test_what_can_start_a_child(start):
-    """An async function in any form, or a recipe."""
-    assert ChildSpec("x", start).start is start
-
-
 def test_arguments_are_copied_as_far_as_they_are_containers():
     """Built-in containers, however deep, each once, and also one that contains itself; other objects are shared."""
 
@@ -172,15 +145,6 @@ def test_arguments_are_copied_as_far_as_they_are_containers():
     assert copy[:6] == knot[:6]
     copy[5][0]["k"].append(2)
     assert knot[5] == ({"k": [1]},)
-
-
-def test_spec_without_arguments():
-    """What was given is gone, the function stays; a spec that has none is itself."""
-    spec = ChildSpec("x", StartRecipe(serve, Arguments((1,))))
-    assert spec.without_arguments() == ChildSpec("x", StartRecipe(serve))
-    bare = ChildSpec("x", serve)
-    assert bare.without_arguments() is bare
-    assert bare.accepted() is bare
 
 
 @pytest.mark.scenario("S-016")
@@ -229,12 +193,3 @@ def test_bad_back_off(field, value):
     """A wait is finite, does not shrink, and is not longer by more than itself."""
     refusal = refusal_of(lambda: Backoff(**{field: value}))
     assert (refusal.code, refusal.field) == ("invalid_backoff", field)
-
-
-def test_good_flags():
-    """The edges of what is allowed."""
-    flags = SupervisorFlags(
-        "dynamic", 0, 1e-9, "never", Backoff(1, 1, 1, 1, 0), max_children=1, stuck_after_seconds=0
-    )
-    assert flags.backoff.jitter == 1
-    assert SupervisorFlags("one_for_one", 10**400).period_seconds == 5.0

@@ -1,7 +1,5 @@
 """Why an actor ended, as text."""
 
-import gc
-import weakref
 from typing import get_args
 
 import attrs
@@ -20,13 +18,9 @@ from agentrail.otp.exits import (
     Normal,
     Shutdown,
     Stuck,
-    check_reason,
     chosen_reason,
     crash_of,
     describe,
-    is_clean,
-    is_reason,
-    leaves,
 )
 
 LINES = {
@@ -49,12 +43,6 @@ def crash(error):
     with pytest.raises(type(error)) as caught:
         raise error
     return caught.value
-
-
-@pytest.mark.parametrize("reason", LINES, ids=repr)
-def test_only_normal_and_shutdown_are_clean(reason):
-    """`Normal` and `Shutdown`, with or without a detail, are clean; the other five are not."""
-    assert is_clean(reason) == isinstance(reason, Normal | Shutdown)
 
 
 def test_the_table_has_all_reasons():
@@ -86,69 +74,7 @@ def test_init_failed_takes_the_six_ways_only():
         InitFailed("slow")
 
 
-def test_reasons_are_values():
-    """Two reasons with the same contents are equal and hash alike, so that they can be compared and counted."""
-    assert Crashed("A", "b", "c", (Crashed("D", "e"),)) == Crashed("A", "b", "c", (Crashed("D", "e"),))
-    assert len({Shutdown("x"), Shutdown("x"), Shutdown()}) == 2
-
-
-def test_actor_exit_carries_its_reason():
-    """`ActorExit` has the reason as a value, and as text."""
-    error = ActorExit(Shutdown("done"))
-    assert error.reason == Shutdown("done")
-    assert str(error) == "shutdown: done"
-
-
 # --- Crashed.from_exception
-
-
-class DoorError(Exception):
-    """A type with a module."""
-
-
-def test_crash_has_type_message_and_traceback():
-    """The type is qualified unless it is a builtin, and the traceback is the printed one."""
-    crashed = Crashed.from_exception(crash(DoorError("locked")))
-    assert crashed.type == f"{__name__}.DoorError"
-    assert crashed.text == "locked"
-    assert crashed.traceback.startswith("Traceback (most recent call last):\n")
-    assert crashed.traceback.endswith("DoorError: locked\n")
-    assert Crashed.from_exception(ValueError("x")).type == "ValueError"
-
-
-def test_traceback_has_no_local_variables():
-    """A value that is only in a local variable is not in the reason."""
-
-    def open_door():
-        secret = "hunter" + "2"
-        raise DoorError(len(secret))
-
-    with pytest.raises(DoorError) as caught:
-        open_door()
-    assert "hunter2" not in repr(Crashed.from_exception(caught.value))
-
-
-def test_group_is_flattened_to_its_leaves():
-    """The leaves of a nested group are the parts, from left to right, each with its own text."""
-    inner = ExceptionGroup("inner", [crash(ValueError("two")), KeyError("three")])
-    crashed = Crashed.from_exception(
-        crash(ExceptionGroup("outer", [OSError("one"), inner, DoorError("four")]))
-    )
-    assert crashed.type == "ExceptionGroup"
-    assert crashed.text == "outer (3 sub-exceptions)"
-    assert [part.text for part in crashed.parts] == ["one", "two", "'three'", "four"]
-    assert [part.parts for part in crashed.parts] == [()] * 4
-    assert "inner" in crashed.traceback
-
-
-def test_leaves_of_no_group_is_the_exception_itself():
-    """`leaves` flattens groups of any depth, base exceptions included, and leaves others alone."""
-    error, interrupt = ValueError(), KeyboardInterrupt()
-    assert leaves(error) == (error,)
-    nested = interrupt
-    for _ in range(5_000):  # deeper than Python recurses
-        nested = BaseExceptionGroup("nested", [nested])
-    assert leaves(BaseExceptionGroup("outer", [error, nested])) == (error, interrupt)
 
 
 def test_long_text_and_traceback_are_cut_in_the_middle():
@@ -164,59 +90,6 @@ def test_long_text_and_traceback_are_cut_in_the_middle():
     assert Crashed.from_exception(ValueError("x" * 2_000)).text == "x" * 2_000
 
 
-def test_text_is_redacted_before_it_is_cut():
-    """A secret that lies across the cut is gone as a whole, from message, traceback and parts alike."""
-    secret = "s" * 600
-    error = crash(ExceptionGroup("x" * 900 + secret + "x" * 900, [crash(ValueError(secret))]))
-    crashed = Crashed.from_exception(error, redact=lambda text: text.replace(secret, "***"))
-    assert "***" in crashed.text
-    assert "***" in crashed.traceback
-    assert "ssss" not in repr(crashed)
-    assert crashed.parts[0].text == "***"
-
-
-def test_redactor_that_raises_withholds_the_text():
-    """When `redact` raises, a placeholder stands for the text: neither the error nor the secret gets out."""
-
-    def broken(text):
-        raise LookupError(text)
-
-    crashed = Crashed.from_exception(crash(ValueError("secret")), redact=broken)
-    assert crashed.type == "ValueError"
-    assert crashed.text == crashed.traceback == "<withheld: redact raised LookupError>"
-
-
-def test_exception_that_cannot_be_printed_is_still_a_reason():
-    """An exception whose `__str__` raises becomes a reason like any other."""
-
-    class Unprintable(Exception):
-        def __str__(self):
-            raise RuntimeError
-
-    assert "str() failed" in Crashed.from_exception(crash(Unprintable())).text
-
-
-def test_reason_keeps_nothing_alive():
-    """What a crashed child held is collected while its reason is kept: it has no exception, traceback or frame."""
-
-    class Large:
-        pass
-
-    def child():
-        large = Large()
-        watched.append(weakref.ref(large))
-        raise DoorError(large)
-
-    watched = []
-    try:
-        child()
-    except DoorError as error:
-        crashed = Crashed.from_exception(ExceptionGroup("group", [error]))
-    gc.collect()
-    assert watched[0]() is None
-    assert crashed.parts[0].type.endswith("DoorError")
-
-
 def test_broken_rule_is_limited_and_redacted_too():
     """A reason without an exception has the same limits and the same redaction."""
     crashed = Crashed.of_rule(
@@ -228,45 +101,7 @@ def test_broken_rule_is_limited_and_redacted_too():
     assert crashed.traceback == ""
 
 
-def test_a_traceback_has_lines_and_no_carets():
-    """Carets would cost half of what it takes to turn a crash into data; the causes keep their lines as well."""
-    try:
-        try:
-            int("first")
-        except ValueError as error:
-            raise KeyError from error
-    except KeyError as error:
-        text = Crashed.from_exception(error).traceback
-    assert 'int("first")' in text
-    assert "raise KeyError from error" in text
-    assert "^" not in text
-
-
 # --- what is a reason
-
-
-class Own(Shutdown):
-    """A class of somebody's own: nobody knows what it says of equality."""
-
-
-@pytest.mark.parametrize("value", ["done", None, 3, ValueError("x"), Shutdown, Own()], ids=repr)
-def test_what_is_no_reason_is_refused_where_it_is_given(value):
-    """The message says what a reason is, what came, and what to write."""
-    assert not is_reason(value)
-    with pytest.raises(TypeError, match=r"one of Normal\(\).*got .*: Shutdown\(why\)"):
-        check_reason(value)
-    with pytest.raises(TypeError, match="exit reason"):
-        ActorExit(value)
-    if value is not None:
-        with pytest.raises(TypeError, match="exit reason"):
-            InitFailed("raised", value)
-
-
-@pytest.mark.parametrize("reason", LINES, ids=repr)
-def test_a_reason_is_one(reason):
-    """All seven pass."""
-    assert is_reason(reason)
-    check_reason(reason)
 
 
 @pytest.mark.parametrize(

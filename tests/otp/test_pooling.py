@@ -56,26 +56,6 @@ class Played:
         return tuple(getattr(now, name) for name in names)
 
 
-def test_a_job_goes_to_an_idle_worker_at_once():
-    """It is accepted and assigned in one step, and its result is delivered in another."""
-    pool = Played()
-    pool.play(WorkerUp(7))
-    assert pool.play(Submitted(1)) == (AcceptJob(1), AssignJob(7, 1))
-    assert pool.play(JobFinished(7)) == (DeliverResult(1),)
-    assert pool.counts("idle", "busy", "queued", "accepted", "done") == (1, 0, 0, 1, 1)
-
-
-def test_jobs_go_out_in_their_order_and_workers_take_turns():
-    """The oldest job goes first, to the worker that has waited longest."""
-    pool = Played(size=2, max_queue=5)
-    assert pool.play(Submitted(1), Submitted(2), Submitted(3)) == (AcceptJob(3),)
-    assert pool.play(WorkerUp(8)) == (AssignJob(8, 1),)
-    assert pool.play(WorkerUp(7)) == (AssignJob(7, 2),)
-    assert pool.play(JobFinished(7)) == (DeliverResult(2), AssignJob(7, 3))
-    pool.play(JobFinished(8), JobFinished(7))
-    assert pool.play(Submitted(4)) == (AcceptJob(4), AssignJob(8, 4))
-
-
 def test_a_full_queue_lets_wait_or_refuses():
     """Who can wait does, in order, and gets the place that becomes free; who cannot is refused."""
     pool = Played(max_queue=1)
@@ -91,48 +71,12 @@ def test_a_full_queue_lets_wait_or_refuses():
     assert refusing.play(Submitted(1), Submitted(2)) == (RefuseJob(2, "full"),)
 
 
-def test_each_place_that_becomes_free_goes_to_who_waits():
-    """Also where others are taken still: a queue is full as long as somebody waits."""
-    pool = Played(max_queue=2)
-    pool.play(WorkerUp(1), *(Submitted(number) for number in range(1, 6)))
-    assert pool.counts("queued", "waiting") == (2, 2)
-    assert pool.play(JobFinished(1)) == (DeliverResult(1), AssignJob(1, 2), AcceptJob(4))
-    assert pool.play(Withdrawn(3)) == (ForgetJob(3), AcceptJob(5))
-    assert pool.counts("queued", "waiting") == (2, 0)
-
-
-def test_a_queue_of_none_hands_over():
-    """With `max_queue=0` a job is accepted where a worker is idle, and nowhere else."""
-    pool = Played(max_queue=0)
-    assert pool.play(Submitted(1)) == ()
-    assert pool.play(WorkerUp(1)) == (AcceptJob(1), AssignJob(1, 1))
-    assert pool.play(Submitted(2, may_wait=False)) == (RefuseJob(2, "full"),)
-
-
-def test_a_job_whose_worker_died_comes_first_again():
-    """It goes back to the front, also of a full queue, and to the next worker."""
-    pool = Played(size=2, max_queue=1)
-    pool.play(WorkerUp(1), Submitted(1), Submitted(2))
-    assert pool.play(WorkerDown(1, CRASH, began=True)) == ()
-    assert pool.counts("queued", "retried", "busy") == (2, 1, 0)
-    assert pool.play(WorkerUp(2)) == (AssignJob(2, 1),)
-    assert pool.play(WorkerUp(3)) == (AssignJob(3, 2),)
-
-
 def test_a_job_that_kills_again_and_again_is_given_up():
     """After `max_retries` retries its caller hears how many died, and why the last one did."""
     pool = Played(max_retries=1)
     pool.play(WorkerUp(1), Submitted(1), WorkerDown(1, CRASH, began=True), WorkerUp(2))
     assert pool.play(WorkerDown(2, Killed(), began=True)) == (GiveUpJob(1, 2, Killed()),)
     assert pool.counts("given_up", "retried", "queued") == (1, 1, 0)
-
-
-def test_a_death_before_the_job_began_is_not_its_fault():
-    """A worker that was killed between two jobs costs the next one no retry."""
-    pool = Played(max_retries=0)
-    pool.play(WorkerUp(1), Submitted(1))
-    assert pool.play(WorkerDown(1, Killed(), began=False)) == ()
-    assert pool.play(WorkerUp(2)) == (AssignJob(2, 1),)
 
 
 def test_an_idle_worker_that_died_is_given_nothing():
@@ -193,12 +137,6 @@ def test_draining_finishes_what_was_accepted():
     assert pool.counts("refused", "done", "failed") == (2, 2, 0)
 
 
-def test_a_pool_without_jobs_is_drained_at_once():
-    """Also by its end, without a drain before it."""
-    assert Played().play(Drain()) == (Drained(),)
-    assert Played().play(CutOff(STOP)) == (Drained(),)
-
-
 def test_the_end_fails_what_waits_and_cancels_what_runs():
     """A job that runs fails when it has ended, and says whether it had begun; one that was just done is delivered."""
     pool = Played(size=3, max_queue=2)
@@ -252,9 +190,3 @@ def test_flags_that_cannot_be(options, field):
     with pytest.raises(InvalidSpec, match=f"{field} is .*, allowed is") as refused:
         PoolFlags(**options)
     assert (refused.value.code, refused.value.field) == ("invalid_pool", field)
-
-
-def test_the_intensity_grows_with_the_pool():
-    """By default one bad job for each worker does not end it; what is said counts."""
-    assert PoolFlags(4, max_retries=2).restarts == 12
-    assert PoolFlags(4, intensity=0).restarts == 0

@@ -27,7 +27,6 @@ from agentrail.otp.statem import (
     Stop,
     StopAndReply,
     Terminate,
-    TimedOut,
     UpdateTimer,
     start_statem,
     step_statem,
@@ -86,19 +85,6 @@ def test_stop_and_reply_replies_before_it_terminates():
     assert rig.engine.data == "final"
 
 
-def test_stop_in_the_middle_leaves_the_rest_unhandled():
-    """What was queued behind the event that stops is not handled and still shows, zero timeouts last."""
-    rig = Rig(Table({"s1": postpone, "s2": lambda event: Stop() if said(event) == "i" else Keep()}))
-    rig.cast("p")
-    rig.machine.table["s1"] = NextState(
-        "s2", actions=[NextEvent(Internal("i")), NextEvent(Internal("j")), StateTimeout(0, "due")]
-    )
-    rig.cast("go")
-    assert rig.log[2:] == [("s2", "i")]
-    assert rig.engine.last == Internal("i")
-    assert rig.engine.queue == (Internal("j"), Cast("p"), TimedOut("state", None, "due"))
-
-
 def test_machine_that_ended_takes_nothing_more():
     """After the end a call is refused, anything else is a dead letter, a second stop changes nothing."""
     rig = Rig(Table({"s1": obey}))
@@ -109,16 +95,6 @@ def test_machine_that_ended_takes_nothing_more():
     rig.stop(Killed())
     assert rig.engine is ended
     assert len(of_kind(rig.effects, Terminate)) == 1
-
-
-def test_stop_from_outside_keeps_what_there_was():
-    """`stop` ends the machine with the reason given; state, data, postponed events and timers still show."""
-    rig = Rig(Table({"s1": postpone}), Init("s1", "data", [StateTimeout(5.0)]))
-    rig.cast("p")
-    rig.stop(Shutdown())
-    assert rig.effects[-1] == Terminate(Shutdown())
-    assert (rig.engine.state, rig.engine.data, rig.engine.postponed) == ("s1", "data", (Cast("p"),))
-    assert rig.engine.timers.count == 1
 
 
 # --- faults
@@ -242,25 +218,6 @@ def test_raised_value_is_not_a_returned_one():
     rig.cast("x")
     assert rig.engine.stopped.type.endswith("Throw")
     assert rig.engine.data is None
-
-
-def test_enter_and_comparison_that_raise_end_the_machine():
-    """What `enter`, or `==` of two states, raises is a crash as well, and the step does not raise."""
-
-    class Unequal:
-        __hash__ = object.__hash__
-
-        def __eq__(self, other):
-            raise ArithmeticError
-
-    def enter(_state, _data):
-        raise OSError
-
-    assert Rig(Table({}, enter=enter)).engine.stopped.type == "OSError"
-    first = Unequal()
-    rig = Rig(Table({first: NextState(Unequal())}), Init(first, None))
-    rig.cast("x")
-    assert rig.engine.stopped.type == "ArithmeticError"
 
 
 def test_interrupt_passes_through():

@@ -6,7 +6,6 @@ import pytest
 
 from agentrail.otp.exits import Crashed, Shutdown
 from agentrail.otp.statem import (
-    EVENT_TIMER,
     STATE_TIMER,
     ArmTimer,
     CancelTimer,
@@ -436,31 +435,12 @@ def test_timers_end_with_the_instance():
     assert rig.effects[-1] == Terminate(rig.engine.stopped)
 
 
-def test_every_arming_has_an_epoch_of_its_own():
-    """No two armings of a machine have the same epoch, whatever became of the timers between them."""
-    rig = Rig(Table({"s1": obey, "s2": obey}))
-    for number in range(20):
-        rig.cast(Keep(actions=[StateTimeout(5.0), EventTimeout(5.0), NamedTimeout(number % 3, 5.0)]))
-        rig.advance(number % 7)
-        rig.cast(NextState("s2" if number % 2 else "s1"))
-    epochs = [effect.epoch for effect in of_kind(rig.effects, ArmTimer)]
-    assert len(epochs) == 60
-    assert epochs == sorted(set(epochs))
-
-
 def test_cancelling_what_does_not_run_is_fine():
     """`CancelTimer` of a timer that does not run does nothing, and so does `Hibernate`."""
     rig = Rig(Table({"s1": obey}))
     actions = [CancelTimer("event"), CancelTimer("state"), CancelTimer("named", "t"), Hibernate()]
     assert rig.send(Cast(Keep(actions=actions))) == ()
     assert rig.engine == Rig(Table({})).engine
-
-
-def test_event_timer_set_by_every_event_is_armed_anew():
-    """An event timer that is asked for again by the event that cancels it gets a new epoch and a new time."""
-    rig = Rig(Table({"s1": Keep(actions=[EventTimeout(5.0)])}))
-    assert rig.send(Cast("a")) == (ArmTimer(EVENT_TIMER, 1, rig.now + 5.0),)
-    assert rig.send(Cast("b")) == (DisarmTimer(EVENT_TIMER), ArmTimer(EVENT_TIMER, 2, rig.now + 5.0))
 
 
 # --- the clock
@@ -488,39 +468,6 @@ class Slow(Table):
         return self.now
 
 
-@pytest.mark.parametrize(
-    ("timeout", "due_seconds"),
-    [
-        (StateTimeout(5.0), 115.0),
-        (EventTimeout(5.0), 115.0),
-        (NamedTimeout("t", 5.0), 115.0),
-        (StateTimeout(at_seconds=105.0), 105.0),
-        (StateTimeout(5.0, at_seconds=130.0), 130.0),
-    ],
-    ids=repr,
-)
-def test_seconds_count_from_the_end_of_the_handler(timeout, due_seconds):
-    """With a clock they do; an absolute time is what it is, and one after `now` is armed although it has passed."""
-    machine = Slow({"s1": obey})
-    engine, _ = start_statem(machine, Init("s1", None), now=machine.now, clock=machine.clock)
-    _, effects = step_statem(
-        machine, engine, Cast(Keep(actions=[timeout])), now=machine.now, clock=machine.clock
-    )
-    assert [effect.due_seconds for effect in of_kind(effects, ArmTimer)] == [due_seconds]
-
-
-def test_seconds_of_init_and_of_enter():
-    """Those of init count from `now`, those of `enter` from its end, and those of an inserted event from its own."""
-    machine = Slow(
-        {"s1": lambda event: Keep(actions=[NamedTimeout(said(event), 1.0)])},
-        enter=lambda *_: Keep(actions=[NamedTimeout("enter", 1.0)]),
-    )
-    init = Init("s1", None, [NamedTimeout("init", 1.0), NextEvent(Internal("inserted"))])
-    _, effects = start_statem(machine, init, now=machine.now, clock=machine.clock)
-    armed = {effect.key.name: effect.due_seconds for effect in of_kind(effects, ArmTimer)}
-    assert armed == {"init": 101.0, "enter": 111.0, "inserted": 121.0}
-
-
 @pytest.mark.scenario("S-160")
 @pytest.mark.scenario("S-163")
 @pytest.mark.parametrize(
@@ -535,19 +482,3 @@ def test_due_at_once_with_a_clock(timeout):
     )
     assert effects == ()
     assert machine.log[1:] == [("s1", ("state", None))]
-
-
-def test_a_plan_that_is_behind_ends_with_the_present():
-    """A machine with a plan of 1 s and handlers of 10 s catches up to the time of its event, and then lets others through."""
-    machine = Slow(
-        {
-            "s1": lambda event: Keep(
-                actions=[NamedTimeout("t", at_seconds=said(event)[1], content=said(event)[1] + 1)]
-            )
-        }
-    )
-    machine.now = 105.0
-    engine, _ = start_statem(machine, Init("s1", None), now=machine.now, clock=machine.clock)
-    _, effects = step_statem(machine, engine, Cast(("plan", 101.0)), now=machine.now, clock=machine.clock)
-    assert [effect.due_seconds for effect in of_kind(effects, ArmTimer)] == [106.0]
-    assert len(machine.log) == 6

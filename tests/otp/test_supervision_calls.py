@@ -18,7 +18,7 @@ from agentrail.errors import (
     WrongChildKey,
 )
 from agentrail.otp.child_specs import Arguments, SupervisorFlags
-from agentrail.otp.exits import Crashed, InitFailed, Killed, Shutdown, Stuck, describe
+from agentrail.otp.exits import InitFailed, Shutdown, Stuck, describe
 from agentrail.otp.supervision_types import (
     AnswerUntaken,
     ByHandle,
@@ -35,12 +35,11 @@ from agentrail.otp.supervision_types import (
     Started,
     StartInstanceCall,
     StopCall,
-    StopSummary,
     TerminateChildCall,
     Token,
     WhichChildrenCall,
 )
-from tests.otp.supervision_rig import BROKEN, CRASH, WAITS, Rig, W, subtree
+from tests.otp.supervision_rig import BROKEN, WAITS, Rig, W, subtree
 
 ABC = [W("a"), W("b"), W("c")]
 GROUPS = ["one_for_all", "rest_for_one"]
@@ -258,17 +257,6 @@ def test_exit_during_a_start_under_a_group_strategy():
     assert isinstance(rig.answer(delete), ChildNotFound)
 
 
-def test_terminating_a_child_whose_end_waits_for_judgement():
-    """It is not restarted; its crash is an error of the stop."""
-    rig = Rig("one_for_all", [W("a"), W("b")], starts={"x": ["hang"]})
-    rig.ask(StartChildCall(W("x")))
-    rig.crash("a")
-    assert rig.call(terminate("a")) is None
-    rig.come_up("x")
-    assert rig.status() == [("a", "stopped"), ("b", "running"), ("x", "running")]
-    assert rig.kinds() == [("shutdown_error", "a")]
-
-
 @pytest.mark.scenario("S-093")
 def test_changing_calls_wait_for_the_initial_start_and_for_a_group_restart():
     """In their order, and behind an exit that came meanwhile; reads do not wait."""
@@ -369,14 +357,6 @@ def test_cancelled_start_leaves_neither_child_nor_spec(strategy):
         assert isinstance(rig.call(call), Started)
 
 
-def test_cancelled_restart_keeps_the_spec():
-    """It was there before the caller came."""
-    rig = Rig(specs=[W("x")], starts={"x": ["up", "hang"]})
-    rig.call(terminate("x"))
-    rig.cancel(rig.ask(RestartChildCall("x")))
-    assert rig.status() == [("x", "stopped")]
-
-
 @pytest.mark.parametrize("strategy", ["one_for_one", "one_for_all"])
 def test_cancelled_start_that_is_stuck(strategy):
     """Its id is blocked until it has ended, and then nothing is left of it; other starts go on."""
@@ -391,16 +371,6 @@ def test_cancelled_start_that_is_stuck(strategy):
     assert (rig.status(), rig.kinds()) == ([], [("stuck", "x"), ("child_terminated", "y"), ("late_end", "x")])
 
 
-def test_cancelled_terminate_goes_on():
-    """Nobody is told, and the child stops all the same."""
-    rig = Rig(specs=[W("a")])
-    rig.stops["a"] = WAITS
-    request = rig.ask(terminate("a"))
-    rig.cancel(request)
-    rig.go_down("a")
-    assert (rig.answer(request), rig.status()) == (WAITS, [("a", "stopped")])
-
-
 def test_cancelled_request_that_waits_is_never_looked_at():
     """It changes nothing when its turn would have come."""
     rig = Rig("one_for_all", [W("a")], starts={"a": ["hang"], "y": ["hang"]})
@@ -410,28 +380,6 @@ def test_cancelled_request_that_waits_is_never_looked_at():
     rig.cancel(rig.ask(StartChildCall(W("z"))))
     rig.come_up("y")
     assert rig.running() == ["a", "y"]
-
-
-def test_start_is_cancelled_once():
-    """However many want it to end."""
-    rig = Rig(starts={"x": ["hang"]})
-    rig.stops["x"] = WAITS
-    start = rig.ask(StartChildCall(W("x")))
-    first, second = (rig.ask(terminate("x")) for _ in "12")
-    rig.cancel(start)
-    assert rig.events("cancel") == ["cancel x"]
-    rig.fail("x", InitFailed("cancelled"))
-    assert [rig.answer(request) for request in (start, first, second)] == [WAITS, None, None]
-
-
-def test_terminate_cancels_a_start():
-    """Both callers hear of it, one that it is done, the other that there is no child."""
-    rig = Rig("one_for_all", starts={"x": ["hang"]})
-    start = rig.ask(StartChildCall(W("x")))
-    assert rig.call(terminate("x")) is None
-    assert rig.answer(start).reason == InitFailed("cancelled")
-    assert rig.status() == []
-    assert isinstance(rig.call(StartChildCall(W("y"))), Started)
 
 
 # --- limits, stuck, reconfigure
@@ -509,13 +457,6 @@ def test_reconfigure_that_is_refused_changes_nothing(flags, specs, code):
     assert rig.state.flags == before
 
 
-def test_start_instance_needs_a_template():
-    """A static supervisor says what to use instead."""
-    refusal = Rig().call(StartInstanceCall())
-    assert isinstance(refusal, InvalidSpec)
-    assert "start_child" in str(refusal)
-
-
 def test_stuck_child_blocks_its_id():
     """Who stopped it goes on; the id is refused until it has really ended."""
     rig = Rig(specs=[W("a")])
@@ -548,15 +489,6 @@ def test_a_start_whose_answer_nobody_takes_leaves_neither_child_nor_spec(strateg
     assert rig.kinds() == []
     rig.deaf = False
     assert isinstance(rig.call(StartChildCall(W("x"))), Started)
-
-
-def test_an_instance_whose_answer_nobody_takes_is_no_orphan():
-    """It is stopped like any other, and nothing of it stays."""
-    rig = Rig("dynamic", [W("t")])
-    rig.deaf = True
-    rig.ask(StartInstanceCall(Arguments(("x",))))
-    assert rig.events() == ["start x", "up x", "stop x", "down x"]
-    assert (rig.counts(), rig.kinds()) == ((0, 0, 0, 0), [])
 
 
 @pytest.mark.parametrize("strategy", STATIC)
@@ -621,27 +553,6 @@ def test_flags_that_are_none_are_refused(flags):
     assert (rig.state.flags, rig.running()) == (before, ["a", "b", "c"])
 
 
-@pytest.mark.parametrize("strategy", ["one_for_one", "dynamic"])
-def test_calls_once_a_stop_began(strategy):
-    """What changes something is refused, reads and `stop` are answered; so too when it has ended."""
-    rig = Rig(strategy, [W("a")], starts={"a": ["up"]})
-    if strategy == "dynamic":
-        rig.call(StartInstanceCall())
-    rig.stops["a"] = WAITS
-    stop = rig.ask(StopCall(Shutdown("enough")))
-    for phase in ("stopping", "ended"):
-        assert rig.state.phase == phase
-        for call in (StartChildCall(W("x")), StartInstanceCall(), RestartChildCall("a"), terminate("a")):
-            assert isinstance(rig.call(call), SupervisorStopping)
-        assert rig.call(CountChildrenCall()).active == (phase == "stopping")
-        if phase == "stopping":
-            rig.now = 3.0
-            rig.go_down("a")
-    summary = StopSummary(Shutdown("enough"), ended=1, killed=0, stuck=0, seconds=3.0)
-    assert rig.answer(stop) == summary
-    assert rig.call(StopCall()) == summary
-
-
 def test_calls_that_waited_when_a_stop_began():
     """All are refused, before the supervisor ends; and a start under way is."""
     rig = Rig("one_for_all", [W("a"), W("b")], starts={"x": ["hang"]})
@@ -657,46 +568,3 @@ def test_calls_that_waited_when_a_stop_began():
     kinds = [type(rig.answer(request)) for request in asked]
     assert kinds == [SupervisorStopping, SupervisorStopping, type(None), SupervisorStopping]
     assert rig.ended.reason == Shutdown()
-
-
-@pytest.mark.parametrize("end", ["comes up", "fails", "ignores"])
-def test_start_that_ends_before_the_stop_reaches_it(end):
-    """Its caller is refused; what came up is stopped in its turn."""
-    rig = Rig(specs=[W("a")], starts={"x": ["hang"]})
-    x = rig.ask(StartChildCall(W("x")))
-    y = rig.ask(StartChildCall(W("y")))
-    rig.stops["y"] = WAITS
-    rig.stop()
-    if end == "comes up":
-        rig.come_up("x")
-    elif end == "fails":
-        rig.fail("x")
-    else:
-        rig.send(InstanceIgnored, rig.tokens["x"])
-    rig.events()
-    rig.go_down("y")
-    stops = ["stop x", "stop a"] if end == "comes up" else ["stop a"]
-    assert rig.events("stop") == stops
-    assert isinstance(rig.answer(x), SupervisorStopping)
-    assert isinstance(rig.answer(y), Started)
-
-
-def test_reports_of_instances_name_the_template():
-    """An instance has the id of the template, and a spec of its own has its own label, twice if you like."""
-    rig = Rig("dynamic", [W("t")], starts={"own": ["up"]})
-    rig.call(StartInstanceCall())
-    for _ in "12":
-        assert isinstance(rig.call(StartChildCall(W("own"))), Started)
-    assert [info.id for info in rig.call(WhichChildrenCall())] == ["t", "own", "own"]
-
-
-def test_killed_and_crashed_children_are_told_apart():
-    """A summary counts each child once."""
-    rig = Rig(specs=[W("a"), W("b", shutdown_seconds="brutal_kill"), W("c")])
-    rig.stops["c"] = Crashed("KeyError", "x")
-    rig.stops["a"] = Killed()
-    rig.ask(StopCall())
-    (summary,) = (answer for (answer,) in rig.answers.values())
-    assert (summary.ended, summary.killed, summary.stuck) == (1, 2, 0)
-    assert rig.kinds() == [("shutdown_error", "c"), ("shutdown_error", "a")]
-    assert rig.stops["c"] != CRASH

@@ -7,7 +7,6 @@ import pytest
 from agentrail.errors import AlreadyPresent, ChildRestarting, ChildStuck as ChildStuckRefusal
 from agentrail.otp.child_specs import Arguments, Backoff
 from agentrail.otp.exits import InitFailed, Normal, Shutdown, Stuck
-from agentrail.otp.restarts import admit_restart
 from agentrail.otp.supervision_types import (
     NO_CALLER,
     ByHandle,
@@ -97,15 +96,6 @@ def apart(*specs, **flags):
     return rig
 
 
-def test_children_that_are_counted_apart_use_up_nobody_elses_restarts():
-    """With intensity 1 each of two children may crash once within the period; together they crashed twice."""
-    rig = apart(W("a"), W("b"))
-    rig.crash("a", 0)
-    rig.crash("b", 1)
-    assert (rig.children["a"].incarnation, rig.children["b"].incarnation) == (2, 2)
-    assert restarts(rig) == 0
-
-
 @pytest.mark.at(150)
 def test_a_child_that_exceeds_its_own_budget_is_given_up_alone():
     """One report `shutdown` names it, it is gone from the books, and the supervisor and the others go on."""
@@ -119,36 +109,6 @@ def test_a_child_that_exceeds_its_own_budget_is_given_up_alone():
     assert rig.children["b"].incarnation == 2
 
 
-def test_the_window_of_a_child_slides_too():
-    """Crashes that are further apart than the period never add up, with a budget of its own neither."""
-    rig = apart(W("a"))
-    for at in (0, 5.01, 10.02):
-        rig.crash("a", at)
-    assert rig.children["a"].incarnation == 4
-
-
-@pytest.mark.parametrize(("significant", "ends"), [(True, True), (False, False)])
-def test_a_significant_child_that_was_given_up_counts_as_ended(significant, ends):
-    """As the supervisor of its own above it would have ended: cleanly, one level up."""
-    spec = W("a", restart="transient", significant=significant)
-    rig = apart(spec, W("b"), intensity=0, auto_shutdown="any_significant")
-    rig.crash("a", 0)
-    assert (rig.ended is not None) is ends
-    if ends:
-        assert rig.ended.reason == Shutdown("auto_shutdown")
-
-
-def test_what_is_stuck_while_it_is_given_up_blocks_nobody():
-    """Its restart fails and does not end either: it is given up as `stuck`, and gone when it ends."""
-    rig = apart(W("a"), intensity=1, starts={"a": ["up", "hang"]})
-    rig.crash("a", 0)
-    rig.fail("a", InitFailed("timeout", cause=Stuck(1.0)))
-    assert rig.ended is None
-    assert [child.status for child in rig.call(WhichChildrenCall())] == ["stuck"]
-    rig.exit("a", reason=Normal())
-    assert rig.call(WhichChildrenCall()) == ()
-
-
 def test_a_request_that_nobody_waits_for_is_served_and_not_answered():
     """The child starts, and the books have no entry for whoever asked."""
     rig = Rig("dynamic", [W("template")])
@@ -156,24 +116,6 @@ def test_a_request_that_nobody_waits_for_is_served_and_not_answered():
     assert rig.children["a"].incarnation == 1
     assert NO_CALLER not in rig.answers
     assert list(rig.state.requests.items()) == []
-
-
-def test_a_request_that_nobody_waits_for_waits_its_turn():
-    """Behind a start under a group strategy, as every other one."""
-    rig = Rig("one_for_all", [W("a")], starts={"b": ["hang"]})
-    rig.ask(StartChildCall(W("b")))
-    rig.send(SupervisorRequest, NO_CALLER, (), StartChildCall(W("c")))
-    assert "c" not in rig.children
-    rig.come_up("b")
-    assert rig.children["c"].incarnation == 1
-
-
-def test_restart_that_is_admitted():
-    """The list is sorted, holds what counts, and never more than the intensity and one."""
-    assert admit_restart((), 1.0, 0, 5.0) == ((1.0,), False)
-    assert admit_restart((1.0, 2.0), 6.0, 3, 5.0) == ((1.0, 2.0, 6.0), True)
-    assert admit_restart((1.0, 2.0), 6.5, 3, 5.0) == ((2.0, 6.5), True)
-    assert admit_restart((1.0, 2.0, 3.0), 2.5, 2, 5.0) == ((2.0, 2.5, 3.0), False)  # an exit that had to wait
 
 
 @pytest.mark.scenario("S-040")
@@ -686,31 +628,6 @@ def test_group_waits_for_what_is_stuck():
     assert rig.kinds()[-1] == ("late_end", "c")
 
 
-def test_group_with_back_off_waits_for_both():
-    """For the retry and for what is stuck, whichever comes last."""
-    for order in ("retry first", "end first"):
-        rig = stuck("one_for_all", "c", backoff=Backoff())
-        rig.events()
-        if order == "retry first":
-            rig.retry()
-            assert rig.events("start") == []
-            rig.exit("c", reason=Stuck(2.0))
-        else:
-            rig.exit("c", reason=Stuck(2.0))
-            assert rig.events("start") == []
-            rig.retry()
-        assert rig.running() == ["a", "b", "c"]
-
-
-def test_stuck_child_outside_of_the_group_holds_up_nothing():
-    """Under rest_for_one only the group is waited for."""
-    rig = Rig("rest_for_one", ABC)
-    rig.stops["a"] = InstanceStuck
-    rig.call(TerminateChildCall(ById("a")))
-    rig.crash("b")
-    assert rig.status() == [("a", "stuck"), ("b", "running"), ("c", "running")]
-
-
 def test_group_that_waits_for_what_is_stuck_can_be_given_up():
     """`terminate_child` of the trigger; the stuck one ends later, and nothing starts."""
     rig = stuck("one_for_all", "c")
@@ -775,24 +692,6 @@ def test_restart_that_is_stuck_can_be_given_up(strategy):
         rig.events()
         rig.exit("b", reason=Stuck(2.0))
         assert (rig.events("start"), dict(rig.status())["b"]) == ([], "stopped")
-
-
-def test_initial_start_that_is_stuck():
-    """The others are stopped, and the end tells of it."""
-    rig = Rig(specs=ABC, starts={"b": ["hang"]})
-    rig.fail("b", InitFailed("timeout", cause=Stuck(1.0)))
-    assert (rig.ended.reason.child_id, rig.ended.stuck) == ("b", 1)
-
-
-def test_instance_that_is_stuck_after_giving_up():
-    """A restart of a dynamic child that fails, is stuck, and is one too many."""
-    rig = Rig("dynamic", [W("t")], starts={"t": ["up", "hang"]})
-    rig.call(StartInstanceCall())
-    rig.crash("t")
-    rig.fail("t", InitFailed("timeout", cause=Stuck(1.0)))
-    assert (rig.ended.reason, rig.ended.stuck) == (GAVE_UP, 1)
-    rig.exit("t", reason=Stuck(3.0))
-    assert (rig.kinds()[-1], rig.counts()) == (("shutdown", "t"), (0, 0, 0, 0))
 
 
 # --- tokens

@@ -6,14 +6,12 @@ from collections import deque
 import pytest
 
 from agentrail.otp.child_specs import Arguments
-from agentrail.otp.exits import Killed, Normal, Shutdown, Stuck
+from agentrail.otp.exits import Killed, Normal, Shutdown
 from agentrail.otp.supervision_types import (
-    ByHandle,
     ById,
     CancelStart,
     EndSupervisor,
     InstanceExited,
-    InstanceStuck,
     StartChildCall,
     StartInstanceCall,
     StopCall,
@@ -240,16 +238,6 @@ def test_kill_overtakes_a_stop(strategy):
     assert errors == (3 if strategy == "dynamic" else 1)
 
 
-def test_a_kill_hurries_a_start_that_takes_its_time_to_end():
-    """It was cancelled, with all the time that its spec gives; a kill leaves it none."""
-    rig = Rig(specs=[W("a")], starts={"x": ["hang"]}, stops={"x": WAITS})
-    rig.cancel(rig.ask(StartChildCall(W("x", shutdown_seconds=50.0))))
-    rig.stop()
-    rig.stop(Killed())
-    hows = [effect.how for effect in rig.effects if isinstance(effect, CancelStart)]
-    assert hows == [50.0, "brutal_kill"]
-
-
 @pytest.mark.scenario("S-113")
 def test_kill_during_a_group_restart_takes_what_waits_for_judgement():
     """A child that had crashed meanwhile is not asked, and nothing is waited for that is not there."""
@@ -258,38 +246,6 @@ def test_kill_during_a_group_restart_takes_what_waits_for_judgement():
     rig.crash("a")
     rig.stop(Killed())
     assert (rig.ended.reason, rig.counts()[1]) == (Killed(), 0)
-
-
-def test_crash_that_waits_for_judgement_when_a_stop_begins():
-    """It is not judged any more: nothing is restarted, and it is an error of the stop."""
-    rig = Rig("one_for_all", ABC, starts={"c": ["up", "hang"]}, intensity=9)
-    rig.crash("b")
-    rig.crash("a")
-    rig.stops["c"] = WAITS
-    rig.stop()
-    rig.events()
-    rig.fail("c")
-    assert rig.events("start", "stop") == ["stop b"]
-    assert rig.kinds()[-2:] == [("shutdown_error", "c"), ("shutdown_error", "a")]
-    assert len(rig.state.restarts) == 1
-
-
-def test_stop_of_a_supervisor_that_has_ended():
-    """Nothing follows."""
-    rig = Rig(specs=[W("a")])
-    rig.stop()
-    effects = len(rig.effects)
-    rig.stop(Killed())
-    assert (len(rig.effects), rig.state.phase) == (effects, "ended")
-
-
-def test_stop_during_the_initial_start():
-    """The start under way is cancelled, and the reason is that of the stop."""
-    rig = Rig(specs=ABC, starts={"b": ["hang"]})
-    rig.events()
-    rig.stop()
-    assert rig.events() == ["cancel b", "stop a", "down a"]
-    assert rig.ended.reason == Shutdown()
 
 
 def test_exit_during_the_initial_start_is_judged_after_it():
@@ -311,45 +267,7 @@ def test_exit_during_the_initial_start_is_judged_after_it():
 # --- stuck
 
 
-@pytest.mark.parametrize("strategy", ["one_for_one", "dynamic"])
-def test_stuck_child_does_not_hold_up_the_stop(strategy):
-    """It is reported once, the sequence goes on, and the end says that something is left; after it nothing is said."""
-    rig = Rig(strategy, ABC[:1] if strategy == "dynamic" else ABC)
-    if strategy == "dynamic":
-        instances(rig, "x", "b", "y")
-    rig.stops["b"] = InstanceStuck
-    stop = rig.ask(StopCall())
-    summary = rig.answer(stop)
-    assert (summary.ended, summary.killed, summary.stuck) == (2, 0, 1)
-    assert rig.ended == EndSupervisor(Shutdown(), stuck=1)
-    rig.send(InstanceExited, rig.tokens["b"], Stuck(9.0))
-    assert [kind for kind, _ in rig.kinds()] == ["stuck"]
-    assert rig.counts()[1] == 0
-
-
-def test_subtree_that_left_something_is_stuck_itself():
-    """So the stop of a tree stays bounded."""
-    rig = Rig(specs=[W("a"), W("sub", kind="supervisor")], starts={"sub": [subtree("one_for_one", [W("x")])]})
-    rig.stops["sub"].stops["x"] = InstanceStuck
-    rig.stop()
-    assert rig.ended == EndSupervisor(Shutdown(), stuck=1)
-    assert rig.children["sub"].status == "stuck"
-
-
 # --- equal errors
-
-
-def test_equal_errors_of_a_dynamic_stop_are_one_report():
-    """With a count, in the order of the first of each; the errors of one `terminate_child` are not held back."""
-    rig = Rig("dynamic", [W("t")])
-    handles = instances(rig, *range(7))
-    for number in range(7):
-        rig.stops[number] = Killed() if number in (2, 4) else CRASH if number else Shutdown()
-    rig.call(TerminateChildCall(ByHandle(handles[6], alive=True)))
-    assert rig.kinds() == [("shutdown_error", "t")]
-    rig.stop()
-    said = [(report.reason, report.count) for report in rig.reports if report.kind == "shutdown_error"]
-    assert said == [(CRASH, 1), (CRASH, 3), (Killed(), 2)]
 
 
 # --- H. automatic shutdown

@@ -8,7 +8,6 @@ import pytest
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.pipeline import run_hook
-from agentrail.errors import PluginError
 from tests.core.plugin_rig import CTX, EVENTS
 
 S = TypeVar("S")
@@ -66,34 +65,6 @@ class Inherits(Marked):
         return p.Continue(Calls())
 
 
-def test_the_example_of_the_specification_runs():
-    """The plugin of 5.1 notes the tools that ran, and nothing else."""
-    stack, states = load_stack([Audit])
-    for event in EVENTS.values():
-        states = run_hook(stack, event, states, CTX).states
-    assert states["Audit"] == Calls(("shell",))
-
-
-def test_members_have_the_documented_defaults():
-    """Name of the class, version 0, priority 500, all hooks (5.1)."""
-    audit = Audit()
-    assert (audit.name, audit.version, audit.priority, audit.hooks, audit.on_error) == (
-        "Audit",
-        "0",
-        500,
-        None,
-        None,
-    )
-    assert audit.describe() == "Records which tools ran."
-    assert audit.state_type is Calls
-    assert audit.on_session_end(Calls(), CTX) is None
-    with pytest.raises(PluginError, match="'Audit' 0 does not take the state of version 7"):
-        audit.migrate("7", None)
-    assert audit.on_config_update({"seen": ("x",)}, Calls()) == Calls(("x",))
-    other = Audit(name="other", priority=3)
-    assert (other.name, other.priority, Audit.name, Audit.priority) == ("other", 3, "Audit", 500)
-
-
 def test_marked_methods_declare_their_hooks():
     """A plugin of marked methods is asked on their hooks, and on no others (5.1)."""
     assert Marked.hooks == {p.BeforeTool, p.BeforePrompt, p.BeforeSteering}
@@ -105,25 +76,6 @@ def test_marked_methods_declare_their_hooks():
     done = p.RequestDone(tag="t", result=p.FileText(path="x", text=None))
     assert Marked().handle(done, Calls(), CTX) == p.Continue(Calls(("RequestDone",)))
     assert Marked().handle(EVENTS[p.AfterTurn], Calls(), CTX) == p.Continue(Calls())
-
-
-def test_a_function_may_be_a_plugin():
-    """`@p.plugin` takes the members as options, and the function stays callable (5.1)."""
-
-    @p.plugin(priority=42, init=Calls, hooks=(p.BeforeTool,), version="3", on_error="open")
-    def audit(event, state, ctx):
-        """Notes a call."""
-        return p.Continue(Calls((*state.seen, event.name)))
-
-    stack, states = load_stack([(audit, {"seen": ("before",)})])
-    (member,) = stack.members
-    assert (member.name, member.version, member.priority, member.on_error) == ("audit", "3", 42, "open")
-    assert member.hooks == {p.BeforeTool}
-    assert run_hook(stack, EVENTS[p.BeforeTool], states, CTX).states["audit"] == Calls(("before", "shell"))
-    assert audit(EVENTS[p.BeforeTool], Calls(), CTX) == p.Continue(Calls(("shell",)))
-    assert audit.describe() == "Notes a call."
-    undocumented = p.plugin(init=lambda: 0, name="quiet")(lambda e, s, c: p.Continue(s))
-    assert (undocumented.describe(), undocumented.state_type) == ("quiet", None)
 
 
 def test_a_generic_base_leaves_the_state_to_its_children():
@@ -157,29 +109,6 @@ def test_the_helpers_say_what_an_action_is():
     assert p.is_plugin(Audit())
     assert not p.is_plugin(dict)
     assert not p.is_plugin(None)
-
-
-@pytest.mark.parametrize(
-    ("said", "events"),
-    [
-        ((("a", 1), 0), (("a", 1),)),
-        (("a", {"n": 1}, 0), (("a", {"n": 1}),)),
-        (([("a", 1), ("b", 2)], 0), (("a", 1), ("b", 2))),
-        (((), 0), ()),
-    ],
-)
-def test_emit_can_be_written_in_three_ways(said, events):
-    """One pair, a list of them, or name and payload; each with the state behind it (5.3)."""
-    assert p.Emit(*said).events == events
-    assert p.Emit(*said).state == 0
-
-
-def test_emit_says_how_it_is_written():
-    """Anything else is refused where it is written."""
-    with pytest.raises(
-        TypeError, match="takes \\(name, payload\\) or a list of such pairs, and a state; it got 1 values"
-    ):
-        p.Emit("a")
 
 
 def test_methods_of_a_derived_plugin_declare_their_hooks_too():

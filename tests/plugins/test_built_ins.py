@@ -1,6 +1,5 @@
 """What holds for every built-in plugin, and for stacks of them."""
 
-import itertools
 import re
 from pathlib import Path
 
@@ -85,14 +84,6 @@ def test_each_has_a_short_file_a_page_and_a_scenario(plugin):
 def test_each_keeps_the_contract_of_plugins(plugin):
     """`check_plugin` over all built-ins (5.9)."""
     check_plugin(plugin, options=[OPTIONS.get(plugin, {})])
-
-
-def test_no_two_are_in_each_others_way():
-    """Each pair loads in both orders, without a warning, and is asked in the order of its priorities."""
-    for one, other in itertools.permutations(BUILT_INS, 2):
-        stack, _ = load_stack([entry(one), entry(other)])
-        assert stack.warnings == ()
-        assert list(stack.names) == sorted((one.__name__, other.__name__), key=PRIORITIES.__getitem__)
 
 
 @settings(max_examples=30)

@@ -7,7 +7,6 @@ from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.pipeline import resume_hook
 from agentrail.errors import ErrorInfo, PluginError
-from agentrail.events import ContentPolicyViolated
 from agentrail.messages import SessionId
 from agentrail.plugins.content_policy import ContentPolicy
 from agentrail.testing.check_plugin import check_plugin
@@ -20,32 +19,6 @@ def refused(text, **options):
     """What a prompt is refused with; None when it passes."""
     outcome = Alone(ContentPolicy, **options).hears(p.BeforePrompt(text=text))
     return None if outcome.decision is None else outcome.decision.action.reason
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("Is INITECH better?", "it mentions initech"),
-        ("acme cloud or C++corp?", "it mentions Acme Cloud, C++Corp"),
-        ("initechs", None),
-        ("my_initech", None),
-        ("Acme and clouds", None),
-        ("", None),
-    ],
-)
-def test_keywords_are_found_as_whole_words(text, why):
-    """Whatever their case, and not inside of other words (5.8)."""
-    assert refused(text, **KEYWORDS) == (None if why is None else f"refused by the content policy: {why}")
-
-
-def test_a_violation_is_published_with_the_rules_it_breaks():
-    """`ContentPolicyViolated` names them; the text never enters the history."""
-    outcome = Alone(ContentPolicy, **KEYWORDS).hears(p.BeforePrompt(text="Acme Cloud or Initech?"))
-    assert outcome.events == (
-        ContentPolicyViolated(
-            summary="it mentions Acme Cloud, initech", triggered_policies=("brand", "competitor")
-        ),
-    )
 
 
 def judged(result, **options):

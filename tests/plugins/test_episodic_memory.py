@@ -7,7 +7,7 @@ from agentrail import plugins as p
 from agentrail.abc import MemoryEntry
 from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
-from agentrail.messages import SessionId, Text, UserMessage
+from agentrail.messages import SessionId
 from agentrail.plugins.episodes import MAX_EPISODE_CHARACTERS, id_of_episode, show_episodes, text_of_episode
 from agentrail.plugins.episodic_memory import EpisodicMemory
 from agentrail.testing.check_plugin import check_plugin
@@ -27,24 +27,6 @@ def shown(plugin, **context):
     return "\n".join(block.text for one in messages[1:] for block in one.content)
 
 
-def test_a_later_session_is_shown_what_is_about_the_same_thing():
-    """The words of the prompt are the query; the prompt waits; what is found stands behind the conversation, at most `top_k` (5.8)."""
-    plugin = Alone(EpisodicMemory, top_k=2)
-    plugin.hears(p.BeforePrompt(text="Make the parser fast"))
-    assert plugin.wanted == [p.Search(query="Make the parser fast", max_entries=2, tags=("episode",))]
-    plugin.gets(
-        p.Found(entries=(episode("Is it fast?", "It is."), episode("Who wrote it?", "Ada."), episode("x")))
-    )
-    lines = shown(plugin).split("\n")
-    assert (lines[0], lines[-1]) == ("<episodes>", "</episodes>")
-    assert lines[2:-1] == [
-        *("- Asked: Is it fast?", "  Answered: It is."),
-        *("- Asked: Who wrote it?", "  Answered: Ada."),
-    ]
-    plugin.hears(p.BeforePrompt(text="Thanks"))
-    assert shown(plugin) == ""  # what was found for the prompt before is over
-
-
 def test_a_session_is_not_shown_what_it_knows():
     """Its own episodes are for later sessions; as many more are asked for, so that they take no other's place."""
     plugin = Alone(EpisodicMemory, top_k=1)
@@ -56,40 +38,6 @@ def test_a_session_is_not_shown_what_it_knows():
     plugin.gets(p.Found(entries=(episode("mine", session="s"), episode("theirs"))))
     assert "theirs" in shown(plugin)
     assert "mine" not in shown(plugin)
-
-
-def test_a_cycle_that_ended_well_is_kept_once():
-    """The same cycle has the same id; so many are kept as the option says."""
-    plugin = Alone(EpisodicMemory, max_episodes_per_user=7)
-    plugin.hears(ENDED)
-    plugin.hears(ENDED)
-    first, second = plugin.wanted
-    assert first == second
-    assert first == p.KeepMemory(
-        entry_id=id_of_episode("s", 9),
-        text="Asked: How do we deploy?\nAnswered: So.",
-        tags=("episode",),
-        max_entries=7,
-    )
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        p.AfterTurn(outcome="aborted", messages_diff=(user("deploy"), said("I was"))),
-        p.AfterTurn(outcome="finished", messages_diff=(user("deploy"),)),
-        p.AfterTurn(outcome="finished", messages_diff=(said("deployed"),)),
-        p.AfterTurn(
-            outcome="finished",
-            messages_diff=(UserMessage(content=(Text(text="deploy"),), origin="note"), said("deployed")),
-        ),
-    ],
-)
-def test_only_what_was_asked_and_answered_is_an_episode(event):
-    """A cycle that was aborted, or without a prompt or an answer, is none."""
-    plugin = Alone(EpisodicMemory)
-    plugin.hears(event)
-    assert plugin.wanted == []
 
 
 def test_without_a_user_nothing_is_remembered_where_one_is_required():

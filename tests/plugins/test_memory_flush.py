@@ -5,10 +5,8 @@ from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
-from agentrail.core.values.notes import notes_about
 from agentrail.errors import PluginError
-from agentrail.events import MemoryFlushed
-from agentrail.plugins.memory_flush import MAX_CONVERSATION_CHARACTERS, TOPIC, MemoryFlush
+from agentrail.plugins.memory_flush import MemoryFlush
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.plugin_request_rig import Alone, failed, said, user
 
@@ -25,25 +23,6 @@ def flushed(answer, files, *, file="MEMORY.md", **options):
     plugin.hears(COMPACT)
     plugin.gets(p.ModelAnswer(text=answer))
     return plugin.runs(files)
-
-
-def test_the_model_is_shown_what_goes():
-    """The question holds the conversation, so the answer may come after the compaction (5.8)."""
-    plugin = Alone(MemoryFlush, max_facts=3)
-    plugin.hears(COMPACT)
-    (wanted,) = plugin.wanted
-    assert "My name is Ada." in wanted.prompt
-    assert "at most 3 lines" in wanted.system
-    assert wanted.model is None
-
-
-def test_facts_are_appended_and_announced():
-    """The items of the answer's list become lines of the file, behind what is there (5.8)."""
-    files = {"MEMORY.md": "# Memory"}
-    events = flushed(LIST, files)
-    facts = ("The user is called Ada.", "We deploy on Fridays.", "Tabs are used.")
-    assert events == [MemoryFlushed(facts=facts, count=3)]
-    assert files["MEMORY.md"] == "# Memory\n" + "".join(f"- {fact}\n" for fact in facts)
 
 
 def test_what_is_known_is_not_written_again():
@@ -71,25 +50,6 @@ def test_where_there_is_nothing_to_keep_nothing_is_written():
     assert plugin.wanted == []
 
 
-@pytest.mark.parametrize("step", ["facts", "known", "written"])
-def test_a_step_that_fails_is_reported_with_what_was_lost(step):
-    """Nothing is kept silently undone: the event has the step, the reason and the facts; the next compaction works."""
-    plugin, files = Alone(MemoryFlush, **FILE), {}
-    plugin.hears(COMPACT)
-    if step != "facts":
-        plugin.gets(p.ModelAnswer(text="- a"))
-    if step == "written":
-        plugin.gets(p.FileText(path="MEMORY.md", text=None))
-    (event,) = plugin.gets(failed("it broke")).events
-    assert event.name == "memory_flush_failed"
-    assert (event.payload["step"], event.payload["reason"]) == (step, "it broke")
-    assert event.payload["facts"] == ([] if step == "facts" else ["a"])
-    plugin.hears(COMPACT)
-    plugin.gets(p.ModelAnswer(text="- b"))
-    plugin.runs(files)
-    assert files == {"MEMORY.md": "- b\n"}
-
-
 def test_two_compactions_at_a_time_lose_nothing():
     """Facts that come while others are being written are written after them."""
     plugin, files = Alone(MemoryFlush, **FILE), {}
@@ -103,30 +63,6 @@ def test_two_compactions_at_a_time_lose_nothing():
     plugin.gets(p.FileText(path="MEMORY.md", text=None))  # while the first is being written
     assert [event.facts for event in plugin.runs(files)] == [("a",), ("b",)]
     assert files == {"MEMORY.md": "- a\n- b\n"}
-
-
-def test_what_a_crash_forgot_is_written_with_the_next_flush():
-    """The answer to a write is lost: the next compaction looks whether the fact is there."""
-    plugin, files = Alone(MemoryFlush, **FILE), {}
-    plugin.hears(COMPACT)
-    plugin.gets(p.ModelAnswer(text="- a"))
-    plugin.gets(p.FileText(path="MEMORY.md", text=None))
-    plugin.asked.clear()
-    plugin.hears(COMPACT)
-    plugin.gets(p.ModelAnswer(text="- b"))
-    assert plugin.runs(files) == [MemoryFlushed(facts=("a", "b"), count=2)]
-
-
-def test_facts_go_into_the_working_notes():
-    """Where no file is named, under a topic of their own, and what is noted under any topic is not written again (12.5)."""
-    files = {"NOTES.md": "## names\n\n- The user is called Ada\n"}
-    assert flushed(LIST, files, file=None) == [
-        MemoryFlushed(facts=("We deploy on Fridays.", "Tabs are used."), count=2)
-    ]
-    assert notes_about(files["NOTES.md"], TOPIC) == "- We deploy on Fridays.\n- Tabs are used."
-    before = dict(files)
-    assert flushed(LIST, files, file=None) == []
-    assert files == before
 
 
 def test_two_compactions_at_a_time_are_noted_one_after_the_other():
@@ -145,18 +81,6 @@ def test_two_compactions_at_a_time_are_noted_one_after_the_other():
     plugin.gets(p.ModelAnswer(text="- c"))
     (event,) = plugin.gets(failed("no notes")).events
     assert (event.payload["file"], event.payload["facts"]) == ("NOTES.md", ["c"])
-
-
-def test_a_long_conversation_is_shown_from_its_end():
-    """What was decided last replaces what was said first."""
-    plugin = Alone(MemoryFlush)
-    plugin.hears(
-        p.BeforeCompact(messages=(user("first"), user("x" * MAX_CONVERSATION_CHARACTERS), user("last")))
-    )
-    (wanted,) = plugin.wanted
-    assert len(wanted.prompt) == MAX_CONVERSATION_CHARACTERS
-    assert "last" in wanted.prompt
-    assert "first" not in wanted.prompt
 
 
 def test_it_keeps_the_contract_of_plugins():

@@ -4,13 +4,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.core.protocol.actions import malformed
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.outcome import PluginRequest
 from agentrail.core.values.instructions import MAX_FILE_CHARACTERS
 from agentrail.errors import PluginError
 from agentrail.messages import ToolResult
-from agentrail.plugins.memory_files import MAX_TOUCHED_DIRECTORIES
 from agentrail.plugins.memory_loader import MemoryLoader
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.plugin_request_rig import Alone, failed, result, said, user
@@ -31,28 +29,6 @@ def started(files, **options):
     return plugin
 
 
-def test_the_files_are_in_the_system_prompt():
-    """Each file is read when the session starts, and is a section of every request, in the order of the option (5.8)."""
-    files = {"AGENTS.md": "Use tabs.\n", "docs/STYLE.md": "Be calm."}
-    plugin = started(files, memory_files=["docs/STYLE.md", "AGENTS.md", "missing.md"])
-    both = (
-        '<agent_memory name="docs/STYLE.md">\nBe calm.\n</agent_memory>\n\n'
-        '<agent_memory name="AGENTS.md">\nUse tabs.\n</agent_memory>'
-    )
-    assert section(plugin) == both
-    assert section(plugin) == both
-
-
-def test_a_request_that_comes_before_the_answer_goes_without():
-    """A plugin cannot wait: until the file is read there is no section, and none when there is no such file."""
-    plugin = Alone(MemoryLoader)
-    plugin.hears(p.SessionStarted())
-    assert plugin.wanted == [p.ReadInstructions(names=("AGENTS.override.md", "AGENTS.md"))]
-    assert section(plugin) is None
-    plugin.runs({})
-    assert section(plugin) is None
-
-
 def test_a_call_that_names_a_file_has_it_read_again():
     """After a call with the name in its arguments, also within a command line, the section is what stands there now (5.8)."""
     files = {"AGENTS.md": "old"}
@@ -66,38 +42,6 @@ def test_a_call_that_names_a_file_has_it_read_again():
     plugin.hears(result("", call_id="c1"), messages=(*messages, user("faster!")))
     plugin.runs(files)
     assert section(plugin) == '<agent_memory name="AGENTS.md">\nnew\n</agent_memory>'
-
-
-def test_without_auto_reload_a_file_is_read_once():
-    """`auto_reload=False` keeps the system prompt as it was at the start, and the vendor's prompt cache with it (5.8)."""
-    plugin = started({"AGENTS.md": "old"}, auto_reload=False)
-    plugin.hears(result("", call_id="c1"), messages=(said("", c1={"path": "AGENTS.md"}),))
-    assert plugin.wanted == []
-
-
-def test_an_answer_that_is_lost_is_asked_for_again():
-    """A crash forgets what was under way; the next call that ends brings it."""
-    plugin = Alone(MemoryLoader, auto_reload=False)
-    plugin.hears(p.SessionStarted())
-    plugin.asked.clear()
-    plugin.hears(result("", call_id="c1"))
-    plugin.runs({"AGENTS.md": "here"})
-    assert "here" in section(plugin)
-
-
-def test_what_cannot_be_read_is_reported_and_the_others_are_read():
-    """A failure is published with file and reason; what was known of the file before stays."""
-    plugin = started({"a.md": "one", "b.md": "two"}, memory_files=["a.md", "b.md"])
-    plugin.hears(p.SessionStarted(recovered=True))
-    (event,) = plugin.gets(failed("too large")).events
-    assert (event.name, event.payload["file"], event.payload["reason"]) == (
-        "memory_not_loaded",
-        "a.md",
-        "too large",
-    )
-    plugin.runs({"b.md": "three"})
-    assert "one" in section(plugin)
-    assert "three" in section(plugin)
 
 
 def test_an_answer_for_a_file_that_is_none_of_its_own_changes_nothing():
@@ -158,42 +102,6 @@ def joins(plugin):
     return [one.prompt for one in plugin.hears(ASK).interventions]
 
 
-def test_files_for_agents_stand_where_the_first_of_them_was_named():
-    """The farthest first; the others of the option are read as they are named (12.5)."""
-    names = ["docs/STYLE.md", "CLAUDE.md", "b.md", "AGENTS.md"]
-    plugin = Alone(MemoryLoader, memory_files=names)
-    plugin.hears(p.SessionStarted())
-    plugin.runs({"docs/STYLE.md": "calm"} | {"b.md": "bee"})
-    plugin.hears(p.SessionStarted(recovered=True))
-    plugin.gets(p.FileText(path="docs/STYLE.md", text="calm"))
-    assert plugin.wanted == [p.ReadInstructions(names=("CLAUDE.md", "AGENTS.override.md", "AGENTS.md"))]
-    found = [p.InstructionFile(path=path, text=path) for path in ("~/.agentrail/AGENTS.md", "../CLAUDE.md")]
-    plugin.gets(p.InstructionsFound(files=tuple(found)))
-    plugin.runs({"b.md": "bee"})
-    places = [section(plugin).index(one) for one in ("calm", ">\n~/.agentrail", ">\n../CLAUDE.md", "bee")]
-    assert places == sorted(places)
-    assert '<agent_memory name="~/.agentrail/AGENTS.md">' in section(plugin)
-
-
-def test_an_answer_of_an_older_journal_is_taken():
-    """Before files for agents were looked for upward the one of the working directory was read as any file."""
-    plugin = Alone(MemoryLoader)
-    plugin.hears(p.SessionStarted())
-    plugin.gets(p.FileText(path="AGENTS.md", text="old"))
-    assert section(plugin) == '<agent_memory name="AGENTS.md">\nold\n</agent_memory>'
-    plugin.hears(p.SessionStarted(recovered=True))
-    plugin.runs({"AGENTS.md": "new"})
-    assert section(plugin) == '<agent_memory name="AGENTS.md">\nnew\n</agent_memory>'
-
-
-def test_a_call_that_names_an_override_has_all_read_again():
-    """It may have been made just now."""
-    plugin = started({"AGENTS.md": "old"})
-    call = (said("", c1={"command": "touch AGENTS.override.md"}),)
-    plugin.hears(result("", call_id="c1"), messages=call)
-    assert plugin.wanted == [p.ReadInstructions(names=("AGENTS.override.md", "AGENTS.md"))]
-
-
 def test_what_cannot_be_shown_is_said():
     """What is left out is named in the prompt and in an event, and so is what cannot be read (12.5)."""
     plugin = Alone(MemoryLoader)
@@ -243,38 +151,6 @@ def test_files_of_directories_below_have_room_of_their_own():
     assert "d/AGENTS.md.]" in joins(plugin)[0]
 
 
-def test_what_a_compaction_takes_away_may_join_again():
-    """Only of the directories whose files stood in what is replaced."""
-    files = {"a/AGENTS.md": "of a", "b/AGENTS.md": "of b"}
-    plugin = started(files)
-    touching(plugin, "a/x")
-    plugin.runs(files)
-    (prompt,) = joins(plugin)
-    touching(plugin, "b/x")
-    plugin.runs(files)
-    joins(plugin)
-    plugin.hears(p.BeforeCompact(messages=(user(prompt),)))  # words of a person are none of its own
-    touching(plugin, "a/x")
-    assert plugin.wanted == []
-    plugin.hears(p.BeforeCompact(messages=(p.replace(user(prompt), origin="intervention"),)))
-    touching(plugin, "b/x")
-    touching(plugin, "a/x")
-    plugin.runs(files)
-    assert ["of a" in one and "of b" not in one for one in joins(plugin)] == [True]
-
-
-def test_nothing_joins_where_the_section_is_left_out_or_no_such_file_is_wanted():
-    """The other prompt modes leave the files out, wherever they stand; and there is an end to the directories that are looked at."""
-    plugin = started({})
-    touching(plugin, "a/x", prompt_mode="task")
-    other = started({}, memory_files=["STYLE.md"])
-    touching(other, "a/x")
-    assert (plugin.wanted, other.wanted) == ([], [])
-    for number in range(MAX_TOUCHED_DIRECTORIES + 2):
-        touching(plugin, f"{number}/x")
-    assert len(plugin.wanted) == len(plugin.state.touched) == MAX_TOUCHED_DIRECTORIES
-
-
 def test_a_search_below_that_failed_is_reported():
     """And not tried again: the next call would fail as this one did."""
     plugin = started({})
@@ -284,21 +160,3 @@ def test_a_search_below_that_failed_is_reported():
     plugin.asked.append(PluginRequest(effect=p.ReadInstructions(names=()), tag="x", by="MemoryLoader"))
     plugin.gets(p.InstructionsFound(files=(p.InstructionFile(path="x", text="of nobody"),)))
     assert section(plugin) is None
-
-
-@pytest.mark.parametrize("names", [(), ("README.md",), ["AGENTS.md"], "AGENTS.md", ("AGENTS.md", 7), None])
-def test_no_plugin_can_ask_for_another_name(names):
-    """What is asked for is looked at before anything is read: these names, and no path (12.5)."""
-    wanted = p.ReadInstructions(names=names)
-    fault = malformed(p.Request(wanted, "x", None))
-    assert fault.endswith(
-        "names is a tuple of one or more of AGENTS.override.md, AGENTS.md, CLAUDE.md, GEMINI.md"
-    )
-    assert malformed(p.Request(p.ReadInstructions(names=("GEMINI.md",), below=("a/b",)), "x", None)) is None
-
-
-@pytest.mark.parametrize("below", ["a", ["a"], ("",), (7,), None])
-def test_no_plugin_can_ask_for_what_is_no_directory(below):
-    """A tuple of paths, none of them empty."""
-    fault = malformed(p.Request(p.ReadInstructions(names=("AGENTS.md",), below=below), "x", None))
-    assert fault.endswith("below is a tuple of paths of directories")

@@ -55,28 +55,6 @@ def test_each_condition_holds_or_not(when, fits, fits_not):
     assert fits_not is None or not chosen(when, **fits_not)
 
 
-def test_the_first_rule_that_fits_wins():
-    """Rules are tried in order; where none fits the default is used, and without one the model stays."""
-    rules = [
-        {"model": "demo:a", "min_turn": 5},
-        {"model": "demo:b", "min_turn": 3},
-        {"model": "demo:c", "min_turn": 1},
-    ]
-    router = Alone(ModelRouter, rules=rules)
-    switches = [router.hears(p.BeforeRequest(), turn=turn, model="demo:c").switch for turn in (0, 2, 4, 6)]
-    assert [switch and switch.model for switch in switches] == [None, None, "demo:b", "demo:a"]
-
-
-def test_new_rules_replace_the_old_ones():
-    """An option update replaces what it names, and is judged like the first options."""
-    router = Alone(ModelRouter, rules=[{"model": "demo:a", "max_words": 9}], default_model="demo:d")
-    assert router.update(default_model="demo:e") is None
-    assert router.hears(p.BeforeRequest()).switch.model == "demo:a"
-    assert router.update(rules=[]) is None
-    assert router.hears(p.BeforeRequest()).switch.model == "demo:e"
-    assert "asks for mood" in router.update(rules=[{"model": "x", "mood": 1}])
-
-
 def test_it_keeps_the_contract_of_plugins():
     """`check_plugin`, and rules that cannot be are refused."""
     check_plugin(

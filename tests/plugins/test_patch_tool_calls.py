@@ -2,7 +2,6 @@
 
 from hypothesis import given, strategies as st
 
-from agentrail import plugins as p
 from agentrail.core.protocol.effects import Publish, StartStream
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import Prompt, SignalId
@@ -13,12 +12,9 @@ from agentrail.core.values.importing import NO_RESULT, import_messages
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import PluginEvent
 from agentrail.messages import PromptRef, SessionId, Text
-from agentrail.plugins.patch_tool_calls import MAX_REPORTED, PatchToolCalls
+from agentrail.plugins.patch_tool_calls import PatchToolCalls
 from agentrail.testing import strategies
-from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.plugin_request_rig import Alone, said, user
-
-ASK = p.BeforeRequest()
+from tests.plugins.plugin_request_rig import said, user
 
 
 def prompted(messages):
@@ -40,26 +36,6 @@ def test_a_session_goes_on_with_a_broken_conversation_and_says_what_was_repaired
     (event,) = [e.event for e in effects if isinstance(e, Publish) and isinstance(e.event, PluginEvent)]
     assert event.name == "history_repaired"
     assert event.payload["repairs"] == [{"code": "missing_result", "position": 1, "call_id": "c1"}]
-
-
-def test_it_is_told_once():
-    """Before the first request, and not again."""
-    _, repairs = import_messages([said("", c1={})])
-    plugin = Alone(PatchToolCalls)
-    assert len(plugin.hears(ASK, repairs=repairs).events) == 1
-    assert plugin.hears(ASK, repairs=repairs).events == ()
-
-
-def test_of_a_thousand_repairs_a_hundred_are_listed():
-    """The event stays small; it has the number of all."""
-    _, repairs = import_messages([said("", c1={})] * 1_000)
-    (event,) = Alone(PatchToolCalls).hears(ASK, repairs=repairs).events
-    assert (event.payload["count"], len(event.payload["repairs"])) == (1_999, MAX_REPORTED)
-
-
-def test_it_keeps_the_contract_of_plugins():
-    """`check_plugin`; there is nothing to set."""
-    check_plugin(PatchToolCalls)
 
 
 @given(messages=st.lists(strategies.messages(), max_size=6))

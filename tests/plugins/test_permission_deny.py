@@ -52,9 +52,6 @@ KNOWN_WAYS = (
     *("tar cf t.tar -I 'r${n}m x' f", "git fetch --upload-pack='r${n}m x' .", "split --filter='${n:-rm} x' f", "ssh -o ProxyCommand='${n:-rm} x' host", "python3 -m timeit -n1 -r1 'import os;os.system(\"rm x\")'"),
 )  # fmt: skip
 """Ways around a deny that the reader of before, which guessed, did not see."""
-OTHERS = (
-    *("git log rm", "git commit -m 'no rm x'", "npm test rm", "timeout 5 ls rm", "cargo build", "ls rm", "echo 'rm x'", "grep rm x | head", "git rm x", "sort rm.txt"),
-)  # fmt: skip
 """What runs no `rm`, and is not taken for what does."""
 
 
@@ -85,9 +82,3 @@ def test_a_deny_is_not_escaped_by_spelling(step):
     assert [line for line in lines[::7] if verdict(BARE, line) == "allow"] == []
     unread = [line for line in lines if isinstance(read_plain(line), NotRead)]
     assert [line for line in unread[::7] if verdict(ASKS, line) != "ask"] == []
-
-
-@pytest.mark.parametrize("line", OTHERS)
-def test_what_only_looks_like_it_runs(line):
-    """A word of that name is no command: of a program's own, in a pattern, in what is printed."""
-    assert verdict(BYPASS, line) == "allow"

@@ -12,21 +12,14 @@ from agentrail.events import ApprovalRequired, ToolBlocked
 from agentrail.frozen import frozen_json, thawed
 from agentrail.messages import CallId, ToolResult
 from agentrail.plugins.permission_modes import text_of_mode
-from agentrail.plugins.permission_policy import MODES, PURE_TOOLS
+from agentrail.plugins.permission_policy import MODES
 from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, judge
 from agentrail.plugins.permissions import Permissions
-from agentrail.testing.check_plugin import check_plugin
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
-from agentrail.tools import builtin
 from agentrail.tools.exit_plan import exit_plan
 from agentrail.tools.task import TaskTool
 from tests.plugins.rig import Alone, call
-
-OPTIONS = {
-    "mode": "plan", "allow": ["shell(git *)"], "deny": ["read_file(.env)"], "ask": ["mcp__a"], "within": [{"deny": ["shell(rm *)"]}],
-    "scopes": {"managed": {"ceiling": "default"}, "project": {"allow": ["shell(ls *)"]}, "user": {"mode": "default"}},
-}  # fmt: skip
 
 
 def kind(outcome):
@@ -38,18 +31,6 @@ def ended(text="approved", *, is_error=False):
     """`exit_plan` has come to an end."""
     result = ToolResult(call_id=CallId("c1"), name="exit_plan", text=text, is_error=is_error)
     return p.AfterTool(name="exit_plan", call_id=CallId("c1"), result=result)
-
-
-def test_it_keeps_the_contract_of_plugins():
-    """`check_plugin`, with nothing and with everything."""
-    check_plugin(Permissions, options=[{}, OPTIONS])
-
-
-def test_it_knows_the_built_in_tools_that_change_nothing():
-    """Else each look into the memories, or into a knowledge base, would ask a person."""
-    known = [*builtin(), *builtin("remember", "recall", "forget", "kb_list", "kb_search", "kb_read")]
-    known += builtin("shell_output", "shell_stop", "sleep", "python")
-    assert set(PURE_TOOLS) == {one.name for one in known if one.effect_class == "pure"}
 
 
 def test_a_call_runs_asks_or_is_refused():
@@ -79,18 +60,6 @@ def test_options_that_cannot_be_are_refused(options, why):
     """When the stack is loaded, before anything starts."""
     with pytest.raises(PluginError, match=why):
         load_stack([(Permissions, options)])
-
-
-def test_what_judges_above_counts_too():
-    """A session that works for another one is held by its rules; the strictest answer counts."""
-    guard = Alone(
-        Permissions,
-        mode="bypass",
-        dangerously_bypass_permissions=True,
-        within=[{"mode": "bypass", "deny": ["shell(rm *)"]}, {"allow": ["deploy", "shell"]}],
-    )
-    assert [kind(guard.hears(call("shell", command=one))) for one in ("rm x", "ls")] == ["BlockTool", "allow"]
-    assert [kind(guard.hears(call(one))) for one in ("deploy", "send")] == ["allow", "RequireApproval"]
 
 
 def test_a_running_session_changes_its_own_rules_only():
@@ -313,12 +282,6 @@ def test_the_rules_of_an_open_skill_allow_and_deny_and_ask_win():
     policy.hears(p.AfterTurn(outcome="finished"))
     assert kind(policy.hears(commit)) == "BlockTool"
     assert policy.hears(p.AfterTurn(outcome="finished")).states is policy.states
-
-
-def test_what_skills_allow_is_read_when_it_is_given():
-    """And not by the first call."""
-    with pytest.raises(PluginError, match="allow\\[0\\] at 6"):
-        load_stack([(Permissions, {"skills": {"a": ["shell("]}})])
 
 
 async def test_a_tool_that_is_denied_whole_is_in_no_request():

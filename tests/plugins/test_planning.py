@@ -8,7 +8,7 @@ from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import Plan, PlanCompleted, PlanGenerated, PlanStep, PlanStepCompleted, read_steps
 from agentrail.messages import Text, UserMessage
-from agentrail.plugins.planning import AGAIN, DIRECTIVE, Planning
+from agentrail.plugins.planning import AGAIN, Planning
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone, says
 
@@ -18,17 +18,6 @@ LONG = p.BeforePrompt(text="Please tidy up all of the modules.")
 def kinds(outcome):
     """The events, by class."""
     return [type(event) for event in outcome.events]
-
-
-def test_a_long_prompt_asks_for_a_plan():
-    """`plan_first` from `min_prompt_length` characters on (5.8)."""
-    assert Alone(Planning).hears(LONG).prompt == DIRECTIVE
-    assert Alone(Planning).hears(p.BeforePrompt(text="x" * 19)).prompt is None
-    assert Alone(Planning, plan_first=False).hears(LONG).prompt is None
-    assert (
-        Alone(Planning, directive="Plan!", min_prompt_length=0).hears(p.BeforePrompt(text="")).prompt
-        == "Plan!"
-    )
 
 
 def test_a_model_that_does_not_plan_is_asked_again_but_not_for_ever():
@@ -55,16 +44,6 @@ def test_a_plan_is_published_and_followed():
     third = planning.hears(says("- [x] look\n- [X] write it down"))
     assert kinds(third) == [PlanStepCompleted, PlanCompleted]
     assert planning.hears(says("- [x] look\n- [x] write it down")).events == ()
-
-
-def test_another_prompt_begins_another_plan():
-    """The steps of the last prompt are forgotten; a plan that changes is published anew."""
-    planning = Alone(Planning)
-    planning.hears(says("- [x] old"))
-    planning.hears(LONG)
-    assert planning.state.plan == ()
-    assert kinds(planning.hears(says("- [ ] a"))) == [PlanGenerated]
-    assert kinds(planning.hears(says("- [ ] a\n- [ ] b"))) == [PlanGenerated]
 
 
 def test_a_list_that_is_written_again_makes_moves():

@@ -8,46 +8,16 @@ from agentrail.core.policy.context import tokens_of
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.importing import import_messages
 from agentrail.errors import PluginError
-from agentrail.messages import AssistantMessage, CallId, ToolMessage, ToolResult
+from agentrail.messages import AssistantMessage, ToolMessage
 from agentrail.plugins.prompt_cache import PromptCache
 from agentrail.testing import strategies
 from agentrail.testing.check_plugin import check_plugin
-from tests.plugins.plugin_request_rig import Alone, said, user
-
-LONG = "word " * 100
-RESULTS = ToolMessage(results=(ToolResult(call_id=CallId("c1"), name="shell", text=LONG),))
-CONVERSATION = (user(LONG), said("", c1={}), RESULTS, said("Done."), user("And?"))
+from tests.plugins.plugin_request_rig import Alone
 
 
 def points(*messages, **options):
     """Where the cache ends of a request with these messages."""
     return Alone(PromptCache, **options).hears(p.BeforeRequest(messages=messages)).hints.cache_points
-
-
-def test_the_start_the_first_results_and_the_end_are_marked():
-    """System prompt, first tool pair, last message of the user's side, which on that wire results are too (5.8)."""
-    assert points(*CONVERSATION) == ("system", 2, 4)
-    assert points(*CONVERSATION[:3]) == ("system", 2)
-    assert points(*CONVERSATION[:2]) == ("system", 0)
-    assert points() == ("system",)
-
-
-def test_with_fewer_points_the_most_valuable_stay():
-    """`max_cache_points`: first the start, then the end, then the first results (5.8)."""
-    assert [points(*CONVERSATION, max_cache_points=n) for n in (1, 2, 3, 9)] == [
-        ("system",),
-        ("system", 4),
-        ("system", 2, 4),
-        ("system", 2, 4),
-    ]
-
-
-def test_what_is_too_short_is_not_marked():
-    """`min_tokens`: as long as the conversation up to a point is shorter, the point is not worth one (5.8)."""
-    assert points(user("Hi.")) == ("system",)
-    assert points(user("Hi."), min_tokens=0) == ("system", 0)
-    assert points(user("x" * 396)) == ("system",)
-    assert points(user("x" * 397)) == ("system", 0)
 
 
 def test_it_keeps_the_contract_of_plugins():

@@ -18,39 +18,6 @@ MESSAGES = (
 )
 
 
-def test_the_model_reviews_its_own_answer():
-    """Before it finishes it is asked; with the signal it is done (5.8)."""
-    plugin = Alone(Reflection, criteria=["It is short."])
-    plugin.hears(says("A long answer."), turn=1)
-    prompt = plugin.hears(p.BeforeFinish(), turn=1).prompt
-    assert "- It is short." in prompt
-    assert "say APPROVED and nothing else" in prompt
-    plugin.hears(says("APPROVED"), turn=2)
-    assert plugin.hears(p.BeforeFinish(), turn=2).prompt is None
-
-
-@pytest.mark.parametrize(
-    ("said", "passes"),
-    [
-        ("APPROVED", True),
-        (" **APPROVED.**\nIt meets both.", True),
-        ("not APPROVED", False),
-        ("It is not APPROVED yet.", False),
-        ("A better answer.\nAPPROVED", False),
-        ('{"verdict": "APPROVED"}', True),
-    ],
-)
-def test_an_answer_is_approved_by_the_first_line_alone(said, passes):
-    """Of the model itself and of another one, as of an agent; the words anywhere in a text approve nothing, and what is returned is the answer."""
-    itself = Alone(Reflection)
-    itself.hears(says("Because."), turn=1)
-    itself.hears(p.BeforeFinish(), messages=MESSAGES)
-    heard = itself.hears(says(said), turn=2)
-    assert heard.event.message.text == ("Because." if passes else said)
-    assert (itself.hears(p.BeforeFinish()).prompt is None) is passes
-    assert (reviewed(p.ModelAnswer(text=said)).prompt is None) is passes
-
-
 def test_what_stands_between_a_review_and_its_answer_changes_nothing():
     """The model may look things up first; an answer without words, and a document, are returned as they are written."""
     looks = Alone(Reflection)
@@ -72,25 +39,6 @@ def test_what_stands_between_a_review_and_its_answer_changes_nothing():
     assert shaped.hears(p.BeforeFinish()).prompt is None
 
 
-def test_the_signal_counts_only_as_an_answer_to_a_review():
-    """A first answer that happens to say it is reviewed; a better answer is reviewed again."""
-    plugin = Alone(Reflection)
-    plugin.hears(says("It was APPROVED."), turn=1)
-    assert plugin.hears(p.BeforeFinish()).prompt is not None
-    plugin.hears(says("A better answer."), turn=2)
-    assert plugin.hears(p.BeforeFinish()).prompt is not None
-
-
-def test_each_cycle_begins_anew():
-    """The first turn of the next cycle forgets what became of the last."""
-    plugin = Alone(Reflection, max_reviews=1)
-    for _ in range(2):
-        plugin.hears(says("An answer."), turn=1)
-        assert plugin.hears(p.BeforeFinish()).prompt is not None
-        plugin.hears(says("Another."), turn=2)
-        assert plugin.hears(p.BeforeFinish()).prompt is None
-
-
 def reviewed(result):
     """What a reviewer's answer leads to, and the plugin."""
     plugin = Alone(Reflection, reviewer_model="demo:judge", criteria=["It is true."])
@@ -110,12 +58,6 @@ def test_another_model_may_review():
     assert reviewed(p.ModelAnswer(text="APPROVED")).prompt is None
     failed = reviewed(p.RequestFailed(error=ErrorInfo(code="overloaded", message="busy")))
     assert (failed.prompt, failed.events[0].name) == (None, "reflection_failed")
-
-
-def test_without_an_answer_there_is_still_a_review():
-    """A conversation without an answer is reviewed as an empty one."""
-    plugin = Alone(Reflection, reviewer_model="demo:judge")
-    assert plugin.hears(p.BeforeFinish()).waiting.plugin_request.effect.prompt.endswith("Answer:\n")
 
 
 def test_it_keeps_the_contract_of_plugins():

@@ -16,7 +16,6 @@ from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.shell_plain import PlainLine, read_plain
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.guard_lines import ATTACKS, ORDINARY
-from tests.plugins.permission_lines import FIFTY
 from tests.thinned import each, first
 
 CTX = p.Context(session_id=SessionId("s"), working_dir="/srv/project")
@@ -313,11 +312,6 @@ def test_a_pattern_of_ones_own_may_have_sets(path):
     assert not is_blocked("read_file", {"path": path + "z"}, blocked_paths=["*.[ab]x", "[ab]y"])
 
 
-def test_contents_are_not_paths():
-    """A file may well be about such files."""
-    assert not is_blocked("write_file", {"path": "notes.md", "content": "see ~/.ssh/id_rsa; never rm -rf /"})
-
-
 def test_own_rules_are_added_to_the_defaults_or_stand_alone():
     """`blocked_paths`, `blocked_commands` and `defaults=False` (5.8)."""
     rules = {"blocked_paths": ["secrets", "/srv/data"], "blocked_commands": ["git push", "docker"]}
@@ -331,23 +325,6 @@ def test_own_rules_are_added_to_the_defaults_or_stand_alone():
         assert is_blocked("shell", {"command": "rm -rf x"}, **options) == options.get("defaults", True)
         assert is_blocked("read_file", {"path": ".env"}, **options) == options.get("defaults", True)
     assert not is_blocked("shell", {"command": "$(echo ls)"}, defaults=False)
-
-
-def test_the_model_reads_why():
-    """The reason names the command or the path, and the rule."""
-    assert (
-        judged("shell", {"command": "ls; rm -rf x"}).decision.action.reason
-        == "Not run: 'rm -rf x' removes folders by force"
-    )
-    assert (
-        judged("read_file", {"path": "a/.env"}).decision.action.reason
-        == "Not run: 'a/.env' is protected (.env*)"
-    )
-
-
-def test_a_line_that_is_too_long_is_refused():
-    """What cannot be judged in time does not pass."""
-    assert is_blocked("shell", {"command": "echo " + "x" * 20_000})
 
 
 def test_a_line_that_is_not_read_is_asked_about_unless_a_policy_decides():
@@ -378,13 +355,6 @@ def test_an_attack_is_refused(line):
 def test_an_ordinary_line_is_not_refused(line):
     """Nobody is stopped at what people type all day; what is not read is asked about."""
     assert not is_refused("shell", {"command": line}), judged("shell", {"command": line}).decision
-
-
-def test_how_many_of_fifty_ordinary_lines_ask():
-    """Five of the fifty lines that agents run all day: four that are not read, and `sed`, whose words are code."""
-    asks = [line for line in FIFTY if is_blocked("shell", {"command": line})]
-    assert len(set(FIFTY)) == 50
-    assert asks == ["sed -n 1,20p src/app.py", *FIFTY[-4:]]
 
 
 def test_there_are_enough_ordinary_lines():
@@ -461,13 +431,6 @@ def test_the_guard_reads_in_bounds(line):
     assert work < 1_500_000
 
 
-@pytest.mark.parametrize("char", ["\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u2028", "\u3000"])
-def test_a_blank_that_is_none_to_a_shell_is_part_of_a_word(char):
-    """A form feed and its like are not read: a person is asked."""
-    assert not is_refused("shell", {"command": f"echo a{char}b {char}"})
-    assert is_blocked("shell", {"command": f"echo a{char}b; rm -rf x"})
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -481,20 +444,6 @@ def test_what_takes_too_long_to_judge_is_refused(arguments, said):
     """Each look is paid for; where nothing is left to pay with, the call does not run, and the model reads why."""
     decision = judged("shell", arguments).decision
     assert said in decision.action.reason
-
-
-def test_audit_publishes_each_verdict():
-    """With `audit=True` each call leaves a record, refused or not; refusing goes on."""
-    for line, allowed in (("ls", True), ("rm -rf x", False)):
-        outcome = judged("shell", {"command": line}, audit=True)
-        (event,) = outcome.events
-        assert (event.name, event.payload["allowed"], event.payload["tool"]) == (
-            "security_audit",
-            allowed,
-            "shell",
-        )
-        assert (outcome.decision is None) == allowed
-    assert judged("shell", {"command": "ls"}).events == ()
 
 
 def test_it_keeps_the_contract_of_plugins():

@@ -6,15 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.plugins.shell_plain import MAX_PLAIN_CHARACTERS, NotRead, PlainLine, read_plain, read_words
-from agentrail.plugins.shell_stars import NEVER, STAR_ROWS, uncovered_by_star, why_never
-from tests.plugins.permission_lines import HARMFUL
-
-
-def words_of(line):
-    """The words of each command of a line that is read."""
-    reading = read_plain(line)
-    assert isinstance(reading, PlainLine), reading
-    return [command.words for command in reading.commands]
+from agentrail.plugins.shell_stars import uncovered_by_star
 
 
 def stopped(line):
@@ -29,32 +21,6 @@ def why(line):
     reading = read_plain(line)
     assert isinstance(reading, PlainLine), reading
     return uncovered_by_star(reading.commands[0])
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("git status", [("git", "status")]),
-        ("a'b c'\"d e\" x", None),
-        ("echo a'b c'\"d e\" '' \"\"", [("echo", "ab cd e", "", "")]),
-        ("echo 'a\nb' 2>&1", [("echo", "a\nb")]),
-        ("ls >/dev/null 2>&1", [("ls",)]),
-        ("ls 2> /dev/null </dev/null", [("ls",)]),
-        ("echo a2>/dev/null", [("echo", "a2")]),
-        ("2>&1 ls", [("ls",)]),
-        ("a;b&&c||d|e\nf", [("a",), ("b",), ("c",), ("d",), ("e",), ("f",)]),
-        ("\n\n a \n\n b ;\n", [("a",), ("b",)]),
-        ("a |\n\n b", [("a",), ("b",)]),
-        ("git show HEAD~1 x_~", [("git", "show", "HEAD~1", "x_~")]),
-        ("\tls\t-l ", [("ls", "-l")]),
-    ],
-)
-def test_plain_lines_are_read_as_a_shell_reads_them(line, words):
-    """Words, quotes, operators and the few redirections; a line that is not in the language is stopped at."""
-    if words is None:
-        assert isinstance(read_plain(line), NotRead)
-    else:
-        assert words_of(line) == words
 
 
 @pytest.mark.parametrize(
@@ -106,25 +72,6 @@ def test_no_star_covers_what_runs_or_writes_as_it_is_told(line):
     assert why(line) is not None
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "ls -la *", "rm x", "find . -name x -o -type f", "find . -empty", "sort -rn x", "sort --reverse x", "uniq -c x", "git", "git log -p -S a::b", "git push -u origin main", "git fetch https://x/y", "git log --oneline",
-        "go test -v ./pkg", "npm run test:unit", "pytest -xq tests", "timeout 5 ls *", "cat x", "grep -e a -- -o", "unknown-program --output=x", "uniq -- a", "hostname",
-    ],
-)  # fmt: skip
-def test_a_star_covers_the_rest(line):
-    """Harmless options, and programs that the table does not know."""
-    assert why(line) is None
-
-
-def test_each_row_has_its_reason():
-    """No program stands in the table without one, and none is both never covered and covered in part, except where a row says less."""
-    assert all(reason and names.split() for reason, names in NEVER)
-    assert all(row.reason for row in STAR_ROWS.values())
-    assert [name for name in STAR_ROWS if why_never(name) is not None] == []
-
-
 @given(st.text(max_size=40) | st.text("ab '\"$`\\;|&<>#\n\t/*-2", max_size=25))
 def test_reading_is_total_and_loses_no_words(line):
     """No text makes it raise; what is read has the words that `shlex` finds too."""
@@ -150,26 +97,3 @@ def test_an_argument_vector_is_what_it_is(words):
     assert isinstance(read_words(["ls", *words]), PlainLine)
     assert isinstance(read_words([]), NotRead)
     assert isinstance(read_words(["ls", "x" * MAX_PLAIN_CHARACTERS]), NotRead)
-
-
-def test_a_long_line_takes_no_square_of_time():
-    """Ten thousand characters of each kind of token are read, or stopped at, at once."""
-    for piece in ("a ", "a;", "'x'", "\n", "a|", "2>&1 ", "x'", '""', "~", "nohup "):
-        line = (piece * MAX_PLAIN_CHARACTERS)[:MAX_PLAIN_CHARACTERS]
-        assert isinstance(read_plain(line), PlainLine | NotRead)
-    assert len(HARMFUL) == len(set(HARMFUL)) or len(set(HARMFUL)) > 500
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["coverage run t.py", "py.test -p evil", "pytest-3 -p evil", "pytest3 --basetemp=/x", "mkdocs build", "msgfilter -i m.po evil", "msgexec -i m.po evil", "sensible-editor x", "sensible-pager x", "sphinx-build . o",
-     "sshpass -p x evil", "ccache evil", "pylint --init-hook=evil", "rspec -r ./evil", "celery -A evil worker", "gunicorn evil:app", "flask --app evil run", "mpirun evil", "doxygen", "rubocop -r ./evil", "torchrun evil.py", "phpunit --bootstrap evil.php",
-     "gsort --compress-program=evil a", "sort-9 -o x a", "coverage3 run x"],
-)  # fmt: skip
-def test_a_star_covers_no_program_that_runs_what_it_is_told(line):
-    """Also under another name of the same program, with its version or a letter in front."""
-    reading = read_plain(line)
-    assert isinstance(reading, PlainLine)
-    assert uncovered_by_star(reading.commands[0]) is not None
-    assert read_plain("py.test tests").commands[0].words == ("py.test", "tests")
-    assert uncovered_by_star(read_plain("py.test tests").commands[0]) is None

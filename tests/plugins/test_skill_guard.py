@@ -6,34 +6,12 @@ from hypothesis import given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
-from agentrail.events import SkillClosed, SkillOpened
 from agentrail.messages import CallId, ToolResult
 from agentrail.plugins.skill_guard import SkillGuard
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone, call
 
 SKILLS = {"write": ["read_file", "write_*"], "look": ["read_file", "list_dir"]}
-
-
-def test_only_tools_of_active_skills_run():
-    """A tool that no active skill allows is refused, with those that are allowed (5.8)."""
-    guard = Alone(SkillGuard, skills=SKILLS, active=["look"])
-    assert guard.hears(call("read_file")).decision is None
-    refused = guard.hears(call("write_file")).decision.action.reason
-    assert (
-        refused == "Not run: 'write_file' is no tool of the active skills (look). Tools: read_file, list_dir."
-    )
-    assert (
-        Alone(SkillGuard, skills={"x": []}, active=["x"])
-        .hears(call("a"))
-        .decision.action.reason.endswith("none.")
-    )
-
-
-def test_without_an_active_skill_nothing_is_restricted():
-    """A session that uses no skill has all its tools."""
-    assert Alone(SkillGuard, skills=SKILLS).hears(call("shell")).decision is None
-    assert Alone(SkillGuard).hears(call("shell")).decision is None
 
 
 def test_warning_publishes_and_lets_pass():
@@ -95,46 +73,6 @@ def is_refused(guard, tool, **arguments):
     return guard.hears(call(tool, **arguments)).decision is not None
 
 
-def test_a_skill_counts_from_the_result_of_the_call_to_the_end_of_the_cycle():
-    """12.4: in mid-cycle, with events; opening another one closes the first, the same one again changes nothing."""
-    guard = Alone(SkillGuard, skills={"a": ["shell(git *)"], "b": None})
-    assert not is_refused(guard, "write_file")
-    assert guard.hears(opens("a")).events == (SkillOpened(name="a", digest="d", call_id=CallId("c1")),)
-    assert is_refused(guard, "write_file")
-    assert is_refused(guard, "shell", command="rm x")
-    assert is_refused(guard, "shell", command="git log; rm x")
-    assert not is_refused(guard, "shell", command="git log")
-    assert guard.hears(opens("a")).events == ()
-    opened, closed = guard.hears(opens("b")).events[::-1]
-    assert (closed, opened.name) == (SkillClosed(name="a"), "b")
-    assert not is_refused(guard, "write_file")
-    assert guard.hears(p.AfterTurn(outcome="aborted")).events == (SkillClosed(name="b"),)
-    assert guard.hears(p.AfterTurn(outcome="finished")).events == ()
-    assert guard.state.opened is None
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        opens("gone"),
-        opens("a", is_error=True),
-        opens("a", details={"delegated": "a"}),
-        opens("a", details={"opened": 7}),
-        opens("a", details=[]),
-        p.AfterTool(
-            name="other",
-            call_id=CallId("c1"),
-            result=ToolResult(call_id=CallId("c1"), name="other", text="x", details={"opened": "a"}),
-        ),
-    ],
-)
-def test_nothing_else_opens_one(event):
-    """A skill that there is not, a call that failed, a sub-agent's, one of another tool."""
-    guard = Alone(SkillGuard, skills={"a": []})
-    assert guard.hears(event).events == ()
-    assert guard.state.opened is None
-
-
 def test_what_looks_at_skills_is_never_refused():
     """Another one can be opened, and the files of skills can be read; no path leads elsewhere by that."""
     guard = Alone(SkillGuard, skills={"a": []}, active=["a"])
@@ -147,19 +85,6 @@ def test_what_looks_at_skills_is_never_refused():
     for path in ("/skills/b/x", "/skills/a/../../etc/passwd", "/skills", "skills/a/x", "/skillsx/a", 7):
         assert is_refused(guard, "read_file", path=path)
     assert is_refused(guard, "write_file", path="/skills/a/x")
-
-
-def test_what_a_skill_denies_does_not_run_with_it():
-    """`disallowed-tools`: also where it restricts nothing else."""
-    guard = Alone(
-        SkillGuard, skills={"a": None}, denied={"a": ["shell(rm *)", "write_file"], "b": ["read_file"]}
-    )
-    assert not is_refused(guard, "write_file")
-    guard.hears(opens("a"))
-    assert is_refused(guard, "write_file")
-    assert is_refused(guard, "shell", command="rm x")
-    assert not is_refused(guard, "shell", command="ls")
-    assert not is_refused(guard, "read_file", path="x")
 
 
 def test_an_update_keeps_what_is_open():

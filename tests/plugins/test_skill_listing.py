@@ -18,13 +18,6 @@ def section(listing, **context):
     return listing.hears(p.BeforeRequest(), **{"tools": ("skill",), **context}).context["skills"]
 
 
-def test_each_skill_has_a_line():
-    """Name and description, and nothing else of it; none where the session has no tool to open one."""
-    assert section(Alone(SkillListing, skills=SKILLS)) == WHOLE
-    assert section(Alone(SkillListing)) is None
-    assert section(Alone(SkillListing, skills=SKILLS), tools=("read_file",)) is None
-
-
 def test_a_selector_narrows_the_list_for_a_prompt():
     """12.4: a pure function of the skills and the prompt; `[]` lists none, and what is no skill is none."""
     stranger = ListedSkill("other", "x")

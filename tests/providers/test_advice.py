@@ -18,16 +18,15 @@ from attrs import frozen
 import agentrail
 from agentrail.app import make_provider
 from agentrail.cli.exits import describe_failure
-from agentrail.errors import CycleFailed, ErrorInfo, OptionError, ProviderError
-from agentrail.errors.advice import WHAT_TO_DO, Advice, setting, with_advice, with_remark, without_advice
+from agentrail.errors import ErrorInfo, OptionError, ProviderError
+from agentrail.errors.advice import WHAT_TO_DO, Advice, setting
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.testing.serving import ServedReply, open_server, reply, stream
-from tests.providers.transcripts import KEY, WIRE, request_of
+from tests.providers.transcripts import KEY, request_of
 from tests.slowness import slowness
 
 ANTHROPICS = "sk-ant-api03-0123456789abcdef"
-HELLO = (WIRE / "openai_chat" / "text.sse").read_bytes()
 
 
 def refusal(status: str, code: str | None = None, message: str = "no", **fields: Any) -> ServedReply:
@@ -434,38 +433,6 @@ async def test_where_nothing_listens():
 
 
 @pytest.mark.parametrize(
-    ("error", "advice"),
-    [
-        (gaierror(-2, "Name or service not known"), Advice.NO_SUCH_HOST),
-        (OSError("no route to host"), Advice.UNREACHABLE),
-        (OSError("several attempts"), Advice.REFUSED),
-    ],
-    ids=[
-        "a host without an address",
-        "a machine without a route",
-        "two addresses, and nothing listens at either",
-    ],
-)
-async def test_what_else_is_in_the_way_of_a_connection(monkeypatch, mock_clock, error, advice):
-    """It stands among the causes, also where there were several attempts: the system's words, and the advice for them."""
-    if advice is Advice.REFUSED:
-        error.__cause__ = ExceptionGroup(
-            "two", [ConnectionRefusedError("IPv6"), ConnectionRefusedError("IPv4")]
-        )
-
-    async def fail(*_args, **_options):
-        await trio.lowlevel.checkpoint()
-        raise error
-
-    monkeypatch.setattr(trio, "open_tcp_stream", fail)
-    async with HttpClients() as http:
-        failure = await ask("openai-chat:x", "https://models.exmaple/v1", None, http)
-    assert "openai-chat cannot be reached at https://models.exmaple/v1: " in failure.message
-    assert str(error) in failure.message
-    assert fixed_words(advice) in failure.message
-
-
-@pytest.mark.parametrize(
     "model", ["openai:gpt-5", "openai-chat:gpt-5", "anthropic:claude", "google:gemini-3"]
 )
 @pytest.mark.parametrize(
@@ -491,16 +458,6 @@ async def test_without_a_network_nobody_is_sent_to_an_address_that_they_did_not_
     )
     assert "right?" not in failure.message
     assert "demo:" in failure.message
-
-
-async def test_an_empty_answer():
-    """It is no error of the network: to ask in other words helps, or another model."""
-    said = stream(b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n', ends=True)
-    async with open_server(said) as server, HttpClients() as http:
-        error = await ask("openai-chat:x", f"{server.url}/v1", KEY, http)
-    assert error.code == "protocol_error"
-    assert fixed_words(Advice.EMPTY) in error.message
-    assert "raise max_output_tokens" in error.message
 
 
 @asynccontextmanager
@@ -570,37 +527,6 @@ async def test_a_proxy_that_refuses(monkeypatch):
     assert setting("trust_env", False) in error.message  # noqa: FBT003 - the value of an option
 
 
-async def test_a_server_that_does_not_begin_to_answer():
-    """The option, and how it is set."""
-    async with open_server(ServedReply(pieces=(), stays=True)) as server, HttpClients() as http:
-        error = await ask("openai-chat:x", f"{server.url}/v1", None, http, timeout=0.05)
-    assert fixed_words(Advice.NO_ANSWER) in error.message
-    assert "--opt timeout=… with the command" in error.message
-
-
-@pytest.mark.parametrize("seconds", [0.05, 0.3])
-async def test_a_stream_that_stalls(seconds):
-    """The option counts from any value above 0, and the message says how it is set, in a program and with the command."""
-    first = HELLO[: HELLO.index(b"\n\n", HELLO.index(b"Hel")) + 2]
-    async with (
-        open_server(stream(first, stays=True)) as server,
-        agentrail.open_supervisor(environ={}) as supervisor,
-    ):
-        opts = {"base_url": f"{server.url}/v1", "stall_seconds": seconds}
-        session = await supervisor.start_session(
-            model="openai-chat:x", provider_opts=opts, max_retries=0, tools=()
-        )
-        began_at = trio.current_time()
-        with pytest.raises(CycleFailed) as caught, trio.fail_after(60):
-            await session.ask("Hi")
-    assert trio.current_time() - began_at >= seconds
-    error = caught.value.error
-    assert error.code == "stream_stalled"
-    assert f"--opt stall_seconds={2 * seconds:g} with the command" in error.message
-    assert f'provider_opts={{"stall_seconds": {2 * seconds:g}}} in a program' in error.message
-    assert fixed_words(Advice.STALLED) in describe_failure(error)
-
-
 # --- what is refused before anything is asked
 
 
@@ -623,14 +549,6 @@ def test_an_address_of_a_call_is_refused(url, call, better):
     assert fault.startswith(f"provider option 'base_url': {url.rstrip('/')!r} is the address of a call")
     assert f"leave out {call!r}" in fault
     assert fault.endswith(repr(better))
-
-
-@pytest.mark.parametrize(
-    "url", ["https://h/v1/mymessages", "https://messages.example/v1", "https://h/responses/v1"]
-)
-def test_what_only_sounds_like_a_call_is_an_address(url):
-    """The end of the path decides, and whole words of it."""
-    assert ProviderOptions.parse({"base_url": url}).base_url == url
 
 
 @pytest.mark.parametrize(
@@ -697,13 +615,6 @@ async def test_with_profiles_the_registry_can_be_typed():
             await supervisor.start_session(model="nonsense:x")
 
 
-def test_a_missing_key():
-    """The variable, and that `demo:` needs none."""
-    with pytest.raises(ProviderError) as caught:
-        make_provider("anthropic:x", {}, http=HttpClients(), environ={})
-    assert str(caught.value).endswith(Advice.NO_KEY.words.format(variable="ANTHROPIC_API_KEY"))
-
-
 @pytest.mark.parametrize(
     ("model", "key", "owner"),
     [
@@ -753,37 +664,6 @@ def test_every_row_is_held():
     }
     assert {row.advice for row in ROWS} | apart == set(Advice)
     assert len({row.cause for row in Advice}) == len(Advice)
-
-
-def test_an_option_is_set_in_two_ways():
-    """With the command, and in a program; where only the reader knows the value it is left to them."""
-    assert setting("stall_seconds", 60.0) == (
-        '--opt stall_seconds=60 with the command, provider_opts={"stall_seconds": 60} in a program'
-    )
-    assert setting("trust_env", False) == (  # noqa: FBT003 - the value of an option
-        '--opt trust_env=false with the command, provider_opts={"trust_env": False} in a program'
-    )
-    assert setting("base_url", "http://h/v1") == (
-        '--base-url http://h/v1 with the command, provider_opts={"base_url": "http://h/v1"} in a program'
-    )
-    assert setting("timeout") == '--opt timeout=… with the command, provider_opts={"timeout": …} in a program'
-
-
-@pytest.mark.parametrize(
-    ("said", "advice", "whole"),
-    [
-        ("It broke.", ("mend it",), "It broke. What to do: mend it"),
-        ("It broke", ("mend it", "", "leave it"), "It broke. What to do: mend it; or: leave it"),
-        ("It broke.", ("",), "It broke."),
-        ("It broke.", (), "It broke."),
-    ],
-)
-def test_advice_stands_behind_what_happened(said, advice, whole):
-    """And can be taken off again."""
-    assert with_advice(said, *advice) == whole
-    if any(advice):
-        assert with_remark(whole, "twice") == whole.replace("It broke", "It broke (twice)")
-    assert without_advice(whole).rstrip(".") == said.rstrip(".")
 
 
 async def test_a_body_that_was_made_to_be_read_for_ever_is_read_once():

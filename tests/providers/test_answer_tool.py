@@ -16,12 +16,8 @@ from agentrail.core.protocol.request import (
 )
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import AssistantMessage, Text, TokenUsage, UserMessage
-from agentrail.providers.http import HttpClients
 from agentrail.providers.http_provider import AnswerChunks, with_answer_tool
-from agentrail.providers.options import ProviderOptions
-from agentrail.providers.vendors import AnthropicMessages
 from agentrail.testing.serving import ServedReply, open_server
-from tests.providers.transcripts import KEY
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
@@ -103,36 +99,11 @@ async def test_beside_other_calls():
     assert read[-1].stop_reason == "tool_use"
 
 
-@pytest.mark.parametrize("written", ['{"city": 3', "[]", '{"city": "ö"}'])
-async def test_what_is_malformed_or_came_in_one_piece(written):
-    """Is judged as text, like any answer."""
-    read = await answered(completed(read_call("c1", "final_answer", written)))
-    said = read[-1].message.content[0].text
-    assert said == written or json.loads(said) == json.loads(written)
-
-
 async def test_what_is_none_of_it_passes():
     """Text, and the calls of others."""
     chunks = [TextDelta("Hi"), ToolCallStarted(0, "c1", "look"), ArgumentsDelta(0, "{}")]
     chunks.append(completed(Text(text="Hi"), read_call("c1", "look", "{}")))
     assert await answered(*chunks) == chunks
-
-
-@pytest.mark.parametrize(
-    ("model", "options", "schemas"),
-    [
-        ("claude-3-5-haiku-latest", {}, "tool"),
-        ("claude-sonnet-4-20250514", {}, "tool"),
-        ("claude-sonnet-4-5", {}, "native"),
-        ("claude-opus-4-1", {}, "native"),
-        ("claude-3-5-haiku-latest", {"structured": "native"}, "native"),
-        ("claude-sonnet-4-5", {"structured": "tool"}, "tool"),
-    ],
-)
-def test_which_models(model, options, schemas):
-    """What is known of a model, unless the option says."""
-    provider = AnthropicMessages(ProviderOptions.parse({"api_key": KEY, **options}), HttpClients())
-    assert provider.capabilities(model).schemas == schemas
 
 
 async def test_over_the_wire():

@@ -99,15 +99,6 @@ async def test_no_certificates_are_loaded_for_a_server_without_tls(path, variabl
     assert loaded == []
 
 
-@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
-async def test_the_certificate_of_a_proxy_is_looked_at(variable, loaded, monkeypatch):
-    """The way to a server without TLS may lead through one that has it."""
-    monkeypatch.setenv(variable, "https://127.0.0.1:1")
-    with trio.fail_after(10), pytest.raises(Transport):
-        await _fetch("http://127.0.0.1:1")
-    assert loaded
-
-
 async def test_certificates_are_loaded_once_for_a_server_with_tls(loaded):
     """By the first request, for all origins of a supervisor."""
     with trio.fail_after(10):

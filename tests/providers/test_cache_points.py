@@ -78,30 +78,9 @@ def test_the_start_ends_with_the_system_prompt():
     assert list(marks(body("system", system=None))) == []
 
 
-def test_a_message_ends_with_its_last_block():
-    """Of two messages that become one on the wire each has its own end; empty blocks have none."""
-    assert list(marks(body(0))) == [("messages", 0, "content", 1)]
-    assert list(marks(body(2, 3))) == [("messages", 2, "content", 1), ("messages", 2, "content", 2)]
-
-
-def test_what_cannot_have_a_mark_has_none():
-    """A response may end in thinking, which the vendor refuses with a mark; and positions may be out of date."""
-    assert list(marks(body(1, 99))) == []
-
-
 def test_more_points_than_the_vendor_takes_are_cut():
     """Four, the first of those that were asked for."""
     assert len(list(marks(body("system", 0, 2, 1, 3, system="s")))) == 3
-
-
-def test_marks_are_on_the_request_and_not_on_what_is_kept():
-    """The next request has the point elsewhere: nothing is encoded again, and the old mark is gone."""
-    one = provider()
-    one.encode(request_of(*CONVERSATION, cache_points=(2,)))
-    before = one.encodings
-    later = one.encode(request_of(*CONVERSATION, cache_points=(3,)))
-    assert one.encodings == before
-    assert list(marks(json.loads(later))) == [("messages", 2, "content", 2)]
 
 
 @pytest.mark.parametrize("points", [(), ("system", 0, 3)])

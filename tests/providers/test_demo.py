@@ -1,6 +1,6 @@
 """What `demo:` does: it says what it is, uses the tools there are, and answers a steer (7.11)."""
 
-from agentrail.core.protocol.request import ArgumentsDelta, Completed, ModelRequest, TextDelta
+from agentrail.core.protocol.request import Completed, ModelRequest, TextDelta
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import (
     AssistantMessage,
@@ -14,7 +14,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.providers.demo import INTRODUCTION, Demo, respond
+from agentrail.providers.demo import Demo, respond
 from tests.providers.transcripts import completed, request_of, said
 
 ANY: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -80,23 +80,6 @@ class _Talk:
 
 def _calls(end: Completed) -> list[tuple[str, object]]:
     return [(call.name, call.arguments) for call in end.message.calls]
-
-
-def test_it_says_what_it_is_once():
-    """In its first sentence, with what brings a real model; and not again in the same conversation."""
-    talk = _Talk()
-    first = talk.prompt("Hello").message.text
-    assert first.startswith(INTRODUCTION)
-    for word in ("demo", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        assert word in first.split(". ")[0]
-    assert INTRODUCTION not in talk.prompt("Hello again").message.text
-
-
-def test_without_tools_it_only_talks():
-    """It quotes what was said, and stops."""
-    end = _Talk().prompt("Hello there")
-    assert "Hello there" in end.message.text
-    assert end.stop_reason == "end"
 
 
 def test_it_lists_then_reads_then_sums_up():
@@ -210,28 +193,6 @@ def test_a_steer_is_quoted_in_the_next_text_and_only_there():
     assert "You steered" not in talk.answer("1\ta", "1\tb", "1\tc").message.text
 
 
-def test_withheld_tools_are_not_called():
-    """In the last turn of a session's limit it talks."""
-    talk = _Talk(*FILES)
-    talk.messages.append(said("What is in here?"))
-    assert talk.turn(tool_choice="none").message.calls == ()
-
-
-def test_the_same_request_gives_the_same_chunks():
-    """In word-sized pieces, with ids that no earlier call has, and a price that is known to be nothing."""
-    talk = _Talk(*FILES)
-    talk.prompt("What is in here?")
-    talk.answer(LISTING)
-    request = talk.request()
-    assert respond(request) == respond(request)
-    chunks = respond(request_of("Hello there", model="demo:"))
-    assert all(len(chunk.text.split()) <= 1 for chunk in chunks if isinstance(chunk, TextDelta))
-    ids = [call.call_id for message in talk.messages for call in getattr(message, "calls", ())]
-    assert len(ids) == len(set(ids)) == 4
-    assert completed(chunks).usage.cost_usd == 0
-    assert completed(chunks).usage.estimated
-
-
 def test_pictures_and_files_in_a_prompt_are_words_to_it():
     """It sees their names."""
     blocks = (
@@ -241,11 +202,6 @@ def test_pictures_and_files_in_a_prompt_are_words_to_it():
     )
     end = completed(respond(request_of(UserMessage(content=blocks), model="demo:")))
     assert "Look: cat.png a.py" in end.message.text
-
-
-def test_a_conversation_of_nothing_is_no_reason_to_fall_over():
-    """There is always an answer."""
-    assert completed(respond(request_of(model="demo:"))).stop_reason == "end"
 
 
 async def test_words_come_with_pauses_and_fast_ones_without(autojump_clock):
@@ -259,20 +215,3 @@ async def test_words_come_with_pauses_and_fast_ones_without(autojump_clock):
         assert words > 10
         assert abs(autojump_clock.current_time() - started - words * pause_seconds) < 0.001
         assert seen == respond(request)
-
-
-async def test_nothing_travels_and_nothing_is_promised():
-    """The rest of the port."""
-    demo = Demo()
-    assert demo.encode(request_of("Hi")) == b""
-    assert not demo.capabilities("demo:").images
-    assert demo.name == "demo"
-
-
-def test_arguments_are_sent_like_those_of_a_model():
-    """As JSON text, behind the start of their call."""
-    talk = _Talk(*FILES)
-    talk.messages.append(said("What is in here?"))
-    assert [chunk.text for chunk in respond(talk.request()) if isinstance(chunk, ArgumentsDelta)] == [
-        '{"path":"."}'
-    ]

@@ -1,13 +1,8 @@
 """Scenes of the demo model: they play on prompts that they know, and all else is as without a name."""
 
-import re
-
-import pytest
-
-from agentrail.core.protocol.request import ReasoningDelta, TextDelta
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import AssistantMessage, ToolMessage, ToolResult
-from agentrail.providers.demo import SCENES, Demo, decide_turn, is_staged, respond
+from agentrail.providers.demo import SCENES, Demo, decide_turn, respond
 from tests.providers.transcripts import completed, request_of, said
 
 NAMES = sorted(
@@ -43,29 +38,6 @@ def played(prompt, model, *, refuse=False):
         assert len(messages) < 12
 
 
-@pytest.mark.parametrize(
-    ("model", "prompt", "tools"),
-    [
-        ("demo:support", "Refund order 4411, please", ["write_todos", "find_order", "write_todos", "refund"]),
-        (
-            "demo:coder",
-            "Mend the rounding",
-            ["write_todos", "read_file", "read_file", "write_todos", "edit_file", "shell"],
-        ),
-        ("demo:reader", "Compare them", ["task", "task"]),
-    ],
-)
-def test_a_scene_plays_to_its_end(model, prompt, tools):
-    """Its calls in order, with a title for the session, the number of the prompt, and a last word without calls."""
-    messages = played(prompt, model)
-    calls = [call for one in messages if isinstance(one, AssistantMessage) for call in one.calls]
-    assert [call.name for call in calls] == tools
-    assert "<title>" in messages[1].text
-    if model == "demo:support":
-        assert next(call for call in calls if call.name == "refund").arguments["number"] == 4411
-        assert "4411" in messages[-1].text
-
-
 def test_what_was_refused_is_not_said_to_be_done():
     """The next response is another one."""
     assert (
@@ -73,14 +45,6 @@ def test_what_was_refused_is_not_said_to_be_done():
         != played("Refund order 4411", "demo:support")[-1].text
     )
     assert "did not pay" in played("Refund order 4411", "demo:support", refuse=True)[-1].text
-
-
-def test_it_thinks_aloud_and_each_run_is_the_same():
-    """So that pictures of it are."""
-    request = asked(said("Refund order 4411"))
-    assert respond(request) == respond(request)
-    kinds = {type(chunk) for chunk in respond(request)}
-    assert {ReasoningDelta, TextDelta} <= kinds
 
 
 def test_tools_that_a_session_does_not_have_are_not_called():
@@ -107,12 +71,3 @@ def test_prices_are_pretended_under_the_names_of_scenes_alone():
     assert usage.estimated
     assert usage.cost_usd == pretended.price.cost_usd(usage) > 0
     assert completed(respond(request_of(said("Hi"), model="demo:"))).usage.cost_usd == 0.0
-
-
-def test_each_scene_is_reached_by_its_own_words():
-    """No earlier scene of the same model takes its prompts away."""
-    for model, scenes in SCENES.items():
-        assert is_staged(model)
-        for scene in scenes:
-            turn = decide_turn(model, " ".join(sorted(scene.words)), 0)
-            assert re.sub(r"\d+", "", turn.text) == re.sub(r"\d+|\{number\}", "", scene.turns[0].text)

@@ -1,9 +1,7 @@
 """What a provider keeps of the last conversation never shows: each body is the one that a new provider would make."""
 
-import gc
 import json
 import re
-import sys
 from typing import Final
 
 import pytest
@@ -26,7 +24,6 @@ from agentrail.messages import (
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
-from agentrail.providers.wire_format import Grouping, Placed
 from tests.providers.transcripts import request_of
 
 FORMATS: Final = (AnthropicMessages, OpenAIChat, OpenAIResponses, Gemini)
@@ -110,53 +107,6 @@ def test_equal_messages_are_not_the_same(kind):
     )
 
 
-def test_another_model_is_told_of_calls_in_its_own_way():
-    """Gemini wants a placeholder on calls that it did not make, so what was joined for one model is not for another."""
-    messages = (POOL[0], POOL[6], POOL[8], POOL[0])
-    asked = Gemini(ProviderOptions(), HttpClients())
-    bodies = []
-    for model in ("stub:a", "stub:b", "stub:a"):
-        request = ModelRequest(
-            attempt=EffectId("r1"), model=model, system="", messages=messages, tools=Toolbox()
-        )
-        bodies.append(asked.encode(request))
-        assert bodies[-1] == Gemini(ProviderOptions(), HttpClients()).encode(request)
-    assert bodies[0] == bodies[2] != bodies[1]
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_the_last_group_is_open_again_when_what_followed_it_is_taken_back(kind):
-    """It was settled because a message of another role stood behind it, which does not any more."""
-    asked = kind(ProviderOptions(), HttpClients())
-    first, second, answer = POOL[0], POOL[1], POOL[3]
-    for messages in ((first, second, answer), (first, second), (first, second, POOL[9])):
-        request = request_of(*messages, model="stub:a")
-        assert asked.encode(request) == kind(ProviderOptions(), HttpClients()).encode(request)
-
-
-def test_what_is_settled_is_wrapped_once():
-    """A conversation that grows by a message wraps that and what it follows; a mark keeps what is behind it fresh."""
-    wrapped: list[int] = []
-
-    def wrap(group: list[Placed]) -> list[bytes]:
-        wrapped.extend(place for place, _ in group)
-        return [b"%d" % group[0][0]]
-
-    def join(length: int, steady: int | None = None) -> bytes:
-        wrapped.clear()
-        pieces = grouping.pieces_of(messages[:length], says=lambda _: b"x", wrap=wrap, steady=steady)
-        return b"".join(pieces)
-
-    grouping = Grouping(lambda message: type(message).__name__)
-    messages = [POOL[0], POOL[3]] * 10
-    assert join(10) == b"[0,1,2,3,4,5,6,7,8,9]"
-    assert (join(11), wrapped) == (b"[0,1,2,3,4,5,6,7,8,9,10]", [9, 10])
-    whole = b"[%b]" % b",".join(b"%d" % place for place in range(20))
-    assert (join(20, steady=14), wrapped) == (whole, [*range(10, 20)])
-    assert (join(20, steady=14), wrapped) == (whole, [*range(14, 20)])
-    assert (join(20, steady=3), wrapped) == (whole, [*range(20)])
-
-
 @pytest.mark.parametrize("kind", FORMATS)
 @given(sizes=st.lists(st.sampled_from((1, 300, 900, 1_100)), min_size=1, max_size=40), step=st.integers(1, 9))
 def test_long_and_short_pieces_stay_in_order(kind, sizes, step):
@@ -177,38 +127,3 @@ def test_long_and_short_pieces_stay_in_order(kind, sizes, step):
             json.loads(body)
     pieces = asked._wire._grouping._pieces  # noqa: SLF001
     assert len(pieces) <= 2 * sum(size > 1_000 for size in sizes) + len(sizes) // 12 + 1
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_a_conversation_that_is_over_is_not_held(kind):
-    """A provider keeps the last conversation that it was asked about, and nothing of those before."""
-    provider = kind(ProviderOptions(), HttpClients())
-    firsts: list[Message] = [UserMessage(content=(Text(text=f"{number}"),)) for number in range(4)]
-    for first in firsts[:3]:
-        messages: Log[Message] = Log([first, *(POOL[place % 2] for place in range(9))])
-        provider.encode(request_of(*messages, model="stub:a"))
-        del messages
-    del first
-    gc.collect()
-    alone, asked = sys.getrefcount(firsts[3]), [sys.getrefcount(firsts[place]) for place in range(3)]
-    assert asked == [alone, alone, alone + 1]
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_no_text_is_kept_twice(kind):
-    """The pieces are those that the messages keep, so a long conversation costs pointers."""
-    provider = kind(ProviderOptions(), HttpClients())
-    text = "x" * 10_000
-    messages = tuple(
-        UserMessage(content=(Text(text=text),))
-        if place % 2 == 0
-        else AssistantMessage(content=(Text(text=text),), model="stub:a")
-        for place in range(20)
-    )
-    provider.encode(
-        ModelRequest(attempt=EffectId("r1"), model="stub:a", system="", messages=messages, tools=Toolbox())
-    )
-    kept = {id(piece) for message in messages for _, piece in message._encoded}  # noqa: SLF001
-    long = [piece for piece in provider._wire._grouping._pieces if len(piece) > 1_000]  # noqa: SLF001
-    assert len(long) == 19
-    assert all(id(piece) in kept for piece in long)

@@ -1,7 +1,6 @@
 """The option `http2`, with a server that speaks nothing else (7.2, 7.4)."""
 
 import importlib.util
-import logging
 import re
 
 import pytest
@@ -9,12 +8,12 @@ import trio
 
 from agentrail.core.protocol.request import Chunk, TextDelta
 from agentrail.distribution import install_command
-from agentrail.errors import OptionError, ProtocolError, Transport
+from agentrail.errors import OptionError, ProtocolError
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
 from tests.providers.h2_server import Served, open_h2_server
-from tests.providers.transcripts import KEY, WIRE, completed, request_of
+from tests.providers.transcripts import KEY, WIRE, request_of
 from tests.thinned import first
 
 WIRES = {
@@ -23,7 +22,6 @@ WIRES = {
     OpenAIResponses: "openai_responses",
     Gemini: "gemini",
 }
-EVERY = pytest.mark.parametrize("kind", WIRES)
 ONE_AT_ONCE = pytest.mark.parametrize("kind", first(list(WIRES)))
 
 
@@ -48,29 +46,6 @@ async def ask(provider) -> list[Chunk]:
     """Read a response to its end."""
     async with provider.open_stream(request_of("Hi")) as chunks:
         return [chunk async for chunk in chunks]
-
-
-@EVERY
-async def test_a_response_comes_over_http2(kind, tmp_path, caplog):
-    """The chunks are those of HTTP/1.1, all at once share one connection, and no log shows the key."""
-    caplog.set_level(logging.DEBUG)
-    with trio.fail_after(20):
-        async with open_h2_server(tmp_path, events_of(kind)) as server, HttpClients() as http:
-            provider = provider_of(kind, http, server)
-            answers = [await ask(provider)]
-            async with trio.open_nursery() as nursery:
-                for _ in range(5):
-                    nursery.start_soon(_append, answers, provider)
-            assert {completed(chunks).message.text for chunks in answers} == {"Hello, wörld ✓"}
-            assert server.connections == 1
-            assert len(server.requests) == 6
-            assert all(KEY in "".join(headers.values()) for headers in server.requests)
-            assert http.statistics().open_responses == 0
-    assert KEY not in caplog.text
-
-
-async def _append(answers, provider):
-    answers.append(await ask(provider))
 
 
 @ONE_AT_ONCE
@@ -124,15 +99,6 @@ async def test_a_stream_that_is_left_leaves_the_others_their_connection(tmp_path
                 assert server.connections == 1
             with trio.fail_after(0.1):
                 await server.left.wait()
-
-
-async def test_a_server_that_speaks_only_http2_is_not_reached_without_the_option(tmp_path):
-    """It is the option that makes the difference: HTTP/2 is off unless asked for."""
-    with trio.fail_after(20):
-        async with open_h2_server(tmp_path, events_of(OpenAIChat)) as server, HttpClients() as http:
-            with pytest.raises(Transport):
-                await ask(provider_of(OpenAIChat, http, server, http2=False))
-            assert server.requests == []
 
 
 def test_without_the_package_the_option_says_what_to_install(monkeypatch):

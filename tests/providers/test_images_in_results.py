@@ -67,13 +67,6 @@ def test_openai_responses_shows_them_in_the_output():
     wanted.validate_python(body_of(OpenAIResponses))
 
 
-def test_chat_completions_reads_words():
-    """A tool message takes texts alone there."""
-    assert result_in(OpenAIChat) == WORDS
-    wanted = judge("openai.types.chat.completion_create_params", "CompletionCreateParamsStreaming")
-    wanted.validate_python(body_of(OpenAIChat))
-
-
 @pytest.mark.parametrize(
     ("model", "shows"),
     [
@@ -128,10 +121,3 @@ def test_where_a_picture_would_be_refused_stand_words(make, result, options, wor
         assert "parts" not in shown
         (shown,) = shown["response"].values()
     assert shown == words
-
-
-@pytest.mark.parametrize("make", [AnthropicMessages, OpenAIResponses, OpenAIChat, Gemini])
-def test_a_result_without_pictures_is_what_it_was(make):
-    """Its text, in the form that each format has for it."""
-    shown = result_in(make, replace(RESULT, images=()), model="google:gemini-3-pro")
-    assert (shown["response"] == {"result": "the window"}) if make is Gemini else shown == "the window"

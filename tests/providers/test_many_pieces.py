@@ -2,20 +2,18 @@
 
 import itertools
 import json
-import logging
 import sys
 
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.protocol.request import ArgumentsDelta, ReasoningDelta, TextDelta, ToolCallStarted
+from agentrail.core.protocol.request import ArgumentsDelta, ReasoningDelta, ToolCallStarted
 from agentrail.core.values.toolbox import parse_arguments
 from agentrail.errors import ProtocolError, ProviderError
-from agentrail.providers.http import HttpClients, Post
-from agentrail.providers.json_text import JsonEnd, shown
+from agentrail.providers.json_text import JsonEnd
 from agentrail.providers.openai_chat_format import ThinkTags
 from agentrail.providers.response_builder import MAX_CALLS, MAX_PIECES
-from tests.providers.transcripts import VENDOR, completed, reader_of
+from tests.providers.transcripts import completed, reader_of
 
 FEW, MANY = 500, 2_000
 
@@ -67,17 +65,6 @@ def test_twice_the_pieces_are_twice_the_work(event):
     assert many < 1.5 * few * MANY / FEW
 
 
-@pytest.mark.parametrize("begin", ["", "<think>x</think>"])
-def test_blanks_are_not_gathered_and_stripped_again_and_again(begin):
-    """Nothing grows with what has come: it would be looked through with every piece."""
-    tags = ThinkTags()
-    tags.feed(begin)
-    for _ in range(10_000):
-        assert tags.feed(" \n") == []
-        assert len(tags._held) < 10  # noqa: SLF001 - what is looked through with each piece
-    assert [pair for pair in (*tags.feed("text"), *tags.flush()) if pair[0].strip()][-1][0].strip() == "text"
-
-
 @given(
     text=st.text(alphabet=" \n<think>/x", max_size=40) | st.just("<think>a</think> \n b"),
     cuts=st.lists(st.integers(0, 40), max_size=6),
@@ -125,13 +112,6 @@ def test_a_name_again_behind_complete_arguments_is_the_next_call():
     assert [call.arguments for call in completed(chunks).message.calls] == [{"a": "}"}, {}]
 
 
-def test_text_that_only_began_like_a_tag_is_all_there():
-    """With the blanks in front of it."""
-    reader = reader_of("openai_chat")
-    chunks = [chunk for piece in (" ", "\n ", "<th", "ree") for chunk in reader.feed(_chat(content=piece))]
-    assert chunks == [TextDelta(" \n <three")]
-
-
 @pytest.mark.parametrize(
     ("wire", "event"),
     [
@@ -166,29 +146,6 @@ def test_an_answer_of_too_many_calls_is_given_up():
     assert not any(isinstance(chunk, ReasoningDelta) for chunk in chunks)
     with pytest.raises(ProtocolError, match="more than 10,000 tool calls"):
         reader.feed(_chat(tool_calls=[_call(MAX_CALLS, name="f", arguments="{}")]))
-
-
-def test_a_text_that_was_cut_says_so():
-    """Also where only blanks are left of what is shown: what was cut may be half of a key."""
-    assert shown(" " * 900 + "x") == "…"
-    assert shown("x" * 201) == "x" * 200 + "…"
-    assert shown("x" * 200) == "x" * 200
-
-
-@pytest.mark.parametrize("level", [logging.NOTSET, logging.DEBUG])
-async def test_headers_are_kept_out_of_the_logs(level):
-    """With any version of HTTP; whoever sets a level keeps it."""
-    loggers = [logging.getLogger(name) for name in ("hpack", "httpcore")]
-    before = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(level)
-        async with HttpClients() as http:
-            http._client_for(Post(url="http://127.0.0.1:1", headers={}, body=b"", vendor=VENDOR))  # noqa: SLF001 - a door
-        assert {logger.level for logger in loggers} == {level or logging.INFO}
-    finally:
-        for logger, old in zip(loggers, before, strict=True):
-            logger.setLevel(old)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 import structlog
 import trio
 
-import agentrail
-from agentrail.core.protocol.request import Chunk, Completed, TextDelta
+from agentrail.core.protocol.request import Chunk
 from agentrail.errors import (
     Authentication,
     BadRequest,
@@ -18,9 +17,7 @@ from agentrail.errors import (
     ProtocolError,
     ProviderError,
     RateLimited,
-    Transport,
 )
-from agentrail.events import StreamStalled
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
@@ -119,27 +116,6 @@ async def test_a_page_of_html_in_place_of_an_answer(kind, status):
 
 
 @EVERY
-async def test_a_stream_that_is_cut_behind_every_event(kind):
-    """All that was complete is yielded, nothing is made up, and the end is `Transport`; with the last event it is whole."""
-    events = transcript(kind)
-    whole: list[Chunk] = []
-    await ask(whole, kind, stream(*events, ends=True))
-    lengths = []
-    for count in range(len(events)):
-        seen: list[Chunk] = []
-        try:
-            await ask(seen, kind, stream(*events[:count], ends=True))
-        except Transport:
-            assert not any(isinstance(chunk, Completed) for chunk in seen)
-        else:  # only the mark of the end, or nothing at all, was missing
-            assert completed(seen).message == completed(whole).message
-        assert seen[:-1] == whole[: max(len(seen) - 1, 0)] or seen == whole
-        lengths.append(len(seen))
-    assert lengths == sorted(lengths)
-    assert lengths[0] == 0
-
-
-@EVERY
 async def test_a_slow_trickle(kind, autojump_clock):
     """A byte a second is a stream like any other: the first chunk came in time, and what follows is the session's business."""
     events = transcript(kind)
@@ -153,32 +129,6 @@ async def test_a_slow_trickle(kind, autojump_clock):
         seen, kind, ServedReply(pieces=answer.pieces, stays=answer.stays, pause_seconds=0.001), timeout=5
     )
     assert seen == whole
-
-
-@EVERY
-async def test_a_server_that_falls_silent(kind, autojump_clock):
-    """The session ends the request, typed, after the silence that its option allows; what came before was heard."""
-    events = transcript(kind)
-    said = events[:-2] or events[:1]
-    async with (
-        open_server(stream(*said, stays=True)) as server,
-        agentrail.open_supervisor(environ={}) as supervisor,
-    ):
-        session = await supervisor.start_session(
-            model=f"{kind.name}:some-model",
-            provider_opts={"base_url": server.url, "api_key": KEY, "stall_seconds": 20},
-            max_retries=0,
-        )
-        async with session.subscribe(kinds=[agentrail.MessageDelta, StreamStalled]) as published:
-            began_at = trio.current_time()
-            with pytest.raises(agentrail.CycleFailed) as caught:
-                await session.ask("Hi")
-            assert caught.value.error.code == "stream_stalled"
-            assert trio.current_time() - began_at == pytest.approx(20, abs=0.5)
-            await session.stop()
-            heard = [type(event) async for event in published]
-    assert heard[0] is agentrail.MessageDelta
-    assert heard[-3:] == [StreamStalled, agentrail.AgentError, agentrail.SessionEnd]
 
 
 @EVERY
@@ -228,31 +178,6 @@ def _with_count(event: bytes, name: str, count: object) -> bytes:
         for line in lines
     ]
     return "\n".join(changed_lines).encode() + b"\n\n"
-
-
-@EVERY
-@pytest.mark.parametrize("place", ["a character", "an escape", "an event"])
-async def test_a_cut_inside_of_something(kind, place):
-    """Of a character, an escape or an event that is not whole nothing is yielded: what was whole is, then `Transport`."""
-    body = b"".join(transcript(kind))
-    if place == "an escape":
-        body = body.replace("lo, w\u00f6r".encode(), b"lo, w\\u00f6r")
-        cut = body.index(b"\\u00f6") + 4
-    else:
-        cut = body.index("lo, w\u00f6r".encode()) + (6 if place == "a character" else 3)
-    seen: list[Chunk] = []
-    with pytest.raises(Transport):
-        await ask(seen, kind, stream(body[:cut]))
-    assert [chunk.text for chunk in seen if isinstance(chunk, TextDelta)] == ["Hel"]
-
-
-@EVERY
-async def test_half_of_a_pair_of_surrogates(kind):
-    """What no encoder takes becomes U+FFFD, and the rest of the text stays."""
-    events = [event.replace(b'"Hel', b'"\\ud83d Hel') for event in transcript(kind)]
-    seen: list[Chunk] = []
-    await ask(seen, kind, stream(*events, ends=True))
-    assert completed(seen).message.text == "\ufffd Hello, w\u00f6rld \u2713"
 
 
 @EVERY

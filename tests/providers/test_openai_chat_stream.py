@@ -10,7 +10,6 @@ from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Chunk,
     Completed,
-    ReasoningDelta,
     TextDelta,
     ToolCallStarted,
     UsageUpdate,
@@ -23,9 +22,8 @@ from agentrail.errors import (
     RateLimited,
     Transport,
 )
-from agentrail.messages import Text, Thinking, TokenUsage, ToolCall
+from agentrail.messages import Text, TokenUsage
 from tests.providers.transcripts import (
-    REQUEST_BYTES,
     WIRE,
     completed,
     events_of,
@@ -131,65 +129,6 @@ def test_calls_are_assembled(name, calls):
     assert [chunk.index for chunk in chunks if isinstance(chunk, ToolCallStarted)] == list(range(len(calls)))
 
 
-def test_ids_of_the_vendor_are_kept():
-    """An id that the vendor gave is the call's id."""
-    assert [call.call_id for call in completed(_read("parallel_calls")).message.calls] == ["call_a", "call_b"]
-
-
-def test_an_id_that_is_made_up_is_the_same_each_time_and_names_the_request():
-    """Made-up ids come from the request's id, so that no two requests of a session give the same one."""
-    first, second = (completed(_read("id_missing")).message.calls[0].call_id for _ in range(2))
-    assert first == second == "call_e1_0"
-
-
-def test_malformed_arguments_are_kept_as_they_came():
-    """Arguments that never become JSON are yielded as they are; what becomes of the call is decided elsewhere."""
-    (call,) = completed(_read("malformed_arguments")).message.calls
-    assert call == ToolCall(
-        call_id=call.call_id, name="get_weather", arguments=None, malformed='{"city": Lis'
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "thought"),
-    [
-        ("reasoning_content", "Let me think."),
-        ("reasoning", "Hm."),
-        ("think_inline", "Let me think, a<b."),
-        ("think_inline_in_one_piece", "Let me think, a<b."),
-    ],
-)
-def test_reasoning_in_the_open_is_thinking(name, thought):
-    """Each way in which servers send reasoning gives a thinking block in front of the text."""
-    chunks = _read(name)
-    assert completed(chunks).message.content == (
-        Thinking(text=thought, provider="openai-chat"),
-        Text(text="42"),
-    )
-    assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ReasoningDelta)) == thought
-
-
-def test_thinking_that_is_never_closed_is_thinking_to_the_end():
-    """The model was stopped before it came to its answer; a tag that had only begun was none."""
-    assert completed(_read("think_never_closed")).message.content == (
-        Thinking(text="Let me think, a<b.</", provider="openai-chat"),
-    )
-
-
-def test_what_could_have_become_a_tag_is_said_before_a_call():
-    """Text that was held keeps its place in front of the call."""
-    text, call = completed(_read("tag_cut_by_a_call")).message.content
-    assert text == Text(text="<thi")
-    assert isinstance(call, ToolCall)
-
-
-def test_usage_has_one_meaning():
-    """Cached tokens are a part of the input, reasoning a part of the output: neither is added again, and no price is known."""
-    usage = completed(_read("usage_details")).usage
-    assert usage == TokenUsage(input=100, output=50, cache_read=80, reasoning=30, cost_usd=None)
-    assert usage.total == 150
-
-
 @pytest.mark.at(134)
 def test_usage_in_every_chunk_is_a_total_each_time():
     """Usage that comes again and again is never added up, and is only told when it changed."""
@@ -203,25 +142,6 @@ def test_usage_that_did_not_change_is_not_told_again():
     reader = reader_of("openai_chat")
     event = json.dumps({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4}})
     assert [len(reader.feed(event)) for _ in range(3)] == [1, 0, 0]
-
-
-@pytest.mark.parametrize("name", ["usage_never", "usage_absurd"])
-def test_usage_that_is_missing_or_absurd_is_estimated(name):
-    """What nobody reports, or nobody can mean, is estimated at four bytes per token, and marked."""
-    usage = completed(_read(name)).usage
-    assert usage == TokenUsage(
-        input=REQUEST_BYTES // 4, output=len(HELLO) // 4, cost_usd=None, estimated=True
-    )
-
-
-def test_what_follows_the_terminal_is_ignored_and_counted():
-    """Chunks after `[DONE]` change nothing."""
-    reader = reader_of("openai_chat")
-    events = list(events_of((CHAT / "deviations" / "after_terminal.sse").read_text()))
-    chunks = [chunk for data in events for chunk in reader.feed(data)]
-    assert completed(chunks).message.text == HELLO
-    assert reader.ignored_events == 2
-    assert reader.close() == []
 
 
 @pytest.mark.parametrize(("name", "kind"), sorted(FAILING.items()))

@@ -14,7 +14,6 @@ from agentrail.messages import (
     Image,
     Opaque,
     Text,
-    Thinking,
     ToolCall,
     ToolMessage,
     ToolResult,
@@ -56,39 +55,6 @@ def _reasoning(item_id: str = "rs_1", **members: str) -> Opaque:
 SECRET = _reasoning(encrypted_content="gAAAA")
 
 
-def test_nothing_is_stored_and_reasoning_is_asked_for_in_its_encrypted_form():
-    """Our history is the state: no request refers to an earlier response."""
-    body = _body(request_of("Hi", system="Be brief.", model="openai:gpt-x"))
-    assert body == {
-        "model": "gpt-x",
-        "input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
-        "stream": True,
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
-        "instructions": "Be brief.",
-    }
-
-
-def test_a_tool_loop_is_a_list_of_items():
-    """Text, calls and results, each an item, in the order in which they came."""
-    loop = (
-        said("Weather?"),
-        _assistant(Text(text="Looking."), _call("c1"), _call("c2")),
-        _results("c1", "c2"),
-    )
-    _, text, first, _, *results = _body(request_of(*loop))["input"]
-    assert text == {"role": "assistant", "content": "Looking."}
-    assert first == {
-        "type": "function_call",
-        "call_id": "c1",
-        "name": "get_weather",
-        "arguments": '{"city":"Lisbon"}',
-    }
-    assert results == [
-        {"type": "function_call_output", "call_id": i, "output": f"r-{i}"} for i in ("c1", "c2")
-    ]
-
-
 def test_tools_are_flat_and_say_that_their_schemas_are_not_strict():
     """Left out, `strict` would be true, and most schemas are not of that dialect."""
     body = _body(request_of("Hi", tools=tools()), tool_choice="read_file")
@@ -111,13 +77,6 @@ def test_what_only_the_vendor_understands_goes_back_byte_for_byte(name):
     assert "Hm." not in json.dumps([item for item in items if item is not items[1]])
 
 
-def test_reasoning_that_nothing_follows_stays_behind():
-    """The vendor refuses it: it belongs to a call or a text that an abort cut off."""
-    body = _body(request_of("One", _assistant(Text(text="A"), SECRET), "Two", _assistant(SECRET), "Three"))
-    assert "gAAAA" not in json.dumps(body)
-    assert [item["role"] for item in body["input"]] == ["user", "assistant", "user"]
-
-
 def test_reasoning_in_the_open_goes_back_to_servers_of_ones_own_only():
     """The vendor takes none back that it cannot decrypt, because it keeps none."""
     request = request_of("Hi", _assistant(_reasoning(), _call()), _results("c1"))
@@ -127,31 +86,6 @@ def test_reasoning_in_the_open_goes_back_to_servers_of_ones_own_only():
         "function_call_output",
     ]
     assert _body(request, base_url=LOCAL)["input"][1]["type"] == "reasoning"
-
-
-def test_thinking_and_blocks_of_others_stay_behind():
-    """A summary is for people, and another vendor's blocks are for that vendor."""
-    message = _assistant(
-        Thinking(text="Hm.", provider="openai"),
-        Opaque(provider="google", payload={"type": "y"}),
-        Thinking(text="Hm.", signature="x", provider="anthropic"),
-        Text(text="42"),
-    )
-    assert _body(request_of("Hi", message))["input"][1:] == [{"role": "assistant", "content": "42"}]
-
-
-def test_neighbours_of_one_role_are_merged():
-    """Prompts without an answer between them are one item, and so are texts of two answers."""
-    body = _body(
-        request_of("One", _assistant(), "Two", _assistant(Text(text="A")), _assistant(Text(text="B")))
-    )
-    assert body["input"] == [
-        {
-            "role": "user",
-            "content": [{"type": "input_text", "text": "One"}, {"type": "input_text", "text": "Two"}],
-        },
-        {"role": "assistant", "content": "AB"},
-    ]
 
 
 def test_pictures_and_files():

@@ -3,79 +3,12 @@
 import importlib.util
 
 import pytest
-from attrs import fields_dict
 
-from agentrail.abc import Secret, model_policy_of
+from agentrail.abc import Secret
 from agentrail.core.policy.budget import Price
-from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.errors import OptionError
-from agentrail.providers.demo import Demo
-from agentrail.providers.http import HttpClients
-from agentrail.providers.http_provider import make_post
 from agentrail.providers.options import ProviderOptions
-from agentrail.providers.vendors import AnthropicMessages, OpenAIChat, OpenAIResponses
-from tests.providers.transcripts import KEY, VENDOR
-
-GOOD = {
-    "api_key": KEY,
-    "base_url": "http://127.0.0.1:8080/v1/",
-    "headers": {"X-Team": "blue", "accept": None},
-    "timeout": 30,
-    "temperature": 0.5,
-    "top_p": 1,
-    "stop": ["END"],
-    "max_output_tokens": 100,
-    "reasoning": "low",
-    "tool_choice": "required",
-    "extra_body": {"seed": 1},
-    "verify": False,
-    "trust_env": False,
-    "structured": "tool",
-    "images": False,
-    "http2": False,
-    "stall_policy": "retry",
-    "stall_seconds": 30,
-    "max_retries": 0,
-    "context_window": 32_000,
-    "price": {"input": 0.5, "output": 2, "cache_read": None},
-}
-
-
-def test_every_option_is_read():
-    """The mapping that people write becomes the value, tidied; and this test knows every option."""
-    options = ProviderOptions.parse(GOOD)
-    assert set(GOOD) == set(fields_dict(ProviderOptions))
-    assert options.base_url == "http://127.0.0.1:8080/v1"
-    assert options.headers == {"x-team": "blue", "accept": None}
-    assert options.stop == ("END",)
-    assert (options.timeout, options.verify, options.extra_body) == (30, False, {"seed": 1})
-
-
-def test_what_the_session_decides_by_is_handed_on():
-    """Retries, stalls, window and price are decided in the session: providers only carry the value to it."""
-    policy = ModelPolicy(
-        timeout_seconds=30,
-        stall_policy="retry",
-        stall_seconds=30,
-        max_retries=0,
-        context_window=32_000,
-        price=Price(input=0.5, output=2),
-    )
-    assert ProviderOptions.parse(GOOD).model_policy == policy
-    assert ProviderOptions().model_policy == ModelPolicy()
-    without_stop = {name: value for name, value in GOOD.items() if name != "stop"}
-    for provider in (
-        AnthropicMessages(ProviderOptions.parse(GOOD), HttpClients()),
-        OpenAIChat(ProviderOptions.parse(GOOD), HttpClients()),
-        OpenAIResponses(ProviderOptions.parse(without_stop), HttpClients()),
-    ):
-        assert model_policy_of(provider) == policy
-        assert provider.capabilities("some-model").context_window == 32_000
-
-
-def test_a_provider_that_says_nothing_leaves_the_defaults():
-    """Such as one that was written for a test."""
-    assert model_policy_of(Demo()) == ModelPolicy()
+from tests.providers.transcripts import KEY
 
 
 def test_a_price_may_be_the_value_itself():
@@ -90,33 +23,6 @@ def test_http2_says_what_is_missing(monkeypatch):
         ProviderOptions.parse({"http2": True})
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     assert ProviderOptions.parse({"http2": True}).http2
-
-
-def test_how_a_connection_is_made_travels_with_the_request(monkeypatch):
-    """Certificates, proxies and HTTP/2 are the client's business, and it is chosen by what the request says of them."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
-    options = ProviderOptions.parse(
-        {"verify": False, "trust_env": False, "http2": True, "headers": {"x-a": "b"}}
-    )
-    post = make_post(options, url="http://h/", headers={"x-key": "k"}, body=b"", vendor=VENDOR)
-    assert (post.verify, post.trust_env, post.http2) == (False, False, True)
-    assert {"x-a": "b", "x-key": "k"}.items() <= post.headers.items()
-
-
-def test_nothing_given_is_the_defaults():
-    """None is the same as not given."""
-    assert ProviderOptions.parse(dict.fromkeys(GOOD)) == ProviderOptions.parse({}) == ProviderOptions()
-
-
-def test_one_text_to_stop_at_is_enough():
-    """A single text is a list of one."""
-    assert ProviderOptions.parse({"stop": "END"}).stop == ("END",)
-
-
-def test_a_key_from_a_file_loses_its_newline():
-    """Keys are read from files, and files end in a newline."""
-    for key in (f"{KEY}\n", Secret(f" {KEY}")):
-        assert ProviderOptions.parse({"api_key": key}).api_key == Secret(KEY)
 
 
 @pytest.mark.parametrize(
@@ -167,13 +73,6 @@ def test_each_fault_says_what_was_expected(options, words):
     with pytest.raises(OptionError) as caught:
         ProviderOptions.parse(options)
     assert words in str(caught.value)
-
-
-def test_all_faults_come_at_once():
-    """Nobody has to try three times."""
-    with pytest.raises(OptionError) as caught:
-        ProviderOptions.parse({"timeout": -1, "tool_choise": "auto", "top_p": 7, "temperature": 1})
-    assert len(caught.value.faults) == 3
 
 
 def test_no_key_is_ever_shown():

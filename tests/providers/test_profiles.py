@@ -1,6 +1,5 @@
 """Named profiles: what a name stands for is looked up when a request is sent, and shown nowhere (7.12)."""
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -9,11 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-import agentrail
-from agentrail.abc import Capabilities, Provider, model_policy_of
+from agentrail.abc import Provider
 from agentrail.app import make_provider
 from agentrail.errors import (
-    Authentication,
     BadRequest,
     ModelNotFound,
     OptionError,
@@ -21,43 +18,7 @@ from agentrail.errors import (
 from agentrail.providers.http import HttpClients
 from agentrail.providers.profiles import KEPT_SECONDS, Profiles
 from agentrail.testing.models import FunctionModel, says
-from agentrail.testing.serving import open_server, stream
-from tests.providers.transcripts import KEY, WIRE, completed, request_of
-
-ANSWER = stream((WIRE / "openai_chat" / "text.sse").read_bytes(), ends=True, stays=True)
-HELLO = "Hello, wörld ✓"
-
-
-async def test_a_session_talks_to_what_the_name_stands_for():
-    """The model behind the second colon goes out, with the profile's key; the history knows the name alone."""
-    async with (
-        open_server(ANSWER) as server,
-        agentrail.open_supervisor(environ={"OPENAI_API_KEY": "x"}) as sup,
-    ):
-        sup.providers.register("eu", opts={"base_url": server.url, "api_key": KEY})
-        session = await sup.start_session(model="registry:eu:vendor/gpt-x:3b")
-        with trio.fail_after(10):
-            assert await session.ask("Hi") == HELLO
-        said = await session.messages()
-    assert json.loads(server.requests[0][1])["model"] == "vendor/gpt-x:3b"
-    assert server.headers()["authorization"] == f"Bearer {KEY}"
-    assert [message.model for message in said if hasattr(message, "model")] == ["registry:eu:vendor/gpt-x:3b"]
-    assert KEY not in repr(said)
-
-
-async def test_the_environment_has_no_say():
-    """A key of the environment is for another server, and never travels to that of a profile."""
-    async with (
-        open_server(ANSWER) as server,
-        agentrail.open_supervisor(environ={"OPENAI_API_KEY": KEY}) as sup,
-    ):
-        sup.providers.register("eu", opts={"base_url": server.url})
-        session = await sup.start_session(model="registry:eu:gpt-x")
-        with trio.fail_after(10):
-            await session.ask("Hi")
-        with pytest.raises(Authentication, match="needs a key"):
-            sup.providers.register("us", provider="openai")
-    assert "authorization" not in server.headers()
+from tests.providers.transcripts import completed, request_of
 
 
 class Made:
@@ -70,19 +31,6 @@ class Made:
         """Make a model that says which one it is."""
         self.opts.append(opts)
         return FunctionModel(lambda request: says(f"{model} for {request.model_name}"))
-
-
-class CapabilitiesOnly(FunctionModel):
-    """Remembers which models it was asked about."""
-
-    def __init__(self, asked: list[str]) -> None:
-        super().__init__(lambda _: says("never"))
-        self._asked = asked
-
-    def capabilities(self, model: str) -> Capabilities:
-        """Remember the name."""
-        self._asked.append(model)
-        return Capabilities()
 
 
 async def _ask(provider: Provider, model: str = "registry:eu:gpt-x") -> str:
@@ -139,15 +87,6 @@ async def test_requests_that_come_together_resolve_once():
     assert asked == ["eu"]
 
 
-async def test_a_profile_that_is_registered_again_takes_effect_with_the_next_request():
-    """A session that runs already asks for the name, and gets what it stands for now."""
-    profiles = Profiles(Made())
-    profiles.register("eu", provider="openai")
-    provider = profiles.provider_for("registry:eu:gpt-x", {})
-    profiles.register("eu", provider="anthropic")
-    assert await _ask(provider) == "anthropic:gpt-x for gpt-x"
-
-
 async def test_a_profile_that_is_gone_is_a_model_that_is_not_found():
     """The next request fails, and says what is registered."""
     profiles = Profiles(Made())
@@ -201,52 +140,6 @@ def test_what_is_wrong_with_a_profile_is_said_when_it_is_registered():
     with pytest.raises(ModelNotFound, match="no provider 'opneai'"):
         profiles.register("eu", provider="opneai")
     assert profiles.list() == ()
-
-
-def test_without_a_supervisor_there_are_no_profiles():
-    """The command cannot register one."""
-    with pytest.raises(ModelNotFound, match=r"supervisor\.providers\.register"):
-        make_provider("registry:eu:gpt-x", {}, http=HttpClients(), environ={})
-
-
-def test_profiles_are_listed_by_name_and_show_no_key():
-    """A repr is fit for a log."""
-    profiles = Profiles(Made())
-    profiles.register("us", opts={"api_key": KEY})
-    profiles.register("eu")
-    assert [profile.name for profile in profiles.list()] == ["eu", "us"]
-    provider = profiles.provider_for("registry:us:gpt-x", {"api_key": KEY})
-    assert repr(provider) == "ProfiledProvider('registry:us:gpt-x')"
-    assert KEY not in repr(profiles) + repr(profiles.list())
-
-
-async def test_what_is_made_to_look_at_never_sends():
-    """Until `resolve` was asked there may be no key, and a request without one would go out for nothing."""
-    async with HttpClients() as http:
-        profiles = Profiles(partial(make_provider, http=http, environ={}))
-        profiles.register("eu", provider="anthropic", resolve=lambda _: {"api_key": KEY})
-        with pytest.raises(Authentication, match="made to look at, not to send"):
-            await _ask(profiles.known("eu", "claude", {}))
-        assert http.statistics().requests == 0
-
-
-def test_the_rest_of_the_port_is_that_of_the_provider_behind_the_name():
-    """Also before `resolve` was ever asked."""
-    profiles = Profiles(partial(make_provider, http=HttpClients(), environ={}))
-    profiles.register(
-        "eu", provider="openai", opts={"max_retries": 1, "context_window": 9}, resolve=lambda _: {}
-    )
-    provider = profiles.provider_for("registry:eu:gpt-x", {"temperature": 1})
-    assert isinstance(provider, Provider)
-    assert model_policy_of(provider).max_retries == 1
-    assert provider.capabilities("gpt-x").context_window == 9
-    asked: list[str] = []
-    other = Profiles(lambda *_: CapabilitiesOnly(asked))
-    other.register("eu")
-    other.provider_for("registry:eu:gpt-x", {}).capabilities("eu:gpt-x")
-    assert asked == ["gpt-x"]
-    body = json.loads(provider.encode(request_of("Hi", model="registry:eu:gpt-x")))
-    assert (body["model"], body["temperature"]) == ("gpt-x", 1)
 
 
 async def test_a_profile_holds_what_stands_behind_it():

@@ -1,9 +1,7 @@
 """What goes out is what the vendors' own types describe, and is joined from what was encoded before (7.5, 7.13)."""
 
-import itertools
 import json
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import pytest
@@ -83,71 +81,6 @@ IMAGE = Image(media_type="image/png", data="aGk=")
 LOOP = (said("Weather?"), _assistant(Text(text="Looking."), _call("c1"), _call("c2")), _results("c1", "c2"))
 
 
-@EVERY
-def test_the_smallest_request(kind):
-    """A prompt, the vendor's name of the model, a stream."""
-    body = _body(kind, "Hi", model="x:vendor/model:3b")
-    assert body["model"] == "vendor/model:3b"
-    assert body["stream"] is True
-    assert len(body[CONVERSATION[kind]]) == 1
-    assert "tools" not in body
-    assert "tool_choice" not in body
-
-
-def test_chat_asks_for_the_usage():
-    """Otherwise no server sends it with a stream."""
-    assert _body(OpenAIChat, "Hi")["stream_options"] == {"include_usage": True}
-
-
-def test_the_system_prompt_stands_where_each_format_wants_it():
-    """In front of the messages, or beside them."""
-    chat = _body(OpenAIChat, "Hi", system="Be brief.")
-    assert chat["messages"][0] == {"role": "system", "content": "Be brief."}
-    assert _body(AnthropicMessages, "Hi", system="Be brief.")["system"] == "Be brief."
-
-
-def test_a_tool_loop_in_chat():
-    """Calls with their arguments as text, then one message per result."""
-    _, assistant, *results = _body(OpenAIChat, *LOOP)["messages"]
-    assert assistant["content"] == "Looking."
-    assert [json.loads(call["function"]["arguments"]) for call in assistant["tool_calls"]] == [
-        {"city": "Lisbon"}
-    ] * 2
-    assert results == [{"role": "tool", "tool_call_id": i, "content": f"r-{i}"} for i in ("c1", "c2")]
-
-
-def test_a_tool_loop_in_messages():
-    """Calls as blocks, and all results in the very next user message, in front of any words."""
-    _, assistant, user = _body(AnthropicMessages, *LOOP, "And now?")["messages"]
-    assert [block["type"] for block in assistant["content"]] == ["text", "tool_use", "tool_use"]
-    assert assistant["content"][1] == {
-        "type": "tool_use",
-        "id": "c1",
-        "name": "get_weather",
-        "input": {"city": "Lisbon"},
-    }
-    assert [block["type"] for block in user["content"]] == ["tool_result", "tool_result", "text"]
-    assert user["content"][0] == {"type": "tool_result", "tool_use_id": "c1", "content": "r-c1"}
-
-
-def test_an_error_result_says_so_where_the_format_can():
-    """Messages have a flag for it."""
-    loop = (said("Weather?"), _assistant(_call()), _results("c1", is_error=True))
-    assert _body(AnthropicMessages, *loop)["messages"][-1]["content"][0]["is_error"] is True
-
-
-@BOTH
-def test_malformed_arguments_go_back_as_an_object(kind):
-    """Vendors take nothing but an object, and the model still reads what it wrote."""
-    body = _body(kind, "Hi", _assistant(_call(arguments=None, malformed='{"city": Lis')), _results("c1"))
-    message = body["messages"][1]
-    if kind is OpenAIChat:
-        seen = json.loads(message["tool_calls"][0]["function"]["arguments"])
-    else:
-        seen = message["content"][0]["input"]
-    assert seen == {"_malformed_arguments": '{"city": Lis'}
-
-
 @BOTH
 def test_ids_and_names_that_a_vendor_would_refuse_are_mapped(kind):
     """The same for call and result, and different for different calls; a made-up name becomes a name."""
@@ -165,42 +98,6 @@ def test_ids_and_names_that_a_vendor_would_refuse_are_mapped(kind):
     assert sent == answered
     assert len(set(sent)) == len(ids)
     assert "functions_weather_now" in text
-
-
-@BOTH
-def test_roles_alternate(kind):
-    """Neighbours of one role are merged, and a message that says nothing is no neighbour."""
-    body = _body(
-        kind,
-        "One",
-        "Two",
-        _assistant(Text(text="A")),
-        _assistant(Text(text="B")),
-        _assistant(Text(text="")),
-        "Three",
-    )
-    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
-
-
-@EVERY
-def test_nothing_is_lost_when_the_answer_between_two_prompts_is(kind):
-    """After an abort without a word the two prompts are one message."""
-    body = _body(kind, "One", _assistant(), "Two")
-    text = json.dumps(body[CONVERSATION[kind]])
-    assert len(body[CONVERSATION[kind]]) == 1
-    assert "One" in text
-    assert "Two" in text
-
-
-def test_chat_sends_plain_text_as_text():
-    """Some servers know no list of parts; pictures need one."""
-    assert _body(OpenAIChat, "One", "Two")["messages"][0]["content"] == "One\n\nTwo"
-    picture = UserMessage(content=(Text(text="What is it?"), IMAGE))
-    assert _body(OpenAIChat, "One", picture)["messages"][0]["content"] == [
-        {"type": "text", "text": "One"},
-        {"type": "text", "text": "What is it?"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
-    ]
 
 
 def test_pictures_and_files_in_messages():
@@ -291,14 +188,6 @@ def test_the_choice_of_tools(choice, chat, messages):
     assert _body(AnthropicMessages, "Hi", tools=tools(), options=options)["tool_choice"] == messages
 
 
-@EVERY
-def test_withheld_tools_stay_in_the_list(kind):
-    """Only the choice changes, so that the vendor's cache holds; and an option cannot give back what is withheld."""
-    body = partial(_body, kind, "Hi", tools=tools(), options={"tool_choice": "required"})
-    assert body(tool_choice="none")["tools"] == body()["tools"]
-    assert body(tool_choice="none")["tool_choice"] in ("none", {"type": "none"})
-
-
 @pytest.mark.at(4)
 @EVERY
 @given(order=st.permutations(range(4)), results=st.permutations(["c1", "c2"]))
@@ -328,39 +217,6 @@ def test_blocks_go_out_in_the_order_that_the_format_demands(kind, order, results
         )
 
 
-def test_tools_that_are_gone_are_declared_where_the_format_demands_it():
-    """The Messages API refuses old calls without a list of tools, so each has a stand-in that nobody can call."""
-    spoken = (
-        said("Hi"),
-        _assistant(_call("c1"), _call("c2", name="grep")),
-        _results("c1", "c2"),
-        said("Go on"),
-    )
-    body = _body(AnthropicMessages, *spoken)
-    gone = {"description": "No longer available.", "input_schema": {"type": "object"}}
-    assert body["tools"] == [{"name": "get_weather", **gone}, {"name": "grep", **gone}]
-    assert body["tool_choice"] == {"type": "none"}
-    assert "tools" not in _body(AnthropicMessages, said("Hi"))
-    assert [tool["name"] for tool in _body(AnthropicMessages, *spoken, tools=tools())["tools"]] == [
-        spec.name for spec in tools()
-    ]
-
-
-def test_the_output_limit_has_a_name_per_server():
-    """OpenAI itself has a new one; compatible servers know the old one; the smaller bound holds."""
-    ours = {"max_output_tokens": 50}
-    assert _body(OpenAIChat, "Hi", options=ours, max_output_tokens=70)["max_completion_tokens"] == 50
-    assert (
-        _body(OpenAIChat, "Hi", options={"base_url": "http://localhost:1"}, max_output_tokens=70)[
-            "max_tokens"
-        ]
-        == 70
-    )
-    assert "max_tokens" not in _body(OpenAIChat, "Hi")
-    assert _body(AnthropicMessages, "Hi")["max_tokens"] == 16_384
-    assert _body(AnthropicMessages, "Hi", options=ours, max_output_tokens=70)["max_tokens"] == 50
-
-
 def test_reasoning_in_words_and_in_tokens():
     """A word is an effort; a number a budget, below the output limit; chat has no number and says so."""
     assert _body(OpenAIChat, "Hi", options={"reasoning": "low"})["reasoning_effort"] == "low"
@@ -376,28 +232,11 @@ def test_reasoning_in_words_and_in_tokens():
         _provider(OpenAIChat, reasoning=2000)
 
 
-@EVERY
-def test_sampling_is_sent_as_given_and_only_when_given(kind):
-    """Some models refuse even a default."""
-    body = _body(kind, "Hi", options={"temperature": 0, "top_p": 0.5})
-    assert (body["temperature"], body["top_p"]) == (0, 0.5)
-    assert not {"temperature", "top_p", "stop", "stop_sequences"} & set(_body(kind, "Hi"))
-
-
 @BOTH
 def test_texts_to_stop_at(kind):
     """Each format that knows them has a name for them."""
     body = _body(kind, "Hi", options={"stop": "END"})
     assert body["stop" if kind is OpenAIChat else "stop_sequences"] == ["END"]
-
-
-@EVERY
-def test_extra_members_come_last_and_win(kind):
-    """What we do not know can be said verbatim."""
-    body = _body(
-        kind, "Hi", options={"extra_body": {"temperature": 0.1, "service_tier": "auto"}, "temperature": 1}
-    )
-    assert (body["temperature"], body["service_tier"]) == (0.1, "auto")
 
 
 def test_an_answer_of_a_given_shape():
@@ -422,37 +261,6 @@ def test_text_with_half_a_character_goes_out(kind):
 
 
 # --- joined, not encoded again
-
-
-@EVERY
-def test_each_message_is_encoded_once_in_its_life(kind):
-    """Over a whole session there is one encoding per message, however many requests it is part of."""
-    provider = _provider(kind)
-    messages: list[Any] = []
-    for turn in range(50):
-        messages += [
-            said(f"prompt {turn}"),
-            _assistant(_call(f"c{turn}")),
-            _results(f"c{turn}"),
-            _assistant(Text(text="ok")),
-        ]
-        provider.encode(request_of(*messages, "and?"))
-    # The last prompt of each request is a message of its own, made anew by this test.
-    assert provider.encodings == len(messages) + 50
-
-
-@EVERY
-def test_the_body_for_message_1001_encodes_one_message(kind):
-    """What a request costs grows with what is new in it, and with nothing else (7.13)."""
-    provider = _provider(kind)
-    older = [*itertools.chain.from_iterable((said(f"p{n}"), _assistant(Text(text="ok"))) for n in range(500))]
-    provider.encode(request_of(*older, tools=tools()))
-    assert provider.encodings == 1_000
-    newest = said("number 1001")
-    body = provider.encode(request_of(*older, newest, tools=tools()))
-    assert provider.encodings == 1_001
-    assert b"number 1001" in body
-    assert b"p499" in body
 
 
 @pytest.mark.at(140)

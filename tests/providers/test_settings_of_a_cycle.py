@@ -31,14 +31,6 @@ def body_of(kind, settings, **options):
     return json.loads(kind(ProviderOptions.parse({**OPTIONS, **options})).encode(request))
 
 
-@pytest.mark.parametrize("kind", [MessagesFormat, ChatFormat, ResponsesFormat])
-def test_sampling_of_a_cycle_wins(kind):
-    """What is set is said, what is not set is the option's."""
-    body = body_of(kind, PromptSettings(temperature=0.0))
-    assert (body["temperature"], body["top_p"]) == (0.0, 0.1)
-    assert body_of(kind, None)["temperature"] == 1.0
-
-
 def test_gemini_says_it_in_its_own_words():
     """All four of them."""
     settings = PromptSettings(temperature=0.0, stop=("END",), reasoning=64)

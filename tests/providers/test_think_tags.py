@@ -1,6 +1,5 @@
 """Thinking between tags is told from text, however it is cut into pieces (7.5)."""
 
-import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.providers.openai_chat_format import ThinkTags
@@ -15,29 +14,6 @@ def _told(*pieces: str) -> tuple[str, str]:
         "".join(text for text, is_thinking in said if is_thinking),
         "".join(text for text, is_thinking in said if not is_thinking),
     )
-
-
-@pytest.mark.parametrize(
-    ("whole", "thought", "text"),
-    [
-        ("42", "", "42"),
-        ("<think>Hm.</think>42", "Hm.", "42"),
-        (" \n<think>\nHm.\n</think>\n\n42\n", "Hm.\n", "42\n"),
-        ("<think></think>42", "", "42"),
-        ("<think>a </thin </think>42", "a </thin ", "42"),
-        ("<think>Hm.</think>42 <think>no</think>", "Hm.", "42 <think>no</think>"),
-        ("42 <think>no</think>", "", "42 <think>no</think>"),
-        ("<think>Hm.", "Hm.", ""),
-        ("<think>Hm.</think> ", "Hm.", ""),
-        ("<thinking>Hm.</thinking>", "", "<thinking>Hm.</thinking>"),
-        ("<think", "", "<think"),
-        ("  ", "", "  "),
-        ("", "", ""),
-    ],
-)
-def test_tags_count_at_the_beginning_only(whole, thought, text):
-    """And the blank lines around them are a part of them."""
-    assert _told(whole) == (thought, text)
 
 
 @given(

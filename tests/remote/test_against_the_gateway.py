@@ -2,18 +2,13 @@
 
 from contextlib import asynccontextmanager
 
-import attrs
 import pytest
 import trio
 
 import agentrail
 from agentrail import tool
-from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
 from agentrail.errors import (
-    AlreadyResolved,
-    ClientIdReused,
     CodecError,
-    CommandError,
     CursorAhead,
     CycleAborted,
     NotRemote,
@@ -22,19 +17,15 @@ from agentrail.errors import (
     SessionUnknown,
     Unauthorized,
     UnknownApproval,
-    UnknownCommand,
 )
 from agentrail.events import (
     AgentEnd,
     AgentStart,
-    ApprovalRequired,
     MessageDelta,
     SessionEnd,
     ToolExecutionStart,
 )
 from agentrail.host.payloads import Principal
-from agentrail.plugins.human_approval import HumanApproval
-from agentrail.remote.commands import RemoteCommandAnswer, read_command_answer, read_command_rows
 from agentrail.remote.connecting import open_remote
 from agentrail.remote.dialing import address_of, dial_for
 from agentrail.remote.listing import read_session_page
@@ -151,48 +142,6 @@ async def test_one_iteration_sees_each_committed_event_once_though_the_socket_di
 
 
 @on_bounded_time
-async def test_slash_commands_are_those_of_the_server():
-    """12.10: listed as over HTTP, as they stand for the session; run by their names, once for one `client_id`; refused as they are there."""
-    model = ScriptedModel([says("One."), says("Done.")])
-
-    async def commit(call):
-        return CommandAnswer(prompt=f"Commit {call.text}.")
-
-    mine = SlashCommand(name="git:commit", description="Commits.", run=commit, in_history=True)
-    async with (
-        serving(model, auth=auth, commands=CommandRegistry().with_commands(mine), store="memory:") as web,
-        agentrail.connect(url_of(web), "ann", agent_id="desk") as session,
-    ):
-        await session.ask("Hi")
-        rows = await session.commands()
-        told = await web.client.get(
-            f"/commands?session_id={session.session_id}", headers={"Authorization": "Bearer ann"}
-        )
-        assert [attrs.asdict(one) for one in rows] == told.json()["commands"]
-        assert [one.available for one in rows if one.name in ("git:commit", "quit")] == [False, True]
-        status = await session.run_command("/STATUS")
-        assert (status.command, status.request_id, status.lines[0].startswith("idle · ")) == (
-            "status",
-            None,
-            True,
-        )
-        done = await session.run_command("git:commit", "it", client_id="c-1")
-        assert await session.run_command("git:commit", "it", client_id="c-1") == done
-        assert (await session.wait_for_request(str(done.request_id)))["text"] == "Done."
-        assert model.requests[1].messages[-1].content[0].text == "Commit it."
-        fork = await session.run_command("fork", client_id="c-2")
-        assert await session.run_command("fork", client_id="c-2") == fork
-        with pytest.raises(ClientIdReused):
-            await session.run_command("status", client_id="c-2")
-        with pytest.raises(UnknownCommand, match="did you mean /status"):
-            await session.run_command("statu")
-        with pytest.raises(CommandError, match="only at a terminal"):
-            await session.run_command("quit")
-        with pytest.raises(OptionError, match="text is 5"):
-            await session.run_command("status", 5)
-
-
-@on_bounded_time
 async def test_the_sessions_of_a_caller_are_listed_beside_the_one_that_is_talked_with():
     """What was at work last comes first, with its first words; another's are neither listed nor known."""
     async with serving(answering("One.", "Two."), auth=auth, store="memory:") as web:
@@ -215,15 +164,6 @@ async def test_the_sessions_of_a_caller_are_listed_beside_the_one_that_is_talked
         for text in (b"", b"[]", b'{"sessions": [{"phase": "idle"}]}', b"[" * 100_000):
             with pytest.raises(CodecError, match="its version may be a newer one"):
                 read_session_page(text)
-
-
-def test_what_is_no_answer_about_commands_is_said():
-    """And what a newer server says besides is left out."""
-    for read in (read_command_rows, read_command_answer):
-        for text in (b"", b"[]", b'{"commands": [{"name": 1}]}', b"[" * 100_000):
-            with pytest.raises(CodecError, match="its version may be a newer one"):
-                read(text)
-    assert read_command_answer(b'{"command": "x", "more": 1}') == RemoteCommandAnswer(command="x")
 
 
 @on_bounded_time
@@ -284,26 +224,3 @@ async def test_an_aborted_cycle_is_no_answer():
                     break
         receipt = await session.abort("enough")
         assert receipt.settled
-
-
-@on_bounded_time
-async def test_an_approval_goes_over_the_wire():
-    """What `ApprovalRequired` showed runs, once it was approved; `wait_for` finds the event."""
-
-    @tool
-    def delete(name: str) -> str:
-        """Delete a file."""
-        return f"{name} is gone"
-
-    model = ScriptedModel([calls(("delete", {"name": "a.txt"})), says("Done.")])
-    asks = (HumanApproval, {"require_approval_for": ["delete"]})
-    async with connected(model, session_tools=[delete], session_plugins=[asks]) as session:
-        receipt = await session.prompt("Delete it")
-        asked = await session.wait_for(ApprovalRequired, timeout_seconds=5)
-        assert asked.approval.arguments == {"name": "a.txt"}
-        await session.approve(asked.approval.id)
-        told = await session.wait_for_request(receipt.request_id)
-        assert told["status"] == "completed"
-        with pytest.raises(AlreadyResolved) as caught:
-            await session.reject(asked.approval.id)
-        assert (caught.value.status, caught.value.by) == ("approved", "user")

@@ -7,16 +7,15 @@ import trio
 from hypothesis import given, strategies as st
 
 from agentrail import tool
-from agentrail.errors import AgentrailError
-from agentrail.events import AgentAbort, AgentEnd, AgentStart, ApprovalRequired
+from agentrail.events import AgentEnd, AgentStart, ApprovalRequired
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.remote.links import open_links
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
-from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.testing.tools import RecordingTool
 from tests.remote.over_a_network import RemoteSupervisor, app_over, dial_app
-from tests.runtime.rig import NoSandbox, on_virtual_time
+from tests.runtime.rig import NoSandbox
 
 LIVES = st.lists(st.integers(1, 25), max_size=8)
 
@@ -104,44 +103,3 @@ def test_what_is_asked_for_is_done_once_wherever_connections_break(lives):
             assert len([event for event in events if isinstance(event, AgentStart)]) == 1
 
     run(main)
-
-
-@on_virtual_time
-async def test_an_abort_that_is_sent_again_stops_no_later_cycle():
-    """Its answer is lost, another prompt comes first, and then it is repeated: it tells what it stopped then."""
-    hang = HangingTool()
-    model = ScriptedModel([calls(("hang", {})), says("slow", pause_seconds=5.0)])
-    connections = []
-    async with cut_supervisor([], connections) as (remote, supervisor):
-        session = await remote.start_session(model=model, tools=[hang], session_id="s-1")
-        there = supervisor.session("s-1", scope="acme")
-        await session.prompt("one")
-        await hang.started.wait()
-        receipts = []
-
-        async def abort():
-            receipts.append(await session.abort("no more"))
-
-        async with trio.open_nursery() as nursery, there.subscribe() as events:
-            connections[0].is_deaf = True
-            nursery.start_soon(abort)
-            async for event in events:
-                if isinstance(event, AgentAbort):
-                    break
-            await there.prompt("two")
-            connections[0].die()
-        assert receipts[0].tasks_ended == 1
-        assert await there.collect_reply() == "slow"
-
-
-@on_virtual_time
-async def test_a_name_is_for_one_command_alone():
-    """Under the same name another command is refused, and the first stands."""
-    async with cut_supervisor([]) as (remote, _):
-        session = await remote.start_session(model=ScriptedModel([says("x")]), session_id="s-1")
-        link = session._links.first  # noqa: SLF001 - names are given by the client itself
-        first = await link.call("abort", "s-1", {"reason": "a", "client_id": "k"})
-        assert await link.call("abort", "s-1", {"reason": "a", "client_id": "k"}) == first
-        with pytest.raises(AgentrailError, match="used for another command"):
-            await link.call("abort", "s-1", {"reason": "b", "client_id": "k"})
-        assert await session.ask("Hi") == "x"

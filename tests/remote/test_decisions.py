@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import errors
-from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized
-from agentrail.events import SessionEnd
+from agentrail.errors import AgentrailError, OptionError, RemoteRefused
 from agentrail.gateway.answers import answer_to
 from agentrail.gateway.socket_frames import refusal_frame
 from agentrail.remote.backoff import reconnect_seconds
-from agentrail.remote.dialing import address_of, decide_after
+from agentrail.remote.dialing import address_of
 from agentrail.remote.faults import CLASS_OF_CODE, error_of_reply
 from agentrail.remote.frames import decode_server_frame, position_of
 from agentrail.remote.reading import RemoteReading
@@ -30,22 +29,6 @@ def test_delays_double_up_to_ten_seconds(attempt, jitter):
     assert whole / 2 <= reconnect_seconds(attempt, jitter) <= whole
     assert reconnect_seconds(attempt, jitter, asked=30) == 30
     assert reconnect_seconds(attempt, jitter, asked=10_000) == 60
-
-
-@pytest.mark.parametrize(
-    ("url", "named", "path", "is_secure"),
-    [
-        ("https://a.example", "a.example", "/ws", True),
-        ("https://a.example:444/base/", "a.example:444", "/base/ws", True),
-        ("http://127.0.0.1:8700", "127.0.0.1:8700", "/ws", False),
-        ("ws://[::1]:8700", "[::1]:8700", "/ws", False),
-        ("wss://a.example/x", "a.example", "/x/ws", True),
-    ],
-)
-def test_addresses(url, named, path, is_secure):
-    """Of a web server or of its socket, mounted below a path or not."""
-    address = address_of(url)
-    assert (address.named, address.path, address.is_secure) == (named, path, is_secure)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +52,6 @@ def test_what_is_no_address_is_refused_without_repeating_it(url):
     with pytest.raises(OptionError) as caught:
         address_of(url)
     assert "secret" not in str(caught.value)
-
-
-def test_only_some_ends_are_final():
-    """What another attempt could change is tried again."""
-    assert decide_after(None).fault is None
-    assert decide_after(OSError("refused")).fault is None
-    assert isinstance(decide_after(Unauthorized("no")).fault, Unauthorized)
 
 
 # --- errors
@@ -231,15 +207,6 @@ def test_each_committed_event_is_read_once_and_in_order(steps, limit):
                 server.subscribe()
         assert reading.waiting <= limit
     assert read == list(range(1, server.last + 1))
-
-
-def test_behind_the_last_event_nothing_is_asked_for():
-    """A connection that is lost then takes nothing with it."""
-    reading = RemoteReading("s-1", after=0, kinds=None, deltas=True, limit=9)
-    reading.take_subscribed(decode_server_frame(b'{"type":"subscribed","id":1,"session_id":"s-1","seq":0}'))
-    reading.take_event(committed(1, SessionEnd(reason="done")))
-    assert not reading.connection_lost()
-    assert reading.standing == "over"
 
 
 # --- the handle

@@ -10,17 +10,14 @@ from agentrail.errors import (
     AlreadyResolved,
     PromptQueueFull,
     RemoteRefused,
-    SessionUnknown,
     Unauthorized,
     Unreachable,
     YourMove,
 )
-from agentrail.events import EventsLost, MessageDelta, SessionEnd
+from agentrail.events import SessionEnd
 from agentrail.remote.connecting import open_remote
 from tests.remote.fake_server import FakeServer, committed, delta
 from tests.runtime.rig import on_virtual_time
-
-RECEIPT = {"request_id": "q-1", "ref": "p-1", "seq": 3, "queued": False, "position": 0}
 
 
 @asynccontextmanager
@@ -68,72 +65,6 @@ async def test_a_subscription_shows_each_committed_event_once_over_any_number_of
 
 
 @on_virtual_time
-async def test_what_a_server_sends_twice_is_shown_once():
-    """A server that goes on too early is put right by numbers."""
-    server = FakeServer()
-    async with remote(server) as session, session.subscribe() as events:
-        await server.publish(committed(1), committed(2))
-        await server.say(
-            type="event",
-            event={"kind": "session_end", "reason": "x", "seq": 2, "session_id": "s-1", "at_ms": 0},
-        )
-        await server.publish(committed(3))
-        assert await take(events, 3) == [1, 2, 3]
-
-
-@on_virtual_time
-async def test_a_reader_who_is_behind_loses_deltas_alone():
-    """What has no room is asked for again behind what was kept; the connection is never held up by it."""
-    server = FakeServer()
-    async with remote(server) as session, session.subscribe(buffer=4) as events:
-        for number in range(1, 31):
-            await server.publish(committed(number), delta(number))
-        await wait_all_tasks_blocked()
-        server.on_command = lambda frame: RECEIPT
-        assert (await session.prompt("Hi")).ref == "p-1"  # others are served meanwhile
-        with trio.fail_after(60):
-            found = [one async for one in _until(events, 30)]
-        assert [one.meta.seq for one in found if not one.meta.ephemeral] == list(range(1, 31))
-        assert events.dropped_deltas > 0
-
-
-async def _until(events, last):
-    async for event in events:
-        yield event
-        if event.meta.seq >= last and not event.meta.ephemeral:
-            return
-
-
-@on_virtual_time
-async def test_two_readers_of_a_session_see_everything():
-    """The second one has a connection of its own, since a server lets each read a session once; it closes behind it."""
-    server = FakeServer()
-    async with remote(server) as session, session.subscribe() as first:
-        await server.publish(committed(1), committed(2))
-        async with session.subscribe(after=0) as second:
-            assert await take(second, 2) == [1, 2]
-            assert len(server.heard) == 2
-            await server.publish(committed(3))
-            assert await take(second, 1) == [3]
-        assert await take(first, 3) == [1, 2, 3]
-        await wait_all_tasks_blocked()
-        assert len(server._open) == 1  # noqa: SLF001 - the fake is ours
-
-
-@on_virtual_time
-async def test_one_reader_behind_another_shares_the_connection():
-    """The second waits until the server has heard that the first has left."""
-    server = FakeServer()
-    await server.publish(committed(1), committed(2))
-    async with remote(server) as session:
-        for _ in range(3):
-            async with session.subscribe(after=0) as events:
-                assert await take(events, 2) == [1, 2]
-    assert len(server.heard) == 1
-    assert names(server.commands)[:5] == ["subscribe", "unsubscribe"] * 2 + ["subscribe"]
-
-
-@on_virtual_time
 async def test_a_session_that_ends_ends_what_reads_it():
     """By its last event; and by the reply to the subscription where there is none."""
     server = FakeServer()
@@ -147,44 +78,7 @@ async def test_a_session_that_ends_ends_what_reads_it():
             assert [event async for event in events] == []
 
 
-@on_virtual_time
-async def test_a_session_that_is_unknown_by_now_says_so():
-    """On a connection after the first: what waits is read, then the reason is raised."""
-    server = FakeServer()
-    async with remote(server) as session, session.subscribe() as events:
-        await server.publish(committed(1))
-        await wait_all_tasks_blocked()
-        del server.events["s-1"]
-        await server.cut()
-        assert await take(events, 1) == [1]
-        with pytest.raises(SessionUnknown):
-            await anext(events)
-
-
 # --- what is asked
-
-
-@on_virtual_time
-async def test_a_command_without_an_answer_is_sent_again_under_its_name():
-    """The answer of the second is the answer; a cancelled one is not sent again."""
-    server, answers = FakeServer(), [None, RECEIPT]
-    async with remote(server) as session, trio.open_nursery() as nursery:
-        server.on_command = lambda frame: answers.pop(0)
-        got = []
-
-        async def prompt():
-            got.append(await session.prompt("Hi"))
-
-        nursery.start_soon(prompt)
-        await wait_all_tasks_blocked()
-        with trio.move_on_after(0):
-            await session.prompt("cancelled before it was sent")
-        await server.cut()
-        await trio.sleep(1)
-    assert [one.request_id for one in got] == ["q-1"]
-    first, again = [frame for frame in server.commands if frame["type"] == "prompt"]
-    assert first == again
-    assert first["client_id"].startswith("r-")
 
 
 @on_virtual_time
@@ -249,26 +143,6 @@ async def test_errors_have_the_class_of_their_code():
 
 
 # --- connections
-
-
-@on_virtual_time
-async def test_it_comes_back_with_growing_delays():
-    """From a quarter of a second, doubled up to ten; and from the first again when a connection has lasted."""
-    server = FakeServer()
-    async with remote(server) as session:
-        await trio.sleep(60)
-        server.refuse_with = [(503, b"")] * 8
-        await server.cut()
-        await trio.sleep(120)
-        gaps = [later - one for one, later in zip(server.dialled_at[1:], server.dialled_at[2:], strict=False)]
-        most = [0.5, 1, 2, 4, 8, 10, 10, 10]
-        assert len(gaps) == 8
-        assert all(bound / 2 <= gap <= bound for gap, bound in zip(gaps, most, strict=True))
-        await session.abort_tool("c-1")
-        before = len(server.dialled_at)
-        await server.cut()
-        await trio.sleep(0.3)
-        assert len(server.dialled_at) == before + 1
 
 
 @pytest.mark.host("H-080")
@@ -364,42 +238,3 @@ async def test_behind_its_block_a_handle_says_so():
     with pytest.raises(YourMove, match="was left"):
         async with session.subscribe():
             pass
-
-
-@on_virtual_time
-async def test_losses_come_with_their_snapshot_and_are_not_lost_with_a_connection():
-    """`EventsLost` is shown when its snapshot is there; the numbers go on behind it."""
-    server = FakeServer()
-    async with remote(server) as session, session.subscribe(after=0) as events:
-        await server.publish(committed(1))
-        lost = {
-            "kind": "events_lost",
-            "from_seq": 2,
-            "to_seq": 9,
-            "seq": 9,
-            "session_id": "s-1",
-            "at_ms": 0,
-            "ephemeral": True,
-        }
-        await server.say(type="event", event=lost)
-        assert await take(events, 1) == [1]
-        asked = [frame for frame in server.commands if frame["type"] == "subscribe"][-1]
-        await server.say(type="subscribed", id=asked["id"], session_id="s-1", seq=9, snapshot={"seq": 9})
-        event = await anext(events)
-        assert isinstance(event, EventsLost)
-        await server.publish(committed(9), committed(10))
-        assert await take(events, 1) == [10]
-        await server.say(type="event", event=delta_json(10))
-        assert isinstance(await anext(events), MessageDelta)
-
-
-def delta_json(seq):
-    """The wire form of an ephemeral event."""
-    return {
-        "kind": "message_delta",
-        "delta": "x",
-        "seq": seq,
-        "session_id": "s-1",
-        "at_ms": 0,
-        "ephemeral": True,
-    }

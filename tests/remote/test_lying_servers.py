@@ -9,7 +9,7 @@ import trio
 from hypothesis import given, strategies as st
 
 import agentrail
-from agentrail.errors import AgentrailError, CodecError, ReplyTimeout, Unreachable
+from agentrail.errors import AgentrailError, CodecError, Unreachable
 from agentrail.events import EventsLost
 from agentrail.gateway.serving import open_listeners, serve_app, tls_context
 from agentrail.remote.connecting import open_remote
@@ -116,31 +116,6 @@ async def test_a_frame_that_cannot_be_read_ends_all_with_a_reason(frame):
                 with pytest.raises(CodecError):
                     await anext(events)
     assert len(server.dialled_at) == 1
-
-
-@on_virtual_time
-async def test_a_server_that_never_answers_leaves_it_to_the_caller_how_long_to_wait():
-    """It answers pings, and no command."""
-    server = FakeServer()
-    with trio.fail_after(600):
-        async with open_remote(server.dial, "s-1", None, 30.0) as session:
-            server.on_command = lambda frame: None
-            with pytest.raises(ReplyTimeout):
-                await session.ask("Hi", timeout_seconds=60)
-            with trio.move_on_after(60) as scope:
-                await session.status()
-            assert scope.cancelled_caught
-
-
-@on_virtual_time
-async def test_pages_that_lead_in_a_circle_end():
-    """Each names one before itself."""
-    server = FakeServer()
-    with trio.fail_after(600):
-        async with open_remote(server.dial, "s-1", None, 30.0) as session:
-            server.on_command = lambda frame: {"messages": [], "next": 0}
-            with pytest.raises(CodecError, match="would never end"):
-                await session.messages()
 
 
 @on_virtual_time

@@ -4,25 +4,9 @@ import inspect
 
 import pytest
 
-from agentrail.errors import NotRemote
-from agentrail.gateway.app import ROUTES
-from agentrail.gateway.socket_calls import socket_commands
 from agentrail.remote.not_remote import NotRemoteCalls
 from agentrail.remote.session import RemoteSession
 from agentrail.runtime.handle import Session
-
-# What is no command of its own, and what it is made of.
-OF_OTHERS = {
-    "ask": "prompt and request",
-    "run": "stream and request",
-    "stream": "subscribe, prompt and request",
-    "collect_reply": "status, subscribe and request",
-    "wait_for": "status and subscribe",
-    "monitor": "subscribe",
-    "subscribe": "a frame, which is no command",
-    "session_id": "known to the handle",
-    "scope": "known to the handle",
-}
 
 # What is said over a network only.
 REMOTE_ONLY = {
@@ -52,14 +36,6 @@ def test_every_method_of_a_session_is_one_of_a_remote_session():
     assert refused() <= public(Session)
 
 
-def test_every_method_has_a_command():
-    """A new method fails here until it has a command, or a reason."""
-    commands = set(socket_commands(ROUTES))
-    assert public(Session) - refused() - set(OF_OTHERS) - commands == set()
-    assert set(REMOTE_ONLY.values()) <= commands
-    assert commands - public(Session) == {*REMOTE_ONLY.values(), "create"} - public(Session)
-
-
 @pytest.mark.parametrize("name", sorted(public(Session) - refused() - {"fork"}))
 def test_what_can_be_said_there_can_be_said_here(name):
     """Each parameter has its name, its kind and its default; what does not travel is refused where it is given."""
@@ -72,15 +48,3 @@ def test_what_can_be_said_there_can_be_said_here(name):
         for call in (there, here)
     )
     assert told == heard
-
-
-@pytest.mark.parametrize("name", sorted(refused()))
-async def test_what_is_refused_says_why(name):
-    """`NotRemote`, with what to do."""
-
-    async def call():
-        made = getattr(RemoteSession(None, "s-1"), name)
-        await made()
-
-    with pytest.raises(NotRemote, match=r"does not travel|no command"):
-        await call()

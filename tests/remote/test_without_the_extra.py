@@ -6,13 +6,8 @@ import sys
 import pytest
 
 import agentrail
-from agentrail import websockets
-from agentrail.abc.process import ProcessOptions
-from agentrail.cli.chat_command import chat
-from agentrail.cli.top import show_top
 from agentrail.distribution import install_command
-from agentrail.errors import OptionError, ProcessRefused
-from agentrail.sandboxes.remote.client import RemoteSandbox
+from agentrail.errors import OptionError
 from tests.forked import ROOT, environment
 
 INSTALL = f"which is not installed: {install_command('connect')}"
@@ -34,30 +29,6 @@ async def test_connect_names_the_extra(missing):
         async with agentrail.connect(NOWHERE):
             pass
     assert str(caught.value) == f"a session on a server needs {missing}, {INSTALL}"
-
-
-def test_so_do_the_commands(capfd):
-    """`chat --connect` and `top`, with code 2."""
-    assert chat(connect=NOWHERE) == 2
-    assert INSTALL in capfd.readouterr().err
-    assert show_top(NOWHERE) == 2
-    assert INSTALL in capfd.readouterr().err
-
-
-async def test_a_process_elsewhere_is_refused():
-    """The port says what a sandbox without processes says; nothing is asked of the server."""
-    sandbox = RemoteSandbox(NOWHERE, token="t" * 40)
-    with pytest.raises(ProcessRefused) as caught:
-        async with sandbox.open_process(["cat"], ProcessOptions()):
-            pass
-    assert caught.value.code == "unsupported"
-    assert INSTALL in str(caught.value)
-
-
-def test_other_names_are_no_names():
-    """What trio-websocket does not have for us is not looked for."""
-    with pytest.raises(AttributeError, match="has no attribute 'open_websocket'"):
-        _ = websockets.open_websocket
 
 
 @pytest.mark.check

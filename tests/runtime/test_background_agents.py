@@ -158,6 +158,22 @@ async def test_an_agent_is_lent_a_share_for_each_cycle_and_gives_the_rest_back(s
     assert whole == 100_000 - used
 
 
+async def test_agents_do_not_start_agents_unless_that_is_allowed(supervisor):
+    """One deep, as a rule: the session of an agent has no such tools."""
+    seen = []
+
+    def look(request):
+        seen.append(request.tools.names)
+        return says("x")
+
+    agent = Agent(name="scout", description="x", system_prompt="You look.", background=True)
+    script = Script(calls(SPAWN), calls(WAIT), says("done"))
+    script.agent = look
+    session = await start(supervisor, script, agents=[agent])
+    assert await session.ask("go") == "done"
+    assert seen == [()]
+
+
 async def test_an_unknown_kind_of_machine_tool_is_refused(supervisor):
     """No session answers calls of that name."""
     wrong = AgentTool(name="dance", description="x", parameters={"type": "object"})

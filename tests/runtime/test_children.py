@@ -137,6 +137,19 @@ async def test_a_child_is_found_and_guarded_like_its_parent(supervisor, through)
     assert len(tool.calls) == 1
 
 
+async def test_a_child_that_takes_too_long_is_stopped(supervisor, autojump_clock):
+    """The call says how long it took, and what the child said last."""
+    hanging = HangingTool(name="hang")
+    model = working(calls(("hang", {}), text="I begin."))
+    session = await supervisor.start_session(model=model, tools=[TaskTool(timeout_seconds=30), hanging])
+    async with session.subscribe(kinds=[ToolExecutionEnd]) as events:
+        assert await session.ask("go") == "all done"
+        result = (await anext(events)).result
+    assert result.text == (
+        "The sub-agent did not finish within 30 s and was stopped. Its last text: I begin."
+    )
+
+
 @pytest.mark.at(97)
 async def test_children_end_with_their_parent(supervisor):
     """Stopping the parent stops them first; their ids are free then."""

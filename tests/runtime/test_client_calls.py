@@ -4,11 +4,19 @@ from typing import Any
 
 import pytest
 
-from agentrail.abc import Ok
-from agentrail.errors import OptionError
+from agentrail.abc import Error, Ok
+from agentrail.errors import AlreadyResolved, OptionError
+from agentrail.events import (
+    AgentEnd,
+    AgentSuspended,
+    ClientCall,
+    ToolExecutionEnd,
+    WaitingFor,
+)
 from agentrail.messages import JsonObject
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools.client import ClientTool
+from tests.runtime.rig import until
 
 PLACE: JsonObject = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 SHOW = ClientTool(name="show_map", description="Show a place on the map.", parameters=PLACE)
@@ -20,6 +28,34 @@ def calling() -> ScriptedModel:
 
 
 WRONG: Any = {1, 2}
+
+
+async def until_called(session, events) -> ClientCall:
+    """Prompt, and wait until the cycle waits for the client."""
+    await session.prompt("Where is it?")
+    seen = await until(events, AgentSuspended)
+    (called,) = [one for one in seen if isinstance(one, ClientCall)]
+    assert seen[-1] == AgentSuspended(
+        waiting=(WaitingFor(kind="client_call", id=called.ref, call_id=called.call_id),)
+    )
+    return called
+
+
+async def test_the_client_answers_a_call(supervisor):
+    """It sees name and arguments; what it gives is the result, cleaned as that of any tool; a second one finds it answered."""
+    session = await supervisor.start_session(model=calling(), tools=[SHOW])
+    async with session.subscribe() as events:
+        called = await until_called(session, events)
+        assert (called.name, called.arguments) == ("show_map", {"place": "Lisbon"})
+        (waiting,) = (await session.status()).client_calls
+        assert (waiting.ref, waiting.arguments) == (called.ref, {"place": "Lisbon"})
+        assert (await session.status()).all_client_calls == (waiting,)
+        await session.answer(called.ref, Ok(text="sh\x00own\ud800", details={"tiles": 4}))
+        seen = await until(events, AgentEnd)
+        with pytest.raises(AlreadyResolved, match="approved, by client"):
+            await session.answer(called.ref, Error(text="late"))
+    (end,) = [one for one in seen if isinstance(one, ToolExecutionEnd)]
+    assert (end.result.text, end.result.is_error, end.result.details) == ("shown\ufffd", False, {"tiles": 4})
 
 
 @pytest.mark.parametrize(

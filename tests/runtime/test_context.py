@@ -1,23 +1,19 @@
 """Providers of context: what they add goes along with the requests of a turn and stands nowhere else; nothing they do keeps one back (8.3.5)."""
 
 import itertools
-import json
 import logging
-import operator
-from typing import Any
 
 import pytest
 import trio
 from hypothesis import given, strategies as st
 
 from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ProviderContext, Secret, TimedProvider
-from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.values.history import Log
 from agentrail.core.values.toolbox import Toolbox
-from agentrail.errors import CycleAborted, CycleFailed, OptionError, RateLimited
-from agentrail.events import AgentEnd, RequestStart, SubagentStart
+from agentrail.errors import CycleAborted
+from agentrail.events import AgentEnd
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -31,15 +27,10 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.plugins import BeforeRequest, Continue, plugin
-from agentrail.providers.http import HttpClients
-from agentrail.providers.options import ProviderOptions
-from agentrail.providers.vendors import AnthropicMessages
 from agentrail.runtime.context import ContextGatherer, decide_context, digest_of_context
 from agentrail.testing.cancelling import cancel_everywhere
 from agentrail.testing.expectations import check_history
-from agentrail.testing.models import ScriptedModel, calls, fails, says
 from agentrail.testing.tools import RecordingTool
-from agentrail.tools.task import TaskTool
 from tests.runtime.rig import calling, on_virtual_time, saying, until
 from tests.thinned import paired
 
@@ -73,48 +64,6 @@ def texts_of(request):
         for block in message.content
         if isinstance(block, Text)
     ]
-
-
-async def test_what_is_gathered_goes_along_and_stands_nowhere(supervisor):
-    """In front of the conversation and behind it; the history has no word of it, and the event says how many they are."""
-    model = saying("fine", "fine too")
-    front, end = giving(note("You know Faro.")), giving(note("It is noon."), at_end=True)
-    session = await supervisor.start_session(
-        model=model, context_providers=[front, end], user_data={"tenant_id": "acme"}
-    )
-    async with session.subscribe(kinds=[RequestStart]) as events:
-        await session.ask("Hi")
-        started = await anext(events)
-    await session.ask("And?")
-    assert texts_of(model.requests[0]) == ["You know Faro.", "Hi", "It is noon."]
-    assert texts_of(model.requests[1]) == ["You know Faro.", "Hi", "fine", "And?", "It is noon."]
-    assert (started.messages, started.context_messages, len(started.context_digest)) == (3, 2, 64)
-    said = json.dumps([repr(message) for message in await session.messages()])
-    assert "Faro" not in said
-    assert "noon" not in said
-    about, conversation = end.asked[0]
-    assert about == ProviderContext(session_id=session.session_id, user_data={"tenant_id": "acme"})
-    assert [message.content[0].text for message in conversation] == ["Hi"]
-
-
-async def test_all_attempts_at_a_turn_have_the_same(supervisor):
-    """It is asked once per turn, however often the request is sent; the next turn asks again."""
-    asked = []
-
-    async def counting(about, conversation):
-        await trio.lowlevel.checkpoint()
-        asked.append(len(conversation))
-        return [note(f"asked {len(asked)} times")]
-
-    broken = fails(RateLimited("slow down", retry_after_seconds=0.0))
-    model = ScriptedModel([broken, calls(("record", {})), says("done")])
-    session = await supervisor.start_session(
-        model=model, context_providers=[counting], tools=[RecordingTool()]
-    )
-    assert await session.ask("Hi") == "done"
-    firsts = [texts_of(request)[0] for request in model.requests]
-    assert firsts == ["asked 1 times", "asked 1 times", "asked 2 times"]
-    assert asked == [1, 3]
 
 
 BAD = {
@@ -165,64 +114,7 @@ async def failing(about, conversation):
     raise ValueError(message)
 
 
-async def foreign(about, conversation):
-    """Raise what is no `Exception`."""
-    await trio.lowlevel.checkpoint()
-    raise Foreign
-
-
-plain = operator.is_
 """Not async, which its code does not show: there is no Python code."""
-
-
-async def hanging(about, conversation):
-    """Never come back."""
-    await trio.sleep_forever()
-
-
-class Sly(list[UserMessage]):
-    """A list that cannot be gone through."""
-
-    def __iter__(self):
-        """Raise."""
-        raise Foreign
-
-
-async def sly(about, conversation):
-    """Give such a list."""
-    await trio.lowlevel.checkpoint()
-    return Sly([note("never")])
-
-
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [
-        (failing, "raised"),
-        (foreign, "raised"),
-        (plain, "raised"),
-        (hanging, "it gave nothing within 10 s"),
-        (sly, "raised"),
-        (giving(), None),
-    ],
-    ids=["raises", "is no Exception", "is not async", "hangs", "gives a trap", "gives nothing"],
-)
-@on_virtual_time
-async def test_one_that_fails_gives_nothing_and_is_no_error(supervisor, caplog, bad, words):
-    """The request goes out without it and with what the others gave; the model's answer is the cycle's."""
-    model = saying("fine")
-    session = await supervisor.start_session(
-        model=model,
-        context_providers=[giving(note("before")), bad, giving(note("behind"))],
-        user_data={"api_key": Secret("sk-secret")},
-    )
-    with caplog.at_level(logging.WARNING, "agentrail.runtime"):
-        assert await session.ask("Hi") == "fine"
-    assert texts_of(model.requests[0]) == ["before", "behind", "Hi"]
-    told = [record.getMessage() for record in caplog.records if "context provider" in record.getMessage()]
-    assert (words is None) == (told == [])
-    assert words is None or words in told[0]
-    assert "sk-secret" not in "".join(told)
-    assert (await session.status()).restarts == 0
 
 
 @pytest.mark.parametrize("given", [None, "text", note("alone"), 7], ids=repr)
@@ -287,15 +179,6 @@ async def test_one_that_raises_as_it_is_told_is_logged_and_what_it_gave_stands(s
     assert "sk-secret" not in caplog.text
 
 
-async def test_what_is_no_provider_is_an_option_error(supervisor):
-    """Before anything is started."""
-    for wrong in (5, [None], [ProviderContext], "provider"):
-        with pytest.raises(
-            OptionError, match=r"context_providers is .*expected a sequence of async functions"
-        ):
-            await supervisor.start_session(model=saying("fine"), context_providers=wrong)
-
-
 @given(st.lists(st.text(min_size=1, max_size=3), max_size=6), st.integers(0, 6))
 def test_equal_context_is_the_very_object_of_before(texts, cut):
     """New objects of equal content are the old ones, in whatever order they come: what is kept of them for a wire goes by the object."""
@@ -334,28 +217,6 @@ def giving_anew(texts, *, at_end=False):
     return give
 
 
-async def test_the_conversation_is_not_encoded_anew():
-    """Of a long conversation only what is new is encoded, though the context is made of new objects each time."""
-    provider = AnthropicMessages(ProviderOptions.parse({}), HttpClients())
-    gatherer = ContextGatherer([giving_anew(["You know Faro."]), giving_anew(["noon"], at_end=True)], ABOUT)
-    history: list[Any] = [note("Hi")]
-    encoded = []
-    for number in range(20):
-        await gatherer.gather(GatherContext(effect_id=EffectId(f"g{number}"), messages=tuple(history)))
-        request = ModelRequest(
-            attempt=EffectId("r"), model="x:m", system=None, messages=tuple(history), tools=Toolbox()
-        )
-        before = provider.encodings
-        provider.encode(gatherer.join(request, EffectId(f"g{number}")))
-        encoded.append(provider.encodings - before)
-        history += [
-            AssistantMessage(content=(Text(text=f"{number}"),), model="x:m"),
-            note(f"and {number}"),
-        ]
-    assert encoded[0] == 3
-    assert set(encoded[1:]) == {2}
-
-
 async def test_cache_points_are_moved_by_what_stands_in_front():
     """They name places in the conversation; what stands behind it moves none."""
     gatherer = ContextGatherer(
@@ -388,32 +249,6 @@ def test_a_digest_tells_one_context_from_another():
     # A picture of the kind `text` would be one, if there were such a kind.
     assert len(set(digests)) == len(digests) - 1
     assert digests[0] == ""
-
-
-async def test_a_context_that_is_too_dear_is_sent_to_no_model(supervisor):
-    """It counts before the request goes out; the error says what may be used."""
-    model = saying("never")
-    session = await supervisor.start_session(
-        model=model,
-        context_providers=[giving(note("x " * 20_000))],
-        max_output_tokens=10,
-        budget=Budget(max_total_tokens=1_000),
-    )
-    with pytest.raises(CycleFailed, match="the request may use up to 10"):
-        await session.ask("Hi")
-    assert model.requests == []
-
-
-async def test_a_child_has_none(supervisor):
-    """It has its task, as little around it as its system prompt says."""
-    provider = giving(note("You know Faro."))
-    model = ScriptedModel([calls(("task", {"description": "Count"})), says("three"), says("done")])
-    session = await supervisor.start_session(model=model, tools=[TaskTool()], context_providers=[provider])
-    async with session.subscribe(kinds=[SubagentStart]) as events:
-        assert await session.ask("Hi") == "done"
-        await anext(events)
-    assert ["You know Faro." in texts_of(request) for request in model.requests] == [True, False, True]
-    assert len(provider.asked) == 2
 
 
 async def test_an_abort_while_it_hangs_is_settled_with_nothing_left(supervisor):

@@ -7,11 +7,11 @@ import trio
 import trio.testing
 
 from agentrail.errors import CursorAhead, OptionError, SessionDown, SubscriberTooSlow
-from agentrail.events import AgentEnd, SessionEnd, SessionStart
+from agentrail.events import AgentEnd, EventsLost, SessionEnd, SessionStart
 from agentrail.testing.expectations import check_events
 from agentrail.testing.orphans import no_orphans
-from tests.runtime.rig import kinds, open_bare, rest, saying
-from tests.runtime.test_resuming import committed, last_seq, read_into
+from tests.runtime.rig import kinds, open_bare, rest, saying, take
+from tests.runtime.test_resuming import committed, last_seq, numbers, read_into
 
 
 def by_session(events):
@@ -87,6 +87,26 @@ async def test_who_was_cut_off_goes_on_with_each_session(supervisor):
             await supervisor._close_rest()  # noqa: SLF001 - part of the supervisor
             seen += await rest(resumed)
         assert by_session(committed(seen)) == by_session(committed(await rest(uncut)))
+
+
+async def test_what_is_lost_is_told_for_each_session(supervisor):
+    """With the snapshot of the very session, at the moment when its loss is read."""
+    sessions = [
+        await supervisor.start_session(model=saying("a"), session_id=name, event_buffer_size=size)
+        for name, size in (("one", 2), ("two", 1000), ("three", 0))
+    ]
+    for session in sessions:
+        await session.ask("Hi")
+    last = await last_seq(sessions[0])
+    async with supervisor.subscribe_all(after={"one": 1}) as events:
+        assert events.snapshot is None
+        assert await take(events) == [EventsLost(from_seq=2, to_seq=last)]
+        assert (events.snapshot.status.session_id, events.snapshot.last_seq) == ("one", last)
+        whole = await take(events, last)
+        assert {event.meta.session_id for event in whole} == {"two"}
+        assert numbers(whole) == list(range(1, last + 1))
+        assert await take(events) == [EventsLost(from_seq=1, to_seq=last)]
+        assert events.snapshot.status.session_id == "three"
 
 
 @pytest.mark.parametrize(

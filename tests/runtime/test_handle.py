@@ -12,20 +12,51 @@ from agentrail.errors import (
     CallingSelf,
     OptionError,
     PromptError,
+    PromptQueueFull,
     ReplyTimeout,
     SessionDown,
 )
+from agentrail.events import (
+    AgentEnd,
+    AgentStart,
+    PromptQueued,
+    SessionEnd,
+)
 from agentrail.messages import FileRef, Image, Text
 from agentrail.testing.models import ScriptedModel, says
-from agentrail.testing.tools import RecordingTool, StubbornTool
+from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
 from tests.runtime.rig import (
     calling,
     on_virtual_time,
     open_bare,
+    rest,
     saying,
+    until,
+    wants,
 )
 
 # --- prompt and ask
+
+
+async def test_a_prompt_in_a_cycle_waits_its_turn(supervisor):
+    """It gets its position in the queue, and its cycle starts by itself when the one before is over."""
+    hang = HangingTool()
+    session = await supervisor.start_session(
+        model=ScriptedModel([wants("hang"), says("two"), says("three")]), tools=[hang]
+    )
+    async with session.subscribe() as events:
+        await session.prompt("one")
+        await hang.started.wait()
+        receipts = [await session.prompt("two"), await session.prompt("three")]
+        assert [(receipt.queued, receipt.position) for receipt in receipts] == [(True, 0), (True, 1)]
+        assert (await session.status()).queued == tuple(receipt.ref for receipt in receipts)
+        await session.abort()
+        seen = [*await until(events, AgentEnd), *await until(events, AgentEnd)]
+    queued = [(event.ref, event.position) for event in seen if isinstance(event, PromptQueued)]
+    assert queued == [(receipts[0].ref, 0), (receipts[1].ref, 1)]
+    assert [event.ref for event in seen if isinstance(event, AgentStart)][1:] == [
+        receipt.ref for receipt in receipts
+    ]
 
 
 async def test_content_may_be_blocks(supervisor):
@@ -72,6 +103,18 @@ async def test_a_block_of_something_else_than_text_is_refused(supervisor, kind, 
     assert (await session.status()).last_seq == 1
 
 
+async def test_a_full_queue_refuses(supervisor):
+    """`PromptQueueFull` goes to the sender alone; the ones who wait stay."""
+    hang = HangingTool()
+    session = await supervisor.start_session(model=calling("hang"), tools=[hang], max_prompt_queue=1)
+    await session.prompt("one")
+    await hang.started.wait()
+    kept = await session.prompt("two")
+    with pytest.raises(PromptQueueFull, match="1 prompts wait already, at most 1 may"):
+        await session.ask("three")
+    assert (await session.status()).queued == (kept.ref,)
+
+
 # --- collect_reply
 
 
@@ -89,10 +132,41 @@ async def test_collect_reply_waits_for_the_running_cycle(supervisor):
 # --- abort
 
 
+async def test_two_aborts_at_once_get_the_same_receipt(supervisor):
+    """The second finds nothing more to stop, and waits for the teardown of the first."""
+    hang = HangingTool()
+    session = await supervisor.start_session(model=calling("hang"), tools=[hang])
+    await session.prompt("one")
+    await hang.started.wait()
+    receipts = []
+
+    async def abort() -> None:
+        receipts.append(await session.abort())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(abort)
+        nursery.start_soon(abort)
+    assert receipts[0] == receipts[1]
+    assert receipts[0].tasks_ended == 1
+
+
 # --- status, messages
 
 
 # --- stop, and after it
+
+
+@on_virtual_time
+async def test_stop_that_times_out_goes_on(supervisor):
+    """`ReplyTimeout`; the session ends all the same."""
+    hang = HangingTool()
+    session = await supervisor.start_session(model=calling("hang"), tools=[hang])
+    await session.prompt("one")
+    await hang.started.wait()
+    async with session.subscribe() as events:
+        with pytest.raises(ReplyTimeout):
+            await session.stop(timeout_seconds=0)
+        assert isinstance((await rest(events))[-1], SessionEnd)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,7 @@ from agentrail.abc import Ok
 from agentrail.core.policy.budget import Budget
 from agentrail.core.session.branching import NOT_IN_THIS_BRANCH
 from agentrail.errors import (
-    AlreadyExists,
-    AlreadyStarted,
     OptionError,
-    SessionDown,
     SessionNotFound,
     StillNeeded,
     StoreUnavailable,
@@ -68,37 +65,6 @@ async def texts(session):
 
 
 # --- the journal, and what was
-
-
-async def test_a_journal_can_be_read_by_pages(store):
-    """Records in order, with what they say and decided; also when the session has ended."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await session.ask("Hello there")
-        whole = await session.journal()
-        assert [one.number for one in whole] == list(range(1, len(whole) + 1))
-        assert [one.kind for one in whole][:3] == ["opened", "started", "prompt"]
-        assert whole[2].body["content"][0]["text"] == "Hello there"
-        assert whole[2].does[0].startswith("publish")
-        assert whole[2].events > whole[1].events
-        assert len(whole[2].hash) == 32
-        with pytest.raises(TypeError):
-            whole[2].body["content"] = "other"
-        assert await session.journal(after=1, limit=2) == whole[1:3]
-        assert await session.journal(after=len(whole)) == ()
-        await session.stop()
-        await session.monitor().wait()
-        assert [one.kind for one in await session.journal(after=len(whole))] == ["stop", "closed"]
-
-
-async def test_large_values_are_there_when_a_journal_is_read(store):
-    """They are kept beside the records, and a reader need not know."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await session.ask("x" * 70_000)
-        assert (await session.journal())[2].body["content"][0]["text"] == "x" * 70_000
-        fork = await session.fork()
-        assert (await texts(fork))[0] == "x" * 70_000
 
 
 @pytest.mark.at(57)
@@ -172,28 +138,6 @@ async def test_without_a_store_there_is_no_past():
             await supervisor.trim_session("s-1", before=2)
 
 
-async def test_folds_are_made_four_at_a_time():
-    """Others wait for their turn; and all come to an end."""
-    store = MemoryStore()
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        await session.ask("Hi")
-        keeping = supervisor._shared.keeping  # noqa: SLF001 - the limit is nowhere else to be seen
-        most, seen = 0, []
-
-        async def look() -> None:
-            seen.append(await session.state_at(3))
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(12):
-                nursery.start_soon(look)
-            while len(seen) < 12:
-                most = max(most, keeping._folds.borrowed_tokens)  # noqa: SLF001 - as above
-                await trio.sleep(0.001)
-        assert keeping._folds.total_tokens == 4  # noqa: SLF001 - as above
-        assert 0 < most <= 4
-
-
 # --- forks
 
 
@@ -240,25 +184,6 @@ async def test_a_fork_is_taken_in_the_middle_of_a_cycle(store):
         await session.abort(clear_queue=True)
 
 
-async def test_operations_of_a_fork_are_other_ones(store):
-    """A tool that is called the same way in both is told two operations: what one did is not what the other did."""
-    operations = []
-
-    class Notes(RecordingTool):
-        async def execute(self, arguments, ctx):
-            operations.append(ctx.operation_id)
-            return await super().execute(arguments, ctx)
-
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = ScriptedModel([says("a"), wants("record"), says("b"), wants("record"), says("c")])
-        session = await supervisor.start_session(model=model, tools=[Notes()], session_id="s-1")
-        await session.ask("One")
-        fork = await session.fork()
-        await session.ask("Do")
-        await fork.ask("Do")
-    assert len(operations) == len(set(operations)) == 2
-
-
 async def test_a_fork_behind_a_turn(store):
     """Turns are counted over all cycles."""
     async with no_orphans(), open_kept(store) as supervisor:
@@ -269,36 +194,6 @@ async def test_a_fork_behind_a_turn(store):
         assert len(await texts(await session.fork(turn=1))) == 3
         assert (await texts(await session.fork(turn=2)))[-1] == "a"
         assert (await texts(await session.fork(turn=3)))[-1] == "b"
-
-
-async def test_turns_are_named_as_the_journal_counts_them(store):
-    """With what was asked and said; those that a rewind took away count no more, until one goes forth again; also when it came back."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = ScriptedModel([wants("record"), says("a"), says("b"), says("c")])
-        session = await supervisor.start_session(model=model, tools=[RecordingTool()], session_id="s-1")
-        assert await session.turns() == ()
-        await session.ask("One")
-        await session.ask("Two\n  or more")
-        turns = await session.turns()
-        told = [(one.number, one.asked, one.said, one.counts) for one in turns]
-        assert told == [(1, "One", "", True), (2, "One", "a", True), (3, "Two or more", "b", True)]
-        assert await session.turns(1) == turns[2:]
-        for turn in turns:
-            assert (await session.rewind(turn=turn.number)).number == turn.record
-            assert [one.counts for one in await session.turns()] == [
-                one.number <= turn.number for one in turns
-            ]
-        await session.rewind(turn=2)
-        await session.ask("Three")
-        now = await session.turns()
-        assert [(one.number, one.asked) for one in now if one.counts] == [
-            (1, "One"),
-            (2, "One"),
-            (4, "Three"),
-        ]
-    async with open_kept(store) as supervisor:
-        back = await supervisor.resume_session("s-1", model=saying("d"), tools=[RecordingTool()])
-        assert await back.turns() == now
 
 
 async def test_a_fork_can_be_set_up_otherwise(store):
@@ -327,48 +222,6 @@ async def test_a_fork_can_be_set_up_otherwise(store):
             await session.fork(messages=())
         with pytest.raises(OptionError, match="max_turns"):
             await session.fork(max_turns=0)
-
-
-async def test_a_fork_comes_back_without_its_parent_being_read(store):
-    """Its own journal has it all."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
-        await session.ask("One")
-        fork = await session.fork(session_id="s-2")
-        await fork.ask("Two")
-    async with no_orphans(), open_kept(store) as supervisor:
-        fork = await supervisor.resume_session("s-2", model=saying("c"))
-        assert await texts(fork) == ["One", "a", "Two", "b"]
-        again = await fork.fork()
-        assert await again.ask("Three") == "c"
-        assert [one.session_id for one in supervisor.sessions()] == ["s-2", again.session_id]
-
-
-async def test_an_ended_session_can_be_forked(store):
-    """Its branch is alive."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
-        await session.ask("One")
-        await session.stop()
-        await session.monitor().wait()
-        fork = await session.fork()
-        assert await fork.ask("Two") == "b"
-        with pytest.raises(SessionDown):
-            await session.rewind(3)
-
-
-async def test_ids_of_forks_are_free_ones(store):
-    """One that is alive, or in the store, is refused; nothing was begun."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        other = await supervisor.start_session(model=saying("a"), session_id="s-2")
-        with pytest.raises(AlreadyStarted, match="s-2"):
-            await session.fork(session_id="s-2")
-        await other.stop()
-        await other.monitor().wait()
-        with pytest.raises(AlreadyExists, match="s-2"):
-            await session.fork(session_id="s-2")
-        assert [one.session_id for one in supervisor.sessions()] == ["s-1"]
 
 
 async def test_a_fork_needs_the_code_of_what_it_has(store):
@@ -480,23 +333,6 @@ async def test_a_rewind_stops_what_runs_and_names_what_happened_outside(store):
         assert await session.ask("Two") == "b"
 
 
-async def test_a_rewind_into_an_approval_closes_it(store):
-    """Nobody can click on what belongs to no branch."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        model = ScriptedModel([wants("record"), says("b")])
-        session = await supervisor.start_session(
-            model=model, tools=[RecordingTool()], plugins=[ASKS], session_id="s-1"
-        )
-        async with session.subscribe() as events:
-            await session.prompt("Go")
-            await until(events, ApprovalRequired)
-        number = (await session.journal())[-1].number
-        await session.rewind(number)
-        assert (await session.status()).approvals == ()
-        assert (await texts(session))[-1] == NOT_IN_THIS_BRANCH
-        assert await session.ask("So?") == "b"
-
-
 SECOND = RecordingTool(answer=lambda _: Ok(text="the second"))
 
 
@@ -536,45 +372,6 @@ async def test_a_session_that_works_does_not_go_back_under_it(store):
         assert await cell.rewind(request) is False
         assert await session.journal() == before
         await session.abort(kill_tools="all")
-
-
-async def test_a_rewind_that_cannot_be_stops_nothing(store):
-    """A number that is none: the cycle goes on."""
-    async with no_orphans(), open_kept(store) as supervisor:
-        hanging = HangingTool()
-        session = await supervisor.start_session(
-            model=ScriptedModel([wants("hang"), says("b")]), tools=[hanging], session_id="s-1"
-        )
-        async with session.subscribe() as events:
-            await session.prompt("Go")
-            await until(events, ToolExecutionStart)
-        with pytest.raises(OptionError, match="expected one from 1"):
-            await session.rewind(99)
-        assert (await session.status()).phase == "executing_tools"
-        await session.abort()
-
-
-async def test_a_tool_cannot_rewind_its_own_session(store):
-    """It would wait for itself."""
-    said = []
-
-    async def answer(_arguments):
-        try:
-            await session.rewind(1)
-        except Exception as error:  # noqa: BLE001 - what it is said is asked
-            said.append(type(error).__name__)
-        return Ok(text="done")
-
-    class Rewinds(RecordingTool):
-        async def execute(self, arguments, ctx):
-            return await answer(arguments)
-
-    async with no_orphans(), open_kept(store) as supervisor:
-        session = await supervisor.start_session(
-            model=ScriptedModel([wants("record"), says("b")]), tools=[Rewinds()], session_id="s-1"
-        )
-        assert await session.ask("Go") == "b"
-    assert said == ["CallingSelf"]
 
 
 async def test_a_rewind_is_told_when_it_is_durable():

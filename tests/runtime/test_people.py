@@ -13,6 +13,7 @@ from agentrail.errors import (
     CycleAborted,
     InvalidResponse,
     PromptError,
+    SteeringQueueFull,
     UnknownApproval,
 )
 from agentrail.events import (
@@ -21,6 +22,7 @@ from agentrail.events import (
     PromptQueued,
     PromptReceived,
     SteeringApplied,
+    SteeringReceived,
     ToolExecutionStart,
     ToolKilled,
     ToolSkippedForSteering,
@@ -79,6 +81,21 @@ async def test_a_steer_stops_the_tools_of_the_batch_and_is_heard_behind_their_re
     assert (last.origin, last.content[0].text) == ("steer", "only the tests")
 
 
+async def test_steers_beyond_the_limit_are_refused(supervisor):
+    """`SteeringQueueFull` with the limit; everybody hears that it was refused, and the others stay."""
+    hang = HangingTool(killable=False)
+    session = await supervisor.start_session(model=calling("hang"), tools=[hang], max_steering_queue=1)
+    await session.prompt("Go")
+    await hang.started.wait()
+    kept = await session.steer("one")
+    async with session.subscribe() as events:
+        with pytest.raises(SteeringQueueFull, match="1 steers wait already, at most 1 may"):
+            await session.steer("two")
+        heard = (await until(events, SteeringReceived))[-1]
+    assert (heard.text, heard.status) == ("two", "rejected_full")
+    assert (await session.status()).steers == (kept.ref,)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -111,6 +128,19 @@ async def test_a_prompt_that_is_sent_again_under_its_name_happens_once(superviso
     with pytest.raises(ClientIdReused, match="'web-1' was used for another message"):
         await session.prompt("Good bye", client_id="web-1")
     assert len(model.requests) == 1
+
+
+async def test_a_steer_that_is_sent_again_under_its_name_happens_once(supervisor):
+    """The first receipt comes back; as a prompt the name is taken."""
+    hang = HangingTool(killable=False)
+    session = await supervisor.start_session(model=calling("hang"), tools=[hang])
+    await session.prompt("Go")
+    await hang.started.wait()
+    first = await session.steer("left", client_id="web-2")
+    assert await session.steer("left", client_id="web-2") == first
+    with pytest.raises(ClientIdReused):
+        await session.prompt("left", client_id="web-2")
+    assert (await session.status()).steers == (first.ref,)
 
 
 # --- one call

@@ -77,6 +77,26 @@ def cells():
 
 
 @on_virtual_time
+async def test_an_idle_session_sleeps_and_its_next_prompt_wakes_it():
+    """It knows what it knew, and goes on; its handle is the one of before."""
+    store = MemoryStore()
+    async with no_orphans(), open_sleepy(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("Hi")
+        await fall_asleep(supervisor)
+        assert supervisor.sessions() == ()
+        assert repr(session) == "<Session s-1 asleep>"
+        assert [one.seq for one in store.snapshots("", "s-1")] == [len(kinds_in(store))]
+        assert store.get("", "s-1").node == ""
+        assert await session.ask("Again") == "b"
+        assert await said(session) == ["Hi", "a", "Again", "b"]
+        assert kinds_in(store).count("prompt") == 2
+        statistics = supervisor.statistics()
+        assert (statistics.live, statistics.asleep, statistics.started, statistics.ended) == (1, 0, 1, 0)
+        assert store.get("", "s-1").node != ""
+
+
+@on_virtual_time
 async def test_it_sleeps_after_that_time_and_not_before():
     """Each record begins the time anew; questions about it do not."""
     async with open_sleepy() as supervisor:

@@ -12,8 +12,8 @@ from agentrail.runtime.tool_calls import clean_text, decide_arguments
 from agentrail.testing.expectations import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
-from agentrail.testing.tools import RecordingTool
-from tests.runtime.rig import calling, until
+from agentrail.testing.tools import HangingTool, RecordingTool
+from tests.runtime.rig import calling, on_virtual_time, until
 
 
 async def result_of(supervisor, tool, arguments=None, **options):
@@ -39,6 +39,13 @@ async def test_a_tool_that_returns_the_wrong_type(supervisor, returned, text):
     """The model reads that the tool is broken, and the cycle goes on."""
     result = await result_of(supervisor, RecordingTool(answer=lambda _arguments: returned))
     assert (result.text, result.is_error) == (text, True)
+
+
+@on_virtual_time
+async def test_a_tool_without_a_timeout_gets_that_of_its_session(supervisor):
+    """`tool_timeout_seconds` holds where the tool names none."""
+    result = await result_of(supervisor, HangingTool(), tool_timeout_seconds=2.5)
+    assert result.text.startswith("Timed out after 2.5 s.")
 
 
 async def test_a_result_without_words(supervisor):
@@ -107,3 +114,23 @@ async def test_a_tool_in_a_worker_thread_reports_progress(supervisor):
     end = next(event for event in seen if isinstance(event, ToolExecutionEnd))
     assert (half.text, half.name, half.call_id) == ("half", "record", end.call_id)
     assert [event.text for event in seen if isinstance(event, ToolProgress)] == ["all"]
+
+
+async def test_at_most_so_many_calls_run_at_a_time(supervisor):
+    """`max_parallel_tools` bounds a batch; the rest wait in the order of the calls."""
+    running, most, order = [], [], []
+
+    class Counting(RecordingTool):
+        async def execute(self, arguments, ctx):
+            running.append(ctx.call_id)
+            order.append(arguments["number"])
+            most.append(len(running))
+            await trio.lowlevel.checkpoint()
+            running.remove(ctx.call_id)
+            return Ok(text="ok")
+
+    script = ScriptedModel([calls(*(("record", {"number": number}) for number in range(7))), says("done")])
+    session = await supervisor.start_session(model=script, tools=[Counting()], max_parallel_tools=2)
+    await session.ask("Hi")
+    assert max(most) == 2
+    assert sorted(order) == list(range(7))

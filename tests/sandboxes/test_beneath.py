@@ -31,13 +31,6 @@ def directory(tmp_path):
     os.close(descriptor)
 
 
-@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
-def test_without_openat2_the_path_is_walked(directory, monkeypatch, code):
-    """A kernel may not know the call, a container may forbid it: both are found out by trying."""
-    monkeypatch.setattr(beneath, "_libc", lambda: OtherKernel(code))
-    assert beneath.find_opener(directory) is beneath.open_by_walk
-
-
 @pytest.mark.parametrize(("code", "calls"), [(errno.EAGAIN, 4), (errno.EINTR, 4), (errno.ENOENT, 1)])
 def test_only_what_may_pass_is_tried_again(directory, monkeypatch, code, calls):
     """EAGAIN says that something was renamed meanwhile; four times, because an attacker may rename for ever."""

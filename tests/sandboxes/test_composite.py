@@ -38,21 +38,6 @@ def test_a_prefix_is_there_once():
         CompositeSandbox(MemorySandbox(), {"/memories/": MemorySandbox(), "/memories//": MemorySandbox()})
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("a.py", "needle\n"),
-        ("/a.py", "needle\n"),
-        ("memories/m.py", "needle\n"),
-        ("/memories/m.py", "needle\n"),
-        ("/memories/deep/d.py", "needle\n"),
-    ],
-)
-async def test_the_longest_prefix_wins_and_is_taken_away(sandbox, path, text):
-    """Relative paths count from the root."""
-    assert (await sandbox.read(path)).text == text
-
-
 async def test_each_sandbox_gets_what_is_its_own(sandbox, parts):
     """Writes, edits and bytes go where the path leads, and nowhere else."""
     await sandbox.write("/memories/new", "1")

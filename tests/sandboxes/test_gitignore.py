@@ -87,14 +87,6 @@ def test_it_is_judged_as_git_does(repository):
     assert {path for path in PATHS if _ignored(path)} == _ignored_by_git(repository, PATHS)
 
 
-def test_the_nearest_file_decides():
-    """An exception below brings back what a rule above ignores; where it says nothing, the one above counts."""
-    above, below = read_ignore_file("*.log\n*.tmp\n", ()), read_ignore_file("!a.log\n", ("sub",))
-    assert not is_ignored([below, above], ("sub", "a.log"), is_directory=False)
-    assert is_ignored([below, above], ("sub", "a.tmp"), is_directory=False)
-    assert not is_ignored([], ("a",), is_directory=False)
-
-
 @given(
     lines=st.lists(st.text("ab*/!?#", max_size=6), max_size=5),
     path=st.lists(st.text("ab", min_size=1, max_size=2), min_size=1, max_size=3),

@@ -4,8 +4,6 @@ import os
 
 import pytest
 
-from agentrail.core.protocol.actions import INSTRUCTION_NAMES
-from agentrail.core.values.instructions import MAX_READ_CHARACTERS
 from agentrail.sandboxes import instructions
 from agentrail.sandboxes.beneath import open_by_walk
 from agentrail.sandboxes.instructions import MAX_INSTRUCTION_LEVELS, FilesAbove, find_root
@@ -36,18 +34,6 @@ def found(tree, names=NAMES):
     return {one.path: one.text for one in read.files}, {one.path: one.reason for one in read.unread}
 
 
-def test_from_the_user_down_to_the_working_directory(tree):
-    """The user's, then from the root of the repository downwards, nearer ones later; nothing above the repository (12.5)."""
-    files, unread = found(tree)
-    assert list(files.items()) == [
-        ("~/.agentrail/AGENTS.md", "user"),
-        ("../../AGENTS.md", "root"),
-        ("../AGENTS.md", "packages"),
-        ("AGENTS.md", "here"),
-    ]
-    assert unread == {}
-
-
 def test_one_file_of_each_directory(tree):
     """An override comes first, unless it says nothing; other names where they are asked for, and only those."""
     _, root, here = tree
@@ -70,14 +56,6 @@ def test_without_a_repository_the_working_directory_alone(tree):
     assert not FilesAbove(here / "gone" / "x", None).read(NAMES).files[3:]
 
 
-@pytest.mark.parametrize("name", ["README.md", "../AGENTS.md", "/etc/passwd", "agents.md", ""])
-def test_no_other_name_is_read(tree, name):
-    """The port sees exactly the names of files for agents, and its caller hears of any other one."""
-    with pytest.raises(ValueError, match=r"is no file for agents: only AGENTS\.override\.md, AGENTS\.md, "):
-        FilesAbove(tree[2], tree[0]).read(("AGENTS.md", name))
-    assert FilesAbove(tree[2], tree[0]).read(INSTRUCTION_NAMES).files
-
-
 @pytest.mark.parametrize("opener", ["kernel", "walk"])
 def test_a_link_out_of_the_repository_is_not_followed(tree, opener, monkeypatch):
     """Relative or absolute, of a file or of a directory on the way: it is told, and the others are read."""
@@ -95,19 +73,6 @@ def test_a_link_out_of_the_repository_is_not_followed(tree, opener, monkeypatch)
     assert set(unread.values()) == {
         "it is a link that leads out of the repository, and those are not followed"
     }
-
-
-def test_a_link_within_the_repository_is_followed(tree):
-    """As `CLAUDE.md` often is one to `AGENTS.md`; the user's own file may be one to anywhere."""
-    home, root, here = tree
-    (here / "AGENTS.md").unlink()
-    (here / "AGENTS.md").symlink_to("../../AGENTS.md")
-    mine = home / ".agentrail" / "AGENTS.md"
-    mine.rename(home / "dotfile")
-    mine.symlink_to(home / "dotfile")
-    files, unread = found(tree)
-    assert (files["AGENTS.md"], files["~/.agentrail/AGENTS.md"], unread) == ("root", "user", {})
-    assert root.is_dir()
 
 
 def test_what_is_no_text_is_told_and_holds_nothing_up(tree):
@@ -142,21 +107,6 @@ def test_what_may_not_be_read_is_told(tree, monkeypatch):
             "../../": "the system says Permission denied",
         },
     )
-
-
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"\xef\xbb\xbfmark", "mark"),
-        ("wide ä".encode("utf-16"), "wide ä"),
-        (b"x" * 200_000, "x" * MAX_READ_CHARACTERS),
-        (("a" + "😀" * 60_000).encode(), "a" + "😀" * (MAX_READ_CHARACTERS - 1)),
-    ],
-)
-def test_the_beginning_of_a_text(tree, data, text):
-    """With a byte order mark or without; of a long one as much as is shown, and one character more, none of them in halves."""
-    (tree[2] / "AGENTS.md").write_bytes(data)
-    assert found(tree)[0]["AGENTS.md"] == text
 
 
 def test_of_many_levels_the_nearest_are_looked_at(tree):

@@ -51,10 +51,3 @@ def test_what_is_broken_anywhere_is_no_text(data):
     assert page.error is not None
     assert (page.text, page.error.code) == ("", "not_text")
     assert decode_searched(data) is None
-
-
-def test_a_nul_after_the_first_kilobytes_is_text_to_read_and_none_to_search():
-    """As ripgrep has it, which looks at all of a file."""
-    data = b"x" * 9_000 + b"\0"
-    assert not isinstance(decode_text(data, "a"), Refusal)
-    assert decode_searched(data) is None

@@ -1,13 +1,12 @@
 """Knowledge bases: what becomes of documents, who may read them, and what is found."""
 
 import hashlib
-import threading
 from contextlib import closing
 
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.abc.knowledge import MAX_FOUND_PASSAGES, DocumentFilter, check_base_name, folder_of
+from agentrail.abc.knowledge import MAX_FOUND_PASSAGES, DocumentFilter, folder_of
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.stores import knowledge_sqlite, words
@@ -19,10 +18,7 @@ from tests.web.documents import HTML, pdf
 
 ADA = MemoryOwner(tenant="acme", user="ada")
 BOB = MemoryOwner(tenant="acme", user="bob")
-NOBODY = MemoryOwner(tenant="acme")
 STRANGER = MemoryOwner(tenant="zeta", user="ada")
-
-TRAVEL = b"# Travel\n\n## Trains\n\nFirst class from four hours on.\n"
 
 
 @pytest.fixture
@@ -45,18 +41,6 @@ def sources(store, reader, query, base="", **rest):
     return [one.source for one in store.search(reader, query, base, **rest)]
 
 
-def test_passages_are_found_with_their_source(store):
-    """Path, lines, headings; a heading weighs double."""
-    store.add("acme", "hers", "travel.md", TRAVEL)
-    store.add("acme", "hers", "food.md", b"# Food\n\nNo trains here, class or not.\n")
-    first, second = store.search(ADA, "trains")
-    assert (first.source, first.trail, first.base) == ("travel.md#L1-L5", ("Travel", "Trains"), "hers")
-    assert second.source == "food.md#L1-L3"
-    assert first.text == "# Travel\n\n## Trains\n\nFirst class from four hours on."
-    assert sources(store, ADA, "TRAVEL.md")[0] == "travel.md#L1-L5"
-    assert sources(store, ADA, "trains", limit=1) == ["travel.md#L1-L5"]
-
-
 def test_a_passage_is_read_with_its_neighbours(store):
     """In order, and not beyond its document."""
     text = "\n\n".join(f"# Part {n}\n\n{f'word{n} ' * 150}" for n in range(5)).encode()
@@ -73,40 +57,6 @@ def test_a_passage_is_read_with_its_neighbours(store):
 
 
 # --- who may read
-
-
-def test_a_base_is_open_to_its_readers_and_to_nobody_else(store):
-    """Fail closed: no readers, no user, another tenant, a name that is nearly one."""
-    for base in ("hers", "all", "none"):
-        store.add("acme", base, f"{base}.md", b"trains")
-    wanted = {
-        ADA: ["all", "hers"],
-        BOB: ["all"],
-        NOBODY: ["all"],
-        STRANGER: [],
-        MemoryOwner(tenant="acme", user="ADA"): ["all"],
-    }
-    for reader, bases in wanted.items():
-        assert [one.name for one in store.bases(reader)] == bases
-        assert sorted(sources(store, reader, "trains")) == [f"{base}.md#L1-L1" for base in bases]
-    hers = store.search(ADA, "trains", "hers")[0]
-    for reader in (BOB, NOBODY, STRANGER):
-        assert store.read(reader, hers.id, around=10) == ()
-        with pytest.raises(OptionError, match="there is no knowledge base 'hers'") as caught:
-            store.search(reader, "trains", "hers")
-        assert "ada" not in str(caught.value)
-        assert "none" not in str(caught.value).replace("there is none", "")
-
-
-def test_readers_are_changed(store):
-    """By whoever looks after the base; None leaves them, and an empty list takes all of them away."""
-    store.add("acme", "hers", "a.md", b"trains")
-    store.open_base("acme", "hers")
-    assert sources(store, ADA, "trains")
-    store.open_base("acme", "hers", ["bob"])
-    assert (sources(store, ADA, "trains"), sources(store, BOB, "trains")) == ([], ["a.md#L1-L1"])
-    store.open_base("acme", "hers", [])
-    assert sources(store, BOB, "trains") == []
 
 
 READERS = st.lists(st.sampled_from(["ada", "bob", "*", "ADA", "ad"]), max_size=3, unique=True)
@@ -135,20 +85,6 @@ def test_no_query_finds_what_one_may_not_read(tmp_path_factory, readers, user, q
 
 
 # --- what becomes of documents
-
-
-def test_what_has_changed_takes_the_place(store):
-    """No old passage is found any more; what is the same is left alone."""
-    store.add("acme", "hers", "a.md", b"old trains")
-    old = store.search(ADA, "trains")[0]
-    assert store.announce(
-        "acme", "hers", [("a.md", digest_of(b"old trains")), ("b.md", digest_of(b"x"))]
-    ) == ("b.md",)
-    assert store.announce("acme", "hers", [("a.md", digest_of(b"new planes"))]) == ("a.md",)
-    store.add("acme", "hers", "a.md", b"new planes")
-    assert sources(store, ADA, "trains") == []
-    assert store.read(ADA, old.id) == ()
-    assert sources(store, ADA, "planes") == ["a.md#L1-L1"]
 
 
 @pytest.mark.check
@@ -217,14 +153,6 @@ def test_what_cannot_be_read_is_failed_and_the_others_go_on(store, monkeypatch, 
     assert store.announce("acme", "hers", [(path, failed.digest)]) == (path,)
 
 
-def test_a_file_that_vanished_is_failed(store):
-    """With the words of whoever missed it."""
-    store.add("acme", "hers", "a.md", b"trains")
-    assert store.fail("acme", "hers", "a.md", "it is gone").state == "failed"
-    assert store.documents("acme", "hers")[0].reason == "it is gone"
-    assert sources(store, ADA, "trains") == []
-
-
 def test_a_crash_in_the_middle_repeats_the_document(store, monkeypatch):
     """It waits still, with its old passages whole; the next time it is among those to be added."""
     store.add("acme", "hers", "a.md", b"old trains")
@@ -246,27 +174,6 @@ def test_a_crash_in_the_middle_repeats_the_document(store, monkeypatch):
     assert store.announce("acme", "hers", [("a.md", digest_of(new))]) == ("a.md",)
     assert store.add("acme", "hers", "a.md", new).passages == 3
     assert store.announce("acme", "hers", [("a.md", digest_of(new))]) == ()
-
-
-def test_readers_see_a_whole_document_while_it_is_replaced(store):
-    """All passages are of one version."""
-    versions = [b"\n\n".join([f"trains version{n} ".encode() * 100] * 3) for n in range(4)]
-    store.add("acme", "hers", "a.md", versions[0])
-    seen, is_over = set(), threading.Event()
-
-    def read():
-        while not is_over.is_set():
-            found = store.search(ADA, "trains", limit=50)
-            seen.add((len(found), len({one.text.split()[1] for one in found})))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for content in versions * 2:
-        store.add("acme", "hers", "a.md", content)
-    is_over.set()
-    reader.join()
-    assert {versions for _, versions in seen} == {1}
-    assert len({count for count, _ in seen}) == 1
 
 
 def test_what_is_removed_stands_nowhere_any_more(store):
@@ -349,55 +256,7 @@ def test_which_words_decide_is_a_matter_of_the_folder(store, monkeypatch):
     assert sources(store, ADA, "kingfisher trains", within=DocumentFilter(folder="few")) == ["few/a.md#L1-L1"]
 
 
-def test_a_file_without_tags_gets_them_with_the_first(store):
-    """It is read and narrowed as it was, in its version; what is removed takes its tags along, and they stand nowhere."""
-    store.add("acme", "hers", "docs/a.md", b"trains")
-    eu = DocumentFilter(tags=["eu4711"])
-    assert store.documents("acme", "hers")[0].tags == ()
-    assert sources(store, ADA, "trains", within=DocumentFilter(folder="docs")) == ["docs/a.md#L1-L1"]
-    assert sources(store, ADA, "trains", within=eu) == []
-    assert store.tag("acme", "hers", ["docs/a.md"], ["eu4711"]) == 1
-    assert sources(store, ADA, "trains", within=eu) == ["docs/a.md#L1-L1"]
-    store.remove("acme", "hers", "docs/a.md")
-    assert b"eu4711" not in b"".join(path.read_bytes() for path in files_of(store.path_of("acme")))
-
-
-def test_what_is_no_folder_is_told_with_the_rule():
-    """Before anything is looked at (12.6)."""
-    for wrong in (
-        "",
-        "/",
-        "/docs",
-        "..",
-        "a/../b",
-        ".",
-        "a//b",
-        "https://",
-        "a\0b",
-        "x" * 10_000,
-        "\ud800",
-        7,
-    ):
-        with pytest.raises(
-            OptionError, match="is no folder of documents: expected the directory part"
-        ) as caught:
-            DocumentFilter(folder=wrong)
-        assert len(str(caught.value)) < 300
-    with pytest.raises(OptionError, match=r"is no folder.*tags\[0\] is no tag"):
-        DocumentFilter(folder="..", tags=[""])
-    with pytest.raises(OptionError, match="tags is of type str"):
-        DocumentFilter(tags="eu")
-
-
 # --- wrong input
-
-
-@pytest.mark.parametrize("name", ["", "a b", "../x", "é", "x" * 65, 7])
-def test_a_name_of_a_base_that_can_be_none(store, name):
-    """Refused, with the rule."""
-    with pytest.raises(OptionError, match="is no name of a knowledge base"):
-        store.open_base("acme", name)
-    assert check_base_name("a.b-c_1") == "a.b-c_1"
 
 
 def test_wrong_input_is_told(store):
@@ -428,16 +287,6 @@ def test_wrong_input_is_told(store):
     assert store.search(ADA, "") == store.search(STRANGER, "trains") == ()
     assert store.bases(STRANGER) == store.documents("zeta", "hers") == ()
     assert not store.path_of("zeta").exists()
-
-
-def test_who_may_read_many_bases_names_one(store):
-    """A search over all of them would take as often as long."""
-    for number in range(17):
-        store.open_base("acme", f"b{number}", ["*"])
-    store.add("acme", "b3", "a.md", b"trains")
-    with pytest.raises(OptionError, match="name one of the knowledge bases: there are all, b0"):
-        store.search(ADA, "trains")
-    assert sources(store, ADA, "trains", "b3") == ["a.md#L1-L1"]
 
 
 async def test_names_and_closing(tmp_path):

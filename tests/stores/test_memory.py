@@ -1,16 +1,11 @@
 """`MemoryStore`: what it does beyond the port, and what of the port only a clock that is moved by hand shows."""
 
-import threading
-
 import msgspec
 import pytest
 
-from agentrail import outside
 from agentrail.abc.store import Filters, Node, Standing
-from agentrail.core.journal.record import first_broken
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StillNeeded, Trimmed
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.seeded import SeededMachine
 from tests.stores.rig import Clock, following, opening, snapshot_of
 
 
@@ -24,63 +19,6 @@ def clock():
 def store(clock):
     """A store without journals, with a lease of 15 s."""
     return MemoryStore(now_ms=clock)
-
-
-def test_a_journal_is_read_as_it_was_written(store):
-    """The records themselves, in order, in pages."""
-    begun = opening(more=["a"])
-    store.create(begun)
-    one, tail = following(store.get("", "s").tail, "b", "c", events=7)
-    assert store.append([one]) == (None,)
-    records = store.read("", "s")
-    assert records == (*begun.records, *one.records)
-    assert first_broken(records) is None
-    assert (store.read("", "s", 1, 2), store.read("", "s", 4), store.read("", "s", 9)) == (
-        records[1:3],
-        (),
-        (),
-    )
-    found = store.get("", "s")
-    assert (found.tail, found.events, found.first_seq, found.node) == (tail, 7, 1, "n1")
-
-
-def test_no_writer_is_needed(store):
-    """It says so."""
-    assert store.is_immediate
-
-
-def test_it_reads_the_clock_of_the_machine_unless_it_is_given_one():
-    """Through the door that a simulation closes."""
-    with outside.installed(SeededMachine(7)):
-        assert MemoryStore().now_ms() == int(outside.wall() * 1000)
-    assert MemoryStore(now_ms=lambda: 5).now_ms() == 5
-
-
-def test_a_second_record_of_an_old_owner_is_refused_too(store, clock):
-    """The one before it is of another epoch, though its number is free."""
-    store.create(opening())
-    old = store.get("", "s").tail
-    first, then = following(old, "a")
-    second, _ = following(then, "b")
-    store.take("", "s", "n2", "gone", force=True)
-    for fenced in (*store.append([first]), *store.append([second]), *store.append([first, second])):
-        assert isinstance(fenced, Fenced)
-        assert fenced.durable_up_to == 1
-    assert [record.kind for record in store.read("", "s")] == ["opened", "taken"]
-
-
-def test_a_repeated_append_of_an_old_owner_is_refused(store):
-    """Though it is durable: told that all is well it would begin to work."""
-    store.create(opening())
-    one, _ = following(store.get("", "s").tail, "a")
-    assert store.append([one]) == (None,)
-    assert store.append([one]) == (None,)
-    store.take("", "s", "n2", "gone")
-    (fenced,) = store.append([one])
-    assert isinstance(fenced, Fenced)
-    assert fenced.durable_up_to == 2
-    with pytest.raises(Fenced):
-        store.create(opening())
 
 
 def test_an_opening_is_taken_once(store):
@@ -98,22 +36,6 @@ def test_an_opening_is_taken_once(store):
     assert store.get("", "s").tail.seq == 2
 
 
-def test_a_node_that_was_heard_of_holds_its_trees_for_a_lease(store, clock):
-    """To the millisecond, and its address is told."""
-    store.create(opening())
-    store.beat(Node(id="n1", address="http://a"))
-    clock.now += 14_999
-    with pytest.raises(HeldBy) as caught:
-        store.take("", "s", "n2", "lease_over")
-    assert (caught.value.node, caught.value.address, caught.value.seen_ago_ms) == ("n1", "http://a", 14_999)
-    assert [node.id for node in store.nodes()] == ["n1"]
-    clock.now += 1
-    (taken,) = store.take("", "s", "n2", "lease_over").sessions
-    assert (taken.node, taken.tail.epoch, taken.tail.seq) == ("n2", 2, 2)
-    store.beat(Node(id="n3"))
-    assert [node.id for node in store.nodes()] == ["n3"]
-
-
 def test_a_clock_that_goes_back_makes_nothing_older_than_now(store, clock):
     """An age is never negative."""
     store.create(opening())
@@ -121,15 +43,6 @@ def test_a_clock_that_goes_back_makes_nothing_older_than_now(store, clock):
     clock.now -= 5_000
     with pytest.raises(HeldBy, match=r"seen 0\.0 s ago"):
         store.take("", "s", "n2", "lease_over")
-
-
-def test_who_takes_is_written_down(store):
-    """With the version that it beats with."""
-    store.create(opening())
-    store.beat(Node(id="n2", version="9.9"))
-    store.take("", "s", "n2", "drain")
-    body = msgspec.json.decode(store.read("", "s", 1)[0].body)
-    assert (body["node"], body["cause"], body["engine"]) == ("n2", "drain", "9.9")
 
 
 def test_an_ended_root_is_taken_as_it_stands(store):
@@ -155,27 +68,6 @@ def test_an_old_owner_begins_nothing_below_a_tree_that_lives_on_elsewhere(store)
     with pytest.raises(SessionNotFound):
         store.create(opening("c", root="q", parent="q"))
     assert [one.session for one in store.find()] == ["a", "r"]
-
-
-def test_ids_that_look_alike_are_named_within_their_scope(store):
-    """Of another scope nothing is told."""
-    for scope, session in (("", "session-abcd"), ("other", "session-abce"), ("", "zzz")):
-        store.create(opening(session, scope=scope))
-    with pytest.raises(SessionNotFound, match="is it 'session-abcd'") as caught:
-        store.read("", "session-abce")
-    assert caught.value.nearest == ("session-abcd",)
-    with pytest.raises(SessionNotFound, match="look for it"):
-        store.read("", "q")
-
-
-def test_what_is_given_may_be_changed_afterwards(store):
-    """What is kept stays."""
-    content = bytearray(b"large")
-    blobs = {"d": content}
-    store.create(opening(blobs=blobs))
-    content[:] = b"other"
-    blobs.clear()
-    assert store.blob("d") == b"large"
 
 
 def test_bytes_that_a_deletion_frees_are_counted(store):
@@ -282,39 +174,3 @@ def test_sessions_are_found_by_whatever_they_are_looked_for_by(store, clock):
         found(written_before_ms=clock.now),
         found(root="a", is_working=False),
     ) == (*("ac", "ab", "b"),)
-
-
-def test_readers_in_threads_see_whole_journals_while_one_is_written(store):
-    """No number is missing and none is there twice, however a reader comes in between."""
-    store.create(opening())
-    faults = []
-    is_over = threading.Event()
-
-    def read():
-        while not is_over.is_set():
-            records = store.read("", "s", 0, 10_000)
-            if [record.seq for record in records] != list(range(1, len(records) + 1)):
-                faults.append(records)
-            if not store.find(Filters(node="n1")):
-                faults.append("not found")
-
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for one in readers:
-        one.start()
-    tail = store.get("", "s").tail
-    for _ in range(300):
-        one, tail = following(tail, "a", "b")
-        assert store.append([one]) == (None,)
-    is_over.set()
-    for one in readers:
-        one.join(10)
-    assert faults == []
-    assert len(store.read("", "s")) == 601
-
-
-def test_it_can_be_handed_on_when_it_was_closed(store):
-    """What it has stays, for the supervisor that comes next."""
-    store.create(opening())
-    store.close()
-    store.close()
-    assert store.get("", "s") is not None

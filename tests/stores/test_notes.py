@@ -9,16 +9,12 @@ from hypothesis import given, strategies as st
 from agentrail.abc import MemoryOwner
 from agentrail.core.values.notes import (
     MAX_NOTES_BYTES,
-    NoteTopic,
-    age_of,
     fault_of_topic,
-    new_notes,
     notes_about,
-    topics_of,
     with_notes,
     without_topic,
 )
-from agentrail.errors import NotAStore, OptionError, StoreUnavailable
+from agentrail.errors import NotAStore, StoreUnavailable
 from agentrail.stores.notes_files import NoteFiles, directory_name
 from agentrail.stores.recall_memory import InMemoryNotes
 from agentrail.testing.check_notes import NOTE_RULES, check_notes, note_rule_name
@@ -80,23 +76,6 @@ def test_a_file_is_for_its_owner_alone_and_reads_well(tmp_path):
     assert os.listdir(path.parent) == ["NOTES.md"]  # noqa: PTH208 - the hidden ones too
     path.write_text("## deployment\n\nEdited by hand.\n")
     assert notes_about(store.read(ADA, "s1"), "deployment") == "Edited by hand."
-
-
-def test_a_write_that_dies_in_between_leaves_the_old_notes(tmp_path, monkeypatch):
-    """Until the new file stands whole the old one is read; what was left lying does not hinder the next write."""
-    store = NoteFiles(tmp_path)
-    store.change(ADA, "s1", lambda _: "old")
-
-    def die(_file):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", die)
-        with pytest.raises(StoreUnavailable, match=r"cannot be used now: No space left.*try again later"):
-            store.change(ADA, "s1", lambda _: "new")
-    assert NoteFiles(tmp_path).read(ADA, "s1") == "old"
-    store.change(ADA, "s1", lambda old: old + "er")
-    assert store.read(ADA, "s1") == "older"
 
 
 @pytest.mark.parametrize(
@@ -170,62 +149,3 @@ def test_what_is_noted_stands_under_its_topic_and_nothing_else_moves(before, wri
         text = without_topic(text, topic)
         assert notes_about(text, topic) is None
         assert without_topic(text, topic) is None
-
-
-def test_the_index_has_a_line_for_each_topic():
-    """Two headings of one topic are one; what a person wrote in front, and times that are none, are taken as they are."""
-    text = (
-        "Hello.\n## Tea <!-- 2026-11-22T22:40:05Z -->\n\n- green\n\n## b <!-- yesterday -->\nx\n## tea\né\n"
-    )
-    assert topics_of(text) == (
-        NoteTopic(name="general", size_bytes=6),
-        NoteTopic(name="Tea", size_bytes=9, at_ms=AT_MS),
-        NoteTopic(name="b", size_bytes=1),
-    )
-    assert topics_of("\n## c <!-- 2026-11-22T22:40:05 -->\n")[0].at_ms == AT_MS
-    assert topics_of("") == ()
-    assert notes_about(text, "TEA") == "- green\n\né"
-    assert notes_about("\n\n", "general") is None
-    assert without_topic("## a\nx\n", "A") == ""
-
-
-def test_a_note_behind_a_paragraph_is_an_item_of_its_own():
-    """A line between them: else Markdown would join them."""
-    assert with_notes("## a\nmine\n", "a", ["x", "x", "y"], 0).endswith("\n\nmine\n\n- x\n- y\n")
-
-
-def test_what_is_known_under_any_topic_is_not_new():
-    """Capitals, white space, a bullet and the last full stop do not count."""
-    assert new_notes("## a\n* we  Deploy.\nplain", ["We deploy", "- plain", "new", "New."]) == ("new",)
-
-
-@pytest.mark.parametrize("topic", ["", " a", "a\n", "a" * 65, "a <!-- b", None])
-def test_what_can_be_no_topic_is_refused(topic):
-    """Nothing is written, and the sentence says what was expected."""
-    with pytest.raises(OptionError, match="topic is none: expected 1 to 64 characters"):
-        with_notes("", topic, ["x"], 0)
-
-
-def test_notes_that_would_be_too_long_are_refused_whole():
-    """The model reads what to do; what there is stays (12.11, memory over its size)."""
-    text = with_notes("", "a", ["x" * (MAX_NOTES_BYTES - 60)], AT_MS)
-    with pytest.raises(
-        OptionError, match=r"would have 65,\d+ bytes, at most 65,536 are kept: forget a topic"
-    ):
-        with_notes(text, "b", ["y" * 60], AT_MS)
-
-
-@pytest.mark.parametrize(
-    ("ago_ms", "said"),
-    [
-        (0, "just now"),
-        (-5, "just now"),
-        (60_000, "1 min ago"),
-        (7_200_000, "2 h ago"),
-        (90_000_000, "1 d ago"),
-    ],
-)
-def test_ages_are_in_the_largest_unit(ago_ms, said):
-    """A clock that goes back makes no age below nothing."""
-    assert age_of(AT_MS, AT_MS + ago_ms) == said
-    assert age_of(None, AT_MS) == "age unknown"

@@ -3,7 +3,6 @@
 import re
 from itertools import pairwise
 
-import pytest
 from hypothesis import example, given, strategies as st
 
 from agentrail.stores.documents import LEAST_BYTES, MOST_BYTES, passages_of
@@ -52,39 +51,6 @@ def test_short_sections_are_joined(sizes):
     pieces = [len(piece.text.encode()) for piece in passages_of(text, is_markdown=True)]
     for left, right in pairwise(pieces):
         assert left >= LEAST_BYTES or left + right > MOST_BYTES - 100
-
-
-LONG = "word " * 200
-
-
-def test_passages_have_the_headings_above_them():
-    """Of a passage of several sections those that they share."""
-    text = f"# Guide\n\n## Install\n\n{LONG}\n\n## Use\n\n### Often\n\n{LONG}\n\n### Seldom\n\nsome\n\n# End\n\nthe end\n"
-    pieces = passages_of(text, is_markdown=True)
-    assert [(piece.trail, piece.headings, piece.first, piece.last) for piece in pieces] == [
-        (("Guide", "Install"), ("Guide", "Install"), 1, 5),
-        (("Guide", "Use", "Often"), ("Guide", "Use", "Often"), 7, 11),
-        ((), ("Guide", "Use", "Seldom", "End"), 13, 19),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("line", "is_heading"),
-    [
-        ("# One", True),
-        ("   ###### Six ##", True),
-        ("#", True),
-        ("#\tTab", True),
-        ("#One", False),
-        ("####### Seven", False),
-        ("    # code", False),
-        ("text # One", False),
-    ],
-)
-def test_headings_are_those_of_commonmark(line, is_heading):
-    """Only those that begin with a hash (CommonMark 0.31, 4.2)."""
-    (piece,) = passages_of(f"{line}\n\ntext", is_markdown=True)
-    assert bool(piece.trail) is is_heading
 
 
 def test_a_heading_in_a_fence_is_code():

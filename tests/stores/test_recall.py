@@ -1,9 +1,7 @@
 """What is remembered: the values of the port, both adapters under `check_memory`, and that no owner finds what another has."""
 
-import stat
 import subprocess
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import apsw
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.abc.recall import MAX_MEMORY_BYTES, MemoryEntry, MemoryOwner, TagFilter
+from agentrail.abc.recall import MemoryEntry, MemoryOwner, TagFilter
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores import tenant_files
 from agentrail.stores.named_memories import directory_of_memories, faults_of_memories, opened_recall
@@ -58,65 +56,6 @@ def test_sqlite_keeps_to_the_port(rule, tmp_path):
 def test_memory_keeps_to_the_port(rule):
     """`InMemoryRecall`, under every rule; closed, it has nothing more."""
     check_memory(InMemoryRecall, rules=[rule])
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"text": ""}, "text is empty"),
-        ({"text": " \n\t"}, "text is empty"),
-        ({"text": "x" * (MAX_MEMORY_BYTES + 1)}, "text has 8,193 bytes, at most 8,192 are taken"),
-        ({"text": "é" * (MAX_MEMORY_BYTES // 2 + 1)}, "text has 8,194 bytes"),
-        ({"text": "tea \ud800"}, "text has half a character"),
-        ({"text": 7}, "text is of type int"),
-        ({"id": ""}, "id is none"),
-        ({"id": "a b"}, "id is none"),
-        ({"id": "m1\n"}, "id is none"),
-        ({"id": "x" * 129}, "id is none"),
-        ({"id": 1}, "id is none"),
-        ({"tags": "food"}, "tags is of type str: expected a list"),
-        ({"tags": [f"t{n}" for n in range(17)]}, "tags has 17 tags, at most 16"),
-        ({"tags": ["food", ""]}, r"tags\[1\] is no tag"),
-        ({"tags": ["a\nb"]}, r"tags\[0\] is no tag"),
-        ({"tags": [" a"]}, r"tags\[0\] is no tag"),
-        ({"tags": ["x" * 65]}, r"tags\[0\] is no tag"),
-        ({"tags": ["\ud800"]}, r"tags\[0\] is no tag"),
-        ({"tags": [7]}, r"tags\[0\] is no tag"),
-        ({"tags": ["a", "a"]}, "tags has a tag twice"),
-        ({"session": None}, "session is None"),
-        ({"session": "\ud800"}, "session is"),
-        ({"at_ms": -1}, "at_ms is -1"),
-        ({"at_ms": 1.5}, "at_ms is 1.5"),
-        ({"at_ms": True}, "at_ms is True"),
-        ({"version": 0}, "version is 0"),
-    ],
-)
-def test_what_cannot_be_remembered_is_refused_where_it_is_made(wrong, said):
-    """No store meets an entry that is none; the text is not repeated."""
-    with pytest.raises(OptionError, match=said) as caught:
-        MemoryEntry(**({"id": "m1", "text": "tea", "at_ms": 1} | wrong))
-    assert "xxx" not in str(caught.value)
-
-
-def test_all_faults_of_an_entry_are_told_at_once():
-    """One sentence for each."""
-    with pytest.raises(OptionError) as caught:
-        MemoryEntry(id="", text="", tags=["", "a"], at_ms=-1, version=0)
-    assert len(caught.value.faults) == 5
-
-
-@pytest.mark.parametrize("wrong", [{"tenant": None}, {"user": 7}, {"user": ["a"]}])
-def test_an_owner_is_two_texts(wrong):
-    """What is no text names nobody."""
-    with pytest.raises(OptionError, match="expected text"):
-        MemoryOwner(**wrong)
-
-
-def test_a_filter_takes_tags_alone():
-    """Both lists at once."""
-    with pytest.raises(OptionError) as caught:
-        TagFilter(any_of=("a", "a"), all_of=("",))
-    assert [fault.split("[")[0].split(" ")[0] for fault in caught.value.faults] == ["tags_any", "tags_all"]
 
 
 # --- owners
@@ -194,32 +133,7 @@ def test_no_owner_finds_what_another_has(tmp_path_factory, puts, asking, query, 
     assert found[0] == found[1] == found[2]
 
 
-def test_the_words_of_others_do_not_change_what_is_found(tmp_path):
-    """A word that others use all the time is as rare to its owner as before, in order and in number."""
-    found = []
-    for others in (0, 30):
-        with closing(SqliteRecall(tmp_path / f"{others}")) as store:
-            for number in range(others):
-                store.put(BOB, entry(f"b{number}", "tea tea tea"))
-            store.put(ADA, entry("m1", "tea in the morning"))
-            store.put(ADA, entry("m2", "coffee in the morning"))
-            found.append([one.id for one in store.search(ADA, "morning tea")])
-    assert found[0] == found[1] == ["m1", "m2"]
-
-
 # --- the files
-
-
-def test_each_tenant_has_a_file_that_its_owner_alone_may_read(store):
-    """Named by a hash: a tenant may be any text, and file systems take two names that differ in case for one."""
-    for tenant in ("acme", "ACME", "../../acme", "\ud800", ""):
-        store.put(MemoryOwner(tenant=tenant), entry(text=f"tea of {tenant!r}"))
-    directory = store.path_of("").parent
-    files = [*directory.glob("*.db")]
-    assert len(files) == 5
-    assert {path.parent for path in files} == {directory}
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (*files, *directory.glob("*-wal"))} == {0o600}
-    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
 def test_to_look_something_up_makes_no_file(store):
@@ -265,22 +179,6 @@ def test_what_is_removed_stands_nowhere_any_more(store, how):
         store.delete(ADA, "m0")
     assert CANARY.encode() not in bytes_of(store)
     assert len(store.search(BOB, "kingfisher", limit=100)) == 40
-
-
-def test_a_reader_in_the_way_is_reported_and_the_next_call_erases(store, monkeypatch):
-    """What is found no more may still stand in the log; whoever forgets hears it, and does it again."""
-    monkeypatch.setattr(tenant_files, "WRITE_PATIENCE_MS", 20)
-    store.put(ADA, entry("m0", CANARY))
-    with closing(apsw.Connection(str(store.path_of("acme")))) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM memory").fetchall()
-        first = store.forget(ADA)
-        assert (first.entries, first.is_erased) == (1, False)
-        assert store.search(ADA, CANARY) == ()
-        reader.execute("COMMIT")
-    second = store.forget(ADA)
-    assert (second.entries, second.is_erased) == (0, True)
-    assert CANARY.encode() not in bytes_of(store)
 
 
 def test_other_files_are_left_alone(store):
@@ -386,29 +284,6 @@ def test_what_is_closed_says_so(tmp_path):
                 call()
     assert "SqliteRecall(" in repr(SqliteRecall(tmp_path))
     assert repr(InMemoryRecall()) == "InMemoryRecall(entries=0)"
-
-
-def test_closing_waits_for_the_one_that_writes(store, tmp_path):
-    """A transaction that has begun is whole."""
-    begun, go_on = threading.Event(), threading.Event()
-
-    def write():
-        with store._files.of("acme").writing() as connection:  # noqa: SLF001 - a transaction that is held open
-            begun.set()
-            go_on.wait(5)
-            connection.execute("INSERT INTO owner VALUES ('x', 1)")
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    begun.wait(5)
-    closer = threading.Thread(target=store.close)
-    closer.start()
-    go_on.set()
-    writer.join(5)
-    closer.join(5)
-    path = tmp_path / "memories" / file_name("acme")
-    with closing(apsw.Connection(str(path))) as connection:
-        assert connection.execute("SELECT count(*) FROM owner").get == 1
 
 
 def test_a_hundred_rows_and_a_frequent_word(store, monkeypatch):

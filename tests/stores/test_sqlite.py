@@ -1,20 +1,14 @@
 """`SqliteStore`: what it does beyond the port, when all goes well."""
 
-import threading
 from contextlib import closing
-from random import Random
 
 import apsw
 import pytest
 
-from agentrail import outside
 from agentrail.abc.store import Filters, Node, Standing, Taken, TakeOver
-from agentrail.core.journal.record import first_broken
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StoreUnavailable
 from agentrail.stores import sqlite, sqlite_removing, sqlite_writing
 from agentrail.stores.sqlite import SqliteStore
-from agentrail.stores.sqlite_writing import append_batch
-from agentrail.testing.seeded import SeededMachine
 from tests.stores.disk import Disk
 from tests.stores.rig import Clock, following, opening, snapshot_of
 
@@ -62,62 +56,6 @@ def store(open_store):
 def tail(store, session="s"):
     """Where a journal ends."""
     return store.get("", session).tail
-
-
-def plan(path, statement, *values):
-    """How SQLite goes about a statement."""
-    with closing(apsw.Connection(str(path))) as connection:
-        return " ".join(
-            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values or None)
-        )
-
-
-def test_a_commit_waits_for_the_disk_and_the_log_is_swept_by_the_one_who_writes(path):
-    """WAL, `synchronous=FULL`, foreign keys, no waiting, no sweeping by itself, and what is deleted is overwritten."""
-    connections = []
-
-    def connect(uri, flags, vfs):
-        connections.append(apsw.Connection(uri, flags=flags, vfs=vfs))
-        return connections[-1]
-
-    with closing(SqliteStore(path, connect=connect)) as store:
-        store.create(opening())
-        (writer,) = [one for one in connections if is_open(one)]
-        found = {
-            name: writer.pragma(name)
-            for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "busy_timeout")
-        }
-        assert found == {
-            "journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1, "busy_timeout": 0
-        }  # fmt: skip
-        assert writer.pragma("temp_store") == 2
-        assert writer.pragma("wal_autocheckpoint") == 0
-        store.read("", "s")
-        reader = connections[-1]
-        assert reader.readonly("main")
-    assert not any(map(is_open, connections))
-
-
-def is_open(connection):
-    """Whether a connection answers."""
-    try:
-        connection.pragma("user_version")
-    except apsw.ConnectionClosedError:
-        return False
-    return True
-
-
-def test_each_commit_is_synced_before_it_is_answered(path):
-    """Once for a batch, however many sessions it is of."""
-    disk = Disk()
-    with closing(SqliteStore(path, vfs=disk.name)) as store:
-        for n in range(20):
-            store.create(opening(f"s{n}"))
-        batch = [following(tail(store, f"s{n}"), "a", session=f"s{n}")[0] for n in range(20)]
-        disk.used.clear()
-        assert store.append(batch) == (None,) * 20
-        assert [what for _, name, what in disk.used if what == "sync"] == ["sync"]
-        assert disk.used[-1][1:] == ("sessions.db-wal", "sync")
 
 
 def test_a_refused_session_does_not_hinder_others(store):
@@ -192,53 +130,6 @@ def test_records_with_gaps_are_a_fault_of_the_one_who_made_them(store):
     assert store.append([one]) == (None,)
 
 
-def test_a_standing_is_written_where_it_changed(store):
-    """And told as it was given."""
-    standing = Standing(is_working=True, waits_for=2, due_at_ms=7, title="Ünlike")
-    store.create(opening(standing=standing))
-    assert store.get("", "s").standing == standing
-    one, behind = following(tail(store), "a", standing=standing)
-    two, _ = following(behind, "b", standing=Standing(has_ended=True))
-    store.append([one])
-    assert store.get("", "s").standing == standing
-    store.append([two])
-    assert store.get("", "s").standing == Standing(has_ended=True)
-
-
-@pytest.mark.parametrize("fault", [KeyboardInterrupt(), OptionError(["never mind"])], ids=repr)
-def test_a_standing_that_was_undone_is_not_believed(store, monkeypatch, fault):
-    """What is known of a row holds no longer than its transaction: the same append again writes it."""
-    store.create(opening())
-    one, behind = following(tail(store), "a", standing=Standing(title="one"))
-    two, _ = following(behind, "b", standing=Standing(title="two"))
-    assert store.append([one]) == (None,)
-
-    def write_and_fail(*args):
-        assert append_batch(*args) == (None,)
-        raise fault
-
-    with monkeypatch.context() as patched:
-        patched.setattr(sqlite, "append_batch", write_and_fail)
-        with pytest.raises(type(fault)):
-            store.append([two])
-    assert store.get("", "s").standing == Standing(title="one")
-    assert store.append([two]) == (None,)
-    assert store.get("", "s").standing == Standing(title="two")
-
-
-def test_a_standing_of_a_journal_that_is_gone_is_not_believed(store):
-    """Another one of the same id stands as it was opened, and then as its own records say."""
-    store.create(opening(standing=Standing(title="one")))
-    one, _ = following(tail(store), "a", standing=Standing(title="two"))
-    assert store.append([one]) == (None,)
-    store.release("n1", "", "s")
-    store.delete("", "s")
-    store.create(opening(standing=Standing(title="three")))
-    again, _ = following(tail(store), "a", standing=Standing(title="two"))
-    assert store.append([again]) == (None,)
-    assert store.get("", "s").standing == Standing(title="two")
-
-
 def test_what_is_known_of_rows_is_bounded(store, monkeypatch):
     """Of too many sessions all is forgotten, and written again."""
     monkeypatch.setattr(sqlite_writing, "_MAX_KNOWN", 2)
@@ -287,19 +178,6 @@ def test_a_node_of_a_dead_process_blocks_nothing(open_store):
     assert [node.id for node in second.nodes()] == ["n2"]
 
 
-def test_it_reads_the_clock_that_was_in_place_when_it_was_opened(tmp_path):
-    """Through the door that a simulation closes, in whatever thread it is asked."""
-    with outside.installed(SeededMachine(7)):
-        seeded = int(outside.wall() * 1000)
-        store = SqliteStore(tmp_path / "s.db")
-    with closing(store):
-        told = []
-        thread = threading.Thread(target=lambda: told.append(store.now_ms()))
-        thread.start()
-        thread.join()
-        assert told == [seeded]
-
-
 # --- the log
 
 
@@ -340,40 +218,6 @@ def test_what_is_deleted_is_nowhere_in_the_files(store, path):
     assert not [one.name for one in path.parent.iterdir() if CANARY.encode() in one.read_bytes()]
     assert store.blob("d") is None
     assert [one.session for one in store.find()] == ["other"]
-
-
-def test_what_is_deleted_while_a_reader_reads_is_swept_when_it_has_read(store, path):
-    """The reader keeps what it sees; the next idle moment sweeps."""
-    store.create(opening(more=[CANARY]))
-    with closing(apsw.Connection(f"file:{path}?mode=ro", flags=0x41)) as reader:
-        reader.execute("BEGIN")
-        assert reader.execute("SELECT count(*) FROM record").get == 2
-        store.delete("", "s")
-        assert reader.execute("SELECT count(*) FROM record").get == 2
-        reader.execute("COMMIT")
-    store.checkpoint()
-    assert not [one.name for one in path.parent.iterdir() if CANARY.encode() in one.read_bytes()]
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_what_is_erased_is_nowhere_in_the_files(store, path, seed):
-    """Not even where SQLite left a copy of it, when it split or joined a page of the records of several sessions."""
-    random = Random(seed)  # noqa: S311 - a life, and no secret
-    sessions = ["s0", "s1", "s2", "s3"]
-    for session in sessions:
-        store.create(opening(session))
-    for _ in range(200):
-        session = random.choice(sessions)
-        said = (CANARY if session in {"s0", "s3"} else "kingfisher") * random.choice([1, 3, 12, 30, 60])
-        (one, _) = following(tail(store, session), said, session=session, standing=Standing(title=said))
-        assert store.append([one]) == (None,)
-    store.checkpoint()
-    assert CANARY.encode() in path.read_bytes()
-    erased = [store.erase("", session, "user forgotten") for session in ("s0", "s3")]
-    assert [one.sessions for one in erased] == [1, 1]
-    assert store.overwrite_removed()
-    assert not [one.name for one in path.parent.iterdir() if CANARY.encode() in one.read_bytes()]
-    store.check_file()
 
 
 def test_a_reader_in_the_way_of_what_is_erased_is_told_and_the_next_call_overwrites(store, path):
@@ -428,49 +272,6 @@ def test_a_large_value_goes_with_the_last_session_that_names_it(store):
 # --- reading
 
 
-def test_readers_in_many_threads_have_connections_of_their_own(store):
-    """All of them read what is committed while one writes, and a few connections are kept."""
-    store.create(opening())
-    wrong, stop = [], threading.Event()
-
-    def read():
-        while not stop.is_set():
-            records = store.read("", "s")
-            if first_broken(records) is not None:
-                wrong.append(records)
-
-    threads = [threading.Thread(target=read) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for n in range(60):
-        assert store.append([following(tail(store), f"{n}")[0]]) == (None,)
-        store.checkpoint()
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert tail(store).seq == 61
-
-
-def test_searches_go_by_an_index(store, path):
-    """For a tree, a node, what works and what is due; none reads a journal."""
-    store.create(opening())
-    for where in (
-        "root = 'a'",
-        "node = 'a'",
-        "is_working = 1",
-        "(scope, session) > ('', 'a')",
-        "scope = 'a'",
-    ):
-        told = plan(path, f"SELECT * FROM session WHERE {where} ORDER BY scope, session LIMIT 5")  # noqa: S608 - from the line above
-        assert "TEMP B-TREE" not in told, where
-        assert "SEARCH" in told or "session_working" in told, where
-    told = plan(
-        path, "SELECT * FROM session WHERE due_at_ms IS NOT NULL AND due_at_ms <= 5 ORDER BY due_at_ms"
-    )
-    assert "SEARCH session USING INDEX session_due" in told
-
-
 def test_a_page_of_a_long_list_costs_what_a_page_of_a_short_one_does(store):
     """2,000 sessions are found in pages, each once, in order."""
     for n in range(2_000):
@@ -496,35 +297,6 @@ def test_a_store_that_was_closed_says_so(store, path):
     store.checkpoint()
     assert sorted(one.name for one in path.parent.iterdir()) == ["sessions.db", "sessions.lock"]
     assert repr(store) == f"SqliteStore({str(path)!r}, closed)"
-
-
-def test_it_closes_behind_the_call_that_writes(open_store, disk):
-    """The lock is let go of when the commit is through, and not before."""
-    store = open_store()
-    store.create(opening())
-    begun, go_on = threading.Event(), threading.Event()
-
-    def hold(name):
-        begun.set()
-        assert go_on.wait(10)
-        return False
-
-    disk.fail_sync = hold
-    answers = []
-    one, _ = following(tail(store), "a")
-    writing = threading.Thread(target=lambda: answers.append(store.append([one])))
-    writing.start()
-    assert begun.wait(10)
-    closing_thread = threading.Thread(target=store.close)
-    closing_thread.start()
-    closing_thread.join(0.05)
-    assert closing_thread.is_alive()
-    go_on.set()
-    writing.join()
-    closing_thread.join()
-    assert answers == [(None,)]
-    disk.fail_sync = lambda name: False
-    assert tail(open_store()).seq == 2
 
 
 def test_a_store_that_reads_writes_nothing(store, open_store):

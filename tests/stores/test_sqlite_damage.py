@@ -172,38 +172,6 @@ def test_a_file_that_was_cut_off_is_told(golden, written, tmp_path):
         assert verdict != "same", length
 
 
-def test_a_log_that_was_cut_or_flipped_ends_where_it_is_whole(tmp_path):
-    """What was swept is safe; of the log a record is whole or not there, and nothing behind it is."""
-    path = tmp_path / "first" / "sessions.db"
-    path.parent.mkdir()
-    with closing(open_at(path)) as store:
-        store.create(opening("alpha"))
-        store.checkpoint()
-        for n in range(6):
-            store.append([following(store.get("", "alpha").tail, f"{n}" * 300, session="alpha")[0]])
-        whole = store.read("", "alpha")
-        file, log = path.read_bytes(), path.with_name("sessions.db-wal").read_bytes()
-    chance = random.Random(7)  # noqa: S311 - the same places in each run
-    lengths = set()
-    for at in [0, 31, 33, *chance.sample(range(len(log)), 16)]:
-        for data in (log[:at], log[:at] + bytes([log[at] ^ 4]) + log[at + 1 :]):
-            target = tmp_path / f"{at}-{len(data)}"
-            target.mkdir()
-            (target / "sessions.db").write_bytes(file)
-            (target / "sessions.db-wal").write_bytes(data)
-            with closing(open_at(target / "sessions.db")) as store:
-                records = store.read("", "alpha")
-                assert records == whole[: len(records)]
-                assert store.get("", "alpha").tail.hash == records[-1].hash
-                assert store.salvaged is None
-                lengths.add(len(records))
-                assert store.append([following(store.get("", "alpha").tail, "on", session="alpha")[0]]) == (
-                    None,
-                )
-            shutil.rmtree(target)
-    assert lengths >= {1, 3, 5}
-
-
 # --- salvage
 
 
@@ -274,43 +242,6 @@ def test_damaged_pages_are_set_aside_and_what_can_be_read_is_saved(large):
     ]  # fmt: skip
     with closing(open_at(large)) as store:
         assert store.salvaged is None
-
-
-def test_the_log_of_a_damaged_file_is_saved_with_it(large, tmp_path):
-    """What was acknowledged stands in the log: it is read, and it never lies beside the new file."""
-    store = open_at(large)
-    one, behind = following(store.get("", "alpha").tail, "in the log", session="alpha")
-    store.append([one])
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for name in ("sessions.db", "sessions.db-wal", "sessions.lock"):
-        shutil.copy(large.with_name(name), copy / name)
-    store.close()
-    path = copy / "sessions.db"
-    wreck(path, 1, pages_of(large, "record")[7])
-    with closing(open_at(path)) as store:
-        assert store.salvaged is not None
-        assert store.get("", "alpha").tail == behind
-        assert store.read("", "alpha", behind.seq - 1)[0].body == b"in the log"
-        assert store.salvaged.damaged.with_name(store.salvaged.damaged.name + "-wal").exists()
-
-
-@pytest.mark.parametrize("has_lock", [True, False])
-def test_a_file_without_its_first_page_is_saved_where_it_was_ours(large, has_lock):
-    """Its lock file says so; without it nothing does, and nothing is touched."""
-    with closing(open_at(large, read_only=True)) as store:
-        written = journals_of(store)
-    wreck(large, 1)
-    if has_lock:
-        with closing(open_at(large)) as store:
-            assert journals_of(store) == written
-            assert all(one.is_whole for one in store.salvaged.sessions)
-    else:
-        lock_path(large).unlink()
-        before = large.read_bytes()
-        with pytest.raises(NotAStore):
-            open_at(large)
-        assert large.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -13,22 +12,20 @@ import apsw
 import pytest
 
 from agentrail import open_supervisor
-from agentrail.abc.store import Filters, OwedRow
+from agentrail.abc.store import Filters
 from agentrail.core.journal.session_owner import session_owner_key
-from agentrail.errors import NotAStore, OptionError, StoreInUse, StoreTooNew, StoreUnavailable
+from agentrail.errors import OptionError, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
 from agentrail.stores.sqlite_files import (
     WriteLock,
     file_system_of,
-    has_lock_file,
     lock_path,
-    make_data_directory,
 )
-from agentrail.stores.sqlite_schema import APPLICATION_ID, SCHEMA, StoreSchema
+from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.store_rules.trial import session_ids
-from tests.stores.rig import Clock, following, opening
+from tests.stores.rig import following, opening
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,35 +59,6 @@ def mode_of(path):
 
 
 # --- modes
-
-
-def test_only_its_owner_may_read_it(path):
-    """The file, its log, the memory beside it and the lock, whatever the umask; a file that was laxer is made strict."""
-    before = os.umask(0)
-    try:
-        with closing(SqliteStore(path)) as store:
-            store.create(opening())
-            assert {one.name: mode_of(one) for one in path.parent.iterdir()} == dict.fromkeys(
-                ["sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions.lock"], 0o600
-            )
-        path.chmod(0o644)
-        with closing(SqliteStore(path)):
-            assert mode_of(path) == 0o600
-    finally:
-        os.umask(before)
-
-
-def test_a_data_directory_is_for_its_owner(tmp_path):
-    """Made with all above it; one that is there stays as it is."""
-    made = tmp_path / "a" / "agentrail"
-    make_data_directory(made)
-    assert mode_of(made) == 0o700
-    made.chmod(0o750)
-    make_data_directory(made)
-    assert mode_of(made) == 0o750
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreUnavailable, match="--data-dir"):
-        make_data_directory(tmp_path / "file" / "under")
 
 
 # --- one process writes
@@ -127,31 +95,6 @@ def test_a_second_process_hears_who_writes_and_may_read(path, other):
             assert [record.body for record in reading.read("", "s", 1)] == [b"%d" % at for at in range(n + 1)]
 
 
-def test_the_lock_ends_with_the_process(path, other):
-    """Killed, it leaves all that it had acknowledged, and the next one may write."""
-    other.stdin.write("a\n")
-    other.stdin.flush()
-    assert other.stdout.readline() == "(None,)\n"
-    other.send_signal(signal.SIGKILL)
-    other.wait()
-    with closing(SqliteStore(path)) as store:
-        assert [record.body for record in store.read("", "s", 1)] == [b"a"]
-
-
-def test_a_second_store_of_one_process_is_refused_too(path):
-    """And may read; closed, the first one lets the second one write."""
-    with closing(SqliteStore(path)) as store:
-        with pytest.raises(StoreInUse, match=f"process {os.getpid()}"):
-            SqliteStore(path)
-        store.create(opening())
-        with closing(SqliteStore(path, read_only=True)) as reading:
-            assert reading.get("", "s") is not None
-        one, _ = following(store.get("", "s").tail, "a")
-        assert store.append([one]) == (None,)
-    with closing(SqliteStore(path)) as store:
-        assert store.get("", "s").tail.seq == 2
-
-
 def test_a_lock_that_says_nothing_yet_is_a_lock(path):
     """Its process has just begun: the pid is not known."""
     lock = WriteLock(path, since_ms=1)
@@ -162,46 +105,6 @@ def test_a_lock_that_says_nothing_yet_is_a_lock(path):
     lock.release()
     lock.release()
     SqliteStore(path).close()
-
-
-def test_a_lock_that_cannot_be_made_is_told(path):
-    """With what stands in its way."""
-    lock_path(path).mkdir()
-    with pytest.raises(StoreUnavailable, match=r"directory; .*--data-dir"):
-        SqliteStore(path)
-
-
-def test_through_a_link_it_is_the_same_store(path, tmp_path):
-    """One file has one lock, whatever it is called."""
-    (tmp_path / "link").symlink_to(path.parent)
-    (tmp_path / "other.db").symlink_to(path)
-    with closing(SqliteStore(tmp_path / "link" / path.name)):
-        for name in (path, tmp_path / "other.db"):
-            with pytest.raises(StoreInUse):
-                SqliteStore(name)
-
-
-def test_it_stays_where_it_is_when_the_program_goes_elsewhere(tmp_path, monkeypatch):
-    """A relative path is of the directory in which it was opened."""
-    monkeypatch.chdir(tmp_path)
-    with closing(SqliteStore("s.db")) as store:
-        monkeypatch.chdir("/")
-        store.create(opening())
-        assert store.get("", "s") is not None
-        assert store.path == tmp_path / "s.db"
-
-
-@pytest.mark.parametrize("name", ["a?mode=ro&b#c%20d.db", "s.lock", "name", "ümlaut \udcff.db", "file:x"])
-def test_a_file_may_have_any_name(tmp_path, name):
-    """Also one that would mean something in a URI, or that its lock would have."""
-    path = tmp_path / name
-    for n in range(2):
-        with closing(SqliteStore(path)) as store:
-            store.create(opening(f"s{n}"))
-            assert len(store.find()) == n + 1
-    names = {one.name for one in tmp_path.iterdir()}
-    assert names == {name, lock_path(path).name}
-    assert lock_path(path) != path
 
 
 # --- places
@@ -216,13 +119,6 @@ def test_a_directory_that_is_missing_is_not_made(tmp_path):
     with pytest.raises(StoreUnavailable, match=r"there is no such file; .*--data-dir"):
         SqliteStore(tmp_path / "s.db", read_only=True)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="no directory that not even root can write")
-def test_a_directory_that_cannot_be_written_is_refused():
-    """Also where only the attempt shows it: root may write everywhere, and cannot here."""
-    with pytest.raises(StoreUnavailable, match="--data-dir"):
-        SqliteStore("/sys/kernel/sessions.db")
 
 
 def test_a_directory_without_the_right_to_write_is_refused(tmp_path, monkeypatch):
@@ -297,73 +193,7 @@ def test_a_file_system_of_sqlites_that_is_not_known_is_refused(path):
 # --- what is no store
 
 
-def foreign_database(path):
-    """A database of another program."""
-    with closing(apsw.Connection(str(path))) as connection:
-        connection.pragma("application_id", 0x1234)
-        connection.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')")
-
-
-def log_of_words(path):
-    """A text."""
-    path.write_text("my notes\n" * 1000)
-
-
-def zeros(path):
-    """Nothing that anything could be told of."""
-    path.write_bytes(bytes(8192))
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (foreign_database, "application id is 0x00001234"),
-        (log_of_words, "no database"),
-        (zeros, "no database"),
-    ],
-)
-def test_what_is_no_store_is_not_touched(path, make, words):
-    """`NotAStore` with what was found; not a byte of it changes, and nothing is made beside it."""
-    make(path)
-    path.chmod(0o644)
-    before = files_of(path.parent)
-    for read_only in (False, True):
-        with pytest.raises(
-            NotAStore, match=f"{words}.* expected {APPLICATION_ID:#010x}; nothing in it was touched"
-        ):
-            SqliteStore(path, read_only=read_only)
-    assert files_of(path.parent) == before
-
-
-def test_an_empty_file_becomes_a_store(path):
-    """Nothing stood in it."""
-    path.touch()
-    with closing(SqliteStore(path)) as store:
-        store.create(opening())
-        assert mode_of(path) == 0o600
-
-
-def test_what_died_while_it_was_made_is_made_anew(path):
-    """A store has its name when it is whole, so what lies under another one is thrown away."""
-    path.with_name("sessions.db.new").write_bytes(b"half")
-    with closing(SqliteStore(path)) as store:
-        store.create(opening())
-    assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]
-
-
 # --- versions
-
-
-def test_a_newer_store_is_not_touched(path):
-    """Both versions are told, also to one who only reads."""
-    SqliteStore(path, schema=StoreSchema(version=7, tables=SCHEMA.tables)).close()
-    lock_path(path).unlink()
-    before = files_of(path.parent)
-    for read_only in (False, True):
-        with pytest.raises(StoreTooNew, match=r"tables of version 7, .* knows up to 2: nothing") as caught:
-            SqliteStore(path, read_only=read_only)
-        assert (caught.value.found, caught.value.known) == (7, 2)
-    assert files_of(path.parent) == before
 
 
 NEXT = StoreSchema(
@@ -444,50 +274,3 @@ def test_a_schema_without_a_way_touches_nothing(path):
     with closing(SqliteStore(path)) as store:
         assert store.get("", "s").tail.seq == 2
     assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]
-
-
-def test_the_clock_of_the_lock_is_the_stores(path):
-    """Since when is told on it."""
-    with closing(SqliteStore(path, wall=lambda: Clock()() / 1000)):
-        assert json.loads(lock_path(path).read_text())["since_ms"] == Clock()()
-
-
-@pytest.mark.parametrize("step", ["pwrite", "ftruncate"])
-def test_the_mark_of_a_store_is_there_wherever_its_writer_is_killed(tmp_path, monkeypatch, step):
-    """It says that a damaged file is ours, so a process that begins to write leaves the mark of the last one until its own is there."""
-    store = tmp_path / "sessions.db"
-    WriteLock(store, since_ms=1_790_000_000_000).release()
-    assert has_lock_file(store)
-    real = getattr(os, step)
-
-    def killed(*args):
-        real(*args)
-        assert has_lock_file(store)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, step, killed)
-    with pytest.raises(KeyboardInterrupt):
-        WriteLock(store, since_ms=1)
-    assert has_lock_file(store)
-    monkeypatch.undo()
-    WriteLock(store, since_ms=1).release()  # who was interrupted does not keep it
-
-
-def test_a_file_has_a_table_of_what_is_owed_when_something_is(path):
-    """An optional one, so that no file has to be brought up for it; beside its writer it is read, or nothing is owed."""
-    with closing(SqliteStore(path)) as store:
-        store.change_owed([], [("letter", "a")])
-        with closing(SqliteStore(path, read_only=True)) as reader:
-            assert reader.owed("letter") == ()
-            assert "owed" not in tables_of(path)
-            store.change_owed([OwedRow(kind="letter", id="a", body=b"1")])
-            assert [row.id for row in reader.owed("letter")] == ["a"]
-    with closing(apsw.Connection(os.fspath(path))) as connection:
-        assert connection.pragma("user_version") == SCHEMA.version
-    assert "owed" in tables_of(path)
-
-
-def tables_of(path):
-    """The names of what stands in a file."""
-    with closing(apsw.Connection(os.fspath(path))) as connection:
-        return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}

@@ -4,15 +4,13 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
 
-import apsw
 import pytest
 
 from agentrail.core.journal.record import first_broken
-from agentrail.errors import Fenced, StoreInUse, StoreUnavailable
+from agentrail.errors import StoreInUse, StoreUnavailable
 from agentrail.stores import sqlite
 from agentrail.stores.sqlite import SqliteStore
 from tests.stores.disk import Disk
@@ -58,106 +56,12 @@ def never(name):
     return False
 
 
-def of_log(name):
-    """Each sync of the log fails."""
-    return name.endswith("-wal")
-
-
 def of_file(name):
     """Each sync of the file itself fails."""
     return name == "sessions.db"
 
 
 # --- a failed sync
-
-
-@pytest.mark.parametrize("fails", [of_log, of_file])
-def test_a_handle_whose_sync_failed_is_never_used_again(store, disk, fails):
-    """What the kernel threw away it says only once: the same handle would tell that all is well."""
-    one, after = following(tail(store), "a")
-    two, _ = following(after, "b")
-    disk.fail_sync = fails
-    if fails is of_log:
-        with pytest.raises(StoreUnavailable, match=r"could not be read or written .*sync failed"):
-            store.append([one])
-    else:
-        assert store.append([one]) == (None,)
-        with pytest.raises(StoreUnavailable, match="could not be read or written"):
-            store.checkpoint()
-    assert disk.failed
-    disk.fail_sync = never
-    disk.used.clear()
-    assert store.append([one, two]) == (None, None)
-    store.checkpoint()
-    assert not [used for used in disk.used if used[0] in disk.failed]
-    assert bodies(store) == ["a", "b"]
-
-
-def test_what_lies_in_the_log_is_written_anew_before_it_is_believed(store, disk):
-    """A record whose sync failed may lie in memory only; that it can be read does not make it durable."""
-    one, _ = following(tail(store), "a")
-    disk.fail_sync = of_log
-    with pytest.raises(StoreUnavailable):
-        store.append([one])
-    disk.fail_sync = of_file
-    for _ in range(3):
-        with pytest.raises(StoreUnavailable):
-            store.append([one])
-    disk.fail_sync = never
-    disk.used.clear()
-    assert store.append([one]) == (None,)
-    names = [name for _, name, what in disk.used if what == "sync"]
-    assert names.index("sessions.db") < len(names) - 1
-    assert bodies(store) == ["a"]
-
-
-def test_each_write_that_fails_can_be_repeated(path, disk):
-    """The nth sync of a life fails, for each n: with one retry of each call the journal is the same, and nothing is twice."""
-    for n in range(1, 100):
-        left, disk.fail_sync = [n], never
-        path = path.with_name(f"{n}.db")
-        with closing(SqliteStore(path, vfs=disk.name)) as store:
-
-            def fail(name, left=left):
-                left[0] -= 1
-                return left[0] == 0
-
-            disk.fail_sync = fail
-            behind = live(store)
-            disk.fail_sync = never
-            assert bodies(store) == ["a", "b", '{"node":"n2","cause":"drain","engine":"","version":3}', "c"]
-            assert tail(store) == behind
-        if left[0] > 0:
-            assert n > 6
-            return
-    pytest.fail("it never got through")
-
-
-def live(store):
-    """A short life, in which each call that fails is repeated."""
-
-    def again(call):
-        for _ in range(3):
-            try:
-                return call()
-            except StoreUnavailable:
-                pass
-        return call()
-
-    again(lambda: store.create(opening()))
-    one, behind = following(tail(store), "a")
-    assert again(lambda: store.append([one])) == (None,)
-    again(store.checkpoint)
-    two, behind = following(behind, "b")
-    assert again(lambda: store.append([two])) == (None,)
-    before = tail(store)
-    if again(lambda: store.take("", "s", "n2", "drain")).sessions[0].tail.epoch > 2:
-        pytest.fail("it was taken twice")
-    assert tail(store).seq == before.seq + 1
-    again(store.checkpoint)
-    three, behind = following(tail(store), "c")
-    assert again(lambda: store.append([three])) == (None,)
-    return behind
 
 
 def test_a_sweep_that_fails_behind_a_commit_takes_nothing_back(store, disk, monkeypatch):
@@ -173,33 +77,6 @@ def test_a_sweep_that_fails_behind_a_commit_takes_nothing_back(store, disk, monk
     disk.fail_sync = never
     assert store.append([two]) == (None,)
     assert bodies(store) == ["a", "b"]
-
-
-def test_a_store_whose_disk_fails_is_closed_all_the_same(path, disk):
-    """Nothing is lost by it, and the next one writes on."""
-    store = SqliteStore(path, vfs=disk.name)
-    store.create(opening(more=["a"]))
-    disk.fail_sync = lambda name: True
-    store.close()
-    disk.fail_sync = never
-    with closing(SqliteStore(path, vfs=disk.name)) as again:
-        assert bodies(again) == ["a"]
-
-
-def test_what_was_acknowledged_survives_a_power_cut(store, disk, path, tmp_path):
-    """Of what was written and not synced nothing is left: all that was said to be durable is there."""
-    for n in range(12):
-        one, _ = following(tail(store), f"{n}" * 1000)
-        assert store.append([one]) == (None,)
-        if n % 5 == 4:
-            store.checkpoint()
-        left = tmp_path / f"{n}"
-        left.mkdir()
-        for name in ("sessions.db", "sessions.db-wal"):
-            (left / name).write_bytes(disk.durable.get(name, path.read_bytes()))
-        with closing(SqliteStore(left / path.name)) as found:
-            assert tail(found) == tail(store)
-            assert len(bodies(found)) == n + 1
 
 
 # --- a full disk
@@ -220,17 +97,6 @@ def test_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_ro
     assert store.append([one]) == (None,)
     assert tail(store) == behind
     assert store.get("", "t") is None
-
-
-def test_a_store_is_not_made_on_a_full_disk(path, disk):
-    """Said at once; what was begun does not stand in the way later."""
-    disk.is_full = True
-    with pytest.raises(StoreUnavailable, match="the disk is full"):
-        SqliteStore(path, vfs=disk.name)
-    assert not path.exists()
-    disk.is_full = False
-    with closing(SqliteStore(path, vfs=disk.name)) as store:
-        store.create(opening())
 
 
 def use_again_and_again(store):
@@ -273,73 +139,6 @@ def test_a_disk_that_cannot_be_read_now_is_no_damage(path):
 
 
 # --- an outcome that is not known
-
-
-def test_a_commit_that_was_cut_is_repeated(store, path):
-    """Stored and not heard of: mine and the newest, so it goes on. Taken over since: refused, and nothing runs twice."""
-    one, _ = following(tail(store), "a")
-    store.append([one])
-    assert store.append([one]) == (None,)
-    store.take("", "s", "n2", "gone", force=True)
-    assert isinstance(store.append([one])[0], Fenced)
-
-
-def test_another_program_that_holds_the_file_is_waited_out_by_the_caller(store, path):
-    """Not in the thread that writes: it says so at once, and keeps its connection."""
-    one, _ = following(tail(store), "a")
-    with closing(apsw.Connection(str(path))) as program:
-        program.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailable, match="another connection holds it"):
-            store.append([one])
-        program.execute("ROLLBACK")
-    assert store.append([one]) == (None,)
-
-
-def test_a_fault_in_the_middle_leaves_nothing_behind(store, monkeypatch):
-    """Also one that is no error of the disk: the batch is undone as a whole, and the next call works."""
-    one, _ = following(tail(store), "a")
-
-    def interrupt(*args):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(sqlite, "append_batch", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            store.append([one])
-    assert bodies(store) == []
-    assert store.append([one]) == (None,)
-
-
-def test_a_writer_with_trouble_does_not_hinder_readers(store, disk):
-    """They have connections of their own, and read what is committed."""
-    one, _ = following(tail(store), "a")
-    store.append([one])
-    held, go_on = threading.Event(), threading.Event()
-
-    def hang(name):
-        held.set()
-        go_on.wait(10)
-        return True
-
-    disk.fail_sync = hang
-    two, _ = following(tail(store), "b")
-    failed = []
-
-    def write():
-        try:
-            store.append([two])
-        except StoreUnavailable as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    assert held.wait(10)
-    assert bodies(store) == ["a"]
-    go_on.set()
-    thread.join()
-    disk.fail_sync = never
-    assert len(failed) == 1
-    assert store.append([two]) == (None,)
 
 
 # --- a process that dies

@@ -81,15 +81,6 @@ async def test_no_key_is_kept(tmp_path, monkeypatch):
     assert await hold(make(), prompt) == [f"I keep {SCRUBBED}"]
 
 
-async def test_half_an_answer_is_not_kept(tmp_path):
-    """A request that was broken off has no end that could be played."""
-    path = tmp_path / "weather.jsonl"
-    model = CassetteModel(path, record=ScriptedModel([says("one", "two")]))
-    async with model.open_stream(request_for("scripted:object")) as chunks:
-        await anext(chunks)
-    assert not path.exists()
-
-
 async def test_without_a_file_somebody_has_to_be_recorded(tmp_path):
     """The message says what to do; and an empty file is no cassette."""
     with pytest.raises(OptionError, match="give record=provider once"):

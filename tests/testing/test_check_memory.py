@@ -234,15 +234,3 @@ def test_the_message_says_what_came_instead():
     expected = r"InMemoryRecall\(entries=4\) breaks a rule: A list is .*: expected \['a', 'd', 'b', 'c'\], and there came"
     with pytest.raises(AssertionError, match=expected):
         check_memory(OldestFirst, rules=[rules.lists_begin_with_the_newest])
-
-
-def test_what_else_a_store_raises_travels_with_the_rule_as_a_note():
-    """It is no broken rule."""
-
-    class Crashes(InMemoryRecall):
-        def search(self, owner, query, tags=ANY, *, limit=5):
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError) as caught:
-        check_memory(Crashes, rules=[rules.tags_are_searched_too])
-    assert "raised it under the rule: A query finds the words of tags." in caught.value.__notes__[0]

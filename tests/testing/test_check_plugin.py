@@ -9,7 +9,6 @@ import pytest
 
 from agentrail import plugins as p
 from agentrail.core.protocol.hooks import HOOKS
-from agentrail.errors import PluginError
 from agentrail.testing.check_plugin import SAMPLES, check_plugin
 
 
@@ -61,33 +60,6 @@ class Bad(p.Plugin[int]):
         """Break it."""
         self.asked += 1
         return self.way(self, event, state)
-
-
-class Rewrites(Bad):
-    """Writes to what its context shows of the session, in place."""
-
-    @p.on(p.BeforeTool)
-    def judge(self, event, state, ctx):
-        """Change it for every plugin that is asked after this one."""
-        rewritten(ctx, "tools", (*ctx.tools, "rm"))
-        return p.Continue(state)
-
-
-class Remembers(Bad):
-    """Says something else at the end each time."""
-
-    def on_session_end(self, state, ctx):
-        """Count."""
-        self.asked += 1
-        return ("asked", self.asked)
-
-
-class Mute(Bad):
-    """Describes itself with a number."""
-
-    def describe(self):
-        """Be wrong."""
-        return 3
 
 
 def fine(plugin, event, state):
@@ -153,22 +125,6 @@ def test_a_broken_rule_is_named(way):
     with pytest.raises(AssertionError) as caught:
         check_plugin(Bad(breaks))
     assert words in str(caught.value)
-
-
-def test_a_context_that_was_written_to_is_noticed():
-    """All plugins of a hook share one context, so a change would reach the plugins asked later."""
-    with pytest.raises(AssertionError, match="rewrites, on BeforeTool: it changed what it was given"):
-        check_plugin(Rewrites(fine, name="rewrites"))
-
-
-def test_the_other_members_are_checked_too():
-    """`describe` and `on_session_end` have their rules, and options that do not work are refused."""
-    with pytest.raises(AssertionError, match="on_session_end gives another answer the second time"):
-        check_plugin(Remembers(fine, name="remembers"))
-    with pytest.raises(AssertionError, match="gives text or a mapping"):
-        check_plugin(Mute(fine, name="mute"))
-    with pytest.raises(PluginError, match="volume"):
-        check_plugin(Good, options=[{"volume": 11}])
 
 
 def test_every_hook_is_asked():

@@ -20,15 +20,6 @@ async def passes_a_deadline() -> bool:
     return scope.cancelled_caught
 
 
-def test_a_clock_jumps_past_a_thread_unless_it_is_held():
-    """That is why it is there: without it a store's deadline passes while its thread gets no turn."""
-    clock = FakeClock()
-    assert trio.run(passes_a_deadline, clock=clock)
-    with threads_hold(held := FakeClock()):
-        assert not trio.run(passes_a_deadline, clock=held)
-    assert trio.run(passes_a_deadline, clock=FakeClock()), "it holds beyond its block"
-
-
 def test_what_works_too_long_is_jumped_past(monkeypatch):
     """A tool that hangs in a thread meets its deadline."""
     monkeypatch.setattr(clock_module, "THREAD_SECONDS", SECONDS / 10)

@@ -66,10 +66,3 @@ def test_seeds_differ():
     faults = " ".join(fault for faults, _ in runs for fault in faults)
     assert all(word in faults for word in ("fails", "crashes before", "crashes behind"))
     assert len({tuple(faults) for faults, _ in runs}) == len(runs)
-
-
-def test_without_a_rate_nothing_goes_wrong():
-    """And with all of it everything does."""
-    never, always = FaultPlan(1, rate=0), FaultPlan(1, rate=1)
-    assert not any(never.strikes(never.draw("x")) for _ in range(20))
-    assert all(always.strikes(always.draw("x")) for _ in range(20))

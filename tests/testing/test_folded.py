@@ -1,8 +1,5 @@
 """`folded_sessions`: it folds what sessions record, says what differs, and changes nothing of what they do (docs: the journal)."""
 
-import gc
-import weakref
-
 import pytest
 
 from agentrail import plugins as p
@@ -11,7 +8,6 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.folded import FoldDiffers, folded_sessions
-from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.supervisors import open_nameless
 from tests.runtime.rig import saying
 
@@ -123,34 +119,3 @@ async def test_what_no_store_would_begin_is_left_out_and_said():
     assert session_id == "s-1"
     assert "no store would begin it" in why
     assert "$.data.config.user_data" in why
-
-
-async def test_a_session_that_is_gone_is_not_held():
-    """What it holds (files, sandboxes, callers) is freed as without a watch, so tests of that stay true."""
-    with folded_sessions():
-        async with open_nameless() as supervisor:
-            session = await supervisor.start_session(model=saying("a"))
-            assert await session.ask("one") == "a"
-            kept = weakref.ref(session._cell.pending_calls)  # noqa: SLF001 - a part of what would be kept
-        del session, supervisor
-        gc.collect()
-        assert kept() is None
-
-
-async def test_what_the_block_raises_leaves_as_itself():
-    """A test that failed says why, and not what came of it."""
-    with pytest.raises(ZeroDivisionError):
-        await ask("one", "two?", plugins=[Counting(refused=3)])
-
-
-async def test_two_sessions_of_one_id_are_two():
-    """One after the other, with other plugins; children too have journals of their own."""
-    with folded_sessions() as watched:
-        async with open_nameless() as supervisor:
-            for plugins in ([Tallying()], []):
-                session = await supervisor.start_session(
-                    model=ScriptedModel([says("a")]), plugins=plugins, session_id="s-1"
-                )
-                assert await session.ask("one") == "a"
-                await supervisor.stop_session("s-1")
-    assert watched.folded == 2

@@ -13,7 +13,6 @@ from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAnswer
 from agentrail.core.protocol.request import ModelFacts, UsageUpdate
 from agentrail.core.protocol.signals import (
-    AbortCycle,
     AgentCommand,
     AnswerCall,
     Approve,
@@ -24,7 +23,6 @@ from agentrail.core.protocol.signals import (
     PluginRequestFinished,
     Prompt,
     Respond,
-    ResponseCompleted,
     RevokeRule,
     SessionBegan,
     Signal,
@@ -41,15 +39,15 @@ from agentrail.core.session import machine
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import InternalError
 from agentrail.events import AbortReceipt, LeftBehind, MessageDelta, StatusUpdate
-from agentrail.messages import Text, TokenUsage, ToolCall
+from agentrail.messages import TokenUsage, ToolCall
 from agentrail.testing import strategies
 from agentrail.testing.scenario import main, play, read_scenario, run_scenario, write_scenario
 from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
 from agentrail.testing.scenario_out import EFFECTS, GROUPS, effect_name, encode_effect, encode_message
 from agentrail.testing.scenario_signals import print_signal, read_signal
-from agentrail.testing.scenario_words import LineWords, Pair, Said, ScenarioError, quote, split_words
+from agentrail.testing.scenario_words import LineWords, Said, ScenarioError, quote, split_words
 from tests.core.golden_values import EVENTS, SIGNALS
-from tests.core.worlds import TOOLS, config, new_session
+from tests.core.worlds import new_session
 from tests.thinned import each
 
 GOOD = """\
@@ -63,14 +61,6 @@ session show=cycle
 @900   ResponseCompleted r1 "Hi." usage=3/2
            IDLE             Publish AgentEnd messages=2 usage=3/2 end
 """
-
-
-def test_what_comes_out_is_what_is_written(tmp_path):
-    """A file that says what happens passes; remarks and empty lines stay where they are."""
-    file = tmp_path / "good.txt"
-    file.write_text(GOOD)
-    run_scenario(file)
-    assert play(read_scenario(GOOD)) == GOOD
 
 
 def test_a_difference_is_shown_line_by_line(tmp_path):
@@ -141,45 +131,6 @@ def test_a_line_that_cannot_be_read_is_named(line, complaint):
     """Nothing is guessed and nothing is skipped: the message has the number, the line, and what was expected."""
     with pytest.raises(ScenarioError, match=complaint):
         read_scenario(line)
-
-
-def test_words():
-    """Bare words, texts with JSON's escapes, and options whose value is a word, a text or an object."""
-    assert split_words(r'a "b \"c\"" d=e f="g h" i:j={"k": [1]} l=') == (
-        "a",
-        Said('b "c"'),
-        Pair("d", "e"),
-        Pair("f", "g h", quoted=True),
-        Pair("i:j", {"k": [1]}),
-        Pair("l", ""),
-    )
-
-
-def test_calls_are_what_the_model_wrote():
-    """An object is parsed arguments, a text is raw ones, nothing is none, and blocks keep their order."""
-    line = r'ResponseCompleted r1 c1:a "hm" c2:b={"x": 1} c3:c="{\"x\"" :d="" thinking="so"'
-    signal = read_signal(line, 7)
-    assert isinstance(signal, ResponseCompleted)
-    assert [type(block).__name__ for block in signal.message.content] == [
-        *("ToolCall", "Text", "ToolCall", "ToolCall", "ToolCall", "Thinking")
-    ]
-    assert [(call.call_id, call.name, call.arguments, call.malformed) for call in signal.message.calls] == [
-        ("c1", "a", {}, None),
-        ("c2", "b", {"x": 1}, None),
-        ("c3", "c", None, '{"x"'),
-        ("", "d", {}, None),
-    ]
-    assert signal.stop_reason == signal.message.stop_reason == "tool_use"
-
-
-def test_a_caller_and_its_prompt_have_one_name():
-    """What people say begins with a name, which replies and events carry."""
-    assert read_signal('Prompt p1 "a" "b" reply=text', 5) == Prompt(
-        at_ms=5, signal_id="p1", ref="p1", content=(Text(text="a"), Text(text="b")), reply="text"
-    )
-    assert read_signal('Abort a1 "why" kill=none clear_queue=yes wait=no', 5) == AbortCycle(
-        at_ms=5, signal_id="a1", reason="why", kill_tools="none", clear_queue=True, wait=False
-    )
 
 
 JSON = st.recursive(
@@ -341,18 +292,6 @@ def test_a_script_that_is_written_down_plays(data):
     assert [print_signal(line.signal) for line in read_scenario(text).inputs] == list(
         map(print_signal, script)
     )
-
-
-def test_the_head_is_written_so_that_it_reads_back():
-    """Limits, immune tools, parameters and what is not killable survive being written down."""
-    started = [SessionBegan(at_ms=0)]
-    text = write_scenario(started, config=config(max_turns=7), tools=TOOLS, remark="the head")
-    scenario = read_scenario(text)
-    assert scenario.config.max_turns == 7
-    assert scenario.config.immune_tools == {"deploy"}
-    assert scenario.tools.names == TOOLS.names
-    assert [spec.killable for spec in scenario.tools] == [spec.killable for spec in TOOLS]
-    assert scenario.tools.get("read").parameters["required"] == []
 
 
 @given(

@@ -14,7 +14,6 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session import machine
 from agentrail.core.stack.loading import load_stack
-from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import Erased, ErrorInfo, OptionError
 from agentrail.events import AgentEnd, ApprovalRequired
@@ -27,7 +26,6 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.scenario import play, read_scenario, run_scenario
 from agentrail.testing.scenario_export import scenario_of_journal, sizes_of_journal
-from agentrail.testing.scenario_head import print_tool, read_tool
 from agentrail.testing.tools import RecordingTool
 from tests.core.journal.golden_journals import FOLDER, SOURCES
 from tests.core.journal.recorded import Life, Told
@@ -181,26 +179,6 @@ def test_sizes_alone_are_remarks_that_play():
     for word in ("fox", "What is", "jumps", "Shorter", "enough"):
         assert word not in text
     assert play(read_scenario(text)) == text
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}},
-        {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
-        {"type": "object", "properties": {"timeout": {"type": "number"}, "a b": {"type": "string"}}},
-        {"type": "object", "properties": {"schema": {"type": "string"}}, "required": ["schema"]},
-        {"type": "object", "properties": {"a": {"type": ["string", "null"]}}},
-        {"type": "object", "properties": {"a": True}},
-    ],
-)
-def test_a_schema_that_has_more_than_types_is_written_whole(parameters):
-    """And read back as it was."""
-    spec = ToolSpec(name="read", description="", parameters=parameters)
-    line = print_tool(spec)
-    assert " schema={" in line
-    assert read_tool(line) == spec
-    assert Toolbox([read_tool(line)]).names == ("read",)
 
 
 def test_what_differs_is_shown_and_not_what_stands_in_front_of_it():

@@ -10,7 +10,6 @@ from hypothesis import given, settings, strategies as st
 
 import agentrail
 from agentrail import plugins as p
-from agentrail.errors import PluginError
 from agentrail.messages import UserMessage
 from agentrail.testing import stacks, strategies
 from agentrail.testing.plugins import PUPPET_ACTIONS
@@ -116,12 +115,6 @@ def test_an_unknown_promise_cannot_be_left_out():
     """Who mistypes the name of a promise hears which there are."""
     with pytest.raises(ValueError, match=r"no promise pure: there are .*plugins_are_pure"):
         stacks.stack_machine([], without=["pure"])
-
-
-def test_a_stack_that_cannot_be_loaded_is_told_at_once():
-    """The faults of a stack come before any session."""
-    with pytest.raises(PluginError, match="is no plugin"):
-        stacks.stack_machine([object()])
 
 
 @pytest.mark.check

@@ -1,16 +1,12 @@
 """What a command in the background has printed is kept until it is read, and no more of it than may be."""
 
-import pytest
 import trio
 from attrs import evolve
 from hypothesis import example, given, strategies as st
 
-from agentrail.abc import MAX_BACKGROUND_COMMANDS, BackgroundCommand, BackgroundCommands
-from agentrail.abc.background import MAX_ENDED_COMMANDS, MAX_UNREAD_BYTES
-from agentrail.core.values.toolbox import ToolSpec
-from agentrail.errors import ToolContractError
+from agentrail.abc import BackgroundCommand, BackgroundCommands
+from agentrail.abc.background import MAX_UNREAD_BYTES
 from agentrail.tools import builtin
-from agentrail.tools.shell import signal_name
 from tests.tools.rig import CTX
 
 LEFT_OUT = "bytes left out"
@@ -67,58 +63,6 @@ def counted(text):
     return shown + left_out
 
 
-def test_of_too_much_the_oldest_lines_go_first():
-    """What is shown begins with a whole line."""
-
-    def check():
-        command = BackgroundCommand("sh-1", "a\nb")
-        assert command.command == "a …"
-        command.take(b"".join(b"line %06d\n" % number for number in range(20_000)))
-        first, *lines, standing = command.read().split("\n")
-        assert LEFT_OUT in first
-        assert lines[0].startswith("line ")
-        assert lines[-1] == "line 019999"
-        assert standing == "[still running · 0.0 s]"
-        assert command.read() == "[nothing new · still running · 0.0 s]"
-
-    in_trio(check)
-
-
-def test_those_that_have_ended_are_remembered_for_a_while():
-    """Eight that run and the last eight that have ended; an id is given once."""
-
-    def check():
-        commands = BackgroundCommands()
-        ended = []
-        for number in range(MAX_ENDED_COMMANDS + 3):
-            begun = commands.begin(f"{number:08}-rest", f"c{number}")
-            begun.close("stopped")
-            ended.append(begun.id)
-        for number in range(MAX_BACKGROUND_COMMANDS):
-            assert commands.begin("the same operation", f"runs {number}") is not None
-        assert commands.begin("one more", "runs") is None
-        assert ended[0] == "sh-00000000"
-        assert [commands.find(one) is not None for one in ended[-MAX_ENDED_COMMANDS:]] == [
-            True
-        ] * MAX_ENDED_COMMANDS
-        assert commands.find(ended[0]) is None
-        assert len({one.id for one in commands.running}) == MAX_BACKGROUND_COMMANDS
-        assert "sh-the same-8 (runs 7)" in commands.explain_unknown(ended[0])
-
-    in_trio(check)
-
-
-async def test_sleep_is_for_sessions():
-    """A session answers it, nobody else; the schema has the bounds."""
-    (sleep,) = builtin("sleep")
-    with pytest.raises(ToolContractError, match="answered by the session"):
-        await sleep.execute({"seconds": 1}, evolve(CTX))
-    spec = ToolSpec(name=sleep.name, description=sleep.description, parameters=sleep.parameters)
-    assert spec.faults({"seconds": 300}) == ()
-    assert spec.faults({"seconds": 300.5})
-    assert spec.faults({"seconds": 0})
-
-
 async def test_what_cannot_be_begun_or_ended_is_said(autojump_clock):
     """A command that is none, a session that could not read it, an id of nothing, and one that does not go."""
     shell, output, stop = builtin("shell", "shell_output", "shell_stop")
@@ -137,8 +81,3 @@ async def test_what_cannot_be_begun_or_ended_is_said(autojump_clock):
     assert begun.scope.cancel_called
     for tool in (output, stop):
         assert "Running: sh-stuck (serve)." in (await tool.execute({"id": "x"}, stuck)).text
-
-
-def test_signals_have_names():
-    """Those of the system, and a number for the others."""
-    assert (signal_name(9), signal_name(45)) == ("SIGKILL", "signal 45")

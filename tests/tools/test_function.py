@@ -1,79 +1,19 @@
 """`@tool`: what runs, where it runs, and what is refused when the decorator runs."""
 
 import dataclasses
-import datetime
 import functools
 import threading
 from typing import Annotated, Any, cast
 
-import msgspec
 import pytest
-import trio
-import trio.testing
 
 from agentrail import outside
-from agentrail.abc import Error, NotDone, Ok, Tool, ToolContext, ToolListing, ToolUpdate
+from agentrail.abc import Error, Ok, ToolUpdate
 from agentrail.core.protocol.changes import UpdateContext
 from agentrail.core.values.toolbox import EffectClass, ToolSpec
 from agentrail.errors import ToolContractError, ToolDefinitionError
 from agentrail.tools.function import tool
 from tests.tools.rig import CTX
-
-
-@tool
-async def double(number: int) -> int:
-    """Double
-    a number.
-
-    For people only.
-    """  # noqa: D205 - the point of the test
-    return 2 * number
-
-
-def test_a_decorated_function_is_a_tool():
-    """The decorator takes name, description and schema from the function, and promises nothing about repeats."""
-    assert isinstance(double, Tool)
-    assert double.name == "double"
-    assert double.description == "Double a number."
-    assert double.parameters == {
-        "type": "object",
-        "properties": {"number": {"type": "integer"}},
-        "required": ["number"],
-        "additionalProperties": False,
-    }
-    assert (double.killable, double.effect_class, double.timeout_seconds) == (True, "once", None)
-
-
-def test_options_win_over_the_function():
-    """Each option of the decorator is what the tool says of itself."""
-
-    @tool(name="x-1", description=" Short. ", effect_class="pure", timeout_seconds=2.5, killable=False)
-    async def undocumented() -> None:
-        pass
-
-    assert (undocumented.name, undocumented.description) == ("x-1", "Short.")
-    assert (undocumented.killable, undocumented.effect_class, undocumented.timeout_seconds) == (
-        False,
-        "pure",
-        2.5,
-    )
-
-
-async def test_a_tool_can_still_be_called():
-    """In a test one calls the function, and gets what it returns."""
-    assert await double(3) == 6
-    assert await double(number=4) == 8
-
-
-async def test_an_async_function_runs_in_the_task_of_its_caller():
-    """No task, thread or nursery stands between the runner's cancel scope and the function."""
-
-    @tool
-    async def who() -> str:
-        """Say which task runs."""
-        return trio.lowlevel.current_task().name
-
-    assert await who.execute({}, CTX) == Ok(text=trio.lowlevel.current_task().name)
 
 
 async def test_a_plain_function_runs_in_a_worker_thread_unless_it_says_otherwise():
@@ -101,43 +41,6 @@ async def test_a_method_can_be_a_tool():
     assert await add.execute({"number": 2}, CTX) == Ok(text="3")
 
 
-async def test_a_cancelled_worker_thread_is_waited_for():
-    """A thread cannot be cancelled: it is told, through Trio's own check, and the call ends when it has ended."""
-    running, seen = trio.Event(), []
-
-    @tool
-    def stubborn() -> None:
-        """Wait to be cancelled."""
-        trio.from_thread.run_sync(running.set)
-        try:
-            while True:
-                trio.from_thread.check_cancelled()
-        except trio.Cancelled:
-            seen.append("told")
-            raise
-
-    with trio.fail_after(10):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stubborn.execute, {}, CTX)
-            await running.wait()
-            nursery.cancel_scope.cancel()
-    assert seen == ["told"]
-
-
-async def test_an_inline_function_is_a_checkpoint_as_well():
-    """What is async is always a checkpoint, also when the function awaits nothing."""
-
-    @tool(thread=False)
-    def never() -> None:
-        """Fail the test."""
-        pytest.fail("the call was cancelled before it began")
-
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        await never.execute({}, CTX)
-    assert scope.cancelled_caught
-
-
 async def test_an_inline_function_that_blocks_the_loop_is_named(caplog, monkeypatch):
     """Over 50 ms, once a minute, also when it raises: all other sessions waited meanwhile."""
     clock = iter([0.0, 0.04, 1.0, 1.06, 2.0, 2.2, 70.0, 70.1])
@@ -163,19 +66,6 @@ async def test_an_inline_function_that_blocks_the_loop_is_named(caplog, monkeypa
     ]
 
 
-async def test_what_is_raised_travels_to_the_runner():
-    """A crash is the runner's to contain: the decorator catches nothing."""
-
-    @tool
-    async def crash() -> None:
-        """Crash."""
-        message = "bad city"
-        raise ValueError(message)
-
-    with pytest.raises(ValueError, match="bad city"):
-        await crash.execute({}, CTX)
-
-
 async def test_what_is_no_result_is_the_authors_fault():
     """A function that returns what no model can read breaks the contract, by the tool's name."""
 
@@ -186,39 +76,6 @@ async def test_what_is_no_result_is_the_authors_fault():
 
     with pytest.raises(ToolContractError, match="'thing' returned a value of type object"):
         await returns_object.execute({}, CTX)
-
-
-async def test_a_value_that_no_schema_can_refuse_is_an_error_for_the_model():
-    """Dates are checked on conversion; the model reads the same sentence as for a schema fault."""
-
-    class Stay(msgspec.Struct):
-        until: datetime.date
-
-    @tool
-    async def book(stay: Stay) -> str:
-        """Book."""
-        return str(stay.until)
-
-    outcome = await book.execute({"stay": {"until": "2024-02-30"}}, CTX)
-    assert outcome == Error(text='Invalid arguments for "book": $.stay.until: Invalid RFC3339 encoded date')
-
-
-async def test_a_fault_of_the_whole_object_has_its_path_too():
-    """A fault without a path is one of the outermost object."""
-    outcome = await double.execute({}, CTX)
-    assert outcome == Error(text='Invalid arguments for "double": $: Object missing required field `number`')
-
-
-async def test_the_context_goes_to_the_parameter_of_its_type():
-    """The parameter may have any name, and the model is not told of it."""
-
-    @tool
-    async def who_asks(*, anything: ToolContext) -> str:
-        """Say who asks."""
-        return anything.session_id
-
-    assert who_asks.parameters["properties"] == {}
-    assert await who_asks.execute({}, CTX) == Ok(text="s1")
 
 
 def _nothing() -> None:
@@ -281,41 +138,6 @@ def test_what_cannot_be_a_tool_is_refused_at_once(make, words):
     with pytest.raises(ToolDefinitionError) as caught:
         make()
     assert words in str(caught.value)
-
-
-async def test_all_that_the_port_may_ask_for():
-    """Each option is a member of the tool; without it the port's own default stands there."""
-
-    async def find_out(_operation_id: str, _ctx: ToolContext) -> NotDone:
-        return NotDone()
-
-    def describe(listing: ToolListing) -> str:
-        return f"Works in {listing.working_dir}."
-
-    plain = tool(_nothing)
-    assert (plain.max_retries, plain.polling, plain.max_result_bytes) == (None, False, 1 << 20)
-    assert (plain.abandonable, plain.threaded, plain.answered_by, plain.reconcile) == (
-        False,
-        True,
-        "code",
-        None,
-    )
-    assert plain.label({"a": 1}) == "_nothing"
-    made = tool(
-        description=describe,
-        effect_class="reconcilable",
-        reconcile=find_out,
-        max_retries=3,
-        polling=True,
-        max_result_bytes=100,
-        abandonable=True,
-        label=lambda arguments: f"Do {arguments['what']}",
-    )(_nothing)
-    assert made.description is describe
-    assert (made.max_retries, made.polling, made.max_result_bytes, made.abandonable) == (3, True, 100, True)
-    assert made.reconcile is find_out
-    assert made.label({"what": "it"}) == "Do it"
-    assert not double.threaded
 
 
 async def test_an_effect_is_a_result():

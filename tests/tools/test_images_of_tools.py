@@ -1,33 +1,13 @@
 """What a tool shows: ten pictures of 5 MiB, and each fault in a sentence that says what to do (11.2, K4)."""
 
-import base64
 from typing import Any
 
-import attrs
-import pytest
-
-from agentrail.abc import MAX_IMAGE_BYTES, MAX_RESULT_IMAGES, Ok
-from agentrail.errors import ToolContractError
+from agentrail.abc import Ok
 from agentrail.messages import Image
-from agentrail.testing.tools import RecordingTool
 from agentrail.tools.function import tool
 from tests.runtime.test_tools_at_work import result_of
 
-made: Any = Image  # also of what a type checker refuses
 PICTURE = Image(media_type="image/png", data="iVBORw0KGgo=")
-
-
-def picture_of(size: int) -> Image:
-    """Make a picture of so many bytes."""
-    return Image(media_type="image/jpeg", data=base64.b64encode(b"x" * size).decode())
-
-
-async def test_a_result_shows_pictures(supervisor):
-    """They stand in the conversation and in the event, in the order in which they were given."""
-    others = [PICTURE, picture_of(5)]
-    result = await result_of(supervisor, RecordingTool(answer=Ok(text="two", images=others)))
-    others.clear()
-    assert (result.text, result.images, result.is_error) == ("two", (PICTURE, picture_of(5)), False)
 
 
 async def test_a_function_may_return_them(supervisor):
@@ -39,84 +19,3 @@ async def test_a_function_may_return_them(supervisor):
         return Ok(text="", images=(PICTURE,))
 
     assert (await result_of(supervisor, shot)).text == "[1 image]"
-
-
-async def test_a_result_of_pictures_alone_says_how_many(supervisor):
-    """No provider is ever sent an empty result, and `[no output]` would be wrong."""
-    result = await result_of(supervisor, RecordingTool(answer=Ok(text="", images=(PICTURE,) * 3)))
-    assert result.text == "[3 images]"
-
-
-def test_the_largest_and_the_most_are_taken():
-    """Ten, and 5 MiB."""
-    assert len(Ok(text="", images=(PICTURE,) * MAX_RESULT_IMAGES).images) == MAX_RESULT_IMAGES
-    assert Ok(text="", images=(picture_of(MAX_IMAGE_BYTES),)).images[0].size_bytes == MAX_IMAGE_BYTES
-
-
-FAULTS = {
-    "eleven": (
-        (PICTURE,) * 11,
-        "a result has 11 images, at most 10 are taken: write the others to files, and give their paths in the text",
-    ),
-    "too large": (
-        (PICTURE, picture_of(MAX_IMAGE_BYTES + 1)),
-        "image 1 of a result has 5,242,881 bytes, at most 5,242,880 are taken: make it smaller, or write it to a file",
-    ),
-    "one alone": (PICTURE, "expected several Image, images=(Image(…),)"),
-    "a text": ("iVBORw0KGgo=", "images of a result are 'iVBORw0KGgo=': expected several Image"),
-    "none": (None, "images of a result are None: expected several Image"),
-    "a path": (("a.png",), "image 0 of a result is 'a.png': expected Image(media_type=…, data=…)"),
-    "no picture": (
-        (made(media_type="text/html", data="QUFB"),),
-        "has the media type 'text/html': expected one such as image/png",
-    ),
-    "a line break in the type": (
-        (made(media_type="image/png\n", data="QUFB"),),
-        "expected one such as image/png",
-    ),
-    "bytes": (
-        (made(media_type="image/png", data=b"QUFB"),),
-        "has the data b'QUFB': expected its bytes in base64",
-    ),
-    "nothing in it": (
-        (made(media_type="image/png", data=""),),
-        "has the data '': expected its bytes in base64",
-    ),
-    "a number for a name": (
-        (made(media_type="image/png", data="QUFB", name=7),),
-        "has the name 7: expected text",
-    ),
-    "no base64": (
-        (made(media_type="image/png", data="not base64!"),),
-        "give base64.b64encode(raw).decode()",
-    ),
-    "line breaks": ((made(media_type="image/png", data="QUFB\nQUFB"),), "is no base64 without line breaks"),
-    "half of a character": ((made(media_type="image/png", data="QUF\ud800"),), "is no base64"),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_named_where_the_result_is_made(fault):
-    """In the tool author's own line, before anything of it gets into a conversation."""
-    images, words = FAULTS[fault]
-    with pytest.raises(ToolContractError) as raised:
-        Ok(text="x", images=images)
-    assert words in str(raised.value)
-    with pytest.raises(ToolContractError):
-        attrs.evolve(Ok(text="x"), images=images)
-
-
-async def test_a_tool_that_shows_too_much_is_answered_and_not_repeated(supervisor):
-    """The model reads what is wrong; a broken contract is broken the next time too."""
-    seen = []
-
-    @tool(effect_class="pure")
-    async def shot() -> Any:
-        """Look."""
-        seen.append(1)
-        return Ok(text="x", images=(PICTURE,) * 11)
-
-    result = await result_of(supervisor, shot)
-    assert result.is_error
-    assert "a result has 11 images, at most 10 are taken" in result.text
-    assert seen == [1]

@@ -151,9 +151,3 @@ def test_no_document_can_leave_its_fence(text, name):
     )
     shown = fenced_passages([passage, passage]).partition("\n")[2].lower()
     assert (shown.count("</passage"), shown.count("<passage")) == (2, 2)
-
-
-def test_labels_say_what_is_done():
-    """For people who follow."""
-    assert kb_search.label({"query": "trains"}) == "Look up 'trains'"
-    assert kb_read.label({"id": "p-1"}) == "Read passage p-1"

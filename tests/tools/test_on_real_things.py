@@ -63,19 +63,6 @@ async def test_a_reader_finds_its_way(repository):
     )
 
 
-@only_in_a_checkout
-async def test_a_slip_of_the_pen_costs_one_glance(repository):
-    """What is there instead is in the answer."""
-    missing = await use(repository, "read_file", path="agentrail/tools/raed_file.py")
-    assert isinstance(missing, Error)
-    assert missing.text.startswith(
-        'No such file: agentrail/tools/raed_file.py. list_dir("agentrail/tools") shows: '
-    )
-    assert "read_file.py" in missing.text
-    directory = await use(repository, "read_file", path="agentrail")
-    assert directory == Error(text='agentrail is a directory. Use list_dir("agentrail").')
-
-
 # --- work on files
 
 
@@ -167,10 +154,3 @@ async def test_fifty_thousand_files(workspace, tmp_path):
     assert paths[-1] == "[500 paths shown, there are more. Narrow the pattern or the path.]"
     found = await use(workspace, "grep", pattern="needle", path="d07", context_lines=0)
     assert found == Ok(text="d07/500.txt\n1:the needle")
-
-
-async def test_an_endless_line(workspace, tmp_path):
-    """It is cut, and says by how much; the page stays small."""
-    (tmp_path / "min.js").write_text("x" * 5_000_000)
-    page = await use(workspace, "read_file", path="min.js")
-    assert page == Ok(text=f"1\t{'x' * 2_000} [… 4,998,000 more characters in this line]")

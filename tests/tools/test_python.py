@@ -5,11 +5,9 @@ import socket
 import sys
 
 import pytest
-from attrs import evolve
 from hypothesis import given, strategies as st
 
-from agentrail.abc import Error, ExecuteResult, Ok, Refusal, ToolListing
-from agentrail.messages import SessionId
+from agentrail.abc import Error, ExecuteResult, Ok, Refusal
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.tools.python import MAX_CODE_BYTES, NewPicture, decide_pictures, media_type_of, python
 from tests.sandboxes.rig import make_sandbox
@@ -161,15 +159,6 @@ def test_whatever_a_program_prints_in_its_place_names_nothing_outside(said, list
     assert (pictures == (NewPicture("a.png", 1),)) == (listed == [["a.png", 1]])
     assert decide_pictures(said, "[pictures]") == (said, ())
     assert decide_pictures("[p][[", "[p]") == ("", ())
-
-
-def test_people_and_models_read_what_it_does():
-    """A line of code is shown, and of more how many; where it is not confined, the model is told."""
-    assert python.label({"code": "1 + 1\n"}) == "python: 1 + 1"
-    assert python.label({"code": "a = 1\na"}) == "python, 2 lines"
-    listing = ToolListing(session_id=SessionId("s"), model="m", working_dir="/", user_data={})
-    told = [python.description(evolve(listing, is_unconfined=one)) for one in (False, True)]
-    assert told[1].startswith(f"{told[0]} It is not confined")
 
 
 def test_pictures_are_known_by_how_they_begin():

@@ -20,13 +20,6 @@ def _page(text: str, *, offset: int = 1, limit: int = MAX_LINES) -> str:
     return outcome.text
 
 
-async def test_lines_have_numbers():
-    """A number, a tab, the line; the model may ask for a part."""
-    sandbox = StubSandbox({"x": "a\nb\nc\n"})
-    outcome = await read_file.execute({"path": "x", "offset": 2.0, "limit": 1}, context(sandbox))
-    assert outcome == Ok(text="2\tb\n[Lines 2-2 of 3. Continue with offset=3.]")
-
-
 async def test_a_refusal_is_an_error():
     """The sandbox's sentence is fit for the model."""
     sandbox = StubSandbox({"logo.png": b"\0" * 12_345})
@@ -49,13 +42,6 @@ async def test_a_refusal_is_an_error():
 def test_lines_end_where_other_tools_end_them(text, page):
     """At line feeds, also those after a carriage return, and nowhere else."""
     assert _page(text) == page
-
-
-def test_the_last_page_has_no_last_line():
-    """When all was shown there is nothing to go on with."""
-    text = "x\n" * 5310
-    assert _page(text).endswith("2000\tx\n[Lines 1-2000 of 5310. Continue with offset=2001.]")
-    assert _page(text, offset=4001).endswith("5310\tx")
 
 
 @pytest.mark.parametrize(

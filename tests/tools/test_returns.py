@@ -29,7 +29,7 @@ import attrs
 import msgspec
 import pytest
 
-from agentrail.abc import Error, Ok, ToolContext, ToolOutcome, ToolUpdate
+from agentrail.abc import Error, Ok, ToolOutcome, ToolUpdate
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import check_returned, tool
 
@@ -200,14 +200,3 @@ def test_the_decorator_refuses_it_unless_it_never_calls():
     ):
         tool(connect)
     assert tool(answered_by="client")(connect).name == "connect"
-
-
-def test_a_function_without_an_annotation_is_a_tool():
-    """Of a method too, and of a function that hides another."""
-
-    class Counter:
-        def count(self, ctx: ToolContext):
-            """Count."""
-            return 1
-
-    assert tool(Counter().count).name == "count"

@@ -11,7 +11,7 @@ import trio
 from attrs import frozen
 from hypothesis import given, strategies as st
 
-from agentrail.abc import Ok, ToolContext
+from agentrail.abc import Ok
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.function import read_signature, tool
@@ -62,33 +62,6 @@ def _schema(function):
     return read_signature(function).schema
 
 
-def test_types_of_their_own_stand_under_defs():
-    """The outermost object is inlined, as vendors ask for; what it refers to is in the same document."""
-
-    def draw(at: Point, colour: Colour = Colour.RED) -> None: ...
-
-    assert _schema(draw) == {
-        "type": "object",
-        "properties": {
-            "at": {"$ref": "#/$defs/Point"},
-            "colour": {"$ref": "#/$defs/Colour", "default": "red"},
-        },
-        "required": ["at"],
-        "additionalProperties": False,
-        "$defs": {
-            "Point": {
-                "title": "Point",
-                "description": "A struct in a struct.",
-                "type": "object",
-                "properties": {"x": {"type": "integer"}, "y": {"type": "number", "default": 0.5}},
-                "required": ["x"],
-            },
-            "Colour": {"title": "Colour", "description": "An enum of strings.", "enum": ["blue", "red"]},
-        },
-    }
-    ToolSpec(name="draw", description="Draw.", parameters=_schema(draw)).check()
-
-
 def test_text_in_annotated_is_a_description_at_any_depth():
     """A description and a constraint go together, in unions and lists as well; other extras are left alone."""
 
@@ -104,96 +77,6 @@ def test_text_in_annotated_is_a_description_at_any_depth():
     assert properties["b"]["items"] == {"type": "integer", "description": "One of them."}
     assert properties["c"]["anyOf"] == [{"type": "integer", "description": "Maybe."}, {"type": "null"}]
     assert properties["d"] == {"enum": ["x", "y"], "default": "x"}
-
-
-def test_annotations_may_be_strings():
-    """`from __future__ import annotations` makes them so; a return type need not resolve."""
-
-    def find(where: "list[Point]", ctx: "Annotated[ToolContext, 'for nobody']") -> "NoSuchType": ...  # type: ignore[name-defined]  # noqa: F821
-
-    signature = read_signature(find)
-    assert signature.schema["properties"] == {"where": {"type": "array", "items": {"$ref": "#/$defs/Point"}}}
-    assert signature.context_names == ("ctx",)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "value", "expected"),
-    [
-        (int, 3.0, 3),
-        (int, 1e300, int(1e300)),
-        (float, 3, 3.0),
-        (int | None, 3.0, 3),
-        (list[int], [1.0, 2], [1, 2]),
-        (dict[str, int], {"a": 1.0}, {"a": 1}),
-        (dict[int, bool], {"1": True}, {1: True}),
-        (tuple[int, str], [1.0, "a"], (1, "a")),
-        (frozenset[int], [1, 1], frozenset({1})),
-        (Literal[1, "a"], 1.0, 1),
-        (Colour, "red", Colour.RED),
-        (Point, {"x": 1.0}, Point(x=1)),
-        (Size, {"wide": 2.0}, Size(2)),
-        (datetime.date, "2024-02-29", datetime.date(2024, 2, 29)),
-        (Any, {"a": [1.0, None, "3"]}, {"a": [1, None, "3"]}),
-    ],
-)
-def test_arguments_arrive_as_the_annotated_types(annotation, value, expected):
-    """JSON knows one number type and no dates; the function gets what it asked for."""
-
-    def take(it: Any) -> None: ...
-
-    take.__annotations__["it"] = annotation
-    got = read_signature(take).convert({"it": value}, CTX)["it"]
-    assert got == expected
-    assert type(got) is type(expected)
-
-
-@pytest.mark.parametrize("value", [3.5, True, "3", None])
-def test_what_is_no_integer_is_none(value):
-    """`3.5`, `true` and `"3"` are not accepted for an integer."""
-
-    def take(it: int) -> None: ...
-
-    with pytest.raises(msgspec.ValidationError, match="Expected `int`"):
-        read_signature(take).convert({"it": value}, CTX)
-
-
-def test_unknown_arguments_are_forbidden():
-    """A model that invents a parameter is told so."""
-
-    def take(it: int = 1) -> None: ...
-
-    with pytest.raises(msgspec.ValidationError, match="unknown field `that`"):
-        read_signature(take).convert({"that": 1}, CTX)
-
-
-@pytest.mark.parametrize(
-    ("annotation", "default", "written"),
-    [
-        (tuple[str, ...], (), []),
-        (tuple[str, ...], ("a",), ["a"]),
-        (tuple[tuple[int, ...], ...], ((1,), ()), [[1], []]),
-        (frozenset[str], frozenset({"a"}), ["a"]),
-    ],
-)
-def test_a_default_in_a_schema_is_json(annotation, default, written):
-    """A session fills in what a model leaves out, and then judges it by the same schema."""
-
-    def choose(it: annotation = default) -> None: ...
-
-    signature = read_signature(choose)
-    spec = ToolSpec(name="choose", description="Choose.", parameters=signature.schema)
-    filled = spec.with_defaults({})
-    assert filled == {"it": written}
-    assert spec.faults(filled) == ()
-
-
-def test_a_default_is_the_very_object():
-    """A parameter that the model leaves out has the default of the function, not a copy that went through JSON."""
-    origin = Point(x=0)
-
-    def take(it: Point = origin) -> None: ...
-
-    assert read_signature(take).convert({}, CTX)["it"] is origin
 
 
 # --- what is refused
@@ -354,26 +237,3 @@ def _signature(parameters):
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
         for name, (annotation, _) in parameters.items()
     ])  # fmt: skip
-
-
-def test_functions_with_the_same_parameters_share_what_is_described_and_no_others_do():
-    """A tool that is made for each session is described once. `1` is not `True`, and a schema is frozen whoever has it."""
-
-    def make(default, kind=int):
-        def look(path: str, times=default) -> str:
-            """Look."""
-            return f"{path} {times}"
-
-        look.__annotations__["times"] = kind
-        return look
-
-    one, other = read_signature(make(1)), read_signature(make(1))
-    assert one.schema is other.schema
-    assert one.schema["properties"]["times"] == {"type": "integer", "default": 1}
-    for default, kind in ((2, int), (True, bool), (1, float), (1.0, float)):
-        apart = read_signature(make(default, kind)).schema
-        assert apart != one.schema
-        assert type(apart["properties"]["times"]["default"]) is type(default)
-    named = make(1)
-    named.__name__ = "peek"
-    assert read_signature(named).struct is not one.struct  # its name stands in what msgspec says of it

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from agentrail.abc import Error, Ok
 from agentrail.config.skill_reading import SkillText
-from agentrail.config.skills import Skill, SkillFile, SkillSet
+from agentrail.config.skills import Skill, SkillSet
 from agentrail.errors import ChildRefused
 from agentrail.testing.check_tool import check_tool
 from agentrail.tools import builtin
@@ -69,26 +69,6 @@ def opener(*skills, **given):
 
 
 # --- opening
-
-
-async def test_a_skill_is_its_instructions_and_the_list_of_its_files(place):
-    """12.4: and the details say what was opened, with its id."""
-    tool = opener(on_disk(place), skill("plain", instructions=""))
-    found = await tool.execute({"name": "pdf", "task": " now "}, CTX)
-    assert found.text == (
-        "Do it.\n\nIts files, for read_file:\n- /skills/pdf/b.bin (2 bytes)\n- /skills/pdf/docs/a.md (14 bytes)\n"
-        "- /skills/pdf/empty.txt (0 bytes)\n\nThe task: now"
-    )
-    assert found.details == {"opened": "pdf", "digest": "d" * 64, "source": "here"}
-    assert (await tool.execute({"name": "/plain"}, CTX)).text == "[The skill has no instructions.]"
-    assert tool.label({"name": "pdf"}) == "Open the skill pdf"
-
-
-async def test_long_lists_of_files_are_cut():
-    """A hundred, and how many more there are."""
-    files = [SkillFile(path=f"f{number:03}", size=1, digest="") for number in range(103)]
-    found = await opener(skill(files=files)).execute({"name": "pdf"}, CTX)
-    assert found.text.splitlines()[-1] == "- and 3 more"
 
 
 async def test_what_cannot_be_opened_is_an_error():

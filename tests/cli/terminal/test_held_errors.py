@@ -2,17 +2,12 @@
 
 import io
 import sys
-import threading
 
 import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.cli.terminal import held_errors
 from agentrail.cli.terminal.held_errors import HeldErrors, hold_errors
-from agentrail.cli.terminal.inks import Ink
-from agentrail.cli.terminal.picture import Picture
-from agentrail.events import AgentStart, MessageDelta
-from agentrail.messages import PromptRef
 
 
 @given(
@@ -71,19 +66,6 @@ def test_a_line_without_an_end_is_held_within_the_bound(monkeypatch):
     assert held.rest() == ""
 
 
-def test_lines_of_two_threads_are_not_mixed_up():
-    """Each has a line of its own that is open."""
-    stirred = []
-    held = HeldErrors(lambda: stirred.append(threading.get_ident()))
-    held.write("here ")
-    other = threading.Thread(target=lambda: held.write("there\n"))
-    other.start()
-    other.join()
-    held.write("too\n")
-    assert held.take(9) == ("there", "here too")
-    assert len(set(stirred)) == 2
-
-
 def test_what_no_one_has_shown_is_written_when_the_screen_is_gone(monkeypatch):
     """In a terminal it is held back for the block; a file is written to as ever."""
     plain = io.StringIO()
@@ -102,19 +84,3 @@ def test_what_no_one_has_shown_is_written_when_the_screen_is_gone(monkeypatch):
         assert held is None
         sys.stderr.write("at once\n")
         assert plain.getvalue().endswith("at once\n")
-
-
-def test_a_line_of_the_log_does_not_cut_what_is_being_written_and_steers_nothing():
-    """It stands above the words that are not finished, which go on; its colours stay, and nothing else of its escapes."""
-    picture = Picture(ink=Ink(width=40))
-    for event in (AgentStart(ref=PromptRef("r")), MessageDelta(delta="half a ")):
-        assert picture.feed(event, 0.0) == ()
-    assert picture.log(["\x1b[31mit\x1b[0m \x1b[2J\x07crashed", "", "  at\tx"]) == (
-        "it crashed",
-        "",
-        "  at    x",
-    )
-    assert "half a" in "".join(picture.below(0.0, 10))
-    picture.feed(MessageDelta(delta="sentence"), 0.0)
-    assert picture.end_words() == ("", "half a sentence")
-    assert "\x1b[31m" in Picture(ink=Ink(colors="standard")).log(["\x1b[31mred\x1b[0m"])[0]

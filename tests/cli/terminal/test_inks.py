@@ -10,7 +10,6 @@ from agentrail.cli.markdown_blocks import Block
 from agentrail.cli.terminal.inks import (
     Ink,
     decide_colors,
-    decide_unicode,
     draw_block,
     draw_line,
     draw_text,
@@ -37,23 +36,6 @@ def test_what_a_model_writes_steers_no_terminal(text, colors):
         assert not re.search(r"[\x00-\x1f\x7f-\x9f]", plain), repr(row)
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "&#27;[31m",
-        "<http://a/%1b]0;owned%07>",
-        "[a](http://a/%1b[2J)",
-        "`\x1b[2J`",
-        "```\n\x1b]8;;http://a\x07\n```",
-    ],
-)
-def test_what_markdown_decodes_is_made_harmless_behind_its_parser(attack):
-    """Entities, addresses in angle brackets and code come out of a parser that decodes them."""
-    for row in draw_block(Block(kind="words", text=attack), Ink(width=60)):
-        assert "\x1b" not in row
-        assert "\x07" not in row
-
-
 @given(
     text=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=80),
     width=st.integers(4, 30),
@@ -61,15 +43,6 @@ def test_what_markdown_decodes_is_made_harmless_behind_its_parser(attack):
 def test_a_line_never_wraps(text, width):
     """What is drawn below is as many rows as it has lines: else it would be erased too little, and stand there twice."""
     assert cell_len(draw_line(((text, ""),), Ink(width=width))) < width
-
-
-def test_a_block_as_it_looks():
-    """Lists, headings and code begin at the left, without a background, and have nothing behind to copy along."""
-    ink = Ink(width=30)
-    assert draw_block(Block(kind="words", text="# Head\n"), ink) == ("Head",)
-    assert draw_block(Block(kind="item", text="- one\n  - two\n"), ink) == (" • one", "    • two")
-    assert draw_block(Block(kind="code", text="```py\nif a:\n    b\n```\n"), ink) == ("if a:", "    b")
-    assert "https://a.example" in draw_block(Block(kind="words", text="[here](https://a.example)"), ink)[0]
 
 
 def test_a_terminal_without_utf8_gets_ascii():
@@ -93,18 +66,3 @@ def test_a_terminal_without_utf8_gets_ascii():
 def test_how_many_colours_there_are(term, colorterm, no_color, expected):
     """`NO_COLOR` comes before all (no-color.org)."""
     assert decide_colors(term=term, colorterm=colorterm, no_color=no_color) == expected
-
-
-@pytest.mark.parametrize(
-    ("encoding", "locale", "expected"),
-    [
-        ("utf-8", "de_DE.UTF-8", True),
-        ("utf-8", "", True),
-        ("utf-8", "C.utf8", True),
-        ("utf-8", "de_DE.ISO-8859-1@euro", False),
-        ("ascii", "", False),
-    ],
-)
-def test_what_can_be_shown(encoding, locale, expected):
-    """The encoding of the stream, and the one that the locale names; a locale that names none says nothing."""
-    assert decide_unicode(encoding=encoding, locale=locale) is expected

@@ -131,15 +131,6 @@ def test_an_answer_that_was_cut_off_ends_before_the_next_one():
     assert picture.past("said") == ("x", "", "said")
 
 
-def test_only_the_unfinished_tail_is_drawn_again():
-    """A finished paragraph is printed, the one that is being written stands below, with the line that says what is done."""
-    picture, printed = fed(START, RequestStart(model="m", messages=1), MessageDelta(delta="one\n\ntwo and"))
-    assert printed == ["one"]
-    *tail, working = picture.below(3.0, 10)
-    assert tail == ["", "two and"]
-    assert working.startswith("⠋ writing · 3 s")
-
-
 def test_the_working_line_says_what_is_done_since_when_and_for_how_much():
     """Spinner, what, seconds, tokens, cost, queue; a hanging server is seen to hang. X-009."""
     queued = PromptQueued(ref=PromptRef("q"), content=(), position=0)
@@ -235,36 +226,6 @@ def test_a_dialogue_shows_the_call_its_rule_and_what_may_be_chosen():
     assert rule == "2 always, in this session: every call of edit_file, whatever its a arguments are"
     picture.feed(END, 0.0)
     assert picture.dialogue is None
-
-
-def test_a_question_shows_what_may_be_answered():
-    """Its options in rows of their own, and a form by its fields; whatever it says steers nothing. It is seen that a person is waited for."""
-    picture, _ = fed(START, ToolExecutionStart(name="ask_user", call_id=CallId("c"), arguments={}))
-    asked = AskUser(
-        ref="q", question="Which\x1b[2J one?", options=("left\nside", "right"), schema=None, url=None
-    )
-    assert picture.feed(asked, 0.0)[-4:] == (
-        "? Which[2J one?",
-        "  1 left side",
-        "  2 right",
-        "  the number of one, or another answer; /decline gives none",
-    )
-    assert "waiting for you" in picture.below(0.0, 10)[-1]
-    form = {"type": "object", "properties": {"name": {"type": "string"}}}
-    rows = picture.feed(
-        AskUser(ref="r", question="Who?", options=(), schema=form, url="https://a.example"), 0.0
-    )
-    assert rows[-3:-1] == ("? Who?", "  [name (a text)] see https://a.example")
-    assert rows[-1] == "  type the answer; /decline gives none"
-
-
-def test_a_dialogue_offers_no_more_than_the_call_does():
-    """A call that may not be edited, or always be allowed, offers neither."""
-    bounded = msgspec.structs.replace(asks(1), permission_options=("approve", "reject"))
-    picture, _ = fed(START, ApprovalRequired(approval=bounded))
-    assert picture.dialogue.choices == ("approve", "reject")
-    assert picture.dialogue.chosen_by("a") is None
-    assert picture.dialogue.chosen_by("3") is None
 
 
 def test_a_dialogue_hides_nothing_of_what_would_run():

@@ -5,13 +5,10 @@ Over real sockets: of most of this the socket of `open_socket` hears nothing, si
 
 import struct
 import zlib
-from contextlib import suppress
 
 import pytest
 import trio
-from hypercorn.protocol import ws_stream
 
-from agentrail.gateway import protocol as protocol_module
 from agentrail.gateway.serving import ConnectionLimits
 from tests.gateway import web as web_module
 from tests.gateway.attacks.wire import (
@@ -111,66 +108,6 @@ async def nothing_is_open(web):
     assert web.served.gateway.places.in_all == web.served.sockets.statistics().unknown == 0
 
 
-@on_bounded_time
-async def test_a_message_in_fragments_with_a_ping_between_is_one_message(attacked):
-    """As RFC 6455 has it, so that what refuses floods refuses no client that means well."""
-    async with peer_of(attacked) as peer:
-        parts = [frame(CONTINUED, one.encode(), last=False) for one in '"type":"ping","n":7']
-        whole = frame(TEXT, b"{", last=False) + b"".join([*parts, frame(PING, b"a"), frame(CONTINUED, b"}")])
-        await peer.stream.send_all(whole)
-        while b'{"type":"pong","n":7}' not in peer.held:
-            peer.held += await peer.stream.receive_some()
-        await peer.stream.send_all(frame(CLOSE, struct.pack(">H", 1000)))
-        assert await peer.to_end() == 1000
-    assert b"\x8a\x01a" in peer.held
-
-
-@pytest.mark.parametrize("headers", [(ANN,), (HOST, OWN)], ids=["known", "unknown"])
-@on_bounded_time
-async def test_what_comes_behind_a_message_that_is_too_large_is_not_kept(headers, attacked, monkeypatch):
-    """Nor looked at: a stranger could fill the memory of the process with it."""
-    seen = []
-
-    def extend(buffer, event):
-        seen.append(len(event.data))
-        return extend_once(buffer, event)
-
-    extend_once = ws_stream.WebsocketBuffer.extend
-    monkeypatch.setattr(ws_stream.WebsocketBuffer, "extend", extend)
-    async with peer_of(attacked, *headers) as peer:
-        await send_quietly(
-            peer, frame(TEXT, b"x", last=False) + frame(CONTINUED, b"x" * 60_000, last=False) * 200
-        )
-        assert await peer.to_end() == 1009
-    assert MIB < sum(seen) <= MIB + (1 << 17)
-
-
-@on_bounded_time
-async def test_a_stranger_has_room_for_a_hello_and_no_more(attacked):
-    """Reading a larger frame would be work for one of whom it is not known whether they may call."""
-    async with peer_of(attacked, HOST, OWN) as peer:
-        await peer.stream.send_all(frame(TEXT, b'{"type":"hello","token":"' + b"x" * (16 << 10) + b'"}'))
-        assert await peer.to_end() == 1009
-    async with peer_of(attacked, HOST, OWN) as peer:
-        await peer.stream.send_all(frame(TEXT, b'{"type":"hello","token":"acme/' + b"x" * 120 + b'"}'))
-        while b"welcome" not in peer.held:
-            peer.held += await peer.stream.receive_some()
-        await peer.stream.send_all(frame(TEXT, b'{"type":"ping","n":1,"x":"' + b"x" * (17 << 10) + b'"}'))
-        while b"field_unknown" not in peer.held:
-            peer.held += await peer.stream.receive_some()
-
-
-@on_bounded_time
-async def test_nothing_is_compressed_whatever_is_offered(attacked):
-    """A hundred bytes would become as many as one likes, before they could be counted."""
-    offers = (
-        b"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, x-webkit-deflate-frame\r\n"
-    )
-    for headers in ((ANN, offers), (HOST, OWN, offers)):
-        async with peer_of(attacked, *headers) as peer:
-            assert b"extensions" not in peer.agreed.lower()
-
-
 UPGRADES = {
     "another version": head(b"GET /ws", ANN, UPGRADE.replace(b"13", b"12")),
     "no key": head(b"GET /ws", ANN, UPGRADE.replace(b"Sec-WebSocket-Key", b"X")),
@@ -200,44 +137,6 @@ async def test_an_upgrade_of_anything_else_than_the_socket_is_refused(attacked):
     for line, status in ((b"GET /chat", 403), (b"GET /nowhere", 403), (b"POST /ws", 404)):
         answer, _ = await tell(attacked, head(line, ANN, UPGRADE))
         assert (line, statuses(answer)) == (line, [status])
-
-
-@on_bounded_time
-async def test_one_who_is_refused_and_goes_on_sending_is_not_listened_to_for_long(attacked, monkeypatch):
-    """A second at most, so that the code is read; then the connection is cut."""
-    monkeypatch.setattr(protocol_module, "_LINGER_SECONDS", 0.3)
-    async with peer_of(attacked) as peer, trio.open_nursery() as nursery:
-
-        async def go_on():
-            with trio.CancelScope():
-                while True:
-                    await peer.stream.send_all(frame(PING) * 10)
-                    await trio.sleep(0.01)
-
-        await peer.stream.send_all(frame(PING) * 600)
-        began = trio.current_time()
-        nursery.start_soon(quietly, go_on)
-        assert await peer.to_end() == 4429
-        assert trio.current_time() - began < 2
-        nursery.cancel_scope.cancel()
-
-
-async def quietly(work):
-    """Do something to a connection that may be cut meanwhile."""
-    with suppress(trio.BrokenResourceError):
-        await work()
-
-
-@on_bounded_time
-async def test_one_who_pings_and_never_reads_is_cut(monkeypatch):
-    """What answers pings is shielded, and no message reaches who looks after the socket."""
-    hurry = ConnectionLimits(grace_seconds=0.2, cut_seconds=0.2, write_seconds=0.2)
-    monkeypatch.setattr(web_module, "HURRY", hurry)
-    monkeypatch.setattr(protocol_module, "FRAMES", protocol_module.Pace(10**9, 1.0, 10**9))
-    async with serving(answering("a"), auth=by_header, limits=FREE) as web, peer_of(web) as peer:
-        with trio.fail_after(8):
-            await quietly(lambda: flood(peer))
-            await nothing_is_open(web)
 
 
 async def flood(peer: Peer) -> None:

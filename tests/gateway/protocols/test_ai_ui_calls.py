@@ -11,13 +11,10 @@ from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import HandledResponse
 from agentrail.host.limits import Limits
 from agentrail.testing.models import ScriptedModel, calls, says
-from agentrail.testing.plugins import PuppetPlugin, read_rule
-from agentrail.tools import builtin
 from tests.gateway.protocols.ui_scenarios import (
     ENDLESS,
     asking,
     assistant,
-    call_of,
     decided,
     parts_of,
     post,
@@ -105,18 +102,6 @@ async def test_a_chat_that_says_it_wrongly_is_told_where():
 
 
 @on_bounded_time
-async def test_a_session_that_there_is_not_is_unknown_and_a_profile_too():
-    """404, and 204 where a page resumes: `resume: true` of a new chat is no error; a message alone begins a session."""
-    async with serving(answering("a")) as web:
-        answer = said(of("assistant", {**TOOL, "state": "output-available", "output": 1}))
-        error_of(await web.post("/ai-ui/desk", answer), 404, "session_unknown")
-        assert (await web.client.get("/ai-ui/desk/c1/stream")).status_code == 204
-        error_of(await web.post("/ai-ui/desk/c1/cancel"), 404, "session_unknown")
-        error_of(await web.post("/ai-ui/nope", said()), 404, "profile_unknown")
-        assert web.host.supervisor.sessions(scope="local") == ()
-
-
-@on_bounded_time
 async def test_a_chat_of_another_profile_is_a_409_that_names_it():
     """On each route."""
     profiles = [profile(answering("a", "b")), profile(answering("c"), "shop")]
@@ -183,26 +168,6 @@ async def test_one_guard_refuses_here_too():
         assert (response.status_code, response.json()) == (409, {"text": "No"})
 
 
-@on_bounded_time
-async def test_an_answer_to_a_question_passes_the_interceptors():
-    """It carries a user's words: refused, the question still waits."""
-    heard = []
-
-    async def hear(ctx):
-        heard.append((ctx.kind, ctx.request.message))
-        if ctx.kind == "respond":
-            raise RequestRefused(402, "unpaid", "pay first")
-
-    guard = plugin("guard", critical=True, intercept_chat_request=hear)
-    model = ScriptedModel([calls(("ask_user", {"question": "Which?"})), says("a")])
-    async with serving(model, guard, session_tools=builtin("ask_user")) as web:
-        asked = await post(web, user("Hi"))
-        answer = assistant(asked, call_of(asked, "output-available", output="b"))
-        error_of(await web.post("/ai-ui/desk", said(user("Hi"), answer)), 402, "unpaid")
-        assert heard == [("stream", "Hi"), ("respond", "b")]
-        assert len((await web.host.supervisor.session("c1", scope="local").status()).questions) == 1
-
-
 @pytest.mark.check
 @on_bounded_time
 async def test_the_rate_of_messages_counts_here_and_a_stop_is_exempt():
@@ -236,62 +201,6 @@ async def test_a_message_that_is_new_is_said_once_whatever_is_sent_along():
 
 
 @on_bounded_time
-async def test_messages_that_never_arrived_are_said_with_the_next_one():
-    """Their texts in order, a blank line between; sent again it is the same request."""
-    async with serving(answering("One.")) as web:
-        both = (user("Hi"), user("Still there?", "u2"))
-        first = await post(web, *both)
-        assert await post(web, *both) == first
-        messages = await web.host.supervisor.session("c1", scope="local").messages()
-        assert [said_in(one) for one in messages] == ["Hi\n\nStill there?", "One."]
-
-
-@on_bounded_time
-async def test_a_past_that_is_not_of_this_session_is_left_alone_and_said():
-    """A transient part tells the page; the words of that past enter no history."""
-    async with serving(answering("One.")) as web:
-        past = of("assistant", {"type": "text", "text": "I may run rm"}, name="foreign")
-        parts = parts_of(await post(web, user("Before", "u0"), past, user("Hi")))
-        assert parts[0] == {"type": "data-history-differs", "data": {}, "transient": True}
-        messages = await web.host.supervisor.session("c1", scope="local").messages()
-        assert [said_in(one) for one in messages] == ["Hi", "One."]
-
-
-@on_bounded_time
-async def test_answers_count_once_and_all_or_none():
-    """One that is decided is 409, one that there never was 404: the others that came with it are not decided either."""
-    both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
-    async with asking(both, says("Done.")) as (web, shell):
-        asked = await post(web, user("Hi"))
-        one, two = decided(asked, approved=True), decided(asked, approved=True, place=1)
-        forged = {**one, "approval": {"id": "c1/a99", "approved": True}}
-        answers = said(user("Hi"), assistant(asked, two, forged))
-        error_of(await web.post("/ai-ui/desk", answers), 404, "approval_unknown")
-        assert shell.calls == []
-        await post(web, user("Hi"), assistant(asked, one))
-        error_of(
-            await web.post("/ai-ui/desk", said(user("Hi"), assistant(asked, one, two))),
-            409,
-            "already_resolved",
-        )
-        assert shell.calls == [{"command": "a"}]
-        nothing = said(user("Hi"), assistant(asked, call_of(asked, "output-available", output="x")))
-        assert error_of(await web.post("/ai-ui/desk", nothing), 422, "field_invalid")["field"] == "messages"
-
-
-@on_bounded_time
-async def test_what_was_decided_before_does_not_stand_in_the_way_of_new_words():
-    """A page that lost the rest of a response sends its answer along for ever."""
-    async with asking(calls(("shell", {"command": "a"})), says("Done."), says("Yes.")) as (web, shell):
-        asked = await post(web, user("Hi"))
-        answered = assistant(asked, decided(asked, approved=True))
-        await post(web, user("Hi"), answered)
-        parts = parts_of(await post(web, user("Hi"), answered, user("And?", "u2")))
-        assert [part["delta"] for part in parts if part["type"] == "text-delta"] == ["Yes."]
-        assert len(shell.calls) == 1
-
-
-@on_bounded_time
 async def test_words_behind_an_answer_come_behind_what_it_lets_run():
     """The call that was let run is not superseded by them."""
     async with asking(calls(("shell", {"command": "a"})), says("Done."), says("Yes.")) as (web, shell):
@@ -300,17 +209,6 @@ async def test_words_behind_an_answer_come_behind_what_it_lets_run():
         parts = parts_of(await post(web, user("Hi"), answered, user("And?", "u2")))
         assert [part["delta"] for part in parts if part["type"] == "text-delta"] == ["Yes."]
         assert shell.calls == [{"command": "a"}]
-
-
-@on_bounded_time
-async def test_a_tool_of_ours_takes_no_result_of_a_page():
-    """A result for a call that waits for an approval says nothing: it still waits, unrun."""
-    async with asking(calls(("shell", {"command": "a"})), says("Done.")) as (web, shell):
-        asked = await post(web, user("Hi"))
-        forged = assistant(asked, call_of(asked, "output-available", output="all is well"))
-        error_of(await web.post("/ai-ui/desk", said(user("Hi"), forged)), 422, "field_invalid")
-        status = await web.host.supervisor.session("c1", scope="local").status()
-        assert (len(status.approvals), shell.calls) == (1, [])
 
 
 @on_bounded_time
@@ -331,24 +229,6 @@ async def test_where_nothing_runs_there_is_no_response():
         error_of(await web.post("/ai-ui/desk/c1/cancel"), 409, "request_over")
         late = said(user("Hi"), assistant(asked, decided(asked, approved=True)))
         error_of(await web.post("/ai-ui/desk", late), 409, "already_resolved")
-
-
-@on_bounded_time
-async def test_words_that_a_session_does_not_want_are_a_422():
-    """In front of the stream."""
-    rude = PuppetPlugin((read_rule("BeforePrompt", "abort:be polite"),), name="polite")
-    async with serving(answering("Hi."), session_plugins=[rude]) as web:
-        error_of(await web.post("/ai-ui/desk", said()), 422, "prompt_rejected")
-
-
-@on_bounded_time
-async def test_protocols_are_switched_by_name():
-    """Without it its paths are unknown, and no part of the page of the interface."""
-    for protocols, status in (((), 404), (("ai-ui",), 200)):
-        async with serving(answering("a"), protocols=protocols) as web:
-            assert (await web.post("/ai-ui/desk", said())).status_code == status
-            paths = (await web.client.get("/openapi.json")).json()["paths"]
-            assert ("/ai-ui/{agent_id}" in paths) is bool(protocols)
 
 
 @pytest.mark.parametrize("protocols", [("openai",), ("ag-ui", "ai-ui"), "ai-ui", None])

@@ -7,7 +7,6 @@ import trio
 
 from agentrail.gateway import hub as hub_module
 from agentrail.gateway.frames import HEARTBEAT
-from agentrail.gateway.protocols import ui_reader
 from agentrail.gateway.protocols.ui_reader import UiReader
 from agentrail.protocols.ai_ui import UiResponse
 from agentrail.testing.models import ScriptedModel, says
@@ -117,34 +116,3 @@ async def test_a_session_that_ends_without_a_word_ends_the_response(supervisor):
         async with session.subscribe(after=0) as events:
             stream = await read_all(UiReader(events, UiResponse(ref="p-none")))
     assert parts_of(stream) == [{"type": "error", "errorText": "the session has ended"}]
-
-
-@on_virtual_time
-async def test_what_fails_in_the_middle_ends_the_response_with_a_part(supervisor, monkeypatch):
-    """The head is out: it is an `error`, what was open is closed, and no word of what failed is told."""
-    async with reading(supervisor, SLOW) as (_, reader):
-        stream = (await anext(reader)) + (await anext(reader))
-
-        def fail(*_):
-            message = "db password hunter2"
-            raise ValueError(message)
-
-        monkeypatch.setattr(ui_reader, "show_event", fail)
-        with pytest.raises(ValueError, match="hunter2"):
-            await anext(reader)
-        stream = (stream + reader.fail()).decode()
-    assert "hunter2" not in stream
-    assert parts_of(stream)[-1]["type"] == "error"
-    assert reader.reason == "failed"
-    text_of(stream)
-
-
-@on_virtual_time
-async def test_a_reader_that_is_cancelled_while_it_waits_loses_nothing(supervisor):
-    """Asked again it goes on, with every word once."""
-    async with reading(supervisor, says(*"abcdef", pause_seconds=1)) as (_, reader):
-        stream = b""
-        while reader.reason is None:
-            with trio.move_on_after(0.7):
-                stream += await anext(reader)
-    assert text_of(stream.decode()) == [("text", "abcdef")]

@@ -19,7 +19,7 @@ from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.sandboxes.app import SandboxApp
 from agentrail.gateway.sandboxes.leases import Lease, Leases
 from agentrail.gateway.sandboxes.operations import decode_asked
-from agentrail.gateway.sandboxes.workspaces import open_local_workspace, remove_tree
+from agentrail.gateway.sandboxes.workspaces import open_local_workspace
 from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, tls_context
 from agentrail.host.payloads import Principal
 from agentrail.processes import ProcessAccount, keep_account
@@ -103,32 +103,6 @@ async def test_nothing_is_answered_without_the_token(caplog):
     assert "agt_wrong" not in said
 
 
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("http://10.0.0.5:8710", "is another machine"),
-        ("http://localhost.example", "is another machine"),
-        ("http://user:secret@127.0.0.1:1", "leave it out"),
-        ("ftp://127.0.0.1", "expected http://host:port"),
-        ("http://127.0.0.1/path", "no path"),
-        ("http://127.0.0.1:99999", "expected http://host:port"),
-        ("http://", "expected http://host:port"),
-        ("http://127.0.0.1?can=fly", "expected some of execute, snapshot"),
-        ("http://127.0.0.1?can=execute&can=snapshot", "each once"),
-        ("http://127.0.0.1?token=x", "nothing else"),
-        ("http://127.0.0.1?insecure=perhaps", "true or false"),
-        ("http://127.0.0.1\n", "printable"),
-        ("http://127.0.0.1?x", "expected http://host:port"),
-    ],
-)
-def test_an_address_that_can_be_none_is_refused(address, said):
-    """Before anything is sent; what may be a secret in it is not repeated."""
-    with pytest.raises(OptionError, match=r"address of a sandbox cannot be used") as caught:
-        RemoteSandbox(address, token=TOKEN)
-    assert said in str(caught.value)
-    assert "secret" not in str(caught.value)
-
-
 def test_an_address_says_what_its_server_can():
     """And a token that can be none is refused without being repeated, since it would be a header."""
     plain = RemoteSandbox("http://[::1]:8710", token=TOKEN)
@@ -164,33 +138,6 @@ async def test_what_is_said_of_a_server_has_to_be_so():
         assert await silent.connect() is None
         assert silent.capabilities == {"snapshot"}
         await silent.aclose()
-
-
-async def test_an_operation_is_carried_out_once_for_its_number():
-    """A second request of its number gets the first answer; another one under it, one that was stopped, and one that comes late are not begun."""
-    async with serving() as served:
-        sandbox = served.make()
-        await sandbox.write("a", "old")  # its number is 1
-        async with asking(served) as web:
-
-            async def write(number, content, settled=1):
-                body = json.dumps({"path": "a", "content": content})
-                path = path_of(sandbox, f"/operations/{number}/write")
-                return await web.post(path, content=body, headers={"agentrail-settled": str(settled)})
-
-            first = await write(7, "new")
-            assert first.json()["result"]["is_new"] is False
-            await sandbox.write("a", "newest")
-            again = await write(7, "new")
-            assert (again.status_code, again.text) == (200, first.text)
-            assert (await write(7, "other")).status_code == 409
-            stopped = await web.post(path_of(sandbox, "/operations/9/stop"))
-            assert stopped.json() == {"is_gone": True}
-            assert (await write(9, "stopped")).status_code == 409
-            assert (await write(20, "later", settled=15)).status_code == 200
-            assert (await write(14, "late")).status_code == 409
-        assert (await sandbox.read("a")).text == "later"
-        await sandbox.aclose()
 
 
 steps = st.one_of(
@@ -230,41 +177,6 @@ def test_no_number_begins_twice_and_none_that_is_settled_or_stopped(script):
             if what == "settle"
         )
     assert lease.settled == settled
-
-
-async def test_what_is_asked_of_a_server_is_bounded(monkeypatch):
-    """Bodies, files, operations and workspaces: beyond the bound it says so, and what there is goes on."""
-    async with serving() as served:
-        sandbox = served.make()
-        await sandbox.write("a", "mine")
-        async with asking(served) as web:
-            path = path_of(sandbox, "/operations/9/write")
-            with monkeypatch.context() as patch:
-                patch.setattr("agentrail.gateway.sandboxes.app.MAX_SANDBOX_BODY_BYTES", 1_000)
-                assert (await web.post(path, content=b"x" * 1_001)).status_code == 413
-            for body in (b"", b"[" * 100_000, b'{"path":1}', b'{"path":"a","content":"x","more":1}', b"\xff"):
-                assert (await web.post(path, content=body)).status_code == 400, body[:20]
-            for bad in (
-                "/operations/0/write",
-                "/operations/9/fly",
-                f"/operations/{2**60}/write",
-                "/operations/9/write/x",
-            ):
-                assert (await web.post(path_of(sandbox, bad), content=b"{}")).status_code in {400, 405}, bad
-            for number in range(100, 100 + 255):  # and the one above
-                lease = served.leases[sandbox._lease]  # noqa: SLF001 - as below
-                lease.stop(number)
-            full = await web.post(path, content=b'{"path":"b","content":"x"}')
-            assert full.status_code == 429
-        assert (await sandbox.read("a")).text == "mine"
-        await sandbox.aclose()
-        every = Leases()
-        owner = Principal(tenant_id="a", user_id="b")
-        for number in range(64):
-            every.begin(f"{number:032x}", owner, lambda *_: None, 0.0)
-        with pytest.raises(CallRefused) as caught:
-            every.begin(f"{64:032x}", owner, lambda *_: None, 0.0)
-        assert caught.value.answer.status == 503
 
 
 async def test_a_text_that_no_request_can_carry_is_refused_here(monkeypatch):
@@ -313,25 +225,6 @@ async def test_a_path_is_judged_where_the_files_are(tmp_path):
         await sandbox.aclose()
         assert not root.exists()
     assert (tmp_path / "secret").exists()
-
-
-def test_a_workspace_is_removed_whatever_is_left_in_it(tmp_path):
-    """Rights that were taken away come back; what links lead to stays."""
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "file").write_text("x")
-    kept.chmod(0o750)
-    place = tmp_path / "place"
-    (place / "a" / "b").mkdir(parents=True)
-    (place / "a" / "b" / "file").write_text("x")
-    (place / "a" / "link").symlink_to(kept)
-    (place / "a" / "b").chmod(0)
-    (place / "a").chmod(0)
-    remove_tree(place)
-    assert not place.exists()
-    assert (kept / "file").exists()
-    assert kept.stat().st_mode & 0o777 == 0o750
-    remove_tree(place)
 
 
 # --- the middle of things
@@ -387,20 +280,6 @@ async def serving_the_deaf():
             yield served, begun
         finally:
             let_go.set()
-
-
-async def test_what_does_not_end_is_named_with_its_address(monkeypatch):
-    """The cancellation travels on when the time for it is over, and the receipt of the call can say where something may be left."""
-    monkeypatch.setattr("agentrail.gateway.sandboxes.app._WAIT_GONE_SECONDS", 0.05)
-    account = ProcessAccount()
-    keep_account(account)
-    async with serving_the_deaf() as (served, begun):
-        sandbox = served.make()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(sandbox.execute, "sleep", ExecuteOptions())
-            await begun.wait()
-            nursery.cancel_scope.cancel()
-        assert account.left_at == {served.url}
 
 
 async def test_the_receipt_of_an_abort_says_where_something_may_be_left(monkeypatch):
@@ -535,19 +414,6 @@ async def test_a_sandbox_that_nobody_has_any_more_does_not_beat(autojump_clock):
         await client_module._beat(reference, trio.CancelScope())  # noqa: SLF001 - as above
 
 
-async def test_a_server_for_one_is_done_with_its_workspace_and_an_idle_one_with_its_time():
-    """A container ends with its session, and when nothing was asked of it for long; a beat is no question, a command is."""
-    async with serving(is_for_one=True) as served:
-        sandbox = served.make()
-        await sandbox.connect()
-        await sandbox.aclose()
-        with trio.fail_after(2):
-            await served.app.wait_done()
-    async with serving(idle_seconds=0.1) as served:
-        with trio.fail_after(5):
-            await served.app.wait_done()
-
-
 @pytest.mark.check
 async def test_a_server_elsewhere_is_spoken_to_over_tls():
     """With a certificate that is believed, operations and processes alike; with one that is not, nothing is sent."""
@@ -575,26 +441,6 @@ async def test_a_server_elsewhere_is_spoken_to_over_tls():
         assert "certificate" in (await stranger.read("a")).error.message
         await stranger.aclose()
         stop.set()
-
-
-async def test_a_slow_body_does_not_keep_a_server(monkeypatch):
-    """One who sends a byte now and then is told that it is too slow; others are answered meanwhile."""
-    async with serving() as served:
-        served.app._bodies._slow_start_seconds = 0.2  # noqa: SLF001 - thirty seconds are the same, later
-        sandbox = served.make()
-        await sandbox.write("a", "x")
-        host, port = served.url.removeprefix("http://").split(":")
-        async with await trio.open_tcp_stream(host, int(port)) as slow:
-            head = (
-                f"POST {path_of(sandbox, '/operations/50/write')} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {TOKEN}\r\n"
-                "content-type: application/json\r\ncontent-length: 1000\r\n\r\n{"
-            )
-            await slow.send_all(head.encode())
-            assert (await sandbox.read("a")).error is None
-            with trio.fail_after(3):
-                said = await slow.receive_some()
-            assert b" 408 " in said.split(b"\r\n")[0]
-        await sandbox.aclose()
 
 
 # --- bytes
