@@ -1,7 +1,7 @@
 """Files and directories of agentrail itself that no session may read: stores, memories, knowledge, tokens and keys.
 
-Whatever opens such a file registers its path. Sandboxes hide these paths from commands and refuse them to file tools, whichever session
-or user they belong to. Paths stay registered as long as the process lives: a store that is closed still holds what was said.
+Code that opens such a file registers its path. Sandboxes hide these paths from commands and refuse them to file tools, whichever session
+or user they belong to. Paths stay registered as long as the process lives, because a closed store still holds conversations.
 """
 
 import contextlib

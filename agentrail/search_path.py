@@ -1,20 +1,20 @@
-"""The current directory is no place from which a command imports code: a file that anybody wrote there would run with all keys.
+"""Keeps commands from importing code of the current directory: any file written there would run with all keys.
 
-`python -m` puts it in front of everything, `PYTHONPATH` and editable installations may name it or a directory in it. This module imports
-nothing that is not part of the interpreter itself, because it runs before that place is gone.
+`python -m` puts it first, and `PYTHONPATH` and editable installations can name it or a directory in it. This module runs before that entry
+is removed, so it imports only modules of the interpreter itself.
 """
 
 import os
 import sys
 
 LEFT_OUT: list[str] = []
-"""What was taken out. Named modules are looked for there, by their files; see `named_modules.py`."""
+"""The removed entries. Named modules are found there, by their files. See `named_modules.py`."""
 
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 def leave_out_current() -> None:
-    """Take the current directory, and all that lie in it, out of `sys.path`. Installed packages and the standard library stay."""
+    """Remove the current directory, and directories in it, from `sys.path`. Installed packages and the standard library stay."""
     try:
         here = os.path.realpath(os.getcwd())  # noqa: PTH109 - pathlib is not part of the interpreter
     except OSError:  # it was removed, and nothing can be imported from it

@@ -1,7 +1,7 @@
-"""The one place that imports trio-websocket: what speaks over WebSockets takes its names from here. They come with the extra `connect`.
+"""The only importer of trio-websocket: modules for WebSockets take its names from here. They come with the extra `connect`.
 
-They are looked up on first use, so that what can be imported does not depend on what is installed; `need_websockets` says at the beginning
-of a call, and in words, that they are missing. Nothing is decided here about connections.
+Names are resolved on first use, so every module can be imported without the extra. `need_websockets` raises at the start of a call that
+needs it.
 """
 
 from importlib import import_module
@@ -42,13 +42,13 @@ __all__ = [
 
 
 def need_websockets(what: str) -> None:
-    """Refuse what needs WebSockets where they are not installed.
+    """Raise if WebSockets are not installed.
 
     Args:
         what: Needs them, as the caller knows it, such as `agentrail.connect`.
 
     Raises:
-        OptionError: Your move: the extra is missing; the message has the command that installs it.
+        OptionError: The extra is missing. The message has the command that installs it.
     """
     try:
         import_module("trio_websocket")

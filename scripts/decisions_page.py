@@ -17,7 +17,7 @@ FOLDER: Final = ROOT / "docs" / "explanation" / "decisions"
 DRAWN: Final = "<!-- Drawn from the records by `make docs`; edit those. -->"
 MAX_WORDS: Final = 150
 LAST_NUMBER: Final = 669
-"""Highest number ever given. Most of the records up to 667 were deleted; a number is never given twice."""
+"""Highest number ever given. Most of the records up to 667 were deleted, and a number is never given twice."""
 RECORD: Final = re.compile(
     r"^## (?P<heading>(?P<number>\d{4}) · (?P<title>[^\n]+))\n\n\*(?P<date>\d{4}-\d{2}-\d{2})\*\n\n"
     r"(?P<text>\*\*Context\.\*\* .+?\n\n\*\*Decision\.\*\* .+?\n\n\*\*Consequences\.\*\* .+?)(?=^## |\Z)",

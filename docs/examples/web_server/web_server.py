@@ -1,4 +1,4 @@
-"""Many chats behind HTTP: POST prompts one, GET follows it, both stream events. Run: hypercorn -k trio web_server:app."""
+"""Many chats over HTTP: POST prompts one, GET follows it, both stream events. Run: hypercorn -k trio web_server:app."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress

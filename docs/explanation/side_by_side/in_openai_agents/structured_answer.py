@@ -1,4 +1,4 @@
-"""What a customer's mail is about, in the OpenAI Agents SDK."""
+"""The subject of a customer's mail, in the OpenAI Agents SDK."""
 
 import asyncio
 import sys
@@ -12,10 +12,10 @@ from pydantic import Field
 
 @dataclass(frozen=True)
 class Ticket:
-    """What a mail is about.
+    """The subject of a mail.
 
     Attributes:
-        summary: One sentence, in English whatever the mail is in.
+        summary: One sentence in English, also for mails in other languages.
         urgency: 1 is a question, 5 is a shop that cannot sell.
     """
 

@@ -1,4 +1,4 @@
-"""The support bot, in the OpenAI Agents SDK; it has no budget in money, only one in turns."""
+"""The support bot, in the OpenAI Agents SDK. It has a budget in turns, not in money."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ async def refund(number: int, euros: float) -> str:
 
 
 async def main(question: str, model: str | Model = "gpt-5-mini", patience: float = 300) -> None:
-    """Answer a question; what needs a person is asked at the terminal."""
+    """Answer a question, and ask for approvals at the terminal."""
     bot = Agent(name="support", model=model, tools=[find_order, refund])
     try:
         async with asyncio.timeout(patience):

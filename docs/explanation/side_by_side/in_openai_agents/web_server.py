@@ -1,4 +1,4 @@
-"""Many chats behind HTTP, in the OpenAI Agents SDK; POST only, there is nothing to follow. Run: uvicorn web_server:app."""
+"""Many chats over HTTP, in the OpenAI Agents SDK. POST only, because events cannot be followed. Run: uvicorn web_server:app."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,7 +15,7 @@ app.state.model, app.state.path = "gpt-5-mini", "chats.sqlite"
 
 @app.post("/chats/{name}", response_class=EventSourceResponse)
 async def stream(name: str, say: Annotated[str, Body()], wait: float = 60) -> AsyncGenerator[Sse, None]:
-    """Stream a run, which is cancelled when its client leaves; two at once for one chat would mix in its history."""
+    """Stream a run, cancelled when its client disconnects. Two runs of one chat at once would mix in its history."""
     model: str | Model = app.state.model
     chat = SQLiteSession(name, app.state.path)
     run = Runner.run_streamed(Agent(name="chat", model=model), say, session=chat)

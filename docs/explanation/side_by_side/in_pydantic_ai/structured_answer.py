@@ -1,4 +1,4 @@
-"""What a customer's mail is about, in Pydantic AI."""
+"""The subject of a customer's mail, in Pydantic AI."""
 
 import asyncio
 import sys
@@ -13,10 +13,10 @@ from pydantic_ai.models import Model
 
 @dataclass(frozen=True)
 class Ticket:
-    """What a mail is about.
+    """The subject of a mail.
 
     Attributes:
-        summary: One sentence, in English whatever the mail is in.
+        summary: One sentence in English, also for mails in other languages.
         urgency: 1 is a question, 5 is a shop that cannot sell.
     """
 

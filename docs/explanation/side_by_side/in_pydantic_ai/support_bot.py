@@ -13,7 +13,7 @@ LIMITS = UsageLimits(cost_limit=Decimal("0.05"))
 
 
 async def decide(_ctx: RunContext[object], requests: DeferredToolRequests) -> DeferredToolResults:
-    """Ask a person at the terminal."""
+    """Ask the user at the terminal."""
     calls = {call.tool_call_id: f"{call.tool_name} {call.args} " for call in requests.approvals}
     said = {call_id: await asyncio.to_thread(input, hint) == "yes" for call_id, hint in calls.items()}
     return requests.build_results(approvals=said)
@@ -38,7 +38,7 @@ async def refund(number: int, euros: float) -> str:
 
 
 async def main(question: str, model: str | Model = "openai:gpt-5-mini", patience: float = 300) -> None:
-    """Answer a question; what needs a person is asked at the terminal."""
+    """Answer a question, and ask for approvals at the terminal."""
     try:
         result = await bot.run(question, model=model, usage_limits=LIMITS, timeout=patience)
         print(result.output)

@@ -1,4 +1,4 @@
-"""Many chats behind HTTP, in Pydantic AI; POST only, there is nothing to follow. Run: uvicorn web_server:app."""
+"""Many chats over HTTP, in Pydantic AI. POST only, because events cannot be followed. Run: uvicorn web_server:app."""
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator
@@ -19,7 +19,7 @@ events_as_json = TypeAdapter[Any](Any)
 
 @app.post("/chats/{name}", response_class=EventSourceResponse)
 async def stream(name: str, say: Annotated[str, Body()], wait: float = 60) -> AsyncGenerator[Sse, None]:
-    """Stream a run, which is cancelled when its client leaves; two at once for one chat would lose an answer."""
+    """Stream a run, cancelled when its client disconnects. Two runs of one chat at once would lose an answer."""
     model: str | Model = app.state.model
     chat: Conversation = app.state.chats[name]
     try:
