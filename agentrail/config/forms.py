@@ -6,7 +6,10 @@ What a value means, and whether it can be, is said where it is used; here are na
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
+import attrs
 from attrs import frozen
+
+from agentrail.config.host_limits import Limits
 
 PermissionMode: TypeAlias = Literal["default", "accept_edits", "plan", "strict", "dont_ask", "bypass"]
 
@@ -250,32 +253,14 @@ class WebForm:
     model: str | None = None
 
 
-@frozen(kw_only=True)
-class HostLimitsForm:
-    """How much is taken of callers; as `Limits` of a host."""
+def _optional_fields(of: type[attrs.AttrsInstance]) -> dict[str, Any]:
+    kinds: dict[str, Any] = {one.name: one.type for one in attrs.fields(of)}
+    return {name: attrs.field(default=None, type=kind | None) for name, kind in kinds.items()}
 
-    max_body_bytes: int | None = None
-    max_body_with_attachments_bytes: int | None = None
-    max_attachments: int | None = None
-    max_attachment_bytes: int | None = None
-    max_attachments_bytes: int | None = None
-    max_attachment_name: int | None = None
-    max_message_bytes: int | None = None
-    max_metadata_bytes: int | None = None
-    max_json_depth: int | None = None
-    messages_per_minute: int | None = None
-    messages_burst: int | None = None
-    calls_per_minute: int | None = None
-    calls_burst: int | None = None
-    failed_authentications_per_minute: int | None = None
-    max_streams_per_principal: int | None = None
-    max_streams: int | None = None
-    max_sessions_per_principal: int | None = None
-    cost_per_day_usd: float | None = None
-    tenant_cost_per_day_usd: float | None = None
-    max_frame_bytes: int | None = None
-    max_subscriptions: int | None = None
-    commands_per_second: int | None = None
+
+@frozen(kw_only=True, these=_optional_fields(Limits))
+class HostLimitsForm:
+    """How much is taken of callers: each of `Limits`."""
 
 
 @frozen(kw_only=True)

@@ -11,6 +11,7 @@ import attrs
 from attrs import define, field, frozen
 
 from agentrail.config.forms import BudgetForm, PromptForm
+from agentrail.config.host_limits import HOST_LIMITS
 from agentrail.config.keys import in_one_line, names_secret
 from agentrail.config.settings import LIMITS_PREFIX, AgentSettings, PolicySettings, Settings, Sourced
 
@@ -32,34 +33,6 @@ _LIMITS: Final[Mapping[str, int | None]] = {
 
 _SWITCHES_OFF: Final = frozenset({"console", "inspector"})
 """What of a host may be taken away."""
-
-_KIB: Final = 1 << 10
-_MIB: Final = 1 << 20
-HOST_LIMITS: Final[Mapping[str, int | None]] = {
-    "max_body_bytes": _MIB,
-    "max_body_with_attachments_bytes": 36 * _MIB,
-    "max_attachments": 10,
-    "max_attachment_bytes": 10 * _MIB,
-    "max_attachments_bytes": 25 * _MIB,
-    "max_attachment_name": 100,
-    "max_message_bytes": 256 * _KIB,
-    "max_metadata_bytes": 4 * _KIB,
-    "max_json_depth": 64,
-    "messages_per_minute": 60,
-    "messages_burst": 10,
-    "calls_per_minute": 600,
-    "calls_burst": 100,
-    "failed_authentications_per_minute": 10,
-    "max_streams_per_principal": 100,
-    "max_streams": 5_000,
-    "max_sessions_per_principal": 1_000,
-    "cost_per_day_usd": None,
-    "tenant_cost_per_day_usd": None,
-    "max_frame_bytes": _MIB,
-    "max_subscriptions": 64,
-    "commands_per_second": 100,
-}
-"""What a host takes where nothing is said; as `Limits`, which stands above this room. A test holds them equal."""
 
 
 @frozen(kw_only=True)

@@ -22,7 +22,8 @@ from agentrail.cli.serve_options import (
     show_serving,
 )
 from agentrail.config.forms import HostForm, HostLimitsForm
-from agentrail.config.narrowing import HOST_LIMITS, narrow_settings
+from agentrail.config.host_limits import HOST_LIMITS
+from agentrail.config.narrowing import narrow_settings
 from agentrail.config.settings import merge_settings
 from agentrail.errors import OptionError
 from agentrail.gateway.app import OWN_OPTIONS
