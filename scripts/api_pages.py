@@ -92,9 +92,9 @@ def session_api_page() -> str:
         DRAWN,
         "",
         *_class_lines(Session),
-        "`supervisor.start_session(…)` gives one, and so does `agentrail.open_session(…)`. Each call sends one message to the session and waits for",
-        "its reply. How they are used stands in [your first session](../tutorial/first-session.md), [follow sessions](../how-to/follow-sessions.md)",
-        "and [steer and decide](../how-to/steer-and-decide.md); the options in [session](session.md), and what is raised in [errors](errors.md).",
+        "`supervisor.start_session(…)` and `agentrail.open_session(…)` return a session. Each call sends one message and waits for the reply. See",
+        "[your first session](../tutorial/first-session.md), [follow sessions](../how-to/follow-sessions.md), [control a running session](../how-to/steer-and-decide.md), the",
+        "[options](session.md) and the [errors](errors.md).",
         "",
         *_contents(SESSION),
     ]
@@ -102,7 +102,7 @@ def session_api_page() -> str:
         lines += [f"## {title}", ""]
         for name in names.split():
             lines += _member_lines(Session, name, name)
-    lines += ["## What calls give", ""]
+    lines += ["## Returned objects", ""]
     for kind, names in GIVEN.items():
         lines += [f"### `{kind.__name__}`", "", *_class_lines(kind)]
         for name in names.split():
@@ -118,8 +118,8 @@ def supervisor_api_page() -> str:
         DRAWN,
         "",
         *_class_lines(SessionSupervisor),
-        "How it is used stands in [your first session](../tutorial/first-session.md) and [run many sessions](../how-to/run-many-sessions.md); what the",
-        "sessions can do in [their own page](session-api.md). For programs without Trio there is [`agentrail.blocking`](../how-to/from-asyncio.md).",
+        "See [your first session](../tutorial/first-session.md), [run many sessions](../how-to/run-many-sessions.md) and the methods of [sessions](session-api.md).",
+        "Programs without Trio use [`agentrail.blocking`](../how-to/from-asyncio.md).",
         "",
         *_contents({"Open": "open_supervisor open_session", **SUPERVISOR}),
         "## Open",
@@ -131,9 +131,9 @@ def supervisor_api_page() -> str:
         lines += [f"## {title}", ""]
         for name in names.split():
             lines += _member_lines(SessionSupervisor, name, name)
-    lines += ["## What calls give", "", "### `ManySubscription`", "", *_class_lines(ManySubscription)]
+    lines += ["## Returned objects", "", "### `ManySubscription`", "", *_class_lines(ManySubscription)]
     lines += [
-        "It is entered, iterated over and read with `next_nowait` as a [`Subscription`](session-api.md#subscription).",
+        "Use it like a [`Subscription`](session-api.md#subscription).",
         "",
     ]
     return "\n".join(lines)

@@ -25,7 +25,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "agentrail": ("The façade", "agentrail"),
         "ports": (
-            "Ports and values of adapters",
+            "Interfaces for adapters",
             "agentrail.abc agentrail.abc.store agentrail.abc.stored_states",
         ),
         "messages": ("Messages", "agentrail.messages"),
@@ -102,7 +102,7 @@ MODULES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             ),
         ),
         "others": (
-            "Around it",
+            "Other modules",
             (
                 "agentrail.tuning agentrail.runtime.loop_watch agentrail.runtime.reviving agentrail.web.rules agentrail.web.engines.brave "
                 "agentrail.otp.exits"
@@ -284,8 +284,8 @@ def names_page() -> str:
         "",
         DRAWN,
         "",
-        "What a program may import, from where, and the page that describes it. A name that is not here is no promise: it may change without",
-        "a word in the news. Most programs need only [the façade](agentrail.md).",
+        "All public names, with their modules and pages. Other names can change without notice.",
+        "Most programs need only [the façade](agentrail.md).",
         "",
         "| name | imported from |",
         "|---|---|",
