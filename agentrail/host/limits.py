@@ -466,6 +466,7 @@ class DayBudgets:
         """
         self._supervisor = supervisor
         self._limits = limits
+        self._has_budgets = limits.has_day_budgets
         self._known: OrderedDict[str, tuple[float, DayUse]] = OrderedDict()  # what was read longest ago first
         self._reading = trio.Lock()
 
@@ -478,7 +479,7 @@ class DayBudgets:
 
         Cancellation: Nothing is lost by it.
         """
-        if not self._limits.has_day_budgets:
+        if not self._has_budgets:
             return
         use = await self._use_of(owner.tenant_id)
         spent = decide_spent(self._limits, use, owner.user_id)
@@ -493,7 +494,7 @@ class DayBudgets:
 
         Cancellation: Nothing is lost by it.
         """
-        if not self._limits.has_day_budgets:
+        if not self._has_budgets:
             await trio.lowlevel.checkpoint()
             return ()
         use = await self._use_of(tenant_id)
