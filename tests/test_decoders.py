@@ -39,7 +39,7 @@ BY_USE: Final = {
     "gateway/socket_frames.py": "frames, each from the table of frames",
     "sandboxes/remote/wire.py": "answers of a type that the operation names",
     "tools/function.py": "parameters of tools",
-    "typed/containers.py": "keys of mappings in types of an application",
+    "typed/reading.py": "keys of mappings in types of an application",
     "typed/nodes.py": "types of an application",
     "wire/rows.py": "rows of a type that the list names",
 }

@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator, SchemaError
 
-from agentrail.core.values.json_schema import CompiledSchema
-from agentrail.core.values.schema_faults import MAX_SCHEMA_DEPTH, MAX_SCHEMA_PARTS, fault_of_schema
+from agentrail.core.values.json_schema import (
+    MAX_SCHEMA_DEPTH,
+    MAX_SCHEMA_PARTS,
+    CompiledSchema,
+    fault_of_schema,
+)
 
 DEEP: dict[str, object] = {}
 for _ in range(5_000):

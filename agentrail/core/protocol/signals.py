@@ -12,25 +12,11 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from agentrail.core.protocol.agent_signals import (
-    AgentEnded as AgentEnded,
-    AgentIdled as AgentIdled,
-    BudgetLent as BudgetLent,
-)
-from agentrail.core.protocol.decision_signals import (
-    AgentCommand as AgentCommand,
-    Decline as Decline,
-    RevokeRule as RevokeRule,
-)
-from agentrail.core.protocol.detached_signals import ToolAnsweredEarly as ToolAnsweredEarly
+from agentrail.core.policy.budget import Budget, Spent
+from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.hooks import RequestResult
 from agentrail.core.protocol.plugin_record import PluginRecord
-from agentrail.core.protocol.prompt_signals import (
-    GoOn as GoOn,
-    Prompt as Prompt,
-    ReceiptQuery as ReceiptQuery,
-    Steer as Steer,
-)
 from agentrail.core.protocol.request import Chunk, EffectId, ModelFacts
 from agentrail.core.protocol.stamped import (
     Asked as Asked,
@@ -38,12 +24,6 @@ from agentrail.core.protocol.stamped import (
     FinalOutcome as FinalOutcome,
     SignalId as SignalId,
     Stamped as Stamped,
-)
-from agentrail.core.protocol.tool_signals import (
-    LateValue as LateValue,
-    ToolEmitted as ToolEmitted,
-    ToolFinished as ToolFinished,
-    ToolProgressed as ToolProgressed,
 )
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
@@ -60,15 +40,318 @@ from agentrail.messages import (
     PromptRef,
     QuestionRef,
     SessionId,
+    SteerRef,
     StopReason,
     TokenUsage,
+    UserBlock,
 )
+from agentrail.structs import Value
 
-KillMode: TypeAlias = Literal["killable", "all", "none"]
+# What people decide outside of a prompt: not to answer a question, to take a rule back, what an agent in the background does.
 
 
 def _nothing() -> None:
     """Make the default of a field that is written also where it is None. See `ToolFinished`."""
+
+
+class Decline(Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """A person does not want to answer a question.
+
+    Attributes:
+        ref: The question.
+        reason: For the model, or for the tool that asks.
+        user: The id of the user who declines; None where it is unknown.
+    """
+
+    ref: QuestionRef
+    reason: str | None = msgspec.field(default_factory=_nothing)
+    user: str | None = None
+
+
+class RevokeRule(Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """A person takes back what it has always allowed: calls of that kind are asked about again.
+
+    Attributes:
+        tool: The tool.
+        command_family: As in `ToolApprovedAlways`.
+        exact: As in `ToolApprovedAlways`.
+    """
+
+    # Which rule is meant stands here by what it allows: an id would bind journals to how ids are made today.
+    tool: str
+    command_family: str | None = None
+    exact: bool = False
+
+
+class AgentCommand(Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """The program starts an agent in the background, sends it more, or closes it; as the calls of the model do.
+
+    Attributes:
+        action: Which of the three.
+        name: Of the agent in the background; to start one, the name it gets, empty for a fresh one.
+        agent: Which agent is started.
+        text: Its task, what it is sent, or the reason for closing it.
+        now: Whether it is closed at once, and not after its cycle.
+    """
+
+    action: Literal["spawn", "send", "close"]
+    name: str = ""
+    agent: str = ""
+    text: str = ""
+    now: bool = False
+
+
+# What a running tool reports: how far it is, what it emits, and how it ended.
+
+
+def _no_changes() -> tuple[Change, ...]:
+    return ()
+
+
+class ToolProgressed(EffectOutcome, frozen=True, kw_only=True):
+    """A tool says how far it is. Ephemeral, never journaled.
+
+    Attributes:
+        text: What it says.
+    """
+
+    text: str
+
+
+class ToolEmitted(EffectOutcome, frozen=True, kw_only=True):
+    """A running tool lets the world know something.
+
+    Attributes:
+        name: Its own name for it.
+        payload: JSON, of at most 64 KiB.
+    """
+
+    name: str
+    payload: JsonValue = None
+
+    def __post_init__(self) -> None:
+        """Freeze the payload."""
+        force_setattr(self, "payload", frozen_value(self.payload))
+
+
+class LateValue(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """What a tool returned although its call had been stopped.
+
+    Attributes:
+        call_id: The call.
+        name: The tool.
+        text: What the model may read.
+        is_error: Whether the tool returned an error.
+    """
+
+    call_id: CallId
+    name: str
+    text: str
+    is_error: bool = False
+
+
+class ToolFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool is done, well or badly, or was stopped; or a session that worked for a call or for its tool.
+
+    Attributes:
+        text: What the model may read.
+        is_error: Whether it failed.
+        details: JSON for people.
+        started_at_ms: When this attempt began.
+        crashed: Whether it raised, and the same attempt may be made once more.
+        jitter: A random number from 0 to below 1, for the pause before that.
+        changes: What the tool wants changed in its session.
+        late: Whether the tool gave a value although it had been stopped or its time was up.
+        spent: Of a session that worked for a call or for its tool, what it has used; None of a tool, or where that is unknown.
+        images: Pictures that the model may see.
+        ran_ms: How long the code of this attempt took, in milliseconds; None where none ran. Not what lies between its beginning
+            and this signal, which comes when its processes are gone as well.
+        value: The value, where it is late; older journals do not have it.
+    """
+
+    text: str
+    # `images` and `ran_ms` came later, and are left out where there are none; see `ToolResult`.
+    is_error: bool = msgspec.field(default_factory=bool)
+    details: JsonValue = msgspec.field(default_factory=_nothing)
+    started_at_ms: int
+    crashed: bool = msgspec.field(default_factory=bool)
+    jitter: float = msgspec.field(default_factory=float)
+    changes: tuple[Change, ...] = msgspec.field(default_factory=_no_changes)
+    late: bool = msgspec.field(default_factory=bool)
+    spent: Spent | None = msgspec.field(default_factory=_nothing)
+    images: tuple[Image, ...] = ()
+    ran_ms: int | None = None
+    value: LateValue | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the details, which every subscriber will be given."""
+        if self.details is not None:
+            force_setattr(self, "details", frozen_value(self.details))
+
+
+# What users say to a session: a prompt, a steer, that it shall go on, and what became of it.
+#
+# What came to these classes later is left out where it holds its default. What they were written with from the beginning is always
+# written: its default is made by a function, which msgspec takes for a value of its own.
+
+WantedReply: TypeAlias = Literal["receipt", "text"]
+
+
+def _a_receipt() -> WantedReply:
+    return "receipt"
+
+
+def _no_name() -> str | None:
+    return None
+
+
+class Prompt(Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """The user says something.
+
+    Attributes:
+        ref: Its name in all that follows from it.
+        content: What was said; at least one block, within the limits (the shell checked).
+        reply: Whether the caller wants the receipt, or waits for the text of this prompt's own cycle.
+        client_id: The caller's own name of this message: sent again, it gives the first receipt again.
+        via: The door that it came through: `http`, `acp`; None: this process.
+        request_id: The request that brought it, as the host calls it.
+        digest: Of its sender's own words, SHA-256, where something was put in front of them: by these, and not by the content, a
+            message that is sent again is known. None: the content is the sender's.
+        settings: What is wanted of the model for its cycle alone.
+    """
+
+    ref: PromptRef
+    content: tuple[UserBlock, ...]
+    reply: WantedReply = msgspec.field(default_factory=_a_receipt)
+    client_id: str | None = msgspec.field(default_factory=_no_name)
+    via: str | None = None
+    request_id: str | None = None
+    digest: str | None = None
+    settings: PromptSettings | None = None
+
+
+class GoOn(Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """A caller wants a turn without new words: the model answers the results, or the user's message, that the conversation ends with.
+
+    Answered with a receipt when its cycle has begun; refused with `CannotGoOn` where nothing stands there to be answered, and
+    wherever the session is not idle: it never waits in the queue, because what it would answer is not known then.
+
+    Attributes:
+        ref: The name of its cycle in all that follows.
+        client_id: As of `Prompt`.
+        via: As of `Prompt`.
+        request_id: As of `Prompt`.
+        digest: As of `Prompt`: of what its sender brought; all of these that have none are alike.
+        settings: As of `Prompt`.
+    """
+
+    ref: PromptRef
+    client_id: str | None = None
+    via: str | None = None
+    request_id: str | None = None
+    digest: str | None = None
+    settings: PromptSettings | None = None
+
+
+class Steer(Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """The user speaks into a running cycle.
+
+    Attributes:
+        ref: Its name; that of the prompt which it becomes when nothing runs.
+        text: What was said; not empty, within the limits (the shell checked).
+        client_id: As of `Prompt`.
+        via: As of `Prompt`; of use where it becomes one.
+        request_id: As of `Prompt`; of use where it becomes one.
+    """
+
+    ref: SteerRef
+    text: str
+    client_id: str | None = msgspec.field(default_factory=_no_name)
+    via: str | None = None
+    request_id: str | None = None
+
+
+class ReceiptQuery(Asked, frozen=True, kw_only=True):
+    """A caller wants the receipt of a message that it may have sent before; None where there is none.
+
+    Attributes:
+        client_id: The sender's name of the message.
+        digest: What the message has to be; another one is refused with `ClientIdReused`. None: whatever it was.
+    """
+
+    client_id: str
+    digest: str | None = None
+
+
+# What a session hears of agents in the background, and an agent of the session that it works for.
+
+
+class AgentIdled(EffectOutcome, frozen=True, kw_only=True):
+    """A cycle of an agent in the background is over, and it waits for the next.
+
+    Attributes:
+        outcome: How it ended.
+        text: What it said last; of a cycle that did not finish also why.
+        turns: How many it took.
+        spent: All that the agent has used since it was started.
+    """
+
+    outcome: Literal["finished", "aborted", "failed"]
+    text: str
+    turns: int
+    spent: Spent
+
+
+class AgentEnded(FinalOutcome, frozen=True, kw_only=True):
+    """An agent in the background is gone: closed, stopped, or it crashed too often.
+
+    Attributes:
+        reason: Why.
+        is_lost: Whether it was not told to end.
+        spent: All that it has used since it was started; None where that is unknown.
+        receipt: What was stopped with it.
+    """
+
+    reason: str
+    is_lost: bool = False
+    spent: Spent | None = None
+    receipt: AbortReceipt = AbortReceipt()
+
+
+class BudgetLent(Stamped, frozen=True, kw_only=True):
+    """The session that this one works for lends it more, for its next cycle.
+
+    Attributes:
+        budget: What may be spent from now on, beside what was spent already.
+    """
+
+    budget: Budget
+
+
+# What a tool says that goes on behind its call.
+
+
+class ToolAnsweredEarly(EffectOutcome, frozen=True, kw_only=True):
+    """A running tool answers its call, and goes on in the background: its `ToolFinished` comes when that ends, or is stopped.
+
+    Attributes:
+        text: What the model reads as the result of the call.
+        details: JSON for people.
+        started_at_ms: When the attempt began.
+        ran_ms: How long it ran until now.
+    """
+
+    text: str
+    details: JsonValue = None
+    started_at_ms: int
+    ran_ms: int
+
+    def __post_init__(self) -> None:
+        """Freeze the details."""
+        force_setattr(self, "details", frozen_value(self.details))
+
+
+KillMode: TypeAlias = Literal["killable", "all", "none"]
 
 
 def _no_options() -> tuple[str, ...]:
