@@ -221,9 +221,8 @@ def test_other_endings_are_found(tmp_path, kind, query):
 def as_before(monkeypatch):
     """Words are cut, and files made, as in version 2."""
     monkeypatch.setattr(words, "stem", str)
-    for module, schema in (("recall", SCHEMA_OF_RECALL), ("knowledge", SCHEMA_OF_KNOWLEDGE)):
-        old = msgspec.structs.replace(schema, version=2)
-        monkeypatch.setattr(f"agentrail.stores.{module}_sqlite.SCHEMA_OF_{module.upper()}", old)
+    for store, schema in ((SqliteRecall, SCHEMA_OF_RECALL), (SqliteKnowledge, SCHEMA_OF_KNOWLEDGE)):
+        monkeypatch.setattr(store, "_SCHEMA", msgspec.structs.replace(schema, version=2))
     return monkeypatch
 
 
