@@ -33,13 +33,12 @@ from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, O
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session
 from agentrail.runtime.hibernation import Resume, Revive
-from agentrail.runtime.keeper import open_sessions
+from agentrail.runtime.keeper import StoreOptions, open_sessions
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.own_stores import SharedStores
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
-from agentrail.runtime.store_options import StoreOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import OwnSandbox
 from agentrail.sandboxes.confinement import check_choice

@@ -1,39 +1,49 @@
 """From options to a session that has not begun: tools, plugins, models and a place for its files are looked up here."""
 
+import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
 import msgspec
 from attrs import field, frozen
 
-from agentrail.abc import NO_HOST, FindInstructions, HostHooks, Provider, ResolveProvider, Tool, ToolListing
+from agentrail.abc import (
+    NO_HOST,
+    FindInstructions,
+    HostHooks,
+    Provider,
+    ResolveProvider,
+    Tool,
+    ToolContext,
+    ToolListing,
+    ToolOutcome,
+)
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import SessionStarted
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import SessionBegan, Signal
-from agentrail.core.session.agent_state import AgentLimits
+from agentrail.core.session.agent_state import HANDOFF_TOOL, AgentLimits, AgentSpec
+from agentrail.core.session.cycle import change_of_agent, generation_of_agent
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import HostHook, SessionConfig, SessionState
-from agentrail.core.stack.loading import PluginEntry, Stack, load_stack
-from agentrail.errors import OptionError
-from agentrail.frozen import EMPTY
+from agentrail.core.stack.loading import PluginEntry, Stack, compile_stack, load_plugin, load_stack
+from agentrail.core.stack.narrowing import narrows
+from agentrail.core.stack.plugin import Plugin
+from agentrail.core.stack.plugin_code import part_entry
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.errors import OptionError, ToolContractError
+from agentrail.frozen import EMPTY, same_json
 from agentrail.logs import Logger
-from agentrail.messages import SessionId
+from agentrail.messages import JsonObject, SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.above import InstructionsAbove
-from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
-from agentrail.runtime.agents import (
-    check_deps,
-    keep_plugins,
-    make_ready,
-    tools_of_agents,
-    warning_of_unused,
-)
+from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import decide_system_prompt
-from agentrail.runtime.deps import DepsFor, decide_deps
+from agentrail.runtime.deps import DepsFor, decide_deps, fault_of_deps
 from agentrail.runtime.hook_times import PluginTallies
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores, StoreDesks
@@ -45,6 +55,324 @@ from agentrail.runtime.tool_specs import SpecOf, ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.withheld import Withheld, handles_in
 from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
+
+# --- Agents of a session made ready: all that they name is found when the session is made.
+
+
+def make_ready(
+    agents: Sequence[Agent],
+    listing: ToolListing,
+    specs: ToolSpecs,
+    find: Callable[[str], ModelFacts],
+    stack: Stack,
+) -> Mapping[str, ReadyAgent]:
+    """Find all that agents name, so that what cannot be found is told before anything starts.
+
+    Args:
+        agents: As they were given.
+        listing: To whom their tools describe themselves.
+        specs: What tools say of themselves.
+        find: Finds the provider of a model string, keeps it, and says what is known of it.
+        stack: The plugins of the session, whose guards stay in that of each agent.
+
+    Raises:
+        ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
+    """
+    ready: dict[str, ReadyAgent] = {}
+    for agent in agents:
+        _check_narrowing(agent, stack)
+        plugins = None if agent.plugins is None else _plugins_of(agent, stack)
+        box, tools = None, None
+        if agent.tools is not None:
+            box, names = specs.box_of(agent.tools, listing)
+            tools = dict(zip(names, agent.tools, strict=True))
+        facts = None if agent.model is None else find(agent.model)
+        ready[agent.name] = ReadyAgent(
+            spec=_spec_of(agent, facts, box, plugins),
+            max_turns=agent.max_turns,
+            tools=tools,
+            plugins=None
+            if plugins is None
+            else tuple([(one, record.options or {}) for one, record in plugins]),
+            result=None if agent.result is None else ResponseFormat(agent.result),
+            user_data=agent.user_data,
+            deps=agent.deps,
+            replace_sections=agent.replace_sections,
+        )
+    return ready
+
+
+def check_deps(agents: Sequence[Agent], deps: object) -> None:
+    """Look whether the tools of agents are given what they want.
+
+    Args:
+        agents: As they were given.
+        deps: What the tools of the session work with, and those of an agent that names nothing else, or that takes the session over.
+
+    Raises:
+        OptionError: Your move: one is given something else; all such tools at once.
+    """
+    faults: list[str] = []
+    for agent in agents:
+        given = [deps if agent.deps is None else agent.deps, *([deps] if agent.handoff else [])]
+        for tool in agent.tools or ():
+            found = [fault for one in given if (fault := fault_of_deps(one, tool)) is not None]
+            faults += [f"agent {agent.name!r}: {fault}" for fault in found[:1]]
+    if faults:
+        raise OptionError(faults)
+
+
+def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], Tool]:
+    """Give the tools of agents as `Ports.tools` has them, for a session that may be handed over."""
+    return {
+        (name, generation_of_agent(place)): tool
+        for place, agent in enumerate(agents.values())
+        if agent.spec.handoff and agent.tools is not None
+        for name, tool in agent.tools.items()
+    }
+
+
+def warning_of_unused(agents: Mapping[str, ReadyAgent], tools: Toolbox) -> str | None:
+    """Name the agents that the model has no tool for; None if there are none.
+
+    They are not refused: `TaskTool` may be attached later, and the code of any tool may start them with `ctx.run_session`.
+    """
+    unused = [name for name, agent in agents.items() if not (agent.spec.background or agent.spec.handoff)]
+    boxes = [tools, *(agent.spec.tools for agent in agents.values() if agent.spec.handoff)]
+    specs = [spec for box in boxes if box is not None for spec in box.specs]
+    if not unused or any(spec.answered_by == "child" or spec.name == _SKILL for spec in specs):
+        return None
+    return (
+        f"the model cannot start {', '.join(map(repr, unused))} of agents=: no tool of the session gives work to agents. Add TaskTool() to tools=, or "
+        "give the agent background=True or handoff=True. Ignore this if a tool of yours starts it with ctx.run_session(agent=…)"
+    )
+
+
+_SKILL: Final = "skill"
+"""The tool that opens skills. A skill may name the agent that works by it."""
+
+
+def keep_plugins(agents: Mapping[str, ReadyAgent], watch: PluginWatch) -> None:
+    """Keep the plugins of agents where a step finds them that hands a session over."""
+    for name, agent in agents.items():
+        for plugin, _ in agent.plugins or ():
+            watch.keep(change_of_agent(name, plugin.name), plugin)
+
+
+def _check_narrowing(agent: Agent, stack: Stack) -> None:
+    """Refuse an agent whose permissions nothing would hold once a session is handed over to it."""
+    if agent.handoff and agent.permissions is not None and not narrows(stack):
+        fault = (
+            f"agent {agent.name!r} has permissions of its own and may take the session over, which has no plugin that holds them: "
+            "give the session the plugin Permissions"
+        )
+        raise OptionError([fault])
+
+
+def _plugins_of(agent: Agent, stack: Stack) -> tuple[tuple[Plugin, PluginRecord], ...]:
+    """Make the plugins of an agent, but for those that are guards of its session already.
+
+    Raises:
+        PluginError: Your move: one that cannot be loaded.
+        OptionError: Your move: one that is named like a guard of the session, and is another one.
+    """
+    made = [part_entry(entry, stack.ask) for entry in agent.plugins or ()]
+    members = [load_plugin((plugin, record.options or {}), ask=stack.ask)[0] for plugin, record in made]
+    compile_stack(members, ask=stack.ask)
+    left: list[tuple[Plugin, PluginRecord]] = []
+    faults: list[str] = []
+    for one, (plugin, record) in zip(members, made, strict=True):
+        guard = stack.find(one.name)
+        if guard is None or not guard.guards:
+            left.append((plugin, record))
+        elif type(guard.plugin) is not type(plugin) or not same_json(guard.options, one.options):
+            faults.append(
+                f"agent {agent.name!r}: its plugin {one.name!r} has the name of a guard of the session, which stays as it is: "
+                "name it otherwise, or leave it out"
+            )
+    if faults:
+        raise OptionError(faults)
+    return tuple(left)
+
+
+def _spec_of(
+    agent: Agent,
+    facts: ModelFacts | None,
+    box: Toolbox | None,
+    plugins: tuple[tuple[Plugin, PluginRecord], ...] | None,
+) -> AgentSpec:
+    records = None if plugins is None else tuple([record for _, record in plugins])
+    return AgentSpec(
+        name=agent.name,
+        description=agent.description,
+        digest=_digest_of(agent, box, records),
+        background=agent.background,
+        wake=agent.wake,
+        handoff=agent.handoff,
+        budget=agent.budget,
+        system_prompt=agent.system_prompt,
+        model=facts,
+        tools=box,
+        permissions=agent.permissions,
+        # A session below is given the code itself: only one that is handed over finds it by its record.
+        plugins=records if agent.handoff else None,
+    )
+
+
+def _digest_of(agent: Agent, box: Toolbox | None, records: tuple[PluginRecord, ...] | None) -> str:
+    tools = None
+    if box is not None:
+        tools = [
+            {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+            for spec in box
+        ]
+    said: list[Any] = [
+        agent.name,
+        agent.description,
+        agent.system_prompt,
+        agent.model,
+        tools,
+        agent.max_turns,
+    ]
+    more = [agent.permissions, agent.result, records]
+    said += [] if more == [None, None, None] else more  # as it was for those that were stored without
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+
+
+# --- Tools by which a model works with other agents. The session machine answers them, so nothing of them runs.
+
+_NAME: Final[dict[str, Any]] = {
+    "type": "string",
+    "description": "The name of the agent, as spawn_agent gave it.",
+}
+
+
+@frozen(kw_only=True, eq=False)
+class AgentTool:
+    """A call that the session answers of what it knows.
+
+    Attributes:
+        name: What the session knows it by.
+        description: What the model reads.
+        parameters: JSON Schema.
+        max_depth: How deep sessions may start sessions; the ones below have no such tool.
+    """
+
+    name: str
+    description: str | Callable[[ToolListing], str]
+    parameters: JsonObject
+    max_depth: int = 1
+    answered_by: str = field(default="machine", init=False)
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Refuse: the caller of this is no session.
+
+        Raises:
+            ToolContractError: Always.
+        """
+        message = f"{self.name} is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
+        raise ToolContractError(message)
+
+
+def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool, ...]:
+    """Make the four tools for agents in the background.
+
+    Args:
+        names: Of the agents that may be started there.
+        max_depth: How deep sessions may start them.
+    """
+
+    def describe(listing: ToolListing) -> str:
+        lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
+        return "\n".join((_SPAWN, "Values of `agent`:", *lines))
+
+    return (
+        _tool(
+            "spawn_agent",
+            describe,
+            {"agent": {"type": "string", "enum": list(names)}, "task": _TASK, "name": _OWN},
+            max_depth,
+        ),
+        _tool("send_input", _SEND, {"name": _NAME, "text": {"type": "string", "minLength": 1}}, max_depth),
+        _tool("wait_agents", _WAIT, _WAIT_PARAMETERS, max_depth),
+        _tool(
+            "close_agent",
+            _CLOSE,
+            {"name": _NAME, "reason": {"type": "string"}, "now": {"type": "boolean", "default": False}},
+            max_depth,
+        ),
+    )
+
+
+def tool_for_handoff(names: tuple[str, ...]) -> AgentTool:
+    """Make the tool by which a session goes on as another agent; sessions below have none.
+
+    Args:
+        names: Of the agents that it may be handed over to.
+    """
+
+    def describe(listing: ToolListing) -> str:
+        lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
+        return "\n".join((_HANDOFF, "Values of `agent`:", *lines))
+
+    properties = {"agent": {"type": "string", "enum": list(names)}, "note": _NOTE}
+    return _tool(HANDOFF_TOOL, describe, properties, 0)
+
+
+_REQUIRED: Final[dict[str, list[str]]] = {
+    "spawn_agent": ["agent", "task"],
+    "send_input": ["name", "text"],
+    "wait_agents": [],
+    "close_agent": ["name"],
+    HANDOFF_TOOL: ["agent"],
+}
+
+
+def _tool(
+    name: str, description: str | Callable[[ToolListing], str], properties: dict[str, Any], max_depth: int
+) -> AgentTool:
+    parameters: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "required": _REQUIRED[name],
+        "additionalProperties": False,
+    }
+    return AgentTool(name=name, description=description, parameters=parameters, max_depth=max_depth)
+
+
+_TASK: Final[dict[str, Any]] = {
+    "type": "string",
+    "minLength": 1,
+    "description": "What to do, what to know, and what to answer with; it does not know this conversation.",
+}
+_NOTE: Final[dict[str, Any]] = {
+    "type": "string",
+    "maxLength": 4_000,
+    "description": "What the other agent should know that is not said in this conversation, which it reads.",
+}
+_HANDOFF: Final = (
+    "Let another agent go on in your place, with this conversation: it has another system prompt, and may have other tools. "
+    "Do it last, and once."
+)
+_OWN: Final[dict[str, Any]] = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9_-]{1,64}$",
+    "description": "What to call it; without one it is given a name. No name is used twice.",
+}
+_SPAWN: Final = (
+    "Start an agent in the background and go on: it works beside you, until you close it. Gives its name at once; "
+    "wait_agents gives its answer."
+)
+_SEND: Final = "Tell an agent in the background more. One that is at work reads it when it is idle."
+_WAIT: Final = "Wait until agents in the background are idle (or closed), and read what they said last. Without names: all that are alive."
+_CLOSE: Final = "End an agent in the background: after what it is doing, or now."
+_WAIT_PARAMETERS: Final[dict[str, Any]] = {
+    "names": {"type": "array", "items": {"type": "string"}},
+    "match": {"type": "string", "enum": ["all", "any"], "default": "all"},
+    "until": {"type": "string", "enum": ["idle", "closed"], "default": "idle"},
+    "timeout_seconds": {"type": "number", "exclusiveMinimum": 0, "maximum": 86_400, "default": 600},
+}
+
 
 # One for all: Python makes an empty one of 200 bytes each time.
 _NO_TOOLS: Final[frozenset[str]] = frozenset()

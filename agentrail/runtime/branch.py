@@ -6,6 +6,8 @@ too much of it; then the actor goes with them. Their supervisor is opened for th
 have none.
 """
 
+from typing import Final
+
 import trio
 from attrs import frozen
 
@@ -14,10 +16,35 @@ from agentrail.actors.handle import ActorHandle
 from agentrail.actors.subtrees import specs_of
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.errors import ActorDown
-from agentrail.otp.child_specs import ChildSpec, Spec, SupervisorFlags
+from agentrail.otp.child_specs import Backoff, ChildSpec, Spec, SupervisorFlags
 from agentrail.otp.exits import NoProcess, Redact, keep
 from agentrail.otp.supervision_types import Started
 from agentrail.runtime.crashes import TaskGroup
+
+# --- How often, and how soon, a session comes back after a crash, before it is parked.
+
+MAX_RESTARTS: Final = 2
+"""How often a session comes back within `PERIOD_SECONDS`: the third crash parks it."""
+
+PERIOD_SECONDS: Final = 5.0
+
+BACKOFF: Final = Backoff(initial_seconds=0.05, maximum_seconds=5.0)
+"""Shorter than an actor's: a person sits before a session, and no more than two waits ever follow each other closely."""
+
+SESSIONS: Final = SupervisorFlags(
+    "dynamic",
+    intensity=MAX_RESTARTS,
+    period_seconds=PERIOD_SECONDS,
+    backoff=BACKOFF,
+    intensity_per="child",
+)
+BRANCH: Final = SupervisorFlags(
+    "rest_for_one",
+    intensity=MAX_RESTARTS,
+    period_seconds=PERIOD_SECONDS,
+    backoff=BACKOFF,
+    stop_within_seconds=4.0,
+)
 
 
 @frozen

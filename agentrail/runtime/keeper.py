@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 import trio
+from attrs import frozen
 
 from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
 from agentrail.abc.store import Store
@@ -15,14 +16,40 @@ from agentrail.actors.start import worker
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.supervision_types import Report
-from agentrail.runtime.branch import SupervisorLabel
+from agentrail.runtime.branch import SESSIONS, SupervisorLabel
 from agentrail.runtime.deps import DepsFor
-from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.hibernation import Resume, Revive
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping, OnDrift
 from agentrail.runtime.own_stores import NO_STORES, SharedStores
-from agentrail.runtime.restart_rules import SESSIONS
-from agentrail.runtime.store_options import USUAL_OPTIONS, StoreOptions
+from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
+
+
+@frozen(kw_only=True)
+class StoreOptions:
+    """How sessions are kept.
+
+    Attributes:
+        patience: How many seconds the store may take for a commit before it counts as unavailable.
+        resume: Which stored sessions come back before the body begins: those that had work, all, or none.
+        revive: Gives what each of them needs of its code.
+        on_drift: What becomes of a stored session that the code here folds to other operations: it stays as it is (`park`), or continues.
+        keep: For how long, and how much of them is kept; None for all.
+        hibernate_after: How many seconds a session is idle before it sleeps; None for never, and where there is no store.
+    """
+
+    patience: float = STORE_PATIENCE_SECONDS
+    resume: Resume = "none"
+    revive: Revive | None = None
+    on_drift: OnDrift = "park"
+    keep: KeepLimits | None = None
+    hibernate_after: float | None = None
+
+
+USUAL_OPTIONS = StoreOptions()
+"""Those of a supervisor that is told nothing about it."""
+
 
 STOP_WITHIN_SECONDS: Final = 10.0
 """How long leaving a supervisor waits for its sessions before it cuts what is left."""

@@ -1,6 +1,7 @@
 """What the parts of a supervisor share, and how their calls become calls of the supervisor."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
@@ -11,7 +12,6 @@ from agentrail.actors.start import ActorView
 from agentrail.errors import OptionError, SessionDown
 from agentrail.messages import SessionId
 from agentrail.runtime.assembly import Dependencies
-from agentrail.runtime.beginnings import Beginnings
 from agentrail.runtime.branch import Branch
 from agentrail.runtime.fan_in import FanIn
 from agentrail.runtime.keeping import Keeping
@@ -19,6 +19,29 @@ from agentrail.runtime.last_words import EndedSessions
 from agentrail.runtime.session import SessionCell, SleepingSession
 from agentrail.runtime.session_reports import ReportBoard
 from agentrail.runtime.workspace import Workspace
+
+
+class Beginnings:
+    """The keys that a task of this supervisor has to itself for now."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, trio.Event] = {}
+
+    @asynccontextmanager
+    async def reserve(self, key: str) -> AsyncIterator[None]:
+        """Wait until no other task has a key, and have it until the block ends. What is known of the key must be asked inside.
+
+        Cancellation: At once while it waits; the key is free again whatever ends the block.
+        """
+        while key in self._under_way:  # not `if`: of several that waited, one is faster
+            await self._under_way[key].wait()
+        is_over = self._under_way[key] = trio.Event()
+        try:
+            yield
+        finally:
+            del self._under_way[key]
+            is_over.set()
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

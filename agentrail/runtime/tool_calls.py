@@ -48,6 +48,8 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session.batch import ARGUMENTS_CHANGED
 from agentrail.core.session.state import SessionData
+from agentrail.core.stack.loading import Member, attempt_as
+from agentrail.core.values.foreign import Raised
 from agentrail.core.values.offered import offers
 from agentrail.errors import (
     AgentrailError,
@@ -72,16 +74,101 @@ from agentrail.runtime.crashes import (
     log_crash,
     what_travels,
 )
-from agentrail.runtime.links import refusal_of_links
 from agentrail.runtime.models import facts_of, provide_model
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
-from agentrail.runtime.progress import Progress
 from agentrail.runtime.scrubbing import without_secrets
 from agentrail.runtime.session_journal import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.tool_threads import TOO_MANY
 from agentrail.runtime.withheld import Withheld
+
+# --- Where a path leads by links: a call that was judged by the name of a file is judged by the file, too.
+
+_BROKEN: Final = "Not run: the plugin that judges where its path leads is broken."
+_RAISED: Final = object()
+
+
+async def refusal_of_links(
+    known: SessionData, effect: RunTool, working_dir: str, open_sandbox: Callable[[], Sandbox]
+) -> str | None:
+    """Say why a call does not run whose path leads elsewhere; None where nothing is wrong with that.
+
+    Args:
+        known: What its session knew when it began.
+        effect: The call.
+        working_dir: What paths of rules begin at.
+        open_sandbox: Gives the sandbox of the session.
+
+    Cancellation: Nothing has run by then.
+    """
+    for member in known.stack.following:
+        path = _asked(known, member, "path_of", effect.name, effect.arguments)
+        if path is None:
+            continue
+        if not isinstance(path, str):
+            return _BROKEN
+        find: Callable[[str], Awaitable[str | None]] | None = getattr(open_sandbox(), "leads_to", None)
+        end = None if find is None else await find(path)
+        if end is None:
+            continue
+        below = end if end.startswith("/") else f"{working_dir.rstrip('/')}/{end}"
+        given = (known.plugin_states[member.name], effect.name, effect.arguments, working_dir, below)
+        refused = _asked(known, member, "refusal_of_end", *given)
+        if refused is not None:
+            return refused if isinstance(refused, str) else _BROKEN
+    return None
+
+
+def _asked(known: SessionData, member: Member, method: str, *args: Any) -> object:
+    """Ask a plugin; one that raises lets nothing run."""
+    said = attempt_as(known.stack.ask, getattr(member.plugin, method), *args)
+    return _RAISED if isinstance(said, Raised) else said
+
+
+# --- What a running tool reports: at most ten times a second, and what comes faster is merged.
+
+MIN_PAUSE_SECONDS: Final = 0.1
+MAX_PROGRESS_BYTES: Final = 4_096
+
+
+class Progress:
+    """The words of one call on their way to its session."""
+
+    __slots__ = ("_next_at", "_send", "_waiting")
+
+    def __init__(self, send: Callable[[str], None]) -> None:
+        """Begin with nothing said.
+
+        Args:
+            send: Takes what may go out.
+        """
+        self._send = send
+        self._waiting: list[str] = []
+        self._next_at = 0.0
+
+    def say(self, text: str, at_seconds: float) -> float | None:
+        """Send a text, or keep it until its time has come.
+
+        Returns:
+            When `flush` has to be called, unless the caller knows that already; None where nothing has to be done.
+        """
+        self._waiting.append(text)
+        if at_seconds >= self._next_at:
+            self._next_at = at_seconds + MIN_PAUSE_SECONDS
+            self.flush()
+            return None
+        return self._next_at if len(self._waiting) == 1 else None
+
+    def flush(self, at_seconds: float | None = None) -> None:
+        """Send what waits, as one text; of too much the end, for that is how far the call is."""
+        if at_seconds is not None:
+            self._next_at = at_seconds + MIN_PAUSE_SECONDS
+        if self._waiting:
+            merged = "\n".join(self._waiting).encode("utf-8", "replace")
+            self._waiting.clear()
+            self._send(merged[-MAX_PROGRESS_BYTES:].decode("utf-8", "ignore"))
+
 
 # One tool call in its own cancel scope: whatever the tool returns or raises, it has exactly one outcome.
 #

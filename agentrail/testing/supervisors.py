@@ -9,11 +9,10 @@ from agentrail.abc import NO_HOST, Embedder, HostHooks, KnowledgeStore, NoteStor
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.hibernation import Resume, Revive
-from agentrail.runtime.keeper import open_sessions
+from agentrail.runtime.keeper import StoreOptions, open_sessions
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.own_stores import SharedStores
 from agentrail.runtime.retention import KeepLimits
-from agentrail.runtime.store_options import StoreOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 from agentrail.sandboxes.local import LocalSandbox

@@ -12,7 +12,7 @@ from agentrail.events import (
     SubagentEvent,
 )
 from agentrail.runtime.agent import Agent
-from agentrail.runtime.agent_tools import AgentTool
+from agentrail.runtime.assembly import AgentTool
 from agentrail.runtime.crashes import TaskCrashed
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool

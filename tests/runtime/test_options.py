@@ -11,8 +11,7 @@ from agentrail.errors import OptionError
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, UserMessage
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.handle import Session
-from agentrail.runtime.other_words import OTHER_WORDS
-from agentrail.runtime.session_options import SessionOptions, make_options
+from agentrail.runtime.session_options import OTHER_WORDS, SessionOptions, make_options
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, says
 from agentrail.wire.sandbox_address import ADDRESS_FORMS

@@ -5,7 +5,7 @@ import trio
 
 from agentrail import SessionDown
 from agentrail.errors import OptionError, YourMove
-from agentrail.runtime.restart_rules import MAX_RESTARTS
+from agentrail.runtime.branch import MAX_RESTARTS
 from agentrail.runtime.session_reports import SessionReport
 from agentrail.testing.cancelling import crash
 from agentrail.testing.orphans import no_orphans
