@@ -10,7 +10,7 @@ from agentrail import outside
 from agentrail.errors import AlreadyStarted, SessionDown, SessionUnknown, Unreachable
 from agentrail.remote.dialing import Dial, address_of, dial_for
 from agentrail.remote.frames import object_in
-from agentrail.remote.links import Links, open_links
+from agentrail.remote.link import Links, open_links
 from agentrail.remote.session import RemoteSession
 from agentrail.runtime.arguments import fault_of_wait, refuse
 

@@ -31,7 +31,7 @@ from agentrail.events import (
     StreamError,
 )
 from agentrail.messages import AssistantMessage, Content, PromptRef
-from agentrail.remote.requests import answer_in
+from agentrail.remote.replies import answer_in
 from agentrail.remote.subscription import Subscribing
 from agentrail.runtime.answers import CycleReply, TurnsApart
 from agentrail.runtime.cycle_stream import CYCLE_ENDS, ENDS, OnLeave

@@ -6,7 +6,7 @@ request, so that it is known after any number of lost connections.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, NoReturn, Self, TypeVar, cast
 
 from agentrail import outside
 from agentrail.abc import Error, Ok
@@ -23,19 +23,23 @@ from agentrail.errors import (
     OptionError,
 )
 from agentrail.events import Event
-from agentrail.messages import Content, Message, SessionId
-from agentrail.remote.commands import RemoteCommands
+from agentrail.messages import Content, Message, SessionId, Text
 from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
 from agentrail.remote.frames import object_in
-from agentrail.remote.links import Links
-from agentrail.remote.listing import RemoteListing
+from agentrail.remote.link import Links
+from agentrail.remote.listing import RemoteCommands, RemoteListing
 from agentrail.remote.looking import find_event, last_request_id
-from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
-from agentrail.remote.past import read_journal_page, read_rewound, read_turns
-from agentrail.remote.prompt_bodies import new_name, prompt_body
 from agentrail.remote.reading import RemoteReading
-from agentrail.remote.replies import read_prompt_receipt, read_reply, read_result
-from agentrail.remote.requests import ENDED_STATUSES, answer_in
+from agentrail.remote.replies import (
+    ENDED_STATUSES,
+    answer_in,
+    read_journal_page,
+    read_prompt_receipt,
+    read_reply,
+    read_result,
+    read_rewound,
+    read_turns,
+)
 from agentrail.remote.subscription import RemoteSubscription
 from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.arguments import (
@@ -66,6 +70,99 @@ from agentrail.wire.forms import (
     decode_receipt,
 )
 from agentrail.wire.operations import STOP, Operation, decided, fault_of_place
+
+# The calls of a session that no server can be asked for: they take code, or have no command.
+
+
+def refuse_code(call: str) -> NoReturn:
+    """Refuse a call that takes code."""
+    message = f"{call} takes code, which does not travel: put it into the profile on the server"
+    raise NotRemote(message)
+
+
+def refuse_unspoken(call: str) -> NoReturn:
+    """Refuse a call that the protocol has no command for."""
+    message = f"{call} cannot be asked of a server: it has no command for it; call it where the session lives"
+    raise NotRemote(message)
+
+
+def refuse_arguments(call: str, **given: object) -> None:
+    """Refuse arguments that the command of a call has no field for."""
+    named = [name for name, value in given.items() if value is not None and value is not False]
+    if named:
+        message = f"{call} over a network takes no {', '.join(named)}: leave it out"
+        raise NotRemote(message)
+
+
+class NotRemoteCalls:
+    """The calls that raise `NotRemote`, so that each is found where the handle of a session has it."""
+
+    __slots__ = ()
+
+    @property
+    def agents(self) -> NoReturn:
+        """There is no command for it: the tools of the model start and close agents there, and `status` shows them."""
+        refuse_unspoken("agents")
+
+    async def attach_tools(self, *_: object) -> NoReturn:
+        """Tools are code."""
+        refuse_code("attach_tools")
+
+    async def detach_tools(self, *_: object) -> NoReturn:
+        """Tools are code."""
+        refuse_code("detach_tools")
+
+    async def replace_tools(self, *_: object) -> NoReturn:
+        """Tools are code."""
+        refuse_code("replace_tools")
+
+    async def report_tool_source(self, *_: object, **__: object) -> NoReturn:
+        """Sources of tools are code."""
+        refuse_code("report_tool_source")
+
+    async def attach_plugin(self, *_: object) -> NoReturn:
+        """Plugins are code."""
+        refuse_code("attach_plugin")
+
+    async def detach_plugin(self, *_: object) -> NoReturn:
+        """Plugins are code."""
+        refuse_code("detach_plugin")
+
+    async def reload_plugin(self, *_: object) -> NoReturn:
+        """Plugins are code."""
+        refuse_code("reload_plugin")
+
+    async def update_plugin_opts(self, *_: object, **__: object) -> NoReturn:
+        """There is no command for it: plugins guard what callers do."""
+        refuse_unspoken("update_plugin_opts")
+
+    def reads_answers(self) -> NoReturn:
+        """What it gives is code."""
+        refuse_code("reads_answers")
+
+    @property
+    def facts(self) -> NoReturn:
+        """Whose a session is does not leave its server."""
+        refuse_unspoken("facts")
+
+
+# What a prompt says to a server, and the name that it is sent under.
+
+
+def new_name() -> str:
+    """Make a client id that no other message has."""
+    return f"r-{outside.ids(12)}"
+
+
+def prompt_body(content: Content) -> dict[str, Any]:
+    """Return the fields of a prompt: one text as the message that it is over HTTP, all else as blocks."""
+    blocks = decide_blocks(content)
+    match blocks:
+        case (Text(text=text),):
+            return {"message": text}
+        case _:
+            return {"content": blocks}
+
 
 R = TypeVar("R")
 

@@ -10,8 +10,7 @@ from agentrail.core.session.projection import Snapshot
 from agentrail.errors import YourMove
 from agentrail.events import Event
 from agentrail.messages import SessionId
-from agentrail.remote.link import RemoteLink
-from agentrail.remote.links import Links
+from agentrail.remote.link import Links, RemoteLink
 from agentrail.remote.reading import RemoteReading
 
 _CHECKPOINT_EVERY: Final = 64

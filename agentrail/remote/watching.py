@@ -15,8 +15,7 @@ import trio
 
 from agentrail import outside, websockets
 from agentrail.errors import AgentrailError, CodecError, Unreachable
-from agentrail.remote.backoff import STEADY_SECONDS, reconnect_seconds
-from agentrail.remote.dialing import HANDSHAKE_SECONDS, Dial, decide_after
+from agentrail.remote.dialing import HANDSHAKE_SECONDS, STEADY_SECONDS, Dial, decide_after, reconnect_seconds
 from agentrail.remote.faults import error_of_reply
 from agentrail.remote.frames import decode_server_frame, hello_frame, ping_frame, terms_in
 from agentrail.wire.plain import encode_plain

@@ -39,7 +39,7 @@ from agentrail.host.profiles import check_metadata
 from agentrail.host.webhook_delivery import RowUnreadable, decode_awaited, decode_owed_message
 from agentrail.left_processes import _noted_in
 from agentrail.plugins import HumanApproval
-from agentrail.remote import frames, past
+from agentrail.remote import frames, replies
 from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.remote.wire import OpenRequest, UnreadableWire, decode_as
@@ -122,10 +122,10 @@ TEXTS: Final[Mapping[str, Reader]] = {
     "rules": _bytes(forms.read_rules),
     "a journal page": _in(
         '[{"number":1,"at_ms":1,"kind":"k","does":[],"events":0,"epoch":1,"hash":"","body":{"a":',
-        _bytes(past.read_journal_page),
+        _bytes(replies.read_journal_page),
         "}}]",
     ),
-    "turns": _bytes(past.read_turns),
+    "turns": _bytes(replies.read_turns),
     "a frame of a server": frames.decode_server_frame,
     "a result of a server": _bytes(frames.object_in),
     "a body": _bytes(lambda text: read_object(text, Limits())),

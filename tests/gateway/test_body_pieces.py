@@ -12,11 +12,10 @@ from hypothesis import example, given, strategies as st
 from agentrail.core.wire import json_text
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import MAX_DIGITS, Misfit
-from agentrail.gateway import body_pieces, reading as body_reading
+from agentrail.gateway import reading as body_reading
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.bodies import ChatBody
-from agentrail.gateway.body_pieces import parts_of
-from agentrail.gateway.reading import decode_body, decode_files, read_object
+from agentrail.gateway.reading import decode_body, decode_files, parts_of, read_object
 from agentrail.host.limits import Limits
 from tests.slowness import slowness
 
@@ -33,8 +32,7 @@ VALUES = st.recursive(
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Sixteen bytes stand for 64 KiB."""
-    for module in (body_pieces, body_reading):
-        monkeypatch.setattr(module, "JSON_PIECE_BYTES", 16)
+    monkeypatch.setattr(body_reading, "JSON_PIECE_BYTES", 16)
 
 
 def read_or_none(read, text):
@@ -182,7 +180,7 @@ def longest_of(body):
 
 def test_a_search_for_texts_reads_none_that_is_longer_than_a_piece():
     """Whoever searches a whole body by one call: what is long is passed over, and all others are found."""
-    piece = body_pieces.JSON_PIECE_BYTES
+    piece = body_reading.JSON_PIECE_BYTES
     for long in (b"\\u0041" * piece, b"\\\\" * (piece + 1)):
         assert body_reading._TEXTS.findall(HEAD + long + b'"}]}')[-1] == b'"base64"'  # noqa: SLF001 - see above
     text = b'"' + b"\\n" * (piece // 2 - 1) + b'"'

@@ -20,7 +20,7 @@ from trio_websocket import CloseReason, ConnectionClosed
 from agentrail.gateway.app import create_app
 from agentrail.host import Limits, Principal
 from agentrail.host.identity import SessionOwner, user_data_of
-from agentrail.remote.links import Links, open_links
+from agentrail.remote.link import Links, open_links
 from agentrail.remote.session import RemoteSession
 from agentrail.runtime.handle import Session
 from agentrail.runtime.session_options import SessionOptions

@@ -28,7 +28,9 @@ from agentrail.events import (
 from agentrail.host.payloads import Principal
 from agentrail.remote.connecting import open_remote
 from agentrail.remote.dialing import address_of, dial_for
-from agentrail.remote.listing import read_session_page
+from agentrail.remote.listing import (
+    read_session_page,
+)
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.gateway.web import serving

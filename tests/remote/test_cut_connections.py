@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from agentrail import tool
 from agentrail.events import AgentEnd, AgentStart, ApprovalRequired
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.remote.links import open_links
+from agentrail.remote.link import open_links
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless

@@ -9,8 +9,7 @@ from agentrail import errors
 from agentrail.errors import AgentrailError, OptionError, RemoteRefused
 from agentrail.gateway.answers import answer_to
 from agentrail.gateway.socket_frames import refusal_frame
-from agentrail.remote.backoff import reconnect_seconds
-from agentrail.remote.dialing import address_of
+from agentrail.remote.dialing import address_of, reconnect_seconds
 from agentrail.remote.faults import CLASS_OF_CODE, error_of_reply
 from agentrail.remote.frames import decode_server_frame, position_of
 from agentrail.remote.reading import RemoteReading

@@ -4,8 +4,7 @@ import inspect
 
 import pytest
 
-from agentrail.remote.not_remote import NotRemoteCalls
-from agentrail.remote.session import RemoteSession
+from agentrail.remote.session import NotRemoteCalls, RemoteSession
 from agentrail.runtime.handle import Session
 
 # What is said over a network only.

@@ -38,19 +38,17 @@ from agentrail.gateway.calls.past import (
 )
 from agentrail.gateway.calls.sessions import (
     AskedSessions as AskedSessions,
+    FileAnswer as FileAnswer,
     create_session as create_session,
     delete_session as delete_session,
+    forget_user as forget_user,
     fork_session as fork_session,
     list_own_sessions as list_own_sessions,
+    list_workspace as list_workspace,
     read_messages as read_messages,
     read_snapshot as read_snapshot,
+    read_workspace_file as read_workspace_file,
     resume_session as resume_session,
     rewind_session as rewind_session,
     switch_session_model as switch_session_model,
-)
-from agentrail.gateway.calls.users import forget_user as forget_user
-from agentrail.gateway.calls.workspace import (
-    FileAnswer as FileAnswer,
-    list_workspace as list_workspace,
-    read_workspace_file as read_workspace_file,
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from agentrail.gateway.bodies import (
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.reading import check_filter, refuse_field
 from agentrail.gateway.replies import (
+    FilePage,
     ModelReply,
     SessionCreated,
     SessionForked,
@@ -28,6 +29,7 @@ from agentrail.gateway.replies import (
     SessionPage,
     SessionResumed,
     SessionRewound,
+    UserForgotten,
     as_given,
 )
 from agentrail.host import Host, Principal
@@ -39,6 +41,62 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.looking_back import record_of_event
 from agentrail.wire.forms import encode_messages, encode_snapshot
 from agentrail.wire.rows import ALL_ROWS, RowFilter
+
+# Calls that read the workspace of a session: what may be read, the host and the sandbox say.
+
+
+@frozen(kw_only=True)
+class FileAnswer:
+    """A file that is given out, for a browser to keep and never to show: it may be a page with scripts.
+
+    Attributes:
+        content: All of it.
+        etag: What the same content has always.
+        name: What it is called, for the header `content-disposition`.
+    """
+
+    content: bytes = field(repr=False)
+    etag: str
+    name: str
+
+
+async def list_workspace(  # noqa: PLR0913 - a page of one directory of one session
+    host: Host, principal: Principal, session_id: str, path: str = "", *, after: int = 0, limit: int = 1_000
+) -> CallAnswer:
+    """GET /sessions/{id}/files?path=: `{entries, next}`; `next` is `after` of the page behind."""
+    found = await host.list_files(session_id, principal, path)
+    shown = found[after : after + limit]
+    behind = after + len(shown)
+    more = behind if shown and behind < len(found) else None
+    return answer_with(FilePage(entries=shown, next=more))
+
+
+async def read_workspace_file(host: Host, principal: Principal, session_id: str, path: str) -> FileAnswer:
+    """GET /sessions/{id}/files/{path}."""
+    found = await host.read_file(session_id, principal, path)
+    return FileAnswer(content=found.content, etag=f'"{found.sha256}"', name=path.rpartition("/")[2])
+
+
+# Calls about a user, and not about one of their sessions.
+
+
+async def forget_user(host: Host, principal: Principal) -> CallAnswer:
+    """DELETE /users/{user_id}/memory: what was erased, and what could not be."""
+    told = await host.users.forget(principal)
+    return answer_with(
+        UserForgotten(
+            memories=told.memories,
+            notes=told.notes,
+            sessions=told.sessions,
+            records=told.records,
+            snapshots=told.snapshots,
+            blobs=told.blobs,
+            is_overwritten=told.is_overwritten,
+            left=told.left,
+            not_reached=told.not_reached,
+        )
+    )
+
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "stop", "max_output_tokens", "reasoning", "tool_choice", "structured"}

@@ -11,9 +11,8 @@ from h11 import Request
 from hypothesis import given, strategies as st
 
 from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.protocol import fault_of_head
 from agentrail.gateway.reading import check_query
-from agentrail.gateway.serving import ConnectionLimits
+from agentrail.gateway.serving import ConnectionLimits, fault_of_head
 from tests.gateway import web as web_module
 from tests.gateway.attacks.wire import (
     ANN,
