@@ -41,7 +41,7 @@ from agentrail.typed.records import TYPE_MARKS, ClassField, RecordType, class_fi
 _MAX_SAID: Final = 5
 
 
-class Array(TypeNode):
+class _Array(TypeNode):
     """A list, a set, or a tuple of any length."""
 
     family: Family = "array"
@@ -130,7 +130,7 @@ class Places(TypeNode):
         return isinstance(value, tuple)
 
 
-class DictType(TypeNode):
+class _DictType(TypeNode):
     """A dictionary: names that the type does not know."""
 
     family: Family = "object"
@@ -211,7 +211,7 @@ def _fault_of_size(bounds: msgspec.Meta, kind: str, size: int) -> str | None:
     return None
 
 
-class UnionNode(TypeNode):
+class _UnionNode(TypeNode):
     """One of several types. Where more than one is an object, they are tried in the order in which they were written."""
 
     def __init__(
@@ -321,7 +321,7 @@ class TypeReader:
             return self._tuple(hint, bounds, where)
         if any(kind is one for one in _ARRAYS):
             (item,) = typing.get_args(hint) or (Any,)
-            return Array(
+            return _Array(
                 type_name(hint), self.read(item, f"{where}[]"), _ARRAYS[kind], _sizes(list, bounds, where)
             )
         if any(kind is one for one in _TABLES):
@@ -378,7 +378,7 @@ class TypeReader:
             arguments = (Any, ...)
         if arguments[1:] == (...,):
             item = self.read(arguments[0], f"{where}[]")
-            return Array(type_name(hint), item, tuple, _sizes(list, bounds, where))
+            return _Array(type_name(hint), item, tuple, _sizes(list, bounds, where))
         if bounds:
             reason = "a tuple of places has its length"
             raise TypeFault(reason, where=where, way_out="leave the bounds out")
@@ -391,7 +391,7 @@ class TypeReader:
         if keys is not None and not keys.is_name:
             reason = f"`{type_name(key)}` is no name, and names are what JSON has in objects"
             raise TypeFault(reason, where=where, way_out="write `dict[str, …]`, or a list of pairs")
-        return DictType(type_name(hint), keys, self.read(item, f"{where}{{}}"), _sizes(dict, bounds, where))
+        return _DictType(type_name(hint), keys, self.read(item, f"{where}{{}}"), _sizes(dict, bounds, where))
 
     # --- unions
 
@@ -414,7 +414,7 @@ class TypeReader:
                     scalars.append(whole)
                 case _, "array":
                     arrays.append(node)
-                case DictType(), _:
+                case _DictType(), _:
                     tables.append(node)
                 case _, "object":
                     objects.append(node)
@@ -434,7 +434,7 @@ class TypeReader:
             return (*arrays, *objects, *tables)[0]
         # A dict takes any object, so it comes after the classes.
         name = " | ".join(type_name(_unwrapped(one)[0]) for one in members)
-        return UnionNode(name, scalar, arrays[0] if arrays else None, (*objects, *tables))
+        return _UnionNode(name, scalar, arrays[0] if arrays else None, (*objects, *tables))
 
 
 def leaf(hint: Any, metas: _Metas, where: str) -> Leaf:

@@ -75,7 +75,7 @@ from agentrail.messages import CallId, JsonObject, StopReason, Text, ToolResult,
 # What counts as a loop is in `policy.calls`.
 
 
-def look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...], str | None]:
+def _look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...], str | None]:
     """Look at a batch whose calls are all answered.
 
     Returns:
@@ -92,7 +92,7 @@ def look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...]
     return tuple(loop.text for loop in loops), why
 
 
-def tell_of_loops(step: StepContext, notes: tuple[str, ...]) -> None:
+def _tell_of_loops(step: StepContext, notes: tuple[str, ...]) -> None:
     """Tell the model about its loops, behind the results that show them."""
     if notes:
         content = tuple(Text(text=note) for note in notes)
@@ -159,29 +159,29 @@ MAX_DETACHED: Final = 8
 
 NOT_IN_A_BRANCH: Final = "[Gone: what went on in the background at this point does not go on from here]"
 
-GONE_WITH_ITS_PROCESS: Final = "[Gone: the session was restarted, which nothing in the background outlives]"
+_GONE_WITH_ITS_PROCESS: Final = "[Gone: the session was restarted, which nothing in the background outlives]"
 
-TOO_MANY_DETACHED: Final = f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
+_TOO_MANY_DETACHED: Final = f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
 
 
-def has_detached_room(step: StepContext) -> bool:
+def _has_detached_room(step: StepContext) -> bool:
     """Say whether another call may go on in the background."""
     return sum(state.detached for state in step.data.survivors) < MAX_DETACHED
 
 
-def count_slots(step: StepContext) -> int:
+def _count_slots(step: StepContext) -> int:
     """Count the slots that survivors take: those that an abort spared."""
     if not step.data.survivors:  # as nearly always, and this is asked for each call that ends
         return 0
     return sum(not state.detached for state in step.data.survivors)
 
 
-def note_detached_end(step: StepContext, state: CallState, result: ToolResult) -> None:
+def _note_detached_end(step: StepContext, state: CallState, result: ToolResult) -> None:
     """Take the end of a call in the background: all who listen to the session hear of it, and the model reads a note."""
     agents.add_note(step, _end_of(step, state, result))
 
 
-def note_detached_or_wake(step: StepContext, state: CallState, result: ToolResult) -> None:
+def _note_detached_or_wake(step: StepContext, state: CallState, result: ToolResult) -> None:
     """Take the end of one that was not stopped: as `note_end`, or it wakes the session where the session is to be woken."""
     words = _end_of(step, state, result)
     if step.data.config.wake_on_background_end:
@@ -202,9 +202,9 @@ def _end_of(step: StepContext, state: CallState, result: ToolResult) -> str:
     return f"[{call.name}, call {call.call_id}, is over in the background: {words}]"
 
 
-def detached_gone(step: StepContext, state: CallState, why: str = GONE_WITH_ITS_PROCESS) -> None:
+def detached_gone(step: StepContext, state: CallState, why: str = _GONE_WITH_ITS_PROCESS) -> None:
     """Note that a call in the background is over without an end."""
-    note_detached_end(step, state, calls.result_of(state, why))
+    _note_detached_end(step, state, calls.result_of(state, why))
 
 
 def detached_gone_in_a_branch(step: StepContext) -> None:
@@ -217,7 +217,7 @@ def detached_gone_in_a_branch(step: StepContext) -> None:
 def note_detached_stop(step: StepContext, state: CallState, text: str) -> CallState:
     """Give a call in the background that is told to stop; the model reads a note."""
     result = calls.result_of(state, text)
-    note_detached_end(step, state, result)
+    _note_detached_end(step, state, result)
     return replace(state, stage="stopping", result=result)
 
 
@@ -228,7 +228,7 @@ GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset(
 
 STOPPED: Final = "[Stopped: aborted by the user]"
 ARGUMENTS_CHANGED: Final = "Not run: the arguments changed after they were approved."
-SKIPPED: Final = "[Skipped: the user steered the conversation]"
+_SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 
 def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -> Next:
@@ -330,9 +330,9 @@ def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
     state = calls.one_of_batch(step, owner.call_id)
-    if not has_detached_room(step):
-        killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=TOO_MANY_DETACHED[1:-1])
-        calls.drain(step, stop_call(step, state, TOO_MANY_DETACHED, killed))
+    if not _has_detached_room(step):
+        killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=_TOO_MANY_DETACHED[1:-1])
+        calls.drain(step, stop_call(step, state, _TOO_MANY_DETACHED, killed))
         return continue_batch(step)
     interactions.withdraw(step, state.call.call_id)
     step.hand_over(signal.effect_id, OfSurvivor(state.call.call_id))
@@ -386,7 +386,7 @@ def survivor_finished(step: StepContext, phase: Phase, signal: ToolFinished, cal
     apply_changes(step, signal.changes)
     result = calls.finished_result(state, signal)
     if state.detached:
-        note_detached_or_wake(step, state, result)
+        _note_detached_or_wake(step, state, result)
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
     calls.publish_end(step, state, result)
@@ -582,8 +582,8 @@ def skip_for_steering(step: StepContext) -> None:
         elif state.stage == "awaiting" or state.result is not None or calls.is_immune(step, state):
             continue
         name, call_id = state.call.name, state.call.call_id
-        skipped = ToolSkippedForSteering(name=name, call_id=call_id, reason=SKIPPED)
-        attempts += stop_call(step, state, SKIPPED, skipped)
+        skipped = ToolSkippedForSteering(name=name, call_id=call_id, reason=_SKIPPED)
+        attempts += stop_call(step, state, _SKIPPED, skipped)
     calls.drain(step, tuple(attempts))
 
 
@@ -597,7 +597,7 @@ def into_history(step: StepContext) -> None:
 def _close(step: StepContext) -> Next:
     batch = step.data.batch
     into_history(step)
-    notes, abort = look_for_loops(step, batch)
+    notes, abort = _look_for_loops(step, batch)
     if abort is None and has_listeners(step, AfterToolBatch):
         results = tuple(state.result for state in batch if state.result is not None)
         outcome = holding.ask_behind_batch(step, AfterToolBatch(results=results), notes)
@@ -623,7 +623,7 @@ def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) 
         return finish(step, "max_turns")
     if not cycle.resume and not step.data.steers and not step.data.interventions:
         return finish(step, "not_resumed")
-    tell_of_loops(step, notes)
+    _tell_of_loops(step, notes)
     step.data.cycle = msgspec.structs.replace(cycle, resume=True)
     return begin_turn(step)
 
@@ -666,7 +666,7 @@ def _fill_freed_slots(step: StepContext, phase: Phase) -> Next:
 
 def _fill_slots(step: StepContext) -> None:
     running = step.data.batch.count("running", "stopping")
-    free = step.data.config.max_parallel_tools - running - count_slots(step)
+    free = step.data.config.max_parallel_tools - running - _count_slots(step)
     if running == 0:
         # Survivors take slots, but may not starve a batch: an immune tool can run for hours.
         free = max(free, 1)

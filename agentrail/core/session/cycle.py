@@ -139,11 +139,11 @@ def change_tools(step: StepContext, signal: ChangeTools) -> None:
     step.data.tools = before.changed(signal.attach, signal.detach, signal.generation, replace=signal.replace)
     attached = tuple(spec.name for spec in sorted(signal.attach, key=lambda spec: spec.name))
     missing = tuple(name for name in signal.detach if before.get(name) is None)
-    detached = say_tools_changed(step, before, attached)
+    detached = _say_tools_changed(step, before, attached)
     step.reply(signal.signal_id, ToolsReceipt(attached=attached, detached=detached, missing=missing))
 
 
-def say_tools_changed(step: StepContext, before: Toolbox, attached: tuple[str, ...]) -> tuple[str, ...]:
+def _say_tools_changed(step: StepContext, before: Toolbox, attached: tuple[str, ...]) -> tuple[str, ...]:
     """Publish which tools came and which went.
 
     Args:
@@ -261,7 +261,7 @@ def _code_of(step: StepContext, signal: ChangePlugins) -> PluginEntry:
 # is answered at once, and the handoff happens before the next request, when all other calls of its batch have ended; if
 # the cycle is aborted first, it happens with the next cycle.
 
-MAX_HANDOFF_CHARACTERS: Final = 4_000
+_MAX_HANDOFF_CHARACTERS: Final = 4_000
 
 
 def take_handoff(step: StepContext, state: CallState) -> CallState:
@@ -280,11 +280,11 @@ def take_handoff(step: StepContext, state: CallState) -> CallState:
             step, state, f"{who}, so nothing is handed over. Agents: {', '.join(offered) or 'none'}."
         )
     said = note if isinstance(note, str) and note.strip() else None
-    if said is not None and len(said) > MAX_HANDOFF_CHARACTERS:
+    if said is not None and len(said) > _MAX_HANDOFF_CHARACTERS:
         return _refused(
             step,
             state,
-            f"The note has {len(said)} characters, and at most {MAX_HANDOFF_CHARACTERS} are taken.",
+            f"The note has {len(said)} characters, and at most {_MAX_HANDOFF_CHARACTERS} are taken.",
         )
     try:
         _stack_of(step, _spec_of(step, name)[1])
@@ -368,7 +368,7 @@ def _take_model(step: StepContext, spec: AgentSpec) -> None:
 def _take_tools(step: StepContext, tools: Toolbox, generation: int) -> None:
     before = step.data.tools
     step.data.tools = before.handed_over(tools, generation)
-    say_tools_changed(step, before, tools.names)
+    _say_tools_changed(step, before, tools.names)
 
 
 def _refused(step: StepContext, state: CallState, text: str) -> CallState:
@@ -658,11 +658,11 @@ def has_turns_left(step: StepContext) -> bool:
 
 
 def _finish_answered(step: StepContext, stop_reason: EndReason) -> Next:
-    match check_answer(step, stop_reason):
+    match _check_answer(step, stop_reason):
         case None:
             return _finish_well(step, stop_reason)
         case RepairTurn() as repair:
-            ask_for_repair(step, repair)
+            _ask_for_repair(step, repair)
             return begin_turn(step)
         case Rejected(error):
             return fail(step, error)
@@ -906,7 +906,7 @@ def format_of(data: Known) -> ResponseFormat | None:
     return data.config.response_format
 
 
-def check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Rejected | None:
+def _check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Rejected | None:
     """Judge the answer of a cycle that is about to finish; None when it may."""
     if _schema_of(step.data) is None or stop_reason in _WITHOUT_AN_ANSWER:
         return None
@@ -917,7 +917,7 @@ def check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Reje
     return None if isinstance(verdict, Accepted) else verdict
 
 
-def ask_for_repair(step: StepContext, repair: RepairTurn) -> None:
+def _ask_for_repair(step: StepContext, repair: RepairTurn) -> None:
     """Tell the model what is wrong with its answer; once in a cycle."""
     note = UserMessage(content=(Text(text=repair.note),), origin="note")
     step.data.history = step.data.history.with_user(note)
