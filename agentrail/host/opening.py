@@ -17,7 +17,7 @@ from agentrail.host.carrying import HostParts
 from agentrail.host.closing import LEAST_SECONDS
 from agentrail.host.consolidation import Consolidation
 from agentrail.host.context import providers_of
-from agentrail.host.hooks import HookRunner, PluginOrder, open_hook_runner
+from agentrail.host.hooks import HookRunner, PluginOrder, open_hook_runner, tool_hooks
 from agentrail.host.host import Host
 from agentrail.host.host_options import HostOptions, decide_host_options
 from agentrail.host.host_sessions import HostSessions
@@ -25,7 +25,6 @@ from agentrail.host.limits import DayBudgets
 from agentrail.host.payloads import SessionReader
 from agentrail.host.plugin_life import PluginLife, open_plugins
 from agentrail.host.requests import RequestBook, SessionReading
-from agentrail.host.tool_hooks import tool_hooks
 from agentrail.host.user_sessions import SessionsOfUsers
 from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.logs import Logger
