@@ -47,6 +47,15 @@ def test_rules_are_added_and_nothing_else_changes(text, rules):
     assert with_allowed(made, rules, name="f.toml") == made
 
 
+@pytest.mark.parametrize(
+    "text", ["permissions = { allow = ['a'] }\n", "permissions.allow = ['a']\n", "[permissions\n"]
+)
+def test_what_cannot_be_edited_is_left_to_its_author(text):
+    """Nothing is written over that is not understood."""
+    with pytest.raises(OptionError, match=r"f[.]toml"):
+        with_allowed(text, ["b"], name="f.toml")
+
+
 @pytest.fixture
 def project(tmp_path):
     """A home, and a project in it with one file; and how to trust it."""
@@ -162,6 +171,29 @@ def test_what_came_between_the_look_and_the_write_is_not_trusted(project, monkey
     assert read.trusted
     allowed = [rule.value for policy in read.settings.policies for rule in policy.allow]
     assert allowed == [*(["shell(wc *)"] if text else []), "shell(ls *)"]
+
+
+def test_a_project_of_rules_alone_is_one(project):
+    """Found by its file; untrusted, its `allow` does not count, and its `deny` does (12.1). One for permissions holds nothing else."""
+    home, _, environ, _ = project
+    other = home / "other"
+    (other / ".agentrail").mkdir(parents=True)
+    path = other / ".agentrail" / "permissions.toml"
+    path.write_text('deny = ["shell(rm *)"]\nallow = ["shell(ls *)"]\n')
+    read = read_configuration(environ, cwd=other)
+    assert (read.files.directory, read.trusted) == (other, False)
+    policy = policy_of(environ, other)
+    lines = [
+        judge(policy, PermissionCall(tool="shell", arguments={"command": one})).decision
+        for one in ("rm x", "ls x")
+    ]
+    assert lines == ["deny", "ask"]
+    path.write_text("[permissions]\ndeny = ['x']\n[agents.a]\ndescription = 'x'\n")
+    (fault,) = read_configuration(environ, cwd=other).faults
+    assert "for permissions alone" in fault.said
+    path.write_text("denied = ['x']\n")
+    (fault,) = read_configuration(environ, cwd=other).faults
+    assert "there is no such key" in fault.said
 
 
 @pytest.mark.check  # two processes, which import for a second each

@@ -172,6 +172,29 @@ def test_a_projects_skills_are_read_where_they_lie(tmp_path):
     assert [one.name for one in read_source(own).skills] == ["a", "b"]
 
 
+def test_files_say_which_skills_count(home):
+    """`disable` of both files counts; directories from the file that names them; imports beside the file that asks for them."""
+    put(home / ".agents" / "skills", "one")
+    put(home / ".agents" / "skills", "two")
+    put(home / ".claude" / "skills", "mine")
+    put(home / "proj" / ".claude" / "skills", "theirs")
+    put(home / "proj" / "shared", "shared")
+    (home / ".agentrail").mkdir()
+    (home / ".agentrail" / "agentrail.toml").write_text('[skills]\ndisable = ["one"]\ntools = "ignore"\n')
+    toml = '[skills]\ndisable = ["two"]\ndirectories = ["shared"]\nimport = ["claude"]\ntools = "restrict"\n'
+    (home / "proj" / "agentrail.toml").write_text(toml)
+
+    def read(**given):
+        return read_configuration({"HOME": str(home)}, cwd=home / "proj", **given)
+
+    trusted = read(trust_project=True)
+    assert names(trusted.read_skills()) == [("shared", "shared"), ("theirs", ".claude/skills")]
+    untrusted = read()
+    assert names(untrusted.read_skills()) == [("theirs", ".claude/skills")]
+    assert [str(one) for one in untrusted.not_granted] == ["skills.directories shared (agentrail.toml:3)"]
+    assert untrusted.settings.skills["tools"].value == "restrict"
+
+
 # --- those that come along
 
 BUILT_IN = ["write-a-skill", "write-agents-md"]

@@ -7,6 +7,7 @@ import pytest
 
 from agentrail.blueprints.building import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import read_configuration
+from agentrail.cli.config import show_configuration
 from agentrail.core.policy.budget import Budget
 from agentrail.runtime.keeper import open_sessions
 from agentrail.sandboxes.memory import MemorySandbox
@@ -74,6 +75,23 @@ async def test_what_files_say_holds_for_the_tools(home):
     assert "not among the domains that may be fetched here: a.example, xn--bcher-kva.example" in refused.text
     assert "blocked here" in blocked.text
     assert 'url="https://a.example/"' in found.text
+
+
+def test_an_untrusted_project_closes_and_opens_nothing(home):
+    """What it blocks is blocked, beside what the user blocks; places inside, engines and the rest are refused by name."""
+    user = '[web]\nblock = ["b.example"]\nallow = ["a.example"]'
+    held = read(home, ALL.format(port=1), user)
+    web = held.settings.web
+    assert web["block"].plain == ("private.a.example", "b.example")
+    assert web["robots"].value is True
+    assert web["allow"].plain == ("a.example",)
+    assert web.keys() == {"block", "robots", "allow"}
+    refused = " ".join(str(one) for one in held.not_granted)
+    assert not [name for name in web if name == "model"]
+    for name in ("web.allow", "web.model", "web.trusted", "web.ports", "web.inside", "web.search"):
+        assert name in refused
+    opened = read(home, "[web]\nrobots = false", "[web]\nrobots = true")
+    assert opened.settings.web["robots"].value is True
 
 
 @on_bounded_time
@@ -149,3 +167,16 @@ async def test_a_key_is_looked_for_when_a_search_is_made(home, monkeypatch):
         monkeypatch.delenv(variable, raising=False)
         shown = await tool_of(settings, "a", "web_search").execute({"query": "x"}, CTX)
         assert shown.text.startswith(f"The search engine cannot be asked: the variable {variable} is not set")
+
+
+def test_what_results_is_shown_without_the_key(home):
+    """`config check` says where each value stands, and whether a variable is set."""
+    held = read(
+        home,
+        '[web]\nblock = ["a.example"]\nsearch = { engine = "exa", api_key = { env = "MINE" } }',
+        trust_project=True,
+    )
+    lines = [*show_configuration(held, {"MINE": "k-123"})]
+    assert "[web]" in lines
+    assert any("search" in line and 'exa, { env = "MINE" } (set)' in line for line in lines)
+    assert "k-123" not in "\n".join(lines)

@@ -340,6 +340,34 @@ async def test_what_one_chat_remembers_the_next_one_and_the_command_know(project
     assert "handbook.md#L1-L3" in once.out + once.err
 
 
+async def leave_a_prompt(data_dir, session, prompt):
+    """Let a process leave a session that has work to do."""
+    store = open_store("sqlite:", data_dir)
+    try:
+        found = await find_resumable(store, session, TRUSTED)
+        async with open_equipped(KeepingOptions(data_dir=data_dir), None, store=store) as supervisor:
+            back = await come_back(supervisor, store, found, Choices(model="demo:"))
+            await back.session.prompt(prompt)
+    finally:
+        store.close()
+
+
+async def test_a_session_is_recovered_with_the_knowledge_and_memories_that_its_files_name(project):
+    """Where it works, wherever the command was called; not with those of the data directory."""
+    directory, variables = project
+    (directory / "agentrail.toml").write_text(DESK + '[host]\nmemories = "sqlite:mine"\n')
+    began = await chat(project, "--trust-project", "--agent", "desk", lines=("hello",))
+    session = began.err.split()[-1]
+    await run_agentrail("trust", variables=variables, cwd=directory)
+    await leave_a_prompt(Path(variables["AGENTRAIL_DATA_DIR"]), session, 'remember "Ada takes tea."')
+    assert not (directory / "mine").exists()
+    ran = await run_agentrail(
+        "sessions", "recover", session, variables=variables, cwd=directory.parent / "elsewhere"
+    )
+    assert "1 of 1 sessions came back" in ran.out, ran.err
+    assert list((directory / "mine" / "notes").rglob("NOTES.md"))
+
+
 async def test_a_session_whose_directory_is_gone_says_that_and_no_option_of_the_api(project):
     """And what to do about it."""
     directory, _ = project

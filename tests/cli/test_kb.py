@@ -416,6 +416,24 @@ def test_a_document_that_cannot_be_read_this_time_is_found_as_before(place, adde
     assert found_for(place, "trains") == set()
 
 
+def test_a_page_is_found_as_before_while_its_server_fails_and_not_after_it_is_gone(
+    place, site, capfd, monkeypatch
+):
+    """Only 404 and 410 say that there is no such page."""
+    url = f"{site}/notes"
+    assert add_documents("handbook", url, reader=("*",), place=place) is Exit.DONE
+    monkeypatch.setitem(PAGES, "/notes", ("down", b""))
+    assert add_documents("handbook", url, place=place) is Exit.FAILED
+    assert "1 passage added earlier can still be found" in capfd.readouterr().out
+    assert found_for(place, "Züge") == {url}
+    monkeypatch.delitem(PAGES, "/notes")
+    assert add_documents("handbook", url, place=place) is Exit.FAILED
+    assert capfd.readouterr().out.startswith(
+        f"failed  {url}  Not fetched: the server answered 404 Not Found\n"
+    )
+    assert found_for(place, "Züge") == set()
+
+
 NAMES = st.sampled_from(["a.md", "b.txt", "c.html", "one/a.md", "one/b.md", "one/two/c.md", "three/d.txt"])
 TREES = st.sets(NAMES)
 

@@ -13,6 +13,7 @@ from agentrail.abc import ExecuteOptions
 from agentrail.app import make_sandbox, open_supervisor
 from agentrail.cli.sandbox import SandboxOptions, check_sandbox_options, tokens_for
 from agentrail.errors import OptionError
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
@@ -48,6 +49,24 @@ def test_there_is_no_server_without_a_token(token):
         tokens_for(SandboxOptions(), {} if token is None else {SANDBOX_TOKEN_VARIABLE: token})
     assert not token or token not in str(caught.value)
     assert tokens_for(SandboxOptions(), {SANDBOX_TOKEN_VARIABLE: TOKEN})({"authorization": f"Bearer {TOKEN}"})
+
+
+def test_the_name_of_a_sandbox_is_looked_at_with_the_options(tmp_path):
+    """By Python, files and flags alike: what can be none is refused before a session begins, and the token comes from the environment alone."""
+    for name in ("http://127.0.0.1:8710", "https://box.example?can=execute", "container:acme/tools:1"):
+        assert SessionOptions(model="demo:", sandbox=name).sandbox == name
+    for name, said in (
+        ("http://box.example", "another machine"),
+        ("container:--privileged", "name of an image"),
+        ("docker:x", "'container:IMAGE'"),
+    ):
+        with pytest.raises(OptionError, match="sandbox is") as caught:
+            SessionOptions(model="demo:", sandbox=name)
+        assert said in str(caught.value)
+    made = make_sandbox("http://127.0.0.1:8710", tmp_path, environ={SANDBOX_TOKEN_VARIABLE: TOKEN})
+    assert made.secrets == (TOKEN,)
+    with pytest.raises(OptionError, match=f"set {SANDBOX_TOKEN_VARIABLE}"):
+        make_sandbox("http://127.0.0.1:8710", tmp_path)
 
 
 @asynccontextmanager

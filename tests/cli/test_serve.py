@@ -99,6 +99,32 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
 # --- who may call
 
 
+@pytest.mark.parametrize(
+    ("callers", "options", "tokens", "said"),
+    [
+        (CallerCheck(TOKENS, AccessRules()), ServeOptions(), TOKENS, "the application has its own `auth`"),
+        (
+            CallerCheck(None, AccessRules()),
+            ServeOptions(allowed_host=("*",)),
+            None,
+            "allowed_hosts has '\\*'",
+        ),
+        (None, ServeOptions(), TOKENS, "are for an application that create_app made"),
+        (
+            None,
+            ServeOptions(allowed_host=("a.example",)),
+            None,
+            "are for an application that create_app made",
+        ),
+        (None, ServeOptions(allowed_origin=("http://a.example",)), None, "are for an application that"),
+    ],
+)
+def test_what_an_application_does_not_take_is_refused(callers, options, tokens, said):
+    """Two who ask for tokens, and names for an application that looks at none."""
+    with pytest.raises(OptionError, match=said):
+        admit_more(callers, options, tokens)
+
+
 def test_the_link_to_the_console_has_a_token_only_where_a_person_reads_it(monkeypatch):
     """Behind the `#`, at a terminal, where calls need one and AGENTRAIL_TOKEN has it; what goes into a log has none. No console, no link."""
     desk = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))

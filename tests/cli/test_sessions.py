@@ -8,8 +8,11 @@ from contextlib import closing
 import pytest
 
 from agentrail.abc.store import Standing
+from agentrail.app import open_supervisor
 from agentrail.cli.resume_option import LATEST, fill_in_latest
 from agentrail.cli.session_views import standing_word
+from agentrail.errors import OptionError, StoreUnavailable
+from agentrail.stores.data_directory import find_data_directory
 from tests.cli.rig import open_terminal, run_agentrail, run_beside, sleeping_below
 
 DEMO = ("--model", "demo:fast", "--tools", "list_dir")
@@ -323,6 +326,16 @@ def test_resume_stands_alone_or_with_an_id():
     assert fill_in_latest(["run", "--resume"]) == ["run", "--resume"]
 
 
+def test_the_data_directory_is_where_the_environment_says():
+    """A variable of our own comes first, then that of the desktop, then the home directory; without any it is an error."""
+    home = {"HOME": "/home/ada"}
+    assert str(find_data_directory(home)) == "/home/ada/.local/share/agentrail"
+    assert str(find_data_directory(home | {"XDG_DATA_HOME": "/data"})) == "/data/agentrail"
+    assert str(find_data_directory(home | {"AGENTRAIL_DATA_DIR": "/mine"})) == "/mine"
+    with pytest.raises(StoreUnavailable, match="--data-dir"):
+        find_data_directory({})
+
+
 @pytest.mark.at(141)
 def test_that_a_session_runs_follows_from_a_living_owner(stored):
     """What is stored says that it works; without an owner it was interrupted."""
@@ -361,3 +374,21 @@ def stored():
 
 
 # --- `open_supervisor`
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"store": "redis:"}, "'memory:', 'sqlite:' or 'sqlite:PATH'"),
+        ({"store": 7}, "or a store"),
+        ({"store": "memory:", "store_patience": 0.01}, "finite seconds from 0.1"),
+        ({"store": "memory:", "store_patience": float("nan")}, "finite seconds from 0.1"),
+        ({"store": "memory:", "resume": "some"}, "'none', 'working' or 'all'"),
+        ({"resume": "all"}, "there is no store"),
+    ],
+)
+async def test_how_sessions_are_to_be_kept_is_looked_at_before_anything_is_opened(given, words):
+    """Each fault names the option and what it may be."""
+    with pytest.raises(OptionError, match=words):
+        async with open_supervisor(**given):
+            pass

@@ -8,7 +8,9 @@ import json
 import pytest
 import trio
 
+from agentrail.abc.store import Filters
 from agentrail.cli import branches, sessions
+from agentrail.cli.commands import app
 from agentrail.cli.exits import Exit
 from agentrail.cli.stored import StorePlace
 from agentrail.stores.sqlite import SqliteStore
@@ -175,3 +177,21 @@ def test_a_changed_export_is_not_lived_again(tmp_path, place, said):
     assert "without content" in said()[1]
     assert sessions.replay_journal(str(tmp_path / "none.jsonl"), place=place) is Exit.USAGE
     assert "cannot be read" in said()[1]
+
+
+def test_a_store_is_backed_up_under_two_names(tmp_path, file, place, said):
+    """`agentrail store backup` is `agentrail sessions backup`; a file that is there is not written over."""
+    command, bound, _ = app.parse_args(["store", "backup", str(tmp_path / "b.db"), "--store", place.store])
+    assert command is sessions.backup
+    assert command(*bound.args, **bound.kwargs) is Exit.DONE
+    assert "b.db: " in said()[0]
+    copy = SqliteStore(tmp_path / "b.db", read_only=True)
+    try:
+        assert [one.session for one in copy.find(Filters(only_roots=True))] == ["s-1"]
+    finally:
+        copy.close()
+    assert command(*bound.args, **bound.kwargs) is Exit.USAGE
+    assert "there is a file" in said()[1]
+    replay, bound, _ = app.parse_args(["replay", "s-1", "--store", place.store])
+    assert replay is sessions.replay_journal
+    assert replay(*bound.args, **bound.kwargs) is Exit.DONE

@@ -91,7 +91,6 @@ def _place_of(name: str) -> str:
     return "Er" if name == "PluginRequestFinished" else name
 
 
-
 FEW: Final = 10
 """How many lives `make test` draws for a property; the rest says little more of one change, and `make check` draws all."""
 

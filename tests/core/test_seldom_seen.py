@@ -27,6 +27,7 @@ from agentrail.core.values.remembered import show_memories
 from agentrail.core.values.toolbox import read_call
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import SubagentStart, ToolExecutionEnd
+from agentrail.frozen import frozen_json
 from agentrail.messages import CallId, PromptRef, SessionId, Text, ToolResult
 from agentrail.testing.plugins import PluginShelf, PuppetPlugin
 from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
@@ -98,6 +99,13 @@ def test_a_beginning_of_a_tag_far_from_any_end_is_text():
     text = "<status>" + "x" * (2 * MAX_CONTENT)
     reader, visible, found = TagReader().fed(text)
     assert (visible + reader.closed()[0], found) == (text, ())
+
+
+def test_what_is_no_object_stays_for_those_who_say_so() -> None:
+    """Freezing judges nothing: a wrong value comes out as it went in."""
+    wrong: Any = "text"
+    came: object = frozen_json(wrong)
+    assert came == "text"
 
 
 def test_memories_of_a_store_that_says_other_things_are_shown():

@@ -423,6 +423,17 @@ def test_a_tool_whose_words_are_half_characters_is_not_written():
         encode_toolbox(Toolbox([ToolSpec(name="a", description="\ud800", parameters={})]))
 
 
+def test_what_is_nested_too_deeply_is_not_written():
+    """Deeper than any reader goes."""
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = (deep,)
+    data = replace(FRESH.data)
+    msgspec.structs.force_setattr(data, "memory", deep)
+    with pytest.raises(CodecError, match="nested more deeply than 128 levels"):
+        encode_session(replace(FRESH, data=data))
+
+
 # --- what cannot be read
 
 

@@ -12,7 +12,9 @@ from agentrail.gateway.answers import (
     ErrorAnswer,
     answer_to,
     answer_to_failure,
+    error_answer,
 )
+from agentrail.wire.plain import encode_plain
 from tests.test_errors import CODES
 
 
@@ -103,3 +105,13 @@ def test_a_cycle_that_failed_is_never_a_success(code, status, told_code):
     for answer in (answer_to_failure(error, "so far"), answer_to(errors.CycleFailed(error, text="so far"))):
         assert (answer.status, answer.code) == (status, told_code)
         assert dict(answer.more) == {"cause": code, "text": "so far"}
+
+
+def test_what_no_utf_8_can_hold_is_replaced_and_long_words_are_cut():
+    """An answer can always be written."""
+    answer = error_answer("internal", "\ud800" + "x" * 9_000, more={"a": ["\udfff"], "b": {"\ud800": 1}})
+    error = told(answer)
+    assert error["message"].startswith("\ufffd")
+    assert len(error["message"]) == 2_000
+    assert error["a"] == ["\ufffd"]
+    assert encode_plain({"s": object()}) == b'{"s":"object(\xe2\x80\xa6)"}'

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from agentrail.abc import FileBytes
 from agentrail.errors import AgentrailError
 from agentrail.gateway import calls
 from agentrail.gateway.answers import CallRefused, answer_to
@@ -26,18 +27,23 @@ from agentrail.gateway.bodies import (
 from agentrail.gateway.calls import AskedSessions, CallAnswer
 from agentrail.gateway.calls.decisions import AskedSession
 from agentrail.host import (
+    ChatRequestContext,
+    HandledResponse,
     Host,
     HostPlugin,
     Principal,
     RequestContext,
+    workspace_files,
 )
+from agentrail.plugins import HumanApproval
 from agentrail.runtime.past_events import PageAsked
+from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls as model_calls, says
-from agentrail.testing.tools import HangingTool
+from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.wire.operations import COMPACT, REJECT, REVOKE_RULE, RULES, STATUS, Operation, RespondBody
 from agentrail.wire.rows import RowFilter
-from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting
+from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting, profile
 from tests.runtime.rig import on_bounded_time, on_virtual_time
 
 ALL = frozenset({"use", "inspect"})
@@ -245,6 +251,33 @@ async def test_an_abort_answers_at_once_or_with_its_receipt():
             await calls.abort_session(host, ANN, "main", both)
 
 
+@on_virtual_time
+async def test_an_answer_is_shown_to_interceptors_first():
+    """It carries a user's words: what a plugin answers is the answer, and the question still waits."""
+
+    class Guard(HostPlugin):
+        name = "guard"
+
+        async def intercept_chat_request(self, ctx: ChatRequestContext) -> HandledResponse | None:
+            """Handle answers."""
+            return (
+                HandledResponse(body={"no": ctx.request.message}, status=409)
+                if ctx.kind == "respond"
+                else None
+            )
+
+    model = ScriptedModel([model_calls(("shell", {"command": "ls"})), says("Done")])
+    async with hosting(
+        model, Guard(), session_tools=[RecordingTool(name="shell")], session_plugins=[HumanApproval]
+    ) as host:
+        request = await asked(host, session_id="main")
+        record = await request.answered()
+        body = RespondBody(ref=record.pending[0].id, response="later")
+        made = await calls.respond_to_question(host, ANN, "main", body)
+        assert (made.status, read(made)) == (409, {"no": "later"})
+        assert request.record.status == "waiting"
+
+
 # --- files
 
 
@@ -290,6 +323,26 @@ async def test_what_is_outside_a_workspace_is_not_there(tmp_path: Path, sandboxe
             assert b"file_unknown" in await refused(host, listing(path), ANN, "main")
         names = [one["path"] for one in read(await calls.list_workspace(host, ANN, "main"))["entries"]]
         assert names == ([] if sandboxed == "memory" else ["real"])
+
+
+@on_virtual_time
+async def test_a_file_that_is_too_large_is_not_given_out(monkeypatch: pytest.MonkeyPatch):
+    """Nor one of a session that works where the server does."""
+    monkeypatch.setattr(workspace_files, "MAX_FILE_BYTES", 4)
+    async with stored() as host:
+        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        async with open_files(await host.session("main", ANN)) as sandbox:
+            await sandbox.upload(
+                [FileBytes(path="a", content=b"12345"), FileBytes(path="b", content=b"1234")]
+            )
+        assert b"413" in await refused(
+            host, lambda h, p, s: calls.read_workspace_file(h, p, s, "a"), ANN, "main"
+        )
+        assert (await calls.read_workspace_file(host, ANN, "main", "b")).content == b"1234"
+    async with stored(profiles=[profile(answering("Hi"), sandbox=None)]) as host:
+        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        for call in (ON_A_SESSION["files"], ON_A_SESSION["file"]):
+            assert b"files_unsupported" in await refused(host, call, ANN, "main")
 
 
 # --- inspection

@@ -17,6 +17,27 @@ def place(tmp_path):
 
 
 @on_bounded_time
+async def test_a_message_is_a_command_where_the_host_has_them(place):
+    """One of a file becomes its prompt, one that is built in is answered in place of the session; paths and unknown names do not."""
+    model = ScriptedModel([says("done"), says("seen"), says("ok")])
+    async with serving(model, commands=commands_at(place)) as web:
+        made = await web.chat("/git:commit all of it", session_id="main")
+        assert made.json()["text"] == "done"
+        assert model.requests[0].messages[-1].content[0].text == "Commit all of it."
+        status = await web.chat("/STATUS", session_id="main")
+        assert (status.status_code, status.json()["command"]) == (200, "status")
+        assert status.json()["lines"][0].startswith("idle · ")
+        assert (await web.chat("/etc/hosts is wrong", session_id="main")).json()["text"] == "seen"
+        refused = error_of(await web.chat("/halp", session_id="main"), 404, "command_unknown")
+        assert "did you mean /help?" in refused["message"]
+        error_of(await web.chat("/thank you", session_id="main"), 422, "command_error")
+        error_of(await web.chat("/quit", session_id="main"), 422, "command_error")
+        error_of(await web.chat("/status"), 422, "command_error")  # it has no session to say it of
+        error_of(await web.chat("/rewind x", session_id="main"), 422, "command_error")
+        assert len(model.requests) == 2
+
+
+@on_bounded_time
 async def test_a_command_is_run_by_its_name(place):
     """What it tells is the answer; what it says becomes a request, once for one `client_id`."""
     model = ScriptedModel([says("hi"), says("done")])

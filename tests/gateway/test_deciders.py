@@ -1,11 +1,109 @@
 """Who may decide, apart from who asks: the scope `decide`, the approvers of a profile, and everyone else."""
 
+import attrs
+import pytest
+
+from agentrail.errors import OptionError, ProfileFailed
 from agentrail.gateway.app import ROUTES
+from agentrail.host import AgentProfile
+from agentrail.host.payloads import Principal
+from agentrail.host.profiles import ProfileContext, check_agent_profiles, resolve_profile
+from agentrail.plugins import HumanApproval
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools import builtin
+from tests.gateway.socket_client import socket_of
+from tests.gateway.test_sockets import EACH_COMMAND
+from tests.gateway.test_watches import Rows
+from tests.gateway.web import error_of, serving
+from tests.host.hosting import answering, profile
+
+TOKENS = {
+    "ann": Principal(tenant_id="acme", user_id="ann"),
+    "bob": Principal(tenant_id="acme", user_id="bob"),
+    "lea": Principal(tenant_id="acme", user_id="lea"),  # among the approvers of the profile
+    "dan": Principal(tenant_id="acme", user_id="dan", scopes=("use", "decide")),
+    "dot": Principal(tenant_id="acme", user_id="dot", scopes=("decide",)),
+    "eve": Principal(tenant_id="else", user_id="eve", scopes=("use", "inspect", "decide")),
+    "lea2": Principal(tenant_id="else", user_id="lea"),
+}
+DECIDERS = ("lea", "dan", "dot")
+STRANGERS = ("bob", "eve", "lea2")
+DECIDING = frozenset({"approve", "reject", "respond", "decline"})
+
+
+def auth(headers):
+    """Know some tokens."""
+    return TOKENS.get(headers.get("authorization", "").removeprefix("Bearer "))
 
 
 def by(name):
     """The headers of a caller."""
     return {"authorization": f"Bearer {name}"}
+
+
+def asking(**options):
+    """A server whose model calls a tool that needs an approval, and then asks a question."""
+    model = ScriptedModel(
+        [
+            calls(("shell", {"command": "pay 100"})),
+            says("Paid"),
+            calls(("ask_user", {"question": "Which account?"})),
+            says("Thanks"),
+        ]
+    )
+    tools = [RecordingTool(name="shell"), *builtin("ask_user")]
+    desk = attrs.evolve(profile(model, tools=tools, plugins=[HumanApproval]), approvers=("lea",))
+    return serving(auth=auth, profiles=[desk], **options)
+
+
+@pytest.mark.parametrize("name", DECIDERS)
+async def test_who_may_decide_sees_and_decides_what_another_asks_and_the_decision_says_who(name):
+    """The row in *Waiting*, the card, the approval, the question; each event carries the user, and the second decision names the first."""
+    async with asking() as web, socket_of(web, by=name) as client:
+        waiting = await Rows(client).begin("waiting")
+        await web.client.post("/chat", json={"message": "Pay", "session_id": "main"}, headers=by("ann"))
+        (row,) = (await waiting.until(bool)).values()
+        wanted = {"approval_id": row["approval_id"]}
+        path = f"/sessions/main/approvals/{row['approval_id']}"
+        shown = await web.client.get(path, headers=by(name))
+        assert shown.json()["arguments"] == {"command": "pay 100"}
+        (await web.client.post("/sessions/main/approve", json=wanted, headers=by(name))).raise_for_status()
+        late = await web.client.post("/sessions/main/reject", json=wanted, headers=by("ann"))
+        decided = error_of(late, 409, "already_resolved")["decided"]
+        assert (decided["how"], decided["by"], decided["user"]) == ("approved", "user", name)
+        await waiting.until(lambda rows: not rows)
+        await web.client.post("/chat", json={"message": "More", "session_id": "main"}, headers=by("ann"))
+        (asked,) = (await waiting.until(bool)).values()
+        await client.done("respond", session_id="main", ref=asked["ref"], response="the first")
+        await waiting.until(lambda rows: not rows)
+        session = await web.host.session("main", TOKENS["ann"])
+        published = [event async for event in _until_idle(session)]
+        assert [event.user for event in published if type(event).__name__ == "ApprovalResolved"] == [name]
+        assert [event.user for event in published if type(event).__name__ == "UserResponded"] == [name]
+
+
+async def _until_idle(session):
+    async with session.subscribe(after=0) as events:
+        ends = 0
+        async for event in events:
+            yield event
+            ends += type(event).__name__ == "AgentEnd"
+            if ends == 2:
+                return
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+async def test_to_all_others_the_session_is_unknown(name):
+    """A colleague without the right, whoever has it in another tenant, and a user of an approver's name there: 404, and no row."""
+    async with asking() as web, socket_of(web, by=name) as client:
+        await web.client.post("/chat", json={"message": "Pay", "session_id": "main"}, headers=by("ann"))
+        assert (await Rows(client).begin("waiting")).rows == {}
+        for command in DECIDING:
+            found = await client.refused(command, session_id="main", **EACH_COMMAND[command])
+            assert found == (404, "session_unknown"), command
+        card = await web.client.get("/sessions/main/approvals/main/a1", headers=by(name))
+        error_of(card, 404, "session_unknown")
 
 
 def test_only_routes_that_decide_are_open_to_deciders():
@@ -19,3 +117,23 @@ def test_only_routes_that_decide_are_open_to_deciders():
         ("POST", "/respond"),
         ("GET", "/approvals/{approval:path}"),
     }
+
+
+@pytest.mark.parametrize("approvers", ["lea", ["a b"], [7], {"lea": True}, None])
+def test_approvers_are_a_list_of_user_ids(approvers):
+    """A text would be read letter by letter."""
+    one = profile(answering())
+    with pytest.raises(OptionError, match=r"approvers is .*expected a list of user ids"):
+        AgentProfile(id="desk", name="desk", options=one.options, approvers=approvers)
+
+
+async def test_a_profile_that_a_function_finds_has_no_approvers():
+    """They would count for a decision and not for the list of what waits: it is refused, and says what to do instead."""
+
+    async def resolve(_context):
+        return attrs.evolve(profile(answering()), approvers=("lea",))
+
+    profiles = check_agent_profiles(resolve=resolve)
+    context = ProfileContext(tenant_id="acme", user_id="ann", session_id="s", agent_id="desk")
+    with pytest.raises(ProfileFailed, match="tokens with the scope `decide`"):
+        await resolve_profile(profiles, context)

@@ -51,6 +51,38 @@ async def lived(web, *, cycles=3):
     return (await web.client.get("/sessions/main")).json()["seq"]
 
 
+@pytest.mark.parametrize("has_store", [True, False])
+@on_bounded_time
+async def test_pages_back_and_forth_give_each_event_once(has_store):
+    """From the end to the beginning, and from the beginning to the end: the same, without a gap."""
+    options = {"store": MemoryStore()} if has_store else {}
+    async with serving(answering(*("Hello",) * 3), **options) as web:
+        last = await lived(web)
+        back, before = [], ""
+        while True:
+            told = await page(web, f"&limit=7{before}")
+            back = seqs(told) + back
+            assert told["kept_from"] == 1
+            if not told["more"]:
+                break
+            before = f"&before={told['first']}"
+        forth, after = [], 0
+        while True:
+            told = await page(web, f"&limit=7&after={after}")
+            forth += seqs(told)
+            after = told["last"]
+            if not told["more"]:
+                break
+        assert back == forth == list(range(1, last + 1))
+        told = await page(web, "&kinds=agent_end,agent_start&limit=3")
+        assert [event["kind"] for event in told["events"]] == ["agent_end", "agent_start", "agent_end"]
+        assert told["more"]
+        assert (await page(web, f"&after={last}"))["events"] == []
+        assert (await page(web, "&before=1")) == {
+            "events": [], "first": 1, "last": 0, "more": False, "kept_from": 1,
+        }  # fmt: skip
+
+
 @on_bounded_time
 async def test_a_page_is_asked_for_strictly():
     """Two directions, a kind that is none, and words of pages on a stream are refused, each with its name."""
@@ -109,6 +141,40 @@ def test_a_page_is_bounded_whatever_is_in_it():
     )
     assert alone["events"][0]["payload"][CUT] > 200 * 15_000
     assert not alone["more"]
+
+
+@on_bounded_time
+async def test_what_a_rewind_has_undone_is_in_no_page():
+    """Its numbers are left out: the page goes on in front of them."""
+    async with serving(answering(*("Hello",) * 4), store=MemoryStore()) as web:
+        first = await lived(web, cycles=1)
+        trace = (await web.client.get("/inspect/sessions/main/trace")).json()["entries"]
+        number = next(one["number"] for one in reversed(trace) if one["events"] == first)
+        undone = await lived(web, cycles=1)
+        (await web.post("/sessions/main/rewind", {"to": number})).raise_for_status()
+        last = await lived(web, cycles=1)
+        told = await page(web, "&limit=1000")
+        assert last > undone > first
+        stays = [*range(1, first + 1), *range(undone + 1, last + 1)]
+        assert [seq for seq in seqs(told) if seq <= first or seq > undone] == seqs(told)
+        assert set(seqs(told)) <= set(stays)
+        assert seqs(told)[0] == 1
+        back = await page(web, f"&limit=4&before={undone + 1}")
+        assert seqs(back) == list(range(first - 3, first + 1))
+        forth = await page(web, f"&limit=2&after={first}")
+        assert all(seq > undone for seq in seqs(forth))
+
+
+@on_bounded_time
+async def test_a_session_that_has_ended_is_read_and_not_woken():
+    """Its events are in the store; without one they are there as long as its handle is."""
+    for options in ({"store": MemoryStore()}, {}):
+        async with serving(answering("Hello"), **options) as web:
+            await lived(web, cycles=1)
+            (await web.client.delete("/sessions/main")).raise_for_status()
+            told = await page(web, "&limit=1000")
+            assert told["events"][-1]["kind"] == "session_end"
+            assert seqs(told) == list(range(1, told["last"] + 1))
 
 
 # --- one call

@@ -6,10 +6,14 @@ import trio
 from agentrail.core.policy.budget import Budget
 from agentrail.host import HostPlugin, Principal, RequestContext
 from agentrail.plugins import Action, BeforePrompt, Context, Continue, Plugin, on
+from agentrail.runtime.agent import Agent
 from agentrail.testing.cancelling import crash
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.tools import builtin
 from tests.gateway.socket_client import socket_of
 from tests.gateway.web import serving
-from tests.host.hosting import answering, profile
+from tests.host.hosting import answering, asked, hosting, profile
+from tests.runtime.rig import on_virtual_time
 
 TOKENS = {
     "ann": Principal(tenant_id="acme", user_id="ann"),
@@ -95,6 +99,90 @@ async def test_each_restart_is_told_and_then_that_it_was_given_up():
         assert node["key"] not in tree.rows
         later = await Rows(client).begin("tree", "later")
         assert later.rows[parked["key"]] == parked
+
+
+async def test_a_node_says_what_its_session_is_about():
+    """Title and first words: live, when it is asked for, and still when it was given up; a strange one that took its id has none of it."""
+    async with (
+        serving(answering("<title>Refund 4411</title>So."), auth=auth) as web,
+        socket_of(web, by="ann") as own,
+        socket_of(web, by="boss") as client,
+    ):
+        await own.done("create", session_id="s-1")
+        tree = await Rows(client).begin("tree")
+        seen = await tree.until(named("s-1"))
+        assert (seen["title"], seen["first_words"]) == (None, None)
+        await own.done("prompt", session_id="s-1", message="Where is\n my money?")
+        seen = await tree.until(named("s-1", title="Refund 4411"))
+        assert seen["first_words"] == "Where is my money?"
+        node = (await web.client.get("/inspect/tree", headers=by("boss"))).json()["children"][0]
+        assert {name: node[name] for name in ("title", "first_words")} == {
+            name: seen[name] for name in ("title", "first_words")
+        }
+        session = web.host.supervisor.session("s-1", scope="acme")
+        for _ in range(3):
+            crash(session)
+        parked = await tree.until(named("s-1", status="parked"))
+        assert (parked["title"], parked["first_words"]) == ("Refund 4411", "Where is my money?")
+        later = await Rows(client).begin("tree", "later")
+        assert later.rows[parked["key"]] == parked
+        await own.done("create", session_id="s-1")
+        again = await tree.until(named("s-1", status="running"))
+        assert (again["title"], again["first_words"]) == (None, None)
+
+
+@on_virtual_time
+async def test_a_node_that_was_given_up_long_ago_is_about_what_it_was_about():
+    """Its handle is forgotten; who watched remembers."""
+    async with hosting(answering("<title>Trip</title>So.")) as host:
+        request = await asked(host, session_id="main")
+        await request.outcome()
+        await host.quiet()
+        feed = host.tree_feed("acme")
+        await feed.settle()
+        for _ in range(3):
+            crash(request.session)
+        await trio.sleep(1)
+        for _ in range(2):
+            await feed.settle()
+            (row,) = [row for row in map(feed.row, feed.keys()) if row.session_id == "main"]
+            assert (row.status, row.title, row.first_words) == ("parked", "Trip", "Hi")
+            await trio.sleep(600)
+        late = host.tree_feed("acme")
+        await late.settle()
+        (row,) = [row for row in map(late.row, late.keys()) if row.session_id == "main"]
+        assert (row.status, row.title, row.first_words) == ("parked", None, None)
+
+
+async def test_a_tree_with_an_agent_at_work_can_be_read():
+    """A child that is never restarted keeps no arguments; it is looked at all the same."""
+    model = ScriptedModel(
+        [calls(("task", {"description": "Look."})), says("Found.", pause_seconds=30), says("Done.")]
+    )
+    desk = profile(model, tools=builtin("task"), agents=[Agent(name="a", description="b")])
+    async with serving(profiles=[desk], auth=auth) as web, socket_of(web, by="ann") as own:
+        await own.done("create", session_id="s-1")
+        await own.done("prompt", session_id="s-1", message="Go")
+        with trio.fail_after(5):
+            while True:
+                answer = await web.client.get("/inspect/tree", headers=by("boss"))
+                assert answer.status_code == 200
+                if len(answer.json()["children"]) == 2:
+                    break
+                await trio.sleep(0.02)
+        root = answer.json()
+    keys = [child["key"] for child in root["children"]]
+    assert (root["key"], len(set(keys))) == ("0", 2)
+    child = next(one for one in root["children"] if one["id"] != "s-1")
+    mother = next(one for one in root["children"] if one["id"] == "s-1")
+    assert [(one["title"], one["first_words"]) for one in (root, mother, child)] == [
+        (None, None),
+        (None, "Go"),
+        (None, "Look."),  # what it has to do, in the words of the call
+    ]
+    assert child["phase"] in ("running", "streaming")
+    assert (child["mailbox"], child["stuck"], child["exits"]) == (0, False, [])
+    assert child["up_at_ms"] > 0
 
 
 # --- plugins

@@ -12,6 +12,7 @@ from agentrail.core.journal.explaining import ExplainedStep, lines_of_step
 from agentrail.core.journal.replaying import explain_journal
 from agentrail.host import Principal
 from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after
+from agentrail.runtime.withheld import knowing
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
@@ -186,6 +187,20 @@ async def _causes(web: Web, store: Any, last: int) -> None:
 
 def _plainly(member: Any, event: Any, state: Any, ctx: Any) -> Any:
     return member.plugin.handle(event, state, ctx)
+
+
+@on_bounded_time
+async def test_what_is_known_as_a_secret_by_now_does_not_leave():
+    """It was recorded when it was not known. And no one finds it by asking for one character after the other."""
+    async with booking("memory:") as web:
+        assert CANARY in (await web.client.get("/inspect/sessions/main/state?at=3&from=1")).text
+        with knowing([CANARY]):
+            for path in ("trace", "trace?bodies=false", "state?at=3", "state?at=3&from=1", "explain?at=3"):
+                text = (await web.client.get(f"/inspect/sessions/main/{path}")).text
+                assert CANARY not in text
+            assert (await read(web, "trace", q="Book it, Secret"))["entries"]
+            for part in (CANARY, CANARY[:4], CANARY[-4:]):
+                assert (await read(web, "trace", q=part, kinds="prompt"))["entries"] == []
 
 
 @on_bounded_time

@@ -160,6 +160,39 @@ async def test_what_is_answered_is_as_the_page_says():
         assert made[-2].headers["location"] == f"/sessions/{made[-2].json()['session_id']}"
 
 
+@on_bounded_time
+async def test_a_dry_rewind_tells_what_is_behind_and_goes_nowhere():
+    """The calls that stay done, and what they were about; the conversation is as it was."""
+    tool = RecordingTool(name="pay")
+    model = ScriptedModel([says("Hello"), calls(("pay", {"order": 4411})), says("Paid")])
+    async with serving(model, session_tools=[tool], store=MemoryStore()) as web:
+        await web.chat(session_id="main")
+        seq = len((await web.client.get("/inspect/sessions/main/trace")).json()["entries"])
+        await web.chat(session_id="main")
+        before = (await web.client.get("/sessions/main")).json()
+        told = (await web.post("/sessions/main/rewind", {"to": seq, "dry": True})).json()
+        (one,) = told["calls"]
+        assert (one["name"], one["effect_class"], one["outcome"]) == ("pay", "once", "done")
+        assert (one["summary"], one["number"] > seq, told["dry"]) == ('{"order":4411}', True, True)
+        assert (await web.client.get("/sessions/main")).json()["messages"] == before["messages"]
+        both = {"to": seq, "event": 1}
+        error_of(await web.post("/sessions/main/rewind", both), 422, "field_invalid")
+        error_of(await web.post("/sessions/main/rewind", {}), 422, "field_invalid")
+        error_of(await web.post("/sessions/main/rewind", {"event": 10_000}), 422, "option_error")
+        entries = (await web.client.get("/inspect/sessions/main/trace?limit=1000")).json()["entries"]
+        for event in {one["events"] for one in entries if one["events"]}:
+            known = min(one["number"] for one in entries if one["events"] >= event)
+            told_of = (await web.post("/sessions/main/rewind", {"event": event, "dry": True})).json()
+            assert told_of["at"] == known
+        fork = await web.post("/sessions/main/fork", {"event": entries[seq - 1]["events"]})
+        assert fork.json()["at"] == min(
+            one["number"] for one in entries if one["events"] >= entries[seq - 1]["events"]
+        )
+        went = (await web.post("/sessions/main/rewind", {"to": seq})).json()
+        assert (went["calls"], "dry" in went) == (told["calls"], False)
+        assert len((await web.client.get("/sessions/main")).json()["messages"]) == 2
+
+
 async def test_a_session_that_has_ended_is_forked_by_a_record_and_by_an_event():
     """Its past is all that it has, and a reader knows it by events."""
     async with serving(answering("Hello"), store=MemoryStore()) as web:

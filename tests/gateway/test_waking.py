@@ -98,6 +98,34 @@ def post(ending: str, **said: Any) -> Callable[[Web, str], Awaitable[httpx.Respo
 """What wakes a session that has nothing to do, and its status."""
 
 
+@on_bounded_time
+@pytest.mark.parametrize("ending", ["approve", "reject", "respond", "abort", "cancel"])
+async def test_what_waited_for_a_person_in_an_earlier_life_goes_on_with_their_word(tmp_path, ending):
+    """What waits is known behind the restart, with the request; a decision wakes it, and the request ends by it."""
+    async with life(tmp_path) as web:
+        message = "ask" if ending == "respond" else "shell"
+        waiting = await web.chat(message, session_id="main")
+        assert (waiting.status_code, waiting.json()["status"]) == (202, "waiting")
+        request_id = waiting.json()["request_id"]
+    async with life(tmp_path) as web:
+        (listed,) = (await web.client.get("/sessions")).json()["sessions"]
+        assert listed["waits_for"] == 1
+        (pending,) = waiting.json()["pending"]
+        base = "/sessions/main"
+        place, said = {
+            "approve": (f"{base}/approve", {"approval_id": pending["id"], "auto_resume": True}),
+            "reject": (f"{base}/reject", {"approval_id": pending["id"], "auto_resume": True}),
+            "respond": (f"{base}/respond", {"ref": pending["id"], "response": "this"}),
+            "abort": (f"{base}/abort?wait=true", {}),
+            "cancel": (f"{base}/requests/{request_id}/cancel", {}),
+        }[ending]
+        response = await web.post(place, said)
+        assert response.status_code in (200, 202), response.text
+        told = (await web.client.get(f"{base}/requests/{request_id}?wait=5")).json()
+        outcome = "aborted" if ending in ("abort", "cancel") else "completed"
+        assert (told["status"], told["session_id"]) == (outcome, "main")
+
+
 @pytest.mark.check  # a session that is put to rest is waited for, two seconds, on a clock that threads share
 @on_bounded_time
 async def test_what_was_at_work_in_an_earlier_life_works_again_at_once(tmp_path):

@@ -14,8 +14,9 @@ from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.watch_kinds import WatchKind
 from agentrail.gateway.watch_window import PART_BYTES, WatchWindow
 from agentrail.gateway.watches import Watches
+from agentrail.host import row_sources
 from agentrail.host.payloads import Principal
-from agentrail.host.row_sources import TakenRows
+from agentrail.host.row_sources import ChangeLog, TakenRows
 from agentrail.wire.rows import RowFilter, SessionRow, WaitingCounts, row_fits
 from tests.runtime.rig import on_virtual_time
 
@@ -90,6 +91,20 @@ def test_a_client_ends_with_the_rows_that_changed_last(changes, limit):
     assert not window.has_more
     if told.parts:
         assert len(told.rows) <= limit
+
+
+def test_a_log_forgets_the_oldest_changes_and_says_so(monkeypatch):
+    """Whoever has seen fewer looks at all rows again."""
+    monkeypatch.setattr(row_sources, "MAX_CHANGES", 3)
+    log = ChangeLog()
+    for key in "abcab":
+        log.note(key)
+    assert log.since(0) == ["b", "a", "c"]
+    assert log.since(4) == ["b"]
+    log.note("d")
+    log.note("e")
+    assert log.since(0) is None
+    assert log.since(log.version) == []
 
 
 # --- watches of a source that is made up

@@ -11,7 +11,7 @@ from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from tests.gateway.socket_client import socket_of
 from tests.gateway.web import serving
-from tests.host.hosting import answering
+from tests.host.hosting import answering, profile
 
 TOKENS = {
     "ann": Principal(tenant_id="acme", user_id="ann"),
@@ -75,6 +75,33 @@ class Rows:
             del self.rows[key]
 
 
+async def test_a_watcher_sees_its_own_sessions_come_work_and_go():
+    """What there is comes first; then each change, as a whole row."""
+    model = answering("<title>A refund</title>words", "words")
+    async with (
+        serving(model, auth=auth) as web,
+        socket_of(web, by="ann") as client,
+    ):
+        await client.done("create", session_id="s-1")
+        rows = await Rows(client).begin()
+        assert set(rows.rows) == {"s-1"}
+        row = rows.rows["s-1"]
+        assert (row["phase"], row["user"], row["agent_id"], row["ended"]) == ("idle", "ann", "desk", False)
+        await client.done("create", session_id="s-2")
+        await rows.until(lambda all_of: "s-2" in all_of)
+        await client.done("prompt", session_id="s-2", message="Refund   order 4411")
+        worked = await rows.until(lambda all_of: all_of["s-2"]["outcome"] == "completed")
+        assert (worked["s-2"]["first_words"], worked["s-2"]["title"]) == ("Refund order 4411", "A refund")
+        assert worked["s-2"]["tokens"] > 0
+        await client.done("stop", session_id="s-1")
+        ended = await rows.until(lambda all_of: all_of["s-1"]["ended"])
+        assert ended["s-1"]["phase"] == "ended"
+        assert web.served.gateway.watches.open_feeds == 1
+        await client.send(type="unwatch", id="w")
+        assert (await client.until("reply", id="w"))["ok"]
+    assert web.served.gateway.watches is None
+
+
 @pytest.mark.c(34)
 async def test_what_waits_is_told_with_what_a_person_has_to_know_and_goes_when_it_is_decided():
     """An approval and a question; oldest first is for the page, `at_ms` says it."""
@@ -115,6 +142,50 @@ async def test_what_waits_is_told_with_what_a_person_has_to_know_and_goes_when_i
         await client.done("respond", session_id="s-1", ref=asked["ref"], response="the first")
         await waiting.until(lambda rows: not rows)
         await sessions.until(lambda rows: not rows)
+
+
+async def test_a_session_below_is_told_with_what_it_has_to_do():
+    """On the way to what waits there, and in the form of the approval: it has no title, and its id says nothing."""
+    model = ScriptedModel(
+        [
+            calls(("task", {"description": "Look for  it."})),
+            calls(("shell", {"command": "ls"})),
+            says("Found"),
+            says("Done"),
+        ]
+    )
+    options = {
+        "session_tools": [RecordingTool(name="shell"), *builtin("task")],
+        "session_plugins": [(HumanApproval, {"require_approval_for": ["shell"]})],
+    }
+    async with serving(model, auth=auth, **options) as web, socket_of(web, by="ann") as client:
+        waiting = await Rows(client).begin("waiting")
+        await client.done("create", session_id="s-1")
+        await client.done("prompt", session_id="s-1", message="Clean up")
+        (row,) = (await waiting.until(bool)).values()
+        root, below = row["path"]
+        assert root == {"session_id": "s-1", "title": None}
+        assert (below["title"], below["first_words"]) == (None, "Look for it.")
+        place = f"/sessions/s-1/approvals/{row['approval_id']}"
+        shown = (await web.client.get(place, headers={"authorization": "Bearer ann"})).json()
+        assert (shown["path"], shown["first_words"]) == (row["path"], "Clean up")
+        await client.done("approve", session_id="s-1", approval_id=row["approval_id"])
+        await waiting.until(lambda rows: not rows)
+
+
+async def test_nothing_is_said_of_a_session_that_had_the_id_before():
+    """Without a store an id is free when its session has ended: its title and words are not the next one's, whoever looks."""
+    async with serving(answering("words", "words"), auth=auth) as web, socket_of(web, by="boss") as client:
+        ann = await web.host.create(TOKENS["ann"], session_id="shared")
+        rows = await Rows(client).begin()
+        await ann.ask("A secret of Ann")
+        await rows.until(lambda all_of: all_of["shared"]["first_words"] == "A secret of Ann")
+        await web.host.delete_session("shared", TOKENS["ann"])
+        await web.host.create(TOKENS["bob"], session_id="shared")
+        (row,) = (await rows.until(lambda all_of: all_of["shared"]["user"] == "bob")).values()
+        assert (row["first_words"], row["outcome"], row["ended"], row["tokens"]) == (None, None, False, 0)
+        async with socket_of(web, by="ann") as other:
+            assert (await Rows(other).begin()).rows == {}
 
 
 @pytest.mark.parametrize(
@@ -186,4 +257,87 @@ async def test_a_reader_that_does_not_read_is_told_of_the_present_when_it_does(m
         assert rows.frames == 2  # the first one, and one of all that came
 
 
+async def test_what_sleeps_in_the_store_has_rows_and_what_waits_there_too(tmp_path):
+    """A server that was started again tells of sessions that no one has woken, and of their questions; purged ones go at once."""
+    store = f"sqlite:{tmp_path / 'kept.db'}"
+    model = ScriptedModel([calls(("ask_user", {"question": "Which account?"})), says("Thanks")])
+    options = {"session_tools": [*builtin("ask_user")], "store": store, "auth": auth}
+    async with serving(model, **options) as web:
+        await web.post("/sessions", {"session_id": "quiet"}, headers=by("ann"))
+        await web.post("/chat", {"message": "Pay", "session_id": "s-1"}, headers=by("ann"))
+    async with serving(answering("words"), **options) as web, socket_of(web, by="ann") as client:
+        sessions = await Rows(client).begin("sessions")
+        assert {key: row["phase"] for key, row in sessions.rows.items()} == {
+            "quiet": "asleep",
+            "s-1": "asleep",
+        }
+        waiting = await Rows(client, "w2").begin("waiting")
+        (row,) = waiting.rows.values()
+        assert (row["session_id"], row["summary"]) == ("s-1", "Which account?")
+        assert sessions.rows["s-1"]["waiting"] == {"approvals": 0, "questions": 1}
+        assert (await web.client.delete("/sessions/quiet?purge=true", headers=by("ann"))).status_code == 204
+        await sessions.until(lambda rows: "quiet" not in rows)
+
+
 # --- what else a console asks for
+
+
+async def test_a_console_is_told_which_profile_lacks_its_key():
+    """With what to do; one whose model is not known here says so too, and what is wrong in options is told to the log alone."""
+    models = {
+        "good": {"model": "demo:"},
+        "keyless": {"model": "anthropic:claude-sonnet-4-5"},
+        "keyed": {"model": "anthropic:claude-sonnet-4-5", "provider_opts": {"api_key": "k"}},
+        "unknown": {"model": "nowhere:x"},
+        "wrong": {"model": "openai:gpt", "provider_opts": {"api_key": "k", "base_url": "secret-place"}},
+    }
+    desks = [profile(name=name, **given) for name, given in models.items()]
+    async with serving(None, profiles=desks, environ={}, auth=auth) as web:
+        told = (await web.client.get("/console/info", headers=by("ann"))).json()
+        faults = {one["agent_id"]: one["fault"] for one in told["profiles"]}
+        assert (faults["good"], faults["keyed"]) == (None, None)
+        assert "needs a key" in faults["keyless"]
+        assert "ANTHROPIC_API_KEY" in faults["keyless"]
+        assert "nowhere" in faults["unknown"]
+        assert "the log says why" in faults["wrong"]
+        assert "secret-place" not in faults["wrong"]
+
+
+async def test_lists_are_searched_filtered_and_sorted():
+    """By words, outcome, what waits, the end; in each order, over pages."""
+    model = ScriptedModel([says("words " * 50), says("words"), calls(("shell", {"command": "ls"}))])
+    options = {"session_tools": [RecordingTool(name="shell")], "session_plugins": [HumanApproval]}
+    async with serving(model, **options) as web:
+
+        async def listed(**query):
+            """The ids of a list."""
+            answer = await web.client.get("/sessions", params=query)
+            assert answer.status_code == 200, answer.text
+            return [one["session_id"] for one in answer.json()["sessions"]]
+
+        for name, message in (("a", "Refund order 4411"), ("b", "Import the accounts"), ("c", "List them")):
+            await web.chat(message, session_id=name)
+        await web.post("/sessions", {"session_id": "d"})
+        await web.client.delete("/sessions/d")
+        assert await listed() == ["c", "b", "a"]
+        assert await listed(q="REFUND") == ["a"]
+        assert await listed(outcome="completed") == ["b", "a"]
+        assert await listed(waiting=True) == ["c"]
+        assert await listed(waiting=False) == ["b", "a"]
+        assert await listed(agent_id="other") == []
+        assert await listed(sort="title") == ["b", "c", "a"]
+        assert await listed(sort="-title") == ["a", "c", "b"]
+        assert await listed(sort="created") == ["a", "b", "c"]
+        assert await listed(sort="-changed") == ["c", "b", "a"]
+        for sort in ("created", "-created", "title", "-title", "tokens", "-cost", "changed"):
+            cursor, seen = None, []
+            while True:
+                more = {} if cursor is None else {"cursor": cursor}
+                page = (await web.client.get("/sessions", params={"sort": sort, "limit": 1, **more})).json()
+                seen += [one["session_id"] for one in page["sessions"]]
+                if (cursor := page["next_cursor"]) is None:
+                    break
+            assert seen == await listed(sort=sort), sort
+        (item,) = (await web.client.get("/sessions", params={"q": "list"})).json()["sessions"]
+        assert item["waiting"] == {"approvals": 1, "questions": 0}
+        assert (item["suspended"], item["ended"], item["first_words"]) == (True, False, "List them")

@@ -4,6 +4,12 @@ import hashlib
 
 import pytest
 
+from agentrail.core.session.asked_forms import (
+    rule_id_of,
+    words_of_rule,
+)
+from agentrail.core.session.rules import rule_of
+from agentrail.core.session.state import Rule
 from agentrail.frozen import frozen_json
 from agentrail.host.approval_forms import (
     MAX_PREVIEW_BYTES,
@@ -72,6 +78,24 @@ def test_words_are_told_only_of_one_plain_command(line, argv):
     shown = preview_of_command(frozen_json({"command": line}), ".")
     assert shown is not None
     assert (shown.line, shown.argv) == (line, argv)
+
+
+@pytest.mark.parametrize(
+    "line", ["ls -l", "git status", "git -C x status", "ls; rm x", "./run", "sudo ls", "'", ""]
+)
+def test_words_of_a_rule_say_no_less_than_it_allows(line):
+    """A rule is one command, or in records of before all that begins like it: the words say which."""
+    rule = rule_of("shell", frozen_json({"command": line}))
+    assert words_of_rule("shell", rule.family, exact=rule.exact) == (
+        f"shell: this very command and no other: {line}"
+    )
+    before = words_of_rule("shell", line, exact=False)
+    assert before == f"shell: every simple command that begins with: {line}"
+    assert "every call" in words_of_rule("pay", None, exact=False)
+    ids = {
+        rule_id_of(one) for one in (rule, Rule(tool="shell", family=line), Rule(tool="shell", family=None))
+    }
+    assert len(ids) == 3
 
 
 @on_bounded_time

@@ -12,6 +12,7 @@ from agentrail.abc import DirectoryEntry, ListResult, Refusal, Transfer
 from agentrail.errors import (
     AttachmentInvalid,
     AttachmentsUnsupported,
+    SessionDown,
     TooLarge,
     UploadFailed,
 )
@@ -334,6 +335,23 @@ async def test_a_cancellation_is_no_failure_and_frees_the_workspace():
                     nursery.start_soon(uploads.write, session, [attached()])
         assert scope.cancelled_caught
     assert len(uploads) == 0
+
+
+@on_virtual_time
+async def test_a_session_that_has_ended_takes_no_files():
+    """And no sandbox is made for it any more, which no one would close."""
+    made = []
+
+    def make(_name, _root):
+        made.append(MemorySandbox())
+        return made[-1]
+
+    async with open_nameless(make) as supervisor:
+        session = await supervisor.start_session(model=saying("Hi."))
+        await session.stop()
+        with pytest.raises(SessionDown):
+            await Uploads(Limits()).write(session, [attached()])
+    assert made == []
 
 
 # --- on a file system

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.host.webhook_address import read_address
 from agentrail.web.places import (
+    MAX_WEB_URL_CHARACTERS,
     AddressRefused,
     AllowedPlaces,
     is_public,
@@ -57,6 +58,21 @@ def test_what_readers_of_addresses_read_in_different_ways_is_refused(host):
     """Names of networks of one's own, numbers in other forms, users, and what is no host at all."""
     with pytest.raises(AddressRefused):
         read_address(f"https://{host}/in", NOTHING)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://hooks.example/in", "ftp://hooks.example/", "file:///etc/passwd", "gopher://hooks.example", "//hooks.example/in", "hooks.example",
+        "https:hooks.example", "https:///in", "https://", "", "https://hooks.example/#x", "https://hooks.example\\@127.0.0.1/", "https://hooks.example/a b",
+        "https://hooks.example/\r\nHost: a", "https://hooks.example/\0", "https://hooks.example/é", " https://hooks.example/", "https://hooks.example/\n",
+        "https://hooks.example?\t", "https://hooks.example/" + "x" * MAX_WEB_URL_CHARACTERS,
+    ],
+)  # fmt: skip
+def test_what_is_no_address_over_tls_is_refused(url):
+    """Other schemes, other characters, and what is too long."""
+    with pytest.raises(AddressRefused):
+        read_address(url, NOTHING)
 
 
 @pytest.mark.host("H-111")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
+from agentrail.core.protocol.actions import malformed
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.outcome import PluginRequest
 from agentrail.core.values.instructions import MAX_FILE_CHARACTERS
@@ -160,3 +161,21 @@ def test_a_search_below_that_failed_is_reported():
     plugin.asked.append(PluginRequest(effect=p.ReadInstructions(names=()), tag="x", by="MemoryLoader"))
     plugin.gets(p.InstructionsFound(files=(p.InstructionFile(path="x", text="of nobody"),)))
     assert section(plugin) is None
+
+
+@pytest.mark.parametrize("names", [(), ("README.md",), ["AGENTS.md"], "AGENTS.md", ("AGENTS.md", 7), None])
+def test_no_plugin_can_ask_for_another_name(names):
+    """What is asked for is looked at before anything is read: these names, and no path (12.5)."""
+    wanted = p.ReadInstructions(names=names)
+    fault = malformed(p.Request(wanted, "x", None))
+    assert fault.endswith(
+        "names is a tuple of one or more of AGENTS.override.md, AGENTS.md, CLAUDE.md, GEMINI.md"
+    )
+    assert malformed(p.Request(p.ReadInstructions(names=("GEMINI.md",), below=("a/b",)), "x", None)) is None
+
+
+@pytest.mark.parametrize("below", ["a", ["a"], ("",), (7,), None])
+def test_no_plugin_can_ask_for_what_is_no_directory(below):
+    """A tuple of paths, none of them empty."""
+    fault = malformed(p.Request(p.ReadInstructions(names=("AGENTS.md",), below=below), "x", None))
+    assert fault.endswith("below is a tuple of paths of directories")

@@ -3,13 +3,22 @@
 import pytest
 from hypothesis import example, given, strategies as st
 
+from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
-from agentrail.errors import OptionError
+from agentrail.core.stack.narrowing import (
+    hidden_tools,
+    narrow_stack,
+    narrows,
+    options_shown,
+    replace_unsafe,
+)
+from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import thawed
 from agentrail.plugins.permission_policy import LISTS, MODES, join, read_scope
 from agentrail.plugins.permission_state import narrowed
 from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, judge
 from agentrail.plugins.permissions import Permissions
+from tests.plugins.rig import Alone
 
 RULES = (
     "shell",
@@ -97,3 +106,85 @@ def test_what_an_agent_does_not_say_is_its_session_s():
     assert narrowed(options, state, {})[0] == narrowed(*narrowed(options, state, {}), {})[0]
     with pytest.raises(OptionError, match="unknown"):
         narrowed(options, state, {"denied": []})
+
+
+class Plain(p.Plugin[int]):
+    """No guard: it says nothing of its options."""
+
+    def init(self, *, most: int = 1) -> int:
+        """Take a number."""
+        return most
+
+
+class Odd(p.Plugin[int]):
+    """A guard that answers what it is told to."""
+
+    priority = 50
+
+    def init(self, *, options: object = None, made: object = 0) -> int:
+        """Begin with nothing."""
+        return 0
+
+    def options_now(self, options, state):
+        """Give what was wanted, or raise."""
+        if options.get("options") == "raise":
+            message = "no"
+            raise ValueError(message)
+        return {"x": object()} if options.get("options") == "object" else options
+
+    def narrow_permissions(self, options, state, permissions):
+        """Give what was wanted."""
+        return options, options["made"]
+
+
+def test_plugins_that_cannot_be_narrowed_say_so():
+    """None there, one that raises, options and states that are none: nothing is half changed."""
+    stack, states = load_stack([Plain])
+    assert not narrows(stack)
+    with pytest.raises(PluginError, match="give it the plugin Permissions"):
+        narrow_stack(stack, states, {})
+    for options, fault in (
+        ({"options": "raise"}, "does not say its options"),
+        ({"options": "object"}, "gave wrong options"),
+        ({"made": "text"}, "does not narrow"),
+        ({}, "does not narrow"),
+    ):
+        stack, states = load_stack([(Odd, options)])
+        with pytest.raises(PluginError, match=fault):
+            narrow_stack(stack, states, {})
+        # Who looks at a session sees what it was given: a plugin that cannot say what holds now hides nothing.
+        assert [dict(one) for one in options_shown(stack, states)] == [options]
+    stack, states = load_stack([Plain, (Odd, {"made": 7})])
+    change = narrow_stack(stack, states, {})
+    assert (change.states["Odd"], change.states["Plain"], states["Odd"]) == (7, 1, 0)
+
+
+class Hiding(p.Plugin[int]):
+    """Hides what it was told to, or raises."""
+
+    def init(self, *, names: object = None) -> int:
+        """Begin with nothing."""
+        self.names = names
+        return 0
+
+    def hidden_tools(self, state, names):
+        """Give what was wanted."""
+        return self.names if self.names != "raise" else 1 / state
+
+
+def test_what_hides_tools_hides_only_those_that_there_are():
+    """One that raises, or gives what is no tuple, hides nothing: calls are judged all the same."""
+    for names, hidden in ((("a", "z"), ("a",)), ("raise", ()), ("a", ()), ((), ())):
+        stack, states = load_stack([(Hiding, {"names": names if names == "raise" else list(names)})])
+        plugin = stack.members[0].plugin
+        plugin.names = names
+        assert hidden_tools(stack, states, ("a", "b")) == hidden
+
+
+def test_guards_stay_with_their_states_and_others_are_replaced():
+    """Also a guard that is named again: it is the session's (12.2)."""
+    guard = Alone(Permissions, deny=["deploy"])
+    stack, states = load_stack([(Permissions, {"deny": ["deploy"]}), (Plain, {"most": 3})])
+    change = replace_unsafe(stack, states, [(Permissions, {}), (Plain(name="other"), {"most": 5})])
+    assert change.stack.names == ("Permissions", "other")
+    assert dict(change.states) == {"Permissions": guard.state, "other": 5}

@@ -142,6 +142,12 @@ def test_what_is_wrong_with_a_profile_is_said_when_it_is_registered():
     assert profiles.list() == ()
 
 
+def test_without_a_supervisor_there_are_no_profiles():
+    """The command cannot register one."""
+    with pytest.raises(ModelNotFound, match=r"supervisor\.providers\.register"):
+        make_provider("registry:eu:gpt-x", {}, http=HttpClients(), environ={})
+
+
 async def test_a_profile_holds_what_stands_behind_it():
     """What the provider of the last request held; before that what is known; and nothing when it is gone, which another call says."""
 

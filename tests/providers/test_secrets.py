@@ -1,5 +1,6 @@
 """No key is ever shown: in an error, an event, a repr, a log, or what the command prints (7.4)."""
 
+import copy
 import json
 import logging
 import re
@@ -23,6 +24,17 @@ MODELS = {
     "google:gemini-x": "gemini",
 }
 EVERY_WIRE = pytest.mark.parametrize("model", MODELS)
+
+
+def test_a_secret_is_a_value():
+    """Equal when the values are, usable as a key, and copied for free."""
+    secret = Secret(CANARY)
+    assert secret.reveal() == CANARY
+    assert secret == Secret(CANARY)
+    assert hash(secret) == hash(Secret(CANARY))
+    assert secret != Secret("another")
+    assert secret != CANARY
+    assert copy.copy(secret) is copy.deepcopy(secret) is secret
 
 
 def _answers(wire: str) -> tuple[ServedReply, ...]:

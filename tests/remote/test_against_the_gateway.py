@@ -2,13 +2,17 @@
 
 from contextlib import asynccontextmanager
 
+import attrs
 import pytest
 import trio
 
 import agentrail
 from agentrail import tool
+from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
 from agentrail.errors import (
+    ClientIdReused,
     CodecError,
+    CommandError,
     CursorAhead,
     CycleAborted,
     NotRemote,
@@ -17,6 +21,7 @@ from agentrail.errors import (
     SessionUnknown,
     Unauthorized,
     UnknownApproval,
+    UnknownCommand,
 )
 from agentrail.events import (
     AgentEnd,
@@ -141,6 +146,48 @@ async def test_one_iteration_sees_each_committed_event_once_though_the_socket_di
             assert numbers == list(range(numbers[0], numbers[-1] + 1))
             told = await session.wait_for_request(receipt.request_id)
             assert told["text"] == "All seen."
+
+
+@on_bounded_time
+async def test_slash_commands_are_those_of_the_server():
+    """12.10: listed as over HTTP, as they stand for the session; run by their names, once for one `client_id`; refused as they are there."""
+    model = ScriptedModel([says("One."), says("Done.")])
+
+    async def commit(call):
+        return CommandAnswer(prompt=f"Commit {call.text}.")
+
+    mine = SlashCommand(name="git:commit", description="Commits.", run=commit, in_history=True)
+    async with (
+        serving(model, auth=auth, commands=CommandRegistry().with_commands(mine), store="memory:") as web,
+        agentrail.connect(url_of(web), "ann", agent_id="desk") as session,
+    ):
+        await session.ask("Hi")
+        rows = await session.commands()
+        told = await web.client.get(
+            f"/commands?session_id={session.session_id}", headers={"Authorization": "Bearer ann"}
+        )
+        assert [attrs.asdict(one) for one in rows] == told.json()["commands"]
+        assert [one.available for one in rows if one.name in ("git:commit", "quit")] == [False, True]
+        status = await session.run_command("/STATUS")
+        assert (status.command, status.request_id, status.lines[0].startswith("idle · ")) == (
+            "status",
+            None,
+            True,
+        )
+        done = await session.run_command("git:commit", "it", client_id="c-1")
+        assert await session.run_command("git:commit", "it", client_id="c-1") == done
+        assert (await session.wait_for_request(str(done.request_id)))["text"] == "Done."
+        assert model.requests[1].messages[-1].content[0].text == "Commit it."
+        fork = await session.run_command("fork", client_id="c-2")
+        assert await session.run_command("fork", client_id="c-2") == fork
+        with pytest.raises(ClientIdReused):
+            await session.run_command("status", client_id="c-2")
+        with pytest.raises(UnknownCommand, match="did you mean /status"):
+            await session.run_command("statu")
+        with pytest.raises(CommandError, match="only at a terminal"):
+            await session.run_command("quit")
+        with pytest.raises(OptionError, match="text is 5"):
+            await session.run_command("status", 5)
 
 
 @on_bounded_time

@@ -6,6 +6,8 @@ import sys
 import pytest
 
 import agentrail
+from agentrail.cli.chat_command import chat
+from agentrail.cli.top import show_top
 from agentrail.distribution import install_command
 from agentrail.errors import OptionError
 from tests.forked import ROOT, environment
@@ -29,6 +31,14 @@ async def test_connect_names_the_extra(missing):
         async with agentrail.connect(NOWHERE):
             pass
     assert str(caught.value) == f"a session on a server needs {missing}, {INSTALL}"
+
+
+def test_so_do_the_commands(capfd):
+    """`chat --connect` and `top`, with code 2."""
+    assert chat(connect=NOWHERE) == 2
+    assert INSTALL in capfd.readouterr().err
+    assert show_top(NOWHERE) == 2
+    assert INSTALL in capfd.readouterr().err
 
 
 @pytest.mark.check

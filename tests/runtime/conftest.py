@@ -24,6 +24,7 @@ NOT_FOLDED = {
     "test_of_one_that_cannot_be_made_again_the_loss_is_told_and_of_others_nothing_is_missing[a bug]": "its store cannot be read",
     "test_what_cannot_be_read_is_told_and_what_is_at_work_elsewhere_is_left": "damages a record, as a disk would",
     "test_a_bug_in_step": "puts another step in place, which the watch does not see",
+    "test_a_stricter_guard_changes_nothing_about_a_call_that_ran": "its guard changed between two lives, and one stack folds both",
     "test_a_looser_guard_begins_no_call_that_was_refused": "its guard changed between two lives, and one stack folds both",
     "test_a_call_that_a_person_decided_about_stays_decided": "its guard changed between two lives, and one stack folds both",
     "test_a_call_that_waits_for_a_person_still_waits": "its guard changed between two lives, and one stack folds both",

@@ -9,14 +9,17 @@ from types import SimpleNamespace
 
 import pytest
 
+import agentrail
 from agentrail.abc.store import Node
 from agentrail.errors import (
     AlreadyExists,
     HeldBy,
+    NotAStore,
     OptionError,
     PluginError,
     SessionNotFound,
     StillNeeded,
+    StoreUnavailable,
     Trimmed,
     Unrevivable,
 )
@@ -40,6 +43,43 @@ class Guard(PuppetPlugin):
     """Defined where every process finds it."""
 
     version = "1.2"
+
+
+async def open_named(**options):
+    """Open a supervisor by the front door, and close it."""
+    async with agentrail.open_supervisor(**options):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"store": "mysql://x"}, OptionError, r"'mysql://x': expected 'memory:', 'sqlite:' or 'sqlite:PATH'"),
+        ({"store": "postgres://x"}, OptionError, r"'postgres://x'.*'sqlite:PATH'"),
+        ({"store": "sqlite:{path}/no/such.db"}, StoreUnavailable, r"no/such\.db.*does not exist.*--data-dir"),
+        ({"store": "sqlite:{path}/text"}, NotAStore, "nothing in it was touched"),
+        (
+            {"store": "memory:", "store_patience": 0.01},
+            OptionError,
+            r"0\.01: expected finite seconds from 0\.1",
+        ),
+        (
+            {"store": "memory:", "store_patience": float("inf")},
+            OptionError,
+            r"expected finite seconds from 0\.1",
+        ),
+    ],
+    ids=["scheme", "later", "directory", "no store", "patience", "endless"],
+)
+async def test_what_names_no_store(tmp_path, options, error, words):
+    """Names, places and patience."""
+    (tmp_path / "text").write_text("of a person\n" * 1_000)
+    before = (tmp_path / "text").read_bytes()
+    named = {**options, "store": options["store"].format(path=tmp_path)}
+    with pytest.raises(error, match=words):
+        await open_named(**named)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["text"]
+    assert (tmp_path / "text").read_bytes() == before
 
 
 async def stored():

@@ -85,6 +85,20 @@ async def back(inner, tool, plugin, **options):
         return await session.messages(), status
 
 
+@pytest.mark.parametrize("newer", ["block", "approve", "abort", "raise", "args"])
+async def test_a_stricter_guard_changes_nothing_about_a_call_that_ran(newer):
+    """Its verdict is set aside: the call ran, and its result is in the history."""
+    inner, tool = fresh(), once()
+    before = await lived(inner, tool, guard("none"))
+    text = '{"other": 1}' if newer == "args" else "no"
+    after, status = await back(inner, tool, guard(newer, text))
+    assert after == before
+    assert status.phase == "idle"
+    assert len(tool.calls) == 1
+    # One that crashes says so with an event: a drift of words, with which it goes on.
+    assert ("drifted" in kinds_in(inner)) == (newer == "raise")
+
+
 @pytest.mark.parametrize("newer", ["none", "approve"])
 async def test_a_looser_guard_begins_no_call_that_was_refused(newer):
     """No record names it, so it did not run, and does not run now."""

@@ -169,6 +169,49 @@ async def test_a_file_that_a_person_has_edited_is_a_conflict_and_untouched(store
         assert (root / "edited").read_text() == "a person's"
 
 
+async def test_modes_are_kept_and_a_mode_that_a_person_sets_stays(store, root):
+    """Of a file that may be run; the content is what counts for a conflict."""
+    for name in ("tool", "mine"):
+        (root / name).write_text("#!/bin/sh\n")
+        (root / name).chmod(0o755)
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = writing(
+            ("put", {"path": "tool", "text": "new"}),
+            ("put", {"path": "mine", "text": "new"}),
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        await session.ask("1")
+        await session.ask("2")
+        (root / "mine").chmod(0o700)
+        await session.rewind(number, files=True)
+        assert [(root / name).read_text() for name in ("tool", "mine")] == ["#!/bin/sh\n"] * 2
+        assert [(root / name).stat().st_mode & 0o777 for name in ("tool", "mine")] == [0o755, 0o700]
+
+
+async def test_binary_and_large_files_are_told_apart(root, monkeypatch):
+    """Bytes come back as they were; of what is too large only the digest is known, and it stays as it is, with a reason."""
+    monkeypatch.setattr("agentrail.sandboxes.versions.MAX_KEPT_BYTES", 1000)
+    noise = bytes(range(256))
+    (root / "noise").write_bytes(noise)
+    (root / "large").write_text("x" * 1001)
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        model = writing(
+            ("put", {"path": "noise", "text": "text"}), ("put", {"path": "large", "text": "small"})
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        await session.ask("1")
+        await session.ask("2")
+        files = (await session.rewind(number, files=True, force=True)).files
+        assert files.restored == ("noise",)
+        assert [(one.path, one.why) for one in files.failed] == [
+            ("large", "It had 1,001 bytes, and at most 1,000 are kept.")
+        ]
+        assert (root / "noise").read_bytes() == noise
+        assert (root / "large").read_text() == "small"
+
+
 async def test_calls_that_run_commands_are_named_as_untold(store, root):
     """What they wrote stays; where they wrote over what a tool had written, that is a conflict."""
     async with no_orphans(), open_kept(store) as supervisor:
@@ -227,6 +270,34 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
         assert texts(root) == {"a": "mine"}
 
 
+async def test_a_disk_that_is_full_changes_no_file(root, monkeypatch):
+    """All of it stands beside its places before the first is put there; nothing is left of that."""
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        model = writing(*[("put", {"path": path, "text": "ours"}) for path in ("a", "b", "new/c")])
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        for path in ("a", "b"):
+            (root / path).write_text("at first")
+        number = await last_of(session)
+        for word in "123":
+            await session.ask(word)
+        synced = []
+
+        def full(descriptor):
+            synced.append(descriptor)
+            if len(synced) == 2:
+                raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("agentrail.sandboxes.versions.os.fsync", full)
+            files = (await session.rewind(number, files=True)).files
+        assert {one.why for one in files.failed} == {"the working directory: there is no space left."}
+        assert len(files.failed) == 3
+        assert texts(root) == {"a": "ours", "b": "ours", "new/c": "ours"}
+        files = (await session.rewind(number, files=True)).files
+        assert (files.restored, files.removed) == (("a", "b"), ("new/c",))
+        assert texts(root) == {"a": "at first", "b": "at first"}
+
+
 async def test_a_secret_in_a_file_is_stored_nowhere(tmp_path, root):
     """Neither its content nor its digest: it is said that it is not kept, and a conflict is never risked."""
     canary = "sk-canary-0123456789"
@@ -246,6 +317,29 @@ async def test_a_secret_in_a_file_is_stored_nowhere(tmp_path, root):
         ]
     kept.close()
     assert not any(canary.encode() in path.read_bytes() for path in tmp_path.glob("sessions.db*"))
+
+
+async def test_links_and_paths_that_lead_elsewhere_are_not_written_through(root, tmp_path):
+    """A directory that has become a link, out of the workspace or inside of it: nothing behind it is touched."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a").write_text("ours")
+    (root / "there").mkdir()
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        model = writing(("put", {"path": "d/a", "text": "ours"}), ("put", {"path": "e/a", "text": "ours"}))
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        await session.ask("1")
+        await session.ask("2")
+        for name, to in (("d", outside), ("e", "there")):
+            (root / name / "a").unlink()
+            (root / name).rmdir()
+            (root / name).symlink_to(to)
+        (root / "there" / "a").write_text("ours")
+        for force in (False, True):
+            files = (await session.rewind(number, files=True, force=force)).files
+            assert [one.path for one in files.conflicts] == ["d/a", "e/a"]
+        assert (outside / "a").read_text() == (root / "there" / "a").read_text() == "ours"
 
 
 async def test_what_cannot_be_is_refused_before_anything_is_stopped(root):

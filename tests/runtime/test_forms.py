@@ -83,6 +83,34 @@ async def test_a_tool_hears_that_the_user_declines(supervisor):
 
 
 @pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"schema": {"type": "object"}}, "ask_user: schema has no properties"),
+        ({"schema": 7}, "ask_user: schema is 7: expected a JSON Schema"),
+        ({"schema": {"a": {1, 2}}}, "ask_user: schema has type None: expected 'object'"),
+        ({"url": "javascript:alert(1)"}, "ask_user: url is 'javascript:alert(1)': expected one that begins"),
+        ({"schema": FORM, "options": ["a"]}, "ask_user: takes options or a schema"),
+    ],
+)
+async def test_a_form_that_cannot_be_is_the_tools_author_s_error(supervisor, options, words):
+    """Refused in the tool, and nobody is asked."""
+
+    @agentrail.tool
+    async def who(*, ctx: agentrail.ToolContext) -> str:
+        """Ask who it is."""
+        await ctx.ask_user("Who?", **options)
+        return "asked"
+
+    session = await supervisor.start_session(model=calling("who"), tools=[who])
+    async with session.subscribe() as events:
+        await session.prompt("Go")
+        seen = await until(events, AgentEnd)
+    assert not [one for one in seen if isinstance(one, AskUser)]
+    (end,) = [one for one in seen if isinstance(one, ToolExecutionEnd)]
+    assert words in end.result.text
+
+
+@pytest.mark.parametrize(
     ("response", "words"),
     [
         (True, "response is True: expected a text, which of the options, from 0, or a dict for a form"),

@@ -8,7 +8,8 @@ import trio
 import trio.testing
 
 from agentrail import plugins as p
-from agentrail.abc import HostCall, HostCallEnd, HostHooks, HostVerdict, Secret
+from agentrail.abc import NO_HOST, HostCall, HostCallEnd, HostHooks, HostVerdict, Secret
+from agentrail.errors import OptionError
 from agentrail.events import AbortSettled, ToolBlocked, ToolExecutionEnd, ToolExecutionStart
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
@@ -433,6 +434,26 @@ async def test_an_approval_shows_what_the_host_made_of_a_call():
         assert await session.collect_reply() == "done"
     assert book.calls == [{"city": "Porto"}]
     assert [call.input for call in host.asked] == [{"city": "Lisbon"}, {"city": "Faro"}]
+
+
+async def test_hooks_that_cannot_be_called_are_refused():
+    """All at once, where they are given."""
+    with pytest.raises(OptionError) as caught:
+        HostHooks(before_tool=7, after_tool="later")
+    assert list(caught.value.faults) == [
+        "before_tool is 7: expected an async function (`async def`), or None",
+        "after_tool is 'later': expected an async function (`async def`), or None",
+    ]
+    with pytest.raises(OptionError, match=r"after_tool is <function .*: expected an async function"):
+        HostHooks(after_tool=lambda end: None)
+    with pytest.raises(OptionError) as caught:
+        HostVerdict(deny=1, input="{}", by=None)
+    assert list(caught.value.faults) == [
+        "deny is 1: expected the reason as text, or None to let the call run",
+        "input is '{}': expected a JSON object, or None to run what was asked about",
+        "by is None: expected the name of who decided",
+    ]
+    assert HostHooks() == NO_HOST
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

@@ -1,22 +1,27 @@
 """Meanings beside words: what is found by both, what becomes of an embedder that fails, and vectors that are made anew."""
 
 import math
+import sqlite3
+from contextlib import closing
 
 import pytest
 import trio
 import trio.testing
 from hypothesis import given, strategies as st
 
+import agentrail
 from agentrail.abc import MemoryEntry, MemoryOwner
-from agentrail.abc.embeddings import MAX_EMBEDDED, kind_of_vectors
-from agentrail.core.values.ranking import fuse
+from agentrail.abc.embeddings import MAX_EMBEDDED, VectorRecall, kind_of_vectors
+from agentrail.core.values.ranking import fuse, pack_vector
 from agentrail.errors import OptionError, StoreUnavailable, Transport
 from agentrail.events import PluginEvent
+from agentrail.host.host_options import HostOptions
 from agentrail.outside import current
 from agentrail.plugins import AutoRecall
 from agentrail.runtime.embedding import EmbedderEdge
 from agentrail.runtime.meanings import LOOK_FOR_MEANINGS_SECONDS, QUERY_SECONDS, REST_SECONDS, Meanings
 from agentrail.runtime.own_stores import OwnKnowledge, OwnMemories, StoreDesk
+from agentrail.stores import named_memories
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
@@ -75,6 +80,14 @@ def test_a_fused_ranking_follows_from_the_places(rankings, limit):
     assert list(fused) == sorted(scores, key=lambda one: (-round(scores[one], 12), one))[:limit]
 
 
+@pytest.mark.parametrize("numbers", [[1.0], [0.0, 0.0], [math.nan, 1], [math.inf, 1], ["1", 2], [None, 1]])
+def test_what_is_no_vector_is_refused(numbers):
+    """Of another dimension, without a direction, or no numbers."""
+    with pytest.raises(ValueError, match="a vector h"):
+        pack_vector(numbers, 2)
+    assert pack_vector([3, 4], 2) == pack_vector([0.6, 0.8], 2)
+
+
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request, tmp_path):
     """A store of memories that keeps vectors."""
@@ -83,6 +96,38 @@ def store(request, tmp_path):
     opened = InMemoryRecall() if request.param == "memory" else SqliteRecall(tmp_path)
     yield opened
     opened.close()
+
+
+@on_bounded_time
+async def test_memories_are_found_by_words_and_by_meaning(store, nursery):
+    """What has no word of the query is found by what it means; another owner's never; tags hold for both (12.5)."""
+    assert isinstance(store, VectorRecall)
+    toy = Toy()
+    desk = StoreDesk(store, current(), Meanings(EmbedderEdge(toy), nursery.start_soon))
+    own = OwnMemories(desk, ADA)
+    for entry_id, text, tags in (
+        ("m1", "Brew the leaves.", ["drink"]),
+        ("m2", "A station.", []),
+        ("m3", "tea", []),
+    ):
+        await own.put(text, tags=tags, entry_id=entry_id)
+    await OwnMemories(desk, MemoryOwner(tenant="acme", user="bob")).put("tea leaves")
+    await settled(store, toy)
+    assert [one.id for one in await own.search("tea")] == ["m3", "m1"]
+    assert [one.id for one in await own.search("hot tea", tags_any=["drink"])] == ["m1"]
+    assert [one.id for one in await own.search("rail")] == ["m2"]
+    assert [one.id for one in await own.search("rail", limit=1)] == ["m2"]
+    assert await own.search("puppy") == ()
+    assert await own.search("?!") == ()
+    await own.delete("m2")
+    assert await own.search("rail") == ()
+    await own.put("A puppy.", entry_id="m1")  # another text: another vector
+    await settled(store, toy)
+    assert [one.id for one in await own.search("hound")] == ["m1"]
+    await own.forget()
+    assert await own.search("hound tea") == ()
+    with pytest.raises(OptionError, match="limit is 0"):
+        await own.search("tea", limit=0)
 
 
 @on_bounded_time
@@ -218,3 +263,39 @@ async def test_passages_are_found_by_words_and_by_meaning(tmp_path, nursery):
     store.close()
     with pytest.raises(StoreUnavailable):
         await own.search("train")
+
+
+def test_a_file_of_the_first_version_gets_vectors(tmp_path):
+    """It is read as it was, and the next write makes it newer; nothing of it is lost."""
+    pytest.importorskip("numpy", reason="no extra `embeddings`")
+    store = SqliteRecall(tmp_path)
+    store.put(ADA, entry("m1", "tea"))
+    path = store.path_of("acme")
+    store.close()
+    with closing(sqlite3.connect(path)) as older:
+        older.executescript(
+            "DROP TRIGGER memory_removed; DROP TABLE vector; DROP TABLE vector_change; PRAGMA user_version = 1"
+        )
+    store, vector = SqliteRecall(tmp_path), pack_vector([1.0, 0.0], 2)
+    assert store.nearest(ADA, vector, "toy 2", limit=5) == ()
+    assert [one.id for one in store.search(ADA, "tea")] == ["m1"]
+    ((number, text),) = store.without_vectors("acme", "toy 2", limit=5)
+    assert text == "tea"
+    store.put_vectors("acme", "toy 2", [(number, vector), (number + 1, vector)])
+    assert [one.id for one in store.nearest(ADA, vector, "toy 2", limit=5)] == ["m1"]
+    store.delete(ADA, "m1")
+    with closing(sqlite3.connect(path)) as newer:
+        assert newer.execute("SELECT count(*) FROM vector").fetchone() == (0,)
+        assert newer.execute("PRAGMA user_version").fetchone() == (3,)
+    store.close()
+
+
+async def test_without_numpy_an_embedder_is_refused_by_the_name_of_its_extra(monkeypatch):
+    """Before anything starts; and what is no embedder is told what one is."""
+    monkeypatch.setattr(named_memories, "has_numpy", lambda: False)
+    with pytest.raises(OptionError, match=r"needs numpy .*: pip install .*\[embeddings\]"):
+        async with agentrail.open_supervisor(embedder=Toy()):
+            pass
+    for wrong in ("openai:x", Toy(name="")):
+        with pytest.raises(OptionError, match="expected an Embedder, with a name, a dimension"):
+            HostOptions(embedder=wrong)

@@ -2,6 +2,8 @@
 
 import itertools
 
+import pytest
+
 import agentrail
 from agentrail import plugins as p
 from agentrail.abc import MemoryOwner
@@ -9,6 +11,7 @@ from agentrail.blueprints import Blueprint
 from agentrail.blueprints.capabilities import memory_capability
 from agentrail.core.protocol.hooks import Found, MemoryKept, NotesIndex, RequestFailed
 from agentrail.core.values.notes import USUAL_TOPIC, notes_about, topics_of
+from agentrail.errors import OptionError
 from agentrail.events import PluginEvent
 from agentrail.outside import current
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnMemories, OwnNotes, OwnStores, StoreDesk
@@ -180,3 +183,11 @@ async def test_a_failing_place_is_said_by_an_event():
             assert await session.ask("Hi") == "Hello."
             names = {(await anext(events)).name, (await anext(events)).name}
     assert names == {"working_notes_failed", "memory_not_recalled"}
+
+
+@pytest.mark.parametrize("notes", ["sqlite:x", "files:", "files", 7])
+async def test_names_that_stand_for_nothing_are_refused(notes):
+    """Before anything starts."""
+    with pytest.raises(OptionError, match=r"notes is .*expected 'memory:' or 'files:DIRECTORY'"):
+        async with agentrail.open_supervisor(notes=notes):
+            pass

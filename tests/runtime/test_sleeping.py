@@ -110,6 +110,18 @@ async def test_it_sleeps_after_that_time_and_not_before():
         assert supervisor.statistics().asleep == 1
 
 
+@pytest.mark.parametrize("after", [0, -1, float("nan"), float("inf"), True, "10"])
+@on_virtual_time
+async def test_a_time_that_cannot_be_is_refused(after):
+    """So is one without a store."""
+    from agentrail.stores.named import faults_of_keeping  # noqa: PLC0415
+
+    (fault,) = faults_of_keeping("memory:", 5.0, "none", "go_on", after)
+    assert "hibernate_after" in fault
+    (fault,) = faults_of_keeping(None, 5.0, "none", "go_on", 10.0)
+    assert "sqlite:" in fault
+
+
 @on_virtual_time
 async def test_a_session_at_work_does_not_sleep():
     """However long its tool takes; it sleeps when it has been idle behind that."""

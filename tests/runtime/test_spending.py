@@ -13,11 +13,13 @@ from agentrail.core.policy.budget import Budget, Price
 from agentrail.errors import OptionError, Overloaded
 from agentrail.events import CompactEnd
 from agentrail.messages import SessionId, TokenUsage
+from agentrail.runtime.agent import Agent
 from agentrail.runtime.clock import now_ms, set_now_ms
 from agentrail.runtime.cost_table import CostQuery, begin_of, cost_table, day_of, first_day_of, make_query
 from agentrail.runtime.spending_book import SessionSpending, SpendingBook
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import FunctionModel, Turn, fails, says
+from agentrail.testing.models import FunctionModel, Turn, calls, fails, says
+from agentrail.tools import builtin
 from tests.runtime.rig import on_virtual_time
 
 BILLIONTH = 1e-9
@@ -102,6 +104,31 @@ async def test_all_groupings_add_up_to_what_the_journals_say():
         assert table.total.requests == 6 * 4
         assert 0 < table.total.estimated_atto_usd < table.total.atto_usd
         assert len(table.rows) == {"day": 5, "profile": 3, "model": 1, "user": 2, "session": 6}[by]
+
+
+@on_virtual_time
+async def test_what_works_for_a_session_is_counted_once():
+    """In its own journal, and under its root; what the parent books of it is left out."""
+    turns = iter([calls(("task", {"description": "Look."})), says("Found."), says("Done.")])
+    async with open_supervisor(store="memory:") as supervisor:
+        model = Priced(turns)
+        session = await supervisor.start_session(
+            model=model,
+            session_id="root",
+            scope=SCOPE,
+            tools=builtin("task"),
+            agents=[Agent(name="a", description="b")],
+        )
+        await session.ask("Go")
+        whole = (await session.status()).usage
+        told = await spent(supervisor, scope=SCOPE)
+    child = next(one for name, one in told.items() if name != "root")
+    assert len(model.requests) == 3
+    assert child.root_id == "root"
+    assert (total(told["root"]).requests, total(child).requests) == (2, 1)
+    both = total(told["root"]) + total(child)
+    assert (both.tokens_in, both.tokens_out) == (whole.input, whole.output)
+    assert abs(usd_of(both.atto_usd) - whole.cost_usd) < BILLIONTH
 
 
 class Watched(MemoryStore):

@@ -1,5 +1,6 @@
 """What a running tool may ask of its session: a process, an answer of the user, a session of its own, time to clean up."""
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from agentrail.events import (
     ToolExecutionEnd,
 )
 from agentrail.sandboxes.composite import CompositeSandbox
+from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
@@ -168,6 +170,25 @@ async def test_an_abort_reaps_a_shell_and_its_grandchildren(supervisor, local, t
 
 
 @linux_only
+async def test_a_process_begins_below_the_root(supervisor, local, tmp_path):
+    """In the directory that was named; one that is not there, or is outside, is refused with the code of that."""
+    tmp_path.joinpath("deep").mkdir()
+
+    async def work(ctx):
+        process = await ctx.open_process(["pwd"], workdir="deep")
+        said = [(b"".join([piece async for piece in process.stdout])).decode().strip()]
+        for wrong in ("gone", "../x"):
+            try:
+                await ctx.open_process(["pwd"], workdir=wrong)
+            except ProcessRefused as refused:
+                said.append(refused.code)
+        return " ".join(said)
+
+    result = await result_of(supervisor, tool_of(work), sandbox=local)
+    assert result.text == f"{tmp_path.resolve() / 'deep'} file_not_found invalid_path"
+
+
+@linux_only
 async def test_a_process_of_a_composite_runs_in_its_default(supervisor, local):
     """As commands do; a prefix of another sandbox is no place for it."""
 
@@ -199,6 +220,17 @@ async def test_a_sandbox_without_processes_says_so(supervisor, sandbox):
     )
 
 
+@pytest.mark.parametrize("argv", [[], [""], ["a\0b"]], ids=["nothing", "no name", "nul"])
+async def test_what_is_no_program_is_refused(supervisor, tmp_path, argv):
+    """The author's move: nothing was started."""
+
+    async def work(ctx):
+        await ctx.open_process(argv)
+
+    result = await result_of(supervisor, tool_of(work), sandbox=LocalSandbox(tmp_path))
+    assert "ToolContractError: open_process takes a program and its arguments" in result.text
+
+
 @linux_only
 async def test_a_call_that_was_stopped_opens_nothing(supervisor, local, tmp_path):
     """A deaf tool goes on after the abort, and gets no process any more."""
@@ -227,6 +259,19 @@ async def test_a_call_that_was_stopped_opens_nothing(supervisor, local, tmp_path
 
 
 # --- questions
+
+
+@pytest.mark.parametrize(
+    ("question", "seconds"), [(" ", 1), ("Which?", 0), ("Which?", -1), ("Which?", math.inf), ("?", math.nan)]
+)
+async def test_a_question_that_is_none_is_refused(supervisor, question, seconds):
+    """Empty, or with a time that is none: the author's move."""
+
+    async def work(ctx):
+        return await ctx.ask_user(question, timeout_seconds=seconds)
+
+    result = await result_of(supervisor, tool_of(work))
+    assert "ToolContractError: ask_user" in result.text
 
 
 # --- sessions

@@ -35,6 +35,26 @@ async def results_of(session):
 # --- effects
 
 
+@pytest.mark.parametrize(
+    ("details", "said"),
+    [
+        ({"a": "x" * 1_000_001}, "more than 1,000,000 characters"),
+        ([["x" * 600_000], {"y" * 600_000: 1}], "more than 1,000,000 characters"),
+        (list(range(1_000_001)), "more than 1,000,000 characters"),
+        ([{} for _ in range(50_001)], "more than 50,000 objects and arrays"),
+    ],
+    ids=["text", "keys", "numbers", "objects"],
+)
+async def test_details_that_are_too_large(supervisor, details, said):
+    """They are copied while every session waits, so they have a bound; the tool reads which."""
+    record = RecordingTool(answer=Ok(text="fine", details=details), effect_class="pure")
+    session = await supervisor.start_session(model=calling("record"), tools=[record])
+    await session.ask("Hi")
+    (result,) = await results_of(session)
+    assert result.is_error
+    assert f"ToolContractError: tool 'record' returned details of {said}: write them to a file" in result.text
+
+
 # --- what it says
 
 
@@ -56,6 +76,27 @@ async def test_a_tool_emits_events(supervisor):
         PluginEvent(name="ticket", payload={"id": 7, "user_data": {"tenant": 1}}),
         PluginEvent(name="note", payload="on its way"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        ({"x": "y" * 70_000}, "the payload of 'big' has 70,009 bytes, at most 65,536 are taken"),
+        ({"x": float("inf")}, "the payload of 'big' is not JSON"),
+    ],
+)
+async def test_a_payload_has_its_bounds(supervisor, payload, words):
+    """The tool hears it where it emits."""
+
+    @tool
+    async def emits(ctx: ToolContext) -> str:
+        """Emit."""
+        ctx.emit("big", payload)
+        return "never"
+
+    session = await supervisor.start_session(model=calling("emits"), tools=[emits])
+    await session.ask("Hi")
+    assert words in (await results_of(session))[0].text
 
 
 @on_virtual_time
@@ -80,6 +121,25 @@ async def test_progress_is_merged_when_it_comes_too_fast(supervisor):
 
 
 # --- who asks
+
+
+async def test_a_call_knows_where_it_stands(supervisor):
+    """The chain of sessions, what was used so far, and how much time is left, in a thread as well."""
+    seen = {}
+
+    @tool(timeout_seconds=100)
+    def look(ctx: ToolContext, path: str = ".") -> str:
+        """Look."""
+        seen.update(ctx=ctx, left=ctx.seconds_left())
+        return path
+
+    session = await supervisor.start_session(model=calling("look"), tools=[look], group_id="g")
+    await session.ask("Hi")
+    ctx = seen["ctx"]
+    assert (ctx.path, ctx.depth, ctx.group_id) == ((session.session_id,), 0, "g")
+    assert 0 < ctx.total_tokens < (await session.status()).usage.total
+    assert ctx.arguments == {"path": "."}
+    assert 0 < seen["left"] <= 100
 
 
 @pytest.mark.at(118)

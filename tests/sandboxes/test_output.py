@@ -2,6 +2,7 @@
 
 import unicodedata
 
+import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.sandboxes.output import MAX_SHOWN_BYTES, MAX_SHOWN_LINES, OutputWindow
@@ -12,6 +13,29 @@ def _shown(*pieces: bytes) -> tuple[str, int]:
     for piece in pieces:
         window.feed(piece)
     return window.finish()
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (b"", ""),
+        (b"plain\n", "plain\n"),
+        (b"a\r\nb\rc", "a\nb\nc"),
+        (b"\xff\xfeabc\xe9", "��abc�"),
+        ("é€𝄞".encode(), "é€𝄞"),
+        (b"\x1b[31mred\x1b[0m \x1b[1;2Hthere", "red there"),
+        ("\x9b31mred".encode(), "red"),
+        (b"\x1b]0;title\x07a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "alink"),
+        (b"\x1bP1$r0m\x1b\\a\x1b(Bb\x1b=c\x1b7d", "abcd"),
+        (b"nul\0 bell\a back\b tab\t", "nul bell back tab\t"),
+        (b"unfinished \x1b[31", "unfinished [31"),
+        ("stray \x85\x1b".encode(), "stray "),
+    ],
+)
+def test_output_is_clean_text_however_it_is_cut(printed, shown):
+    """Undecodable bytes are U+FFFD, line ends are line feeds, nothing that a terminal would obey is left."""
+    assert _shown(printed) == (shown, 0)
+    assert _shown(*(bytes([byte]) for byte in printed)) == (shown, 0)
 
 
 def test_a_line_without_end_is_cut_inside():

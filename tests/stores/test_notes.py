@@ -9,8 +9,10 @@ from hypothesis import given, strategies as st
 from agentrail.abc import MemoryOwner
 from agentrail.core.values.notes import (
     MAX_NOTES_BYTES,
+    NoteTopic,
     fault_of_topic,
     notes_about,
+    topics_of,
     with_notes,
     without_topic,
 )
@@ -149,3 +151,20 @@ def test_what_is_noted_stands_under_its_topic_and_nothing_else_moves(before, wri
         text = without_topic(text, topic)
         assert notes_about(text, topic) is None
         assert without_topic(text, topic) is None
+
+
+def test_the_index_has_a_line_for_each_topic():
+    """Two headings of one topic are one; what a person wrote in front, and times that are none, are taken as they are."""
+    text = (
+        "Hello.\n## Tea <!-- 2026-11-22T22:40:05Z -->\n\n- green\n\n## b <!-- yesterday -->\nx\n## tea\né\n"
+    )
+    assert topics_of(text) == (
+        NoteTopic(name="general", size_bytes=6),
+        NoteTopic(name="Tea", size_bytes=9, at_ms=AT_MS),
+        NoteTopic(name="b", size_bytes=1),
+    )
+    assert topics_of("\n## c <!-- 2026-11-22T22:40:05 -->\n")[0].at_ms == AT_MS
+    assert topics_of("") == ()
+    assert notes_about(text, "TEA") == "- green\n\né"
+    assert notes_about("\n\n", "general") is None
+    assert without_topic("## a\nx\n", "A") == ""

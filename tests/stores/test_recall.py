@@ -9,7 +9,7 @@ import apsw
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.abc.recall import MemoryEntry, MemoryOwner, TagFilter
+from agentrail.abc.recall import MAX_MEMORY_BYTES, MemoryEntry, MemoryOwner, TagFilter
 from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
 from agentrail.stores import tenant_files
 from agentrail.stores.named_memories import directory_of_memories, faults_of_memories, opened_recall
@@ -56,6 +56,44 @@ def test_sqlite_keeps_to_the_port(rule, tmp_path):
 def test_memory_keeps_to_the_port(rule):
     """`InMemoryRecall`, under every rule; closed, it has nothing more."""
     check_memory(InMemoryRecall, rules=[rule])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"text": ""}, "text is empty"),
+        ({"text": " \n\t"}, "text is empty"),
+        ({"text": "x" * (MAX_MEMORY_BYTES + 1)}, "text has 8,193 bytes, at most 8,192 are taken"),
+        ({"text": "é" * (MAX_MEMORY_BYTES // 2 + 1)}, "text has 8,194 bytes"),
+        ({"text": "tea \ud800"}, "text has half a character"),
+        ({"text": 7}, "text is of type int"),
+        ({"id": ""}, "id is none"),
+        ({"id": "a b"}, "id is none"),
+        ({"id": "m1\n"}, "id is none"),
+        ({"id": "x" * 129}, "id is none"),
+        ({"id": 1}, "id is none"),
+        ({"tags": "food"}, "tags is of type str: expected a list"),
+        ({"tags": [f"t{n}" for n in range(17)]}, "tags has 17 tags, at most 16"),
+        ({"tags": ["food", ""]}, r"tags\[1\] is no tag"),
+        ({"tags": ["a\nb"]}, r"tags\[0\] is no tag"),
+        ({"tags": [" a"]}, r"tags\[0\] is no tag"),
+        ({"tags": ["x" * 65]}, r"tags\[0\] is no tag"),
+        ({"tags": ["\ud800"]}, r"tags\[0\] is no tag"),
+        ({"tags": [7]}, r"tags\[0\] is no tag"),
+        ({"tags": ["a", "a"]}, "tags has a tag twice"),
+        ({"session": None}, "session is None"),
+        ({"session": "\ud800"}, "session is"),
+        ({"at_ms": -1}, "at_ms is -1"),
+        ({"at_ms": 1.5}, "at_ms is 1.5"),
+        ({"at_ms": True}, "at_ms is True"),
+        ({"version": 0}, "version is 0"),
+    ],
+)
+def test_what_cannot_be_remembered_is_refused_where_it_is_made(wrong, said):
+    """No store meets an entry that is none; the text is not repeated."""
+    with pytest.raises(OptionError, match=said) as caught:
+        MemoryEntry(**({"id": "m1", "text": "tea", "at_ms": 1} | wrong))
+    assert "xxx" not in str(caught.value)
 
 
 # --- owners

@@ -4,8 +4,8 @@ import trio
 from attrs import evolve
 from hypothesis import example, given, strategies as st
 
-from agentrail.abc import BackgroundCommand, BackgroundCommands
-from agentrail.abc.background import MAX_UNREAD_BYTES
+from agentrail.abc import MAX_BACKGROUND_COMMANDS, BackgroundCommand, BackgroundCommands
+from agentrail.abc.background import MAX_ENDED_COMMANDS, MAX_UNREAD_BYTES
 from agentrail.tools import builtin
 from tests.tools.rig import CTX
 
@@ -61,6 +61,30 @@ def counted(text):
     shown = len("\n".join(lines).encode())
     assert shown <= MAX_UNREAD_BYTES
     return shown + left_out
+
+
+def test_those_that_have_ended_are_remembered_for_a_while():
+    """Eight that run and the last eight that have ended; an id is given once."""
+
+    def check():
+        commands = BackgroundCommands()
+        ended = []
+        for number in range(MAX_ENDED_COMMANDS + 3):
+            begun = commands.begin(f"{number:08}-rest", f"c{number}")
+            begun.close("stopped")
+            ended.append(begun.id)
+        for number in range(MAX_BACKGROUND_COMMANDS):
+            assert commands.begin("the same operation", f"runs {number}") is not None
+        assert commands.begin("one more", "runs") is None
+        assert ended[0] == "sh-00000000"
+        assert [commands.find(one) is not None for one in ended[-MAX_ENDED_COMMANDS:]] == [
+            True
+        ] * MAX_ENDED_COMMANDS
+        assert commands.find(ended[0]) is None
+        assert len({one.id for one in commands.running}) == MAX_BACKGROUND_COMMANDS
+        assert "sh-the same-8 (runs 7)" in commands.explain_unknown(ended[0])
+
+    in_trio(check)
 
 
 async def test_what_cannot_be_begun_or_ended_is_said(autojump_clock):

@@ -8,7 +8,7 @@ import trio
 from attrs import evolve
 from hypothesis import given, strategies as st
 
-from agentrail.abc import Error, Ok
+from agentrail.abc import Error, Ok, Secret
 from agentrail.errors import ChildRefused, OptionError
 from agentrail.tools.fenced_pages import fenced_hits, fenced_page
 from agentrail.tools.web_fetch import CACHE_SECONDS, MAX_PAGE_CHARACTERS, PageCache, _Page, web_fetch_tool
@@ -53,6 +53,16 @@ async def test_a_page_is_shown_as_markdown_in_a_fence():
     assert again == Ok(text=shown.text, details={**shown.details, "is_cached": True})
     assert other == shown
     assert len(site.asked) == 2
+
+
+@on_bounded_time
+async def test_a_page_leads_the_tool_to_no_other_host():
+    """A rule `web_fetch(domain:…)` is about the address of the call: where that passes it on, the model has to ask again."""
+    site = Site(any=(302, {"Location": "https://elsewhere.example/?secret"}, b""))
+    async with open_sites(site):
+        said = await tool_for(site).execute({"url": site.origin}, CTX)
+    assert isinstance(said, Error)
+    assert "Fetch https://elsewhere.example/?secret itself" in said.text
 
 
 @on_bounded_time
@@ -105,6 +115,27 @@ async def test_what_cannot_be_shown_is_an_error_that_says_why(page, words):
         shown = await tool_for(site).execute({"url": site.origin}, CTX)
     assert isinstance(shown, Error)
     assert words in shown.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd",
+        "https://127.0.0.1/",
+        "https://u:p@a.example/",
+        "nonsense",
+        "https://xn--0.example/ü b",
+    ],
+)
+async def test_what_may_not_be_fetched_is_an_error_before_anything_is_sent(url):
+    """12.11: `web_fetch` of file:, a private address: nothing was sent."""
+
+    async def fail(_host, _port):
+        pytest.fail("a name was looked up")
+
+    shown = await web_fetch_tool(WebClient(WebRules(), resolve=fail)).execute({"url": url}, CTX)
+    assert isinstance(shown, Error)
+    assert "nothing was sent" in shown.text
 
 
 @on_bounded_time
@@ -222,3 +253,17 @@ async def test_without_an_engine_the_model_is_told_so():
     )
     shown = await web_search_tool(no_key, WebClient(WebRules())).execute({"query": "x"}, CTX)
     assert shown == Error(text="The search engine cannot be asked: the variable BRAVE_API_KEY is not set")
+
+
+@on_bounded_time
+async def test_an_engine_that_gives_no_answer_is_an_error_without_the_key():
+    """It may be asked again later."""
+    site = Site(any=(429, {}, b""))
+    async with open_sites(site):
+        engine = ENGINES["brave"](key=Secret("k-123"), origin=site.origin)
+        shown = await web_search_tool(lambda: engine, WebClient(WebRules(), resolve=Names(HERE))).execute(
+            {"query": "x"}, CTX
+        )
+    assert shown == Error(
+        text="The search engine gave no answer. Not fetched: the server answered 429 Too Many Requests."
+    )

@@ -9,12 +9,53 @@ from agentrail.gateway import sockets as sockets_module
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.reading import BodyReader
 from agentrail.gateway.serving import ConnectionLimits
+from agentrail.host.identity import SessionOwner
 from tests.gateway.attacks.memory import Caller, in_memory, struck_at
 from tests.gateway.test_serving import App, serving as serving_app
 from tests.host.hosting import ANN, Ledger, answering
 from tests.runtime.rig import on_bounded_time, on_virtual_time
 
+OWNER = SessionOwner.of(ANN)
+
 # --- what is taken comes back
+
+
+CALLS = {
+    "chat": ("POST", "/chat", {"message": "Hi"}),
+    "stream": ("POST", "/stream", {"message": "Hi"}),
+    "abort": ("POST", "/chat", {"message": "Hi", "on_disconnect": "abort"}),
+    "prompt": ("POST", "/sessions/s-1/prompt", {"message": "Hi"}),
+    "create": ("POST", "/sessions", {}),
+    "refused": ("POST", "/chat", b'{"message": 5}'),
+}
+
+
+@pytest.mark.parametrize("how", ["cancelled", "left"])
+@pytest.mark.parametrize("name", CALLS)
+@on_virtual_time
+async def test_a_call_that_is_struck_at_any_step_leaves_nothing(name, how):
+    """No place, no byte of a body, no reader, no session of the quota; and each request that began has one end."""
+    method, path, said = CALLS[name]
+    ledger = Ledger()
+    async with in_memory(answering(*["a"] * 2_000), ledger) as (app, host):
+        await host.create(ANN, session_id="s-1")
+        gateway = app.state.host.gateway
+        for step in range(1, 2_000):
+            caller = Caller(app, method, path, said)
+            with trio.fail_after(100):
+                was_struck = await struck_at(step, caller, how)
+                await host.quiet()
+            assert gateway.places.in_all == 0, step
+            assert gateway.bodies.held_bytes == 0, step
+            assert gateway.hubs.statistics().readers == 0, step
+            kinds = [hook for hook, _, _ in ledger.heard]
+            assert kinds.count("start") == kinds.count("end"), step
+            if not was_struck:
+                break
+        assert step > 5
+        live = {one.session_id for one in host.sessions_of(ANN)}
+        assert host._parts.sessions._open_sessions.of(OWNER) == len(live)  # noqa: SLF001 - no call shows it
+        assert not gateway.bodies._held_of  # noqa: SLF001
 
 
 @on_virtual_time

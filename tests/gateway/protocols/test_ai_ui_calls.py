@@ -15,6 +15,7 @@ from tests.gateway.protocols.ui_scenarios import (
     ENDLESS,
     asking,
     assistant,
+    call_of,
     decided,
     parts_of,
     post,
@@ -198,6 +199,28 @@ async def test_a_message_that_is_new_is_said_once_whatever_is_sent_along():
         assert ledger.ends == ["completed", "completed"]
         messages = await web.host.supervisor.session("c1", scope="local").messages()
         assert [said_in(one) for one in messages] == ["Hi", "One.", "And?", "Two."]
+
+
+@on_bounded_time
+async def test_answers_count_once_and_all_or_none():
+    """One that is decided is 409, one that there never was 404: the others that came with it are not decided either."""
+    both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
+    async with asking(both, says("Done.")) as (web, shell):
+        asked = await post(web, user("Hi"))
+        one, two = decided(asked, approved=True), decided(asked, approved=True, place=1)
+        forged = {**one, "approval": {"id": "c1/a99", "approved": True}}
+        answers = said(user("Hi"), assistant(asked, two, forged))
+        error_of(await web.post("/ai-ui/desk", answers), 404, "approval_unknown")
+        assert shell.calls == []
+        await post(web, user("Hi"), assistant(asked, one))
+        error_of(
+            await web.post("/ai-ui/desk", said(user("Hi"), assistant(asked, one, two))),
+            409,
+            "already_resolved",
+        )
+        assert shell.calls == [{"command": "a"}]
+        nothing = said(user("Hi"), assistant(asked, call_of(asked, "output-available", output="x")))
+        assert error_of(await web.post("/ai-ui/desk", nothing), 422, "field_invalid")["field"] == "messages"
 
 
 @on_bounded_time

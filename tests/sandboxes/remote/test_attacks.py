@@ -103,6 +103,32 @@ async def test_nothing_is_answered_without_the_token(caplog):
     assert "agt_wrong" not in said
 
 
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://10.0.0.5:8710", "is another machine"),
+        ("http://localhost.example", "is another machine"),
+        ("http://user:secret@127.0.0.1:1", "leave it out"),
+        ("ftp://127.0.0.1", "expected http://host:port"),
+        ("http://127.0.0.1/path", "no path"),
+        ("http://127.0.0.1:99999", "expected http://host:port"),
+        ("http://", "expected http://host:port"),
+        ("http://127.0.0.1?can=fly", "expected some of execute, snapshot"),
+        ("http://127.0.0.1?can=execute&can=snapshot", "each once"),
+        ("http://127.0.0.1?token=x", "nothing else"),
+        ("http://127.0.0.1?insecure=perhaps", "true or false"),
+        ("http://127.0.0.1\n", "printable"),
+        ("http://127.0.0.1?x", "expected http://host:port"),
+    ],
+)
+def test_an_address_that_can_be_none_is_refused(address, said):
+    """Before anything is sent; what may be a secret in it is not repeated."""
+    with pytest.raises(OptionError, match=r"address of a sandbox cannot be used") as caught:
+        RemoteSandbox(address, token=TOKEN)
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
 def test_an_address_says_what_its_server_can():
     """And a token that can be none is refused without being repeated, since it would be a header."""
     plain = RemoteSandbox("http://[::1]:8710", token=TOKEN)
@@ -177,6 +203,41 @@ def test_no_number_begins_twice_and_none_that_is_settled_or_stopped(script):
             if what == "settle"
         )
     assert lease.settled == settled
+
+
+async def test_what_is_asked_of_a_server_is_bounded(monkeypatch):
+    """Bodies, files, operations and workspaces: beyond the bound it says so, and what there is goes on."""
+    async with serving() as served:
+        sandbox = served.make()
+        await sandbox.write("a", "mine")
+        async with asking(served) as web:
+            path = path_of(sandbox, "/operations/9/write")
+            with monkeypatch.context() as patch:
+                patch.setattr("agentrail.gateway.sandboxes.app.MAX_SANDBOX_BODY_BYTES", 1_000)
+                assert (await web.post(path, content=b"x" * 1_001)).status_code == 413
+            for body in (b"", b"[" * 100_000, b'{"path":1}', b'{"path":"a","content":"x","more":1}', b"\xff"):
+                assert (await web.post(path, content=body)).status_code == 400, body[:20]
+            for bad in (
+                "/operations/0/write",
+                "/operations/9/fly",
+                f"/operations/{2**60}/write",
+                "/operations/9/write/x",
+            ):
+                assert (await web.post(path_of(sandbox, bad), content=b"{}")).status_code in {400, 405}, bad
+            for number in range(100, 100 + 255):  # and the one above
+                lease = served.leases[sandbox._lease]  # noqa: SLF001 - as below
+                lease.stop(number)
+            full = await web.post(path, content=b'{"path":"b","content":"x"}')
+            assert full.status_code == 429
+        assert (await sandbox.read("a")).text == "mine"
+        await sandbox.aclose()
+        every = Leases()
+        owner = Principal(tenant_id="a", user_id="b")
+        for number in range(64):
+            every.begin(f"{number:032x}", owner, lambda *_: None, 0.0)
+        with pytest.raises(CallRefused) as caught:
+            every.begin(f"{64:032x}", owner, lambda *_: None, 0.0)
+        assert caught.value.answer.status == 503
 
 
 async def test_a_text_that_no_request_can_carry_is_refused_here(monkeypatch):
@@ -412,6 +473,19 @@ async def test_a_sandbox_that_nobody_has_any_more_does_not_beat(autojump_clock):
     del sandbox
     with trio.fail_after(60):
         await client_module._beat(reference, trio.CancelScope())  # noqa: SLF001 - as above
+
+
+async def test_a_server_for_one_is_done_with_its_workspace_and_an_idle_one_with_its_time():
+    """A container ends with its session, and when nothing was asked of it for long; a beat is no question, a command is."""
+    async with serving(is_for_one=True) as served:
+        sandbox = served.make()
+        await sandbox.connect()
+        await sandbox.aclose()
+        with trio.fail_after(2):
+            await served.app.wait_done()
+    async with serving(idle_seconds=0.1) as served:
+        with trio.fail_after(5):
+            await served.app.wait_done()
 
 
 @pytest.mark.check

@@ -1,0 +1,84 @@
+"""A change of plugins while a session runs: its signal is data, and its code is found when the change is taken."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from agentrail import plugins as p
+from agentrail.core.protocol.signals import ChangePlugins
+from agentrail.errors import PluginError
+from agentrail.testing.models import FunctionModel, says
+from agentrail.testing.plugins import PuppetPlugin
+
+
+class Raises(p.Plugin[int]):
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        """Fail."""
+        message = "no licence"
+        raise RuntimeError(message)
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+
+def cell_of(session: Any) -> Any:
+    """What of a session nobody outside may see."""
+    return session._cell  # noqa: SLF001 - as above
+
+
+def stuck_at(gate: trio.Event) -> FunctionModel:
+    """A model that answers when the gate is open."""
+
+    async def answer(_: Any) -> Any:
+        await gate.wait()
+        return says("done")
+
+    return FunctionModel(answer)
+
+
+def changes_of(cell: Any) -> list[ChangePlugins]:
+    """The changes that wait for the end of the cycle."""
+    return [one for one in cell.state.postponed if isinstance(one, ChangePlugins)]
+
+
+def coming(cell: Any) -> int:
+    """How many plugins are kept for changes that are not over."""
+    kept: int = cell.state.data.stack.ask.coming
+    return kept
+
+
+async def until(condition: Any) -> None:
+    """Wait until something holds."""
+    while not condition():
+        await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (object(), "is no plugin: derive from"),
+        (None, "is no plugin: derive from"),
+        ((1, 2, 3), "expected a plugin, or a pair of a plugin and its options"),
+        ((PuppetPlugin((), name="a"), [1]), "expected a plugin, or a pair"),
+        ((PuppetPlugin((), name="a"), {"a": {1}}), r"options.a is a set, which is no JSON"),
+        ((PuppetPlugin((), name="a"), {"a": float("nan")}), r"options.a is nan, which JSON cannot say"),
+        (Raises, "cannot be made without arguments: .*no licence"),
+    ],
+    ids=["an object", "nothing", "three", "a list", "a set", "no number", "raises"],
+)
+async def test_what_is_no_plugin_is_refused_at_once(supervisor, entry, words):
+    """Also while a cycle runs: nothing is sent, and nothing is kept."""
+    gate = trio.Event()
+    session = await supervisor.start_session(model=stuck_at(gate))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(session.ask, "go")
+        await until(lambda: cell_of(session).state.data.cycle is not None)
+        for call in (session.attach_plugin, session.reload_plugin):
+            with pytest.raises(PluginError, match=words):
+                await call(entry)
+        assert (changes_of(cell_of(session)), coming(cell_of(session))) == ([], 0)
+        gate.set()
