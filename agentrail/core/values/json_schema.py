@@ -308,7 +308,7 @@ def _step(name: str) -> str:
 # not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
 
 
-Check: TypeAlias = Callable[[object], bool]
+_QuickCheck: TypeAlias = Callable[[object], bool]
 
 _OBJECTS: Final = frozenset({FrozenDict, dict})
 _ARRAYS: Final = frozenset({FrozenList, list})
@@ -316,7 +316,7 @@ _SILENT: Final = frozenset({"description", "title", "default", "examples"})
 _PLAIN: Final = frozenset({"type", "properties", "required", "additionalProperties", "items", "enum"})
 
 
-def quick_check(schema: object) -> Check | None:
+def quick_check(schema: object) -> _QuickCheck | None:
     """Compile a schema.
 
     Returns:
@@ -353,7 +353,7 @@ def _is_number(value: object) -> bool:
     return type(value) is int or type(value) is float
 
 
-_TYPES: Final[Mapping[str, Check]] = {
+_TYPES: Final[Mapping[str, _QuickCheck]] = {
     "string": lambda value: type(value) is str,
     "integer": _is_integer,
     "number": _is_number,
@@ -364,13 +364,13 @@ _TYPES: Final[Mapping[str, Check]] = {
 }
 
 
-def _type_check(wanted: object) -> Check | None:
+def _type_check(wanted: object) -> _QuickCheck | None:
     if wanted is None:
         return _takes_anything
     return _TYPES.get(wanted) if isinstance(wanted, str) else None
 
 
-def _enum_check(wanted: object) -> Check | None:
+def _enum_check(wanted: object) -> _QuickCheck | None:
     if wanted is None:
         return _takes_anything
     # Only texts: of numbers, JSON and Python do not agree on which are equal.
@@ -380,14 +380,14 @@ def _enum_check(wanted: object) -> Check | None:
     return lambda value: type(value) is str and value in texts
 
 
-def _items_check(schema: object) -> Check | None:
+def _items_check(schema: object) -> _QuickCheck | None:
     each = quick_check(schema)
     if each is None or each is _takes_anything:
         return each
     return lambda value: not isinstance(value, list) or all(each(item) for item in value)
 
 
-def _object_check(schema: Mapping[str, object]) -> Check | None:
+def _object_check(schema: Mapping[str, object]) -> _QuickCheck | None:
     properties = schema.get("properties", {})
     required = schema.get("required", [])
     others = schema.get("additionalProperties", True)
@@ -395,7 +395,7 @@ def _object_check(schema: Mapping[str, object]) -> Check | None:
         return None
     if not properties and not required and others:
         return _takes_anything
-    checks: dict[str, Check] = {}
+    checks: dict[str, _QuickCheck] = {}
     for name, below in properties.items():
         check = quick_check(below)
         if check is None:
