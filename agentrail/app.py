@@ -43,12 +43,12 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import OwnSandbox
 from agentrail.sandboxes.confinement import check_choice
 from agentrail.sandboxes.fallback import ShellFallback
-from agentrail.sandboxes.instructions import FilesAbove
+from agentrail.sandboxes.instruction_lookup import FilesAbove
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.container import ContainerSandbox, skills_below
-from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
+from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
 from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
 from agentrail.stores.named_memories import (
     faults_of_embedder,

@@ -15,8 +15,8 @@ import trio
 
 from agentrail.abc import ExecuteOptions, GrepOptions, ToolContext
 from agentrail.messages import CallId, SessionId
-from agentrail.sandboxes.beneath import find_opener
 from agentrail.sandboxes.local import LocalSandbox
+from agentrail.sandboxes.safe_open import find_opener
 from agentrail.tools.read_file import read_file
 from benchmarks.explain import explain_in_a_folder
 from benchmarks.measure import Effort, Row, Sample, Target, interleave, repeat

@@ -37,7 +37,7 @@ BY_USE: Final = {
     "core/stack/plugin_state.py": "states of plugins",
     "gateway/reading.py": "bodies of routes, which name their own",
     "gateway/socket_frames.py": "frames, each from the table of frames",
-    "sandboxes/remote/wire.py": "answers of a type that the operation names",
+    "sandboxes/remote/operations.py": "answers of a type that the operation names",
     "tools/function.py": "parameters of tools",
     "typed/reading.py": "keys of mappings in types of an application",
     "typed/nodes.py": "types of an application",

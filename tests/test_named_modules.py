@@ -13,8 +13,8 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.errors import OptionError, SandboxError
 from agentrail.named_modules import NAMED_MODULES, NamedModules
 from agentrail.runtime.reviving import PluginFinder, found_at
-from agentrail.sandboxes.own_code import find_own_code, list_own_places
-from agentrail.sandboxes.protected import ProtectedNames
+from agentrail.sandboxes.protected_mounts import find_own_code, list_own_places
+from agentrail.sandboxes.protected_names import ProtectedNames
 
 
 @pytest.fixture(autouse=True)

@@ -26,9 +26,9 @@ from agentrail.cli.serve_options import DEFAULT_HOST
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOCAL
 from agentrail.gateway.tokens import TokenEntry, Tokens, read_token_file
+from agentrail.sandboxes.bubblewrap import Network
 from agentrail.sandboxes.fallback import ShellFallback
-from agentrail.sandboxes.remote.wire import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE, TOKEN, TOKEN_WORDS
-from agentrail.sandboxes.view import Network
+from agentrail.sandboxes.remote.operations import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE, TOKEN, TOKEN_WORDS
 
 if TYPE_CHECKING:
     from agentrail.gateway.sandboxes.app import SandboxApp

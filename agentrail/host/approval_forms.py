@@ -19,7 +19,7 @@ from agentrail.messages import JsonObject
 from agentrail.plugins.shell_plain import PlainLine, read_plain
 from agentrail.runtime.handle import Session
 from agentrail.runtime.ruling import read_waiting_call
-from agentrail.sandboxes.editing import Edited, decide_edit
+from agentrail.sandboxes.text_edit import Edited, decide_edit
 from agentrail.structs import Value
 from agentrail.tools.edit_file import edit_file
 from agentrail.tools.shell import shell

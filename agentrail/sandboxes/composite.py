@@ -31,9 +31,9 @@ from agentrail.abc import (
 )
 from agentrail.core.values.offered import offers
 from agentrail.errors import OptionError, ProcessRefused
-from agentrail.sandboxes.globbing import PatternFault, compile_pattern
+from agentrail.sandboxes.path_patterns import PatternFault, compile_pattern
 from agentrail.sandboxes.paths import decide_names
-from agentrail.sandboxes.walking import MAX_GLOB_PATHS
+from agentrail.sandboxes.walk import MAX_GLOB_PATHS
 
 T = TypeVar("T")
 Names = tuple[str, ...]

@@ -12,9 +12,16 @@ import trio
 from attrs import evolve, field, frozen
 
 from agentrail.errors import OptionError
-from agentrail.sandboxes.command import NotBegun, Program, try_program
+from agentrail.sandboxes.bubblewrap import (
+    BIND_OPENED,
+    CALL_FILTER,
+    OPTIONAL,
+    Confining,
+    decide_basis,
+    find_filter,
+)
+from agentrail.sandboxes.command_process import NotBegun, Program, try_program
 from agentrail.sandboxes.fallback import ShellFallback
-from agentrail.sandboxes.view import BIND_OPENED, CALL_FILTER, OPTIONAL, Confining, decide_basis, find_filter
 
 PROBE_SECONDS: Final = 10.0
 MAX_TRIALS: Final = 3

@@ -1,6 +1,6 @@
-"""The files below one directory, as blocking work: everything goes through descriptors, and is checked where it is used.
+"""Blocking file operations below one directory: all of them go through descriptors.
 
-What a path may be stands in `paths.py`, how it is opened in `beneath.py`, which names are never written in `protected.py`.
+What a path may be stands in `paths.py`, how it is opened in `safe_open.py`, which names are never written in `protected_names.py`.
 All of this runs in worker threads; nothing is awaited here.
 """
 
@@ -8,21 +8,36 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import stat
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Literal, Self, TypeAlias, TypeVar
+from typing import Final, Literal, Self, TypeAlias, TypeVar
 
 from attrs import evolve
 
 from agentrail import outside
 from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
-from agentrail.sandboxes.beneath import FLAGS, Opener
-from agentrail.sandboxes.editing import decide_edit
-from agentrail.sandboxes.guarded import Guard, Guarded, Mount, identify
+from agentrail.errors import SandboxError
 from agentrail.sandboxes.paths import show_names
 from agentrail.sandboxes.process_tree import has_proc
-from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY, ProtectedNames
+from agentrail.sandboxes.protected_mounts import (
+    Guard,
+    Guarded,
+    Mount,
+    find_repository_parts,
+    identify,
+    is_complete,
+)
+from agentrail.sandboxes.protected_names import (
+    GIT,
+    OUTPUT_DIRECTORY,
+    STATE_DIRECTORY,
+    ProtectedNames,
+    fold_name,
+)
 from agentrail.sandboxes.refusals import (
     MAX_WRITTEN_BYTES,
     Names,
@@ -36,10 +51,182 @@ from agentrail.sandboxes.refusals import (
     refuse_hard_link,
     refuse_missing,
     refuse_protected,
+    refuse_repository,
     refuse_unreadable,
 )
-from agentrail.sandboxes.repositories import Repositories
+from agentrail.sandboxes.safe_open import FLAGS, Opener
 from agentrail.sandboxes.text import PIECE_BYTES, count_lines, decode_text, read_page
+from agentrail.sandboxes.text_edit import decide_edit
+
+# Git repositories: no file tool makes a directory that git takes for one.
+#
+# Git looks for `.git`, and then whether the directory itself, or one above it, is a repository: `HEAD`, `objects` and `refs`
+# are enough. In such a directory a file called `config` is what `.git/config` is elsewhere.
+
+_FILES: Final = {"head": "HEAD", "commondir": "commondir"}
+_DIRECTORIES: Final = {"objects": "objects", "refs": "refs"}
+
+
+class Repositories:
+    """Judges what is written by what there is beside it."""
+
+    def __init__(self, root: int, opener: Opener, protected: ProtectedNames) -> None:
+        """Judge what is below the directory of this descriptor, which the caller keeps open."""
+        self._root = root
+        self._open = opener
+        self._protected = protected
+        self._parts = frozenset(protected.git_parts)
+        self._names = self._parts | _FILES.keys() | _DIRECTORIES.keys() | {"modules", "worktrees"}
+        self._lock = threading.Lock()
+
+    def hold(self, names: Names) -> AbstractContextManager[object]:
+        """Keep others from writing a part of a repository meanwhile: two that are harmless may be one together."""
+        return self._lock if self._find(names) else nullcontext()
+
+    def check(self, names: Names) -> None:
+        """Refuse what would complete a repository, or is protected in the one that is there.
+
+        Raises:
+            Refused: It may not be written.
+        """
+        for at in self._find(names):
+            parts = self._look(names[:at])
+            if is_complete(parts):
+                if self._protected.find_written((GIT, *names[at:])) is not None:
+                    raise refuse_protected("/".join(names[: at + 1]))
+                continue
+            kind = _FILES if at == len(names) - 1 else _DIRECTORIES
+            made = kind.get(fold_name(names[at]))
+            if made is not None and is_complete(parts | {made}):
+                raise refuse_repository("/".join(names))
+
+    def _find(self, names: Names) -> list[int]:
+        """Find where a name of a repository stands that is not below `.git`, which has rules of its own."""
+        if not self._parts:  # the caller that made the sandbox does not protect git
+            return []
+        folded = [fold_name(name) if not name.isascii() else name.lower() for name in names]
+        return [at for at, name in enumerate(folded) if name in self._names and GIT not in folded[:at]]
+
+    def _look(self, names: Names) -> frozenset[str]:
+        try:
+            descriptor = self._open(self._root, names, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return frozenset()
+        try:
+            return find_repository_parts(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# Copies of a directory, put into place whole.
+
+_PIECE_BYTES: Final = 1 << 20
+_MODE_BITS: Final = 0o777
+
+
+def copy_tree(root: int, opener: Opener, directory: Path, check: Callable[[], None]) -> None:
+    """Copy what is below a directory: files with their modes and times, directories, and links as they are.
+
+    Pipes, sockets and devices are left out. What changes meanwhile is copied as it is when its turn comes.
+
+    Args:
+        root: The descriptor of the directory.
+        opener: Opens what is below it.
+        directory: Where the copy is to be; not there yet, or empty.
+        check: Called now and then; raises when no caller wants the copy any more.
+
+    Raises:
+        SandboxError: Your move: there is something, it lies in the directory itself, or it cannot be made. Nothing is left of the copy.
+    """
+    temporary = directory.parent / f".agentrail-{outside.ids(8)}.tmp"
+    try:
+        _check_place(root, directory)
+        temporary.mkdir(mode=0o700)
+        _copy_below(root, opener, temporary, check)
+        temporary.chmod(os.fstat(root).st_mode & _MODE_BITS)
+        temporary.rename(directory)  # in place of an empty one too
+    except OSError as error:
+        reason = (
+            "there is something in it: name one that is not there yet"
+            if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
+            else f"{error.strerror}: name another working_dir"
+        )
+        message = f"the files cannot be copied to {str(directory)!r}: {reason}"
+        raise SandboxError(message) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check_place(root: int, directory: Path) -> None:
+    own = os.fstat(root)
+    for above in (directory, *directory.parents):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found = above.stat()
+            if (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino):
+                message = f"the files cannot be copied to {str(directory)!r}: it lies in the directory that is copied"
+                raise SandboxError(message)
+    if directory.is_symlink() or (
+        directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+    ):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+
+def _copy_below(root: int, opener: Opener, to: Path, check: Callable[[], None]) -> None:
+    waiting: list[tuple[str, ...]] = [()]
+    modes: list[tuple[Path, int]] = []
+    while waiting:
+        names = waiting.pop()
+        try:
+            here = opener(root, names, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:  # removed since it was seen
+            continue
+        try:
+            with os.scandir(here) as found:
+                for entry in found:
+                    check()
+                    target = to.joinpath(*names, entry.name)
+                    if entry.is_symlink():
+                        target.symlink_to(os.readlink(entry.name, dir_fd=here))
+                    elif entry.is_dir(follow_symlinks=False):
+                        target.mkdir(mode=0o700)
+                        modes.append((target, entry.stat(follow_symlinks=False).st_mode & _MODE_BITS))
+                        waiting.append((*names, entry.name))
+                    elif entry.is_file(follow_symlinks=False):
+                        _copy_file(here, entry.name, target, check)
+        finally:
+            os.close(here)
+    for path, mode in reversed(modes):  # at the end: one that may not be written could not be filled
+        path.chmod(mode)
+
+
+def _copy_file(parent: int, name: str, target: Path, check: Callable[[], None]) -> None:
+    try:
+        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | FLAGS, dir_fd=parent)
+    except FileNotFoundError:  # removed since it was seen
+        return
+    try:
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            while _copy_piece(source, copy):
+                check()
+            os.fchmod(copy, status.st_mode & _MODE_BITS)
+            os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+        finally:
+            os.close(copy)
+    finally:
+        os.close(source)
+
+
+def _copy_piece(source: int, copy: int) -> int:
+    piece = os.read(source, _PIECE_BYTES)
+    written = 0
+    while written < len(piece):
+        written += os.write(copy, piece[written:])
+    return len(piece)
+
 
 T = TypeVar("T")
 HardLinks: TypeAlias = Literal["read", "refuse", "allow"]

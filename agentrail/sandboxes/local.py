@@ -1,7 +1,7 @@
-"""`LocalSandbox`: a directory of this machine. Files are confined to it; commands as `command.py` says.
+"""`LocalSandbox`: a directory of this machine. Files are confined to it; commands as `command_process.py` says.
 
-How a path is judged stands in `paths.py`, what is done to files in `files.py`, how they are searched in `walking.py` and
-`searching.py`, how a command lives and ends in `command.py`. Here they meet the port.
+How a path is judged stands in `paths.py`, what is done to files in `files.py`, how they are searched in `walk.py` and
+`grep.py`, how a command lives and ends in `command_process.py`. Here they meet the port.
 """
 
 import copy
@@ -40,28 +40,32 @@ from agentrail.core.journal.files import WantedFile
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
 from agentrail.private_places import private_below
-from agentrail.sandboxes.beneath import find_opener, open_anywhere, open_by_walk
-from agentrail.sandboxes.commands import CommandRules, Commands, check_command
+from agentrail.sandboxes.bubblewrap import Network
+from agentrail.sandboxes.command_runner import CommandLimits, CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import Confinement, check_choice
-from agentrail.sandboxes.copying import copy_tree
 from agentrail.sandboxes.fallback import ShellFallback
-from agentrail.sandboxes.files import HardLinks
-from agentrail.sandboxes.gitignore import FILE_NAME
-from agentrail.sandboxes.globbing import PathPattern
-from agentrail.sandboxes.limits import CommandLimits
+from agentrail.sandboxes.files import HardLinks, copy_tree
+from agentrail.sandboxes.grep import (
+    Document,
+    RipgrepSearch,
+    decide_rules,
+    fault_of_pattern,
+    fill_batches,
+    grep_in_helper,
+    grep_with_ripgrep,
+)
 from agentrail.sandboxes.locks import KeyedLocks
-from agentrail.sandboxes.own_code import find_own_code, list_own_places
+from agentrail.sandboxes.path_patterns import FILE_NAME, PathPattern
 from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.programs import find_programs
-from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
+from agentrail.sandboxes.protected_mounts import find_own_code, list_own_places
+from agentrail.sandboxes.protected_names import PROTECTED, ProtectedNames
 from agentrail.sandboxes.refusals import PathRefused, refusal_of
-from agentrail.sandboxes.ripgrep import RipgrepSearch, decide_rules, grep_with_ripgrep
-from agentrail.sandboxes.searching import Document, fault_of_pattern, fill_batches, grep_in_helper
+from agentrail.sandboxes.safe_open import find_opener, open_anywhere, open_by_walk
 from agentrail.sandboxes.text import decode_searched
 from agentrail.sandboxes.versions import PlannedWrite, StagedFiles, VersionedFiles
-from agentrail.sandboxes.view import Network
-from agentrail.sandboxes.walking import (
+from agentrail.sandboxes.walk import (
     MAX_SEARCHED_BYTES,
     DirectoryTree,
     compile_include,

@@ -24,9 +24,10 @@ from agentrail.abc import (
     WriteResult,
 )
 from agentrail.sandboxes.files import edit_bytes, hash_bytes
+from agentrail.sandboxes.grep import Document, fault_of_pattern, fill_batches, grep_in_helper
 from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, join_names, show_names
-from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
+from agentrail.sandboxes.protected_names import PROTECTED, ProtectedNames
 from agentrail.sandboxes.refusals import (
     PathRefused,
     check_read_size,
@@ -38,9 +39,8 @@ from agentrail.sandboxes.refusals import (
     refuse_protected,
     refuse_unreadable,
 )
-from agentrail.sandboxes.searching import Document, fault_of_pattern, fill_batches, grep_in_helper
 from agentrail.sandboxes.text import count_lines, decode_searched, read_page
-from agentrail.sandboxes.walking import (
+from agentrail.sandboxes.walk import (
     MAX_SEARCHED_BYTES,
     DirectoryTree,
     compile_include,

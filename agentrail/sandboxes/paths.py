@@ -1,4 +1,4 @@
-"""Which paths a sandbox takes, judged as text. No file is looked at here; links are the business of `beneath.py`."""
+"""Which paths a sandbox takes, judged as text. No file is looked at here; links are the business of `safe_open.py`."""
 
 from pathlib import PurePosixPath
 from typing import Final

@@ -16,10 +16,9 @@ from agentrail import outside
 from agentrail.abc import EditResult, Refusal, WriteResult
 from agentrail.abc.versions import FileOutcome, GetContent, PutBack
 from agentrail.core.journal.files import FileState, FileWrite, WantedFile
-from agentrail.sandboxes.beneath import FLAGS
 from agentrail.sandboxes.files import Files, edit_bytes, hash_bytes, put_file
-from agentrail.sandboxes.guarded import identify
 from agentrail.sandboxes.paths import join_names, show_names
+from agentrail.sandboxes.protected_mounts import identify
 from agentrail.sandboxes.refusals import (
     MAX_WRITTEN_BYTES,
     Names,
@@ -28,6 +27,7 @@ from agentrail.sandboxes.refusals import (
     encode_text,
     refusal_of,
 )
+from agentrail.sandboxes.safe_open import FLAGS
 from agentrail.sandboxes.text import count_lines
 
 MAX_KEPT_BYTES: Final = MAX_WRITTEN_BYTES

@@ -42,7 +42,7 @@ from agentrail.plugins import HumanApproval
 from agentrail.remote import frames, replies
 from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.sandboxes.remote.wire import OpenRequest, UnreadableWire, decode_as
+from agentrail.sandboxes.remote.operations import OpenRequest, UnreadableWire, decode_as
 from agentrail.stores.sqlite_files import lock_path, writer_of
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools.client import ClientTool

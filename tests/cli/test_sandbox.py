@@ -14,7 +14,7 @@ from agentrail.app import make_sandbox, open_supervisor
 from agentrail.cli.sandbox import SandboxOptions, check_sandbox_options, tokens_for
 from agentrail.errors import OptionError
 from agentrail.runtime.session_options import SessionOptions
-from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
+from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
 

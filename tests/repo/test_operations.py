@@ -21,7 +21,7 @@ from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.host.host_options import HostOptions
 from agentrail.host.limits import Limits
 from agentrail.sandboxes.remote.container import ContainerLimits, decide_command
-from agentrail.sandboxes.remote.wire import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE
+from agentrail.sandboxes.remote.operations import SANDBOX_PORT, SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.wire.sandbox_address import read_sandbox_address
 from tests.gateway.web import serving

@@ -90,7 +90,7 @@ QUEUES: Final = {
         "tests/runtime/test_readers_come_back.py",
     ),
     "runtime/subscription.py:kept": ("a part of `_buffer`", "tests/runtime/test_subscriptions.py"),
-    "sandboxes/guarded.py:waiting": ("_MAX_ENTRIES_LOOKED_AT", "tests/sandboxes/test_attacks.py"),
+    "sandboxes/protected_mounts.py:waiting": ("_MAX_ENTRIES_LOOKED_AT", "tests/sandboxes/test_attacks.py"),
 }
 """Each queue of the shell: what bounds it, and where a test meets the bound."""
 

@@ -25,8 +25,8 @@ from attrs import frozen
 
 from agentrail.abc import ExecuteOptions, ExecuteResult, GrepOptions, Refusal
 from agentrail.errors import SandboxError
-from agentrail.sandboxes import guarded, own_code, seccomp
-from agentrail.sandboxes.limits import CommandLimits
+from agentrail.sandboxes import bubblewrap, protected_mounts
+from agentrail.sandboxes.command_runner import CommandLimits
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.refusals import MAX_READ_BYTES
 from tests.sandboxes.rig import make_sandbox, why_no_bubblewrap
@@ -372,7 +372,11 @@ async def code_of_this_process(target: Target) -> None:
         place.mkdir(parents=True)
         (place / "code.py").write_text("ours")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own_code, "_PLACES", tuple(own_code.Place(one, one, is_whole=True) for one in places))
+        patch.setattr(
+            protected_mounts,
+            "_PLACES",
+            tuple(protected_mounts.Place(one, one, is_whole=True) for one in places),
+        )
         sandbox = LocalSandbox(target.root, shell_fallback="unconfined")
         for path in (
             "agentrail/code.py",
@@ -393,8 +397,8 @@ async def code_of_this_process(target: Target) -> None:
         with pytest.raises(SandboxError, match="from which this program runs"):
             LocalSandbox(target.root / "agentrail")
         (target.root / "linked").symlink_to("deep")
-        linked = own_code.Place(target.root / "linked" / "er", places[0].parent, is_whole=False)
-        patch.setattr(own_code, "_PLACES", (linked,))
+        linked = protected_mounts.Place(target.root / "linked" / "er", places[0].parent, is_whole=False)
+        patch.setattr(protected_mounts, "_PLACES", (linked,))
         with pytest.raises(SandboxError, match="through the link"):
             LocalSandbox(target.root)
         await sandbox.aclose()
@@ -451,7 +455,7 @@ async def repositories_that_are_moved(target: Target) -> None:
     refused = [(await target.sandbox.write(str(path), "evil")).error for path in files]
     assert _count_refusals(refused) == len(files) == 6
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guarded, "_MAX_ENTRIES_LOOKED_AT", 0)  # as if all of them were used up
+        patch.setattr(protected_mounts, "_MAX_ENTRIES_LOOKED_AT", 0)  # as if all of them were used up
         told = await target.run(
             "for f in "
             + " ".join(map(str, files))
@@ -577,7 +581,7 @@ async def sockets_of_others(target: Target) -> None:
 
 async def system_calls(target: Target) -> None:
     """Confined, the kernel refuses what asks for keys, namespaces, mounts, or goes round the network namespace."""
-    numbers = seccomp.MACHINES.get(os.uname().machine)
+    numbers = bubblewrap.MACHINES.get(os.uname().machine)
     if not target.confined or numbers is None or not await _has_perl(target):
         return
     number = numbers.numbers

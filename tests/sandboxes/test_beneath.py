@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from agentrail.sandboxes import beneath
+from agentrail.sandboxes import safe_open
 
 
 class OtherKernel:
@@ -35,9 +35,9 @@ def directory(tmp_path):
 def test_only_what_may_pass_is_tried_again(directory, monkeypatch, code, calls):
     """EAGAIN says that something was renamed meanwhile; four times, because an attacker may rename for ever."""
     kernel = OtherKernel(code)
-    monkeypatch.setattr(beneath, "_libc", lambda: kernel)
+    monkeypatch.setattr(safe_open, "_libc", lambda: kernel)
     with pytest.raises(OSError, match=os.strerror(code)) as caught:
-        beneath.open_in_kernel(directory, ("a", "b"), os.O_RDONLY)
+        safe_open.open_in_kernel(directory, ("a", "b"), os.O_RDONLY)
     assert caught.value.errno == code
     assert caught.value.filename == "a/b"
     assert kernel.calls == calls

@@ -11,8 +11,8 @@ import trio._core._thread_cache as thread_cache
 
 from agentrail.abc import ExecuteOptions, Refusal
 from agentrail.sandboxes import confinement
+from agentrail.sandboxes.command_runner import CommandLimits
 from agentrail.sandboxes.confinement import Confinement, Trial, probe
-from agentrail.sandboxes.limits import CommandLimits
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.programs import find_program
 from tests.sandboxes.rig import make_sandbox, need_bubblewrap

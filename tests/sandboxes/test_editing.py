@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.abc import Refusal
-from agentrail.sandboxes.editing import MAX_DIFF_BYTES, Edited, decide_edit
+from agentrail.sandboxes.text_edit import MAX_DIFF_BYTES, Edited, decide_edit
 
 NOT_FOUND = (
     "old_string was not found in src/a.py. Read the file again: spaces and line ends must match exactly."

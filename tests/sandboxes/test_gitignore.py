@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.sandboxes.gitignore import decide_anchored, is_ignored, read_ignore_file
+from agentrail.sandboxes.path_patterns import decide_anchored, is_ignored, read_ignore_file
 
 RULES = (
     r"""

@@ -6,7 +6,7 @@ import re
 import pytest
 from hypothesis import example, given, strategies as st
 
-from agentrail.sandboxes.globbing import MAX_ALTERNATIVES, PatternFault, compile_names, compile_pattern
+from agentrail.sandboxes.path_patterns import MAX_ALTERNATIVES, PatternFault, compile_names, compile_pattern
 
 
 def _fits(pattern: str, path: str) -> bool:

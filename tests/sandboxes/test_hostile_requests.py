@@ -7,12 +7,17 @@ import trio
 
 from agentrail.abc import GrepOptions, Refusal
 from agentrail.sandboxes import files, memory
-from agentrail.sandboxes.editing import MAX_REPLACEMENTS, Edited, decide_edit
-from agentrail.sandboxes.gitignore import MAX_RULES, read_ignore_file
-from agentrail.sandboxes.globbing import PatternFault, compile_pattern, expand_braces
+from agentrail.sandboxes.grep import decide_rules
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.sandboxes.ripgrep import decide_rules
+from agentrail.sandboxes.path_patterns import (
+    MAX_RULES,
+    PatternFault,
+    compile_pattern,
+    expand_braces,
+    read_ignore_file,
+)
+from agentrail.sandboxes.text_edit import MAX_REPLACEMENTS, Edited, decide_edit
 
 MEGABYTE = 1_000_000
 OPTIONS = GrepOptions(include=None, context_lines=0, max_results=5, ignore_case=False)

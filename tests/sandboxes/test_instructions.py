@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from agentrail.sandboxes import instructions
-from agentrail.sandboxes.beneath import open_by_walk
-from agentrail.sandboxes.instructions import MAX_INSTRUCTION_LEVELS, FilesAbove, find_root
+from agentrail.sandboxes import instruction_lookup
+from agentrail.sandboxes.instruction_lookup import MAX_INSTRUCTION_LEVELS, FilesAbove, find_root
+from agentrail.sandboxes.safe_open import open_by_walk
 
 NAMES = ("AGENTS.override.md", "AGENTS.md")
 
@@ -60,7 +60,7 @@ def test_without_a_repository_the_working_directory_alone(tree):
 def test_a_link_out_of_the_repository_is_not_followed(tree, opener, monkeypatch):
     """Relative or absolute, of a file or of a directory on the way: it is told, and the others are read."""
     if opener == "walk":
-        monkeypatch.setattr(instructions, "find_opener", lambda _: open_by_walk)
+        monkeypatch.setattr(instruction_lookup, "find_opener", lambda _: open_by_walk)
     _, root, here = tree
     secret = root.parent / "secret"
     secret.write_text("secret")
@@ -96,9 +96,9 @@ def test_what_may_not_be_read_is_told(tree, monkeypatch):
     def refuse(path, *_, **__):
         raise PermissionError(13, "no")
 
-    monkeypatch.setattr(instructions, "find_opener", lambda _: refuse)
+    monkeypatch.setattr(instruction_lookup, "find_opener", lambda _: refuse)
     assert set(found(tree)[1].values()) == {"the system says Permission denied"}
-    monkeypatch.setattr(instructions.os, "open", refuse)
+    monkeypatch.setattr(instruction_lookup.os, "open", refuse)
     assert found(tree) == (
         {},
         {

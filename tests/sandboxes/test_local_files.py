@@ -10,7 +10,7 @@ import trio
 
 from agentrail.abc import DirectoryEntry, ExecuteOptions, Refusal
 from agentrail.errors import SandboxError
-from agentrail.sandboxes import beneath, local
+from agentrail.sandboxes import local, safe_open
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.refusals import MAX_READ_BYTES
 
@@ -18,7 +18,7 @@ from agentrail.sandboxes.refusals import MAX_READ_BYTES
 def _works_in_kernel(root) -> bool:
     descriptor = os.open(root, os.O_RDONLY)
     try:
-        return beneath.find_opener(descriptor) is beneath.open_in_kernel
+        return safe_open.find_opener(descriptor) is safe_open.open_in_kernel
     finally:
         os.close(descriptor)
 
@@ -36,7 +36,7 @@ def root(tmp_path):
 def sandbox(request, root, monkeypatch):
     """A sandbox on `root`, with either way of opening."""
     if request.param == "walk":
-        monkeypatch.setattr(local, "find_opener", lambda _root: beneath.open_by_walk)
+        monkeypatch.setattr(local, "find_opener", lambda _root: safe_open.open_by_walk)
     elif not _works_in_kernel(root):
         pytest.skip("openat2 does not work here")
     return LocalSandbox(root)

@@ -7,7 +7,7 @@ import structlog
 
 from agentrail.abc import GrepOptions
 from agentrail.errors import OptionError
-from agentrail.sandboxes import beneath, files, local
+from agentrail.sandboxes import files, local, safe_open
 from agentrail.sandboxes.local import LocalSandbox
 
 
@@ -15,7 +15,7 @@ from agentrail.sandboxes.local import LocalSandbox
 def sandbox(request, tmp_path, monkeypatch):
     """A sandbox on an empty directory, with either way of opening."""
     if request.param == "walk":
-        monkeypatch.setattr(local, "find_opener", lambda _root: beneath.open_by_walk)
+        monkeypatch.setattr(local, "find_opener", lambda _root: safe_open.open_by_walk)
     return LocalSandbox(tmp_path)
 
 

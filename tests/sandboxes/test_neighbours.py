@@ -16,8 +16,8 @@ from agentrail.errors import OptionError
 from agentrail.gateway import read_token_file
 from agentrail.messages import ToolMessage
 from agentrail.private_places import keep_private
+from agentrail.sandboxes.bubblewrap import find_neighbours
 from agentrail.sandboxes.local import LocalSandbox
-from agentrail.sandboxes.view import find_neighbours
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
 
@@ -121,7 +121,7 @@ def test_what_lies_around_a_workspace_is_hidden_whole(root, hidden):
 
 def test_next_to_directories_of_the_system_only_what_is_not_the_systems_is_hidden(tmp_path, monkeypatch):
     """A program directory stays, as does all that every machine has."""
-    monkeypatch.setattr("agentrail.sandboxes.view._BASES", (tmp_path,))
+    monkeypatch.setattr("agentrail.sandboxes.bubblewrap._BASES", (tmp_path,))
     for name in ("ann", "bob", "usr", "lib", "tools/bin"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "bob")

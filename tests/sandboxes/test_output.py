@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.sandboxes.output import MAX_SHOWN_BYTES, MAX_SHOWN_LINES, OutputWindow
+from agentrail.sandboxes.command_process import MAX_SHOWN_BYTES, MAX_SHOWN_LINES, OutputWindow
 
 
 def _shown(*pieces: bytes) -> tuple[str, int]:

@@ -37,7 +37,7 @@ from agentrail.gateway.tokens import Tokens
 from agentrail.host.payloads import Principal
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
-from agentrail.sandboxes.remote.wire import (
+from agentrail.sandboxes.remote.operations import (
     JSON_TYPE,
     MAX_NUMBER,
     MAX_SANDBOX_BODY_BYTES,

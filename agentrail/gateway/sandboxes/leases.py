@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from agentrail.abc import Sandbox
 from agentrail.gateway.answers import CallRefused, ErrorAnswer
 from agentrail.host.payloads import Principal
-from agentrail.sandboxes.remote.wire import LEASE_SECONDS
+from agentrail.sandboxes.remote.operations import LEASE_SECONDS
 
 MAX_LEASES: Final = 64
 """At a time; each may run commands."""

@@ -13,14 +13,14 @@ from agentrail import outside
 from agentrail.abc import FileBytes, Sandbox, Transfer
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
 from agentrail.gateway.sandboxes.leases import LeaseReply
-from agentrail.sandboxes.remote.parts import (
+from agentrail.sandboxes.remote.multipart import (
     boundary_of,
     content_type_of,
     decode_parts,
     encode_parts,
     size_of_part,
 )
-from agentrail.sandboxes.remote.wire import (
+from agentrail.sandboxes.remote.operations import (
     JSON_TYPE,
     MAX_FILES_AT_ONCE,
     MAX_SANDBOX_BODY_BYTES,

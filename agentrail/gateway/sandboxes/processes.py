@@ -15,7 +15,7 @@ from agentrail.gateway.reading import AsgiReceive, AsgiSend
 from agentrail.gateway.sandboxes.leases import Lease, OpenOperation
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
-from agentrail.sandboxes.remote.wire import (
+from agentrail.sandboxes.remote.operations import (
     WIRE_PIECE_BYTES,
     Exited,
     FromProcess,

@@ -14,9 +14,9 @@ import trio
 from agentrail import outside
 from agentrail.abc import Sandbox
 from agentrail.logs import Logger
+from agentrail.sandboxes.bubblewrap import Network
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.local import LocalSandbox
-from agentrail.sandboxes.view import Network
 
 LOGGER: Final = Logger("agentrail.gateway")
 

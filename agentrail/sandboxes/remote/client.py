@@ -34,20 +34,28 @@ from agentrail.abc import (
 )
 from agentrail.errors import OptionError, ProcessRefused
 from agentrail.processes import note_left_elsewhere
-from agentrail.sandboxes.commands import check_command
+from agentrail.sandboxes.command_runner import check_command
 from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, escape
 from agentrail.sandboxes.refusals import PathRefused, encode_text
-from agentrail.sandboxes.remote.connection import Connection, NoAnswer, SandboxReply, refuse_connection
-from agentrail.sandboxes.remote.parts import (
+from agentrail.sandboxes.remote.connection import (
+    Connection,
+    NoAnswer,
+    RemoteProcess,
+    SandboxReply,
+    begin_process,
+    dialed,
+    holding,
+    refuse_connection,
+)
+from agentrail.sandboxes.remote.multipart import (
     boundary_of,
     content_type_of,
     decode_parts,
     encode_parts,
     size_of_part,
 )
-from agentrail.sandboxes.remote.process import RemoteProcess, begin_process, dialed, holding
-from agentrail.sandboxes.remote.wire import (
+from agentrail.sandboxes.remote.operations import (
     ANSWER_SECONDS,
     BEAT_SECONDS,
     JSON_TYPE,

@@ -1,20 +1,40 @@
-"""One exchange with the server of a remote sandbox: sent, bounded, and read; what goes wrong with it is a refusal that names the address.
+"""Connections to the server of a remote sandbox: one exchange, or a process whose pipes share one WebSocket.
 
 Nothing of the port enters here. A request that got no answer is sent again under its number: whatever changes something is carried out once
 for a number, so that this is never a second time.
 """
 
+import signal
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 import trio
 from attrs import frozen
 
+from agentrail import websockets
 from agentrail.abc import Refusal, Secret
-from agentrail.sandboxes.remote.wire import JSON_TYPE, MAX_SANDBOX_BODY_BYTES, SANDBOX_TOKEN_VARIABLE
+from agentrail.sandboxes.remote.operations import (
+    ANSWER_SECONDS,
+    JSON_TYPE,
+    MAX_SANDBOX_BODY_BYTES,
+    SANDBOX_TOKEN_VARIABLE,
+    WIRE_PIECE_BYTES,
+    Exited,
+    FromProcess,
+    InputEnd,
+    OpenRequest,
+    ProcessOpened,
+    ProcessRefusal,
+    UnreadableWire,
+    decode_as,
+    encode_request,
+    encode_said,
+)
 from agentrail.wire.sandbox_address import RemoteAddress
 
 SANDBOX_CONNECT_SECONDS: Final = 10.0
@@ -187,3 +207,279 @@ def _reason_of(error: BaseException) -> str:
         found = found.__cause__ or found.__context__
     said = str(error)
     return f"{said:.200}" if said and said.isprintable() else "it broke off"
+
+
+# A process with open pipes, over one WebSocket.
+#
+# What it reads goes out as binary messages, what it prints comes in as such; what else there is to say are messages of text, `wire.FromProcess` and
+# `wire.InputEnd`. That it ends is asked for by an ordinary request, which no full pipe holds up. Trio, and trio-websocket.
+
+_QUEUED: Final = 16
+"""Messages of output that wait to be read; behind them the process waits, as behind a full pipe."""
+
+_PAUSE_SECONDS: Final = 0.0025
+"""Behind each message: a server takes so and so many in a second, and more for an attack."""
+
+_NO_PROCESS: Final = "it opens no process for us"
+
+
+@asynccontextmanager
+async def dialed(
+    address: RemoteAddress, path: str, headers: Sequence[tuple[bytes, bytes]], tls: ssl.SSLContext | None
+) -> AsyncIterator["websockets.WebSocketConnection"]:
+    """Open a WebSocket for a block.
+
+    Raises:
+        NoAnswer: It cannot be opened.
+
+    Cancellation: It is closed.
+    """
+    parts = urlsplit(address.url)
+    try:
+        with trio.fail_after(SANDBOX_CONNECT_SECONDS):
+            stream = await _open_stream(address, tls)
+    except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
+        raise refuse_connection(address, f"it cannot be reached ({type(error).__name__})") from None
+    try:
+        async with trio.open_nursery() as nursery:
+            try:
+                with trio.fail_after(SANDBOX_CONNECT_SECONDS):
+                    connection = await websockets.wrap_client_stream(
+                        nursery,
+                        stream,
+                        parts.netloc,
+                        path,
+                        extra_headers=[*headers],
+                        message_queue_size=_QUEUED,
+                        max_message_size=2 * WIRE_PIECE_BYTES,
+                    )
+            except _failures(trio.TooSlowError):
+                raise refuse_connection(address, _NO_PROCESS) from None
+            yield connection
+            nursery.cancel_scope.cancel(reason="this process is done with")
+    except BaseExceptionGroup as group:
+        alone = _alone(group)
+        # A handshake that is refused is raised in a task of the library's own, no matter which task waits for it.
+        raise (
+            refuse_connection(address, _NO_PROCESS) if isinstance(alone, websockets.HandshakeError) else alone
+        ) from None
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+def _alone(raised: BaseException) -> BaseException:
+    """Take out of groups what is alone in them: who uses a process has opened no nursery for it."""
+    while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
+        raised = raised.exceptions[0]
+    return raised
+
+
+async def _open_stream(
+    address: RemoteAddress, tls: ssl.SSLContext | None
+) -> trio.SocketStream | trio.SSLStream[trio.SocketStream]:
+    if address.socket is not None:
+        return await trio.open_unix_socket(address.socket)
+    parts = urlsplit(address.url)
+    host, is_tls = parts.hostname or "", parts.scheme == "https"
+    if not is_tls:
+        return await trio.open_tcp_stream(host, parts.port or 80)
+    trusted = tls or ssl.create_default_context()
+    stream = await trio.open_ssl_over_tcp_stream(
+        host, parts.port or 443, ssl_context=trusted, https_compatible=True
+    )
+    try:
+        await stream.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return stream
+
+
+class RemoteProcess:
+    """A process elsewhere, as `ToolProcess` has it."""
+
+    def __init__(
+        self, connection: "websockets.WebSocketConnection", pid: int, end: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Made by `RemoteSandbox.open_process`.
+
+        Args:
+            connection: To it.
+            pid: Its number there.
+            end: Ends it; shielded and bounded.
+        """
+        self._connection = connection
+        self._pid = pid
+        self._end = end
+        self._is_stopped = False
+        self._stopping = trio.Lock()
+        self._has_ended = trio.Event()
+        self._code = -int(signal.SIGKILL)
+        self._input = _Input(connection)
+        came, pieces = trio.open_memory_channel[bytes](_QUEUED)
+        self._came = came
+        self._output = _Output(pieces)
+
+    @property
+    def pid(self) -> int:
+        """Its number on the machine where it runs."""
+        return self._pid
+
+    @property
+    def stdin(self) -> trio.abc.SendStream:
+        """What it reads."""
+        return self._input
+
+    @property
+    def stdout(self) -> trio.abc.ReceiveStream:
+        """What it prints."""
+        return self._output
+
+    async def wait(self) -> int:
+        """Wait for its end, and give its exit code; where the connection is lost, as if `SIGKILL` had ended it, which its server then does.
+
+        Cancellation: Only the waiting ends.
+        """
+        await self._has_ended.wait()
+        return self._code
+
+    async def stop(self) -> None:
+        """End it and all that it started; again if you like.
+
+        Cancellation: Shielded, and bounded by about four seconds.
+        """
+        with trio.CancelScope(shield=True):
+            async with self._stopping:
+                if not self._is_stopped:
+                    self._is_stopped = True
+                    await self._end()
+                    self._has_ended.set()
+
+    async def listen(self) -> None:
+        """Take what comes until the connection ends."""
+        try:
+            with suppress(*_failures(), UnreadableWire):
+                while True:
+                    await self._take(await self._connection.get_message())
+        finally:
+            self._came.close()
+            self._has_ended.set()
+
+    async def _take(self, message: str | bytes) -> None:
+        if isinstance(message, bytes):
+            with suppress(trio.BrokenResourceError):  # no one reads it any more
+                await self._came.send(message)
+            return
+        said: FromProcess = decode_as(FromProcess, message.encode())
+        if isinstance(said, Exited):
+            self._code = said.code
+            self._has_ended.set()
+        else:
+            self._came.close()
+
+
+class _Input(trio.abc.SendStream):
+    def __init__(self, connection: "websockets.WebSocketConnection") -> None:
+        self._connection = connection
+        self._sending = trio.StrictFIFOLock()
+        self._is_closed = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        await trio.lowlevel.checkpoint()
+        async with self._sending:
+            for start in range(0, len(view), WIRE_PIECE_BYTES):
+                await self._send(bytes(view[start : start + WIRE_PIECE_BYTES]))
+
+    async def wait_send_all_might_not_block(self) -> None:
+        async with self._sending:
+            await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        if not self._is_closed:
+            with suppress(*_failures()):
+                await self._send(encode_said(InputEnd()).decode())
+            self._is_closed = True
+        await trio.lowlevel.checkpoint()
+
+    async def _send(self, message: str | bytes) -> None:
+        if self._is_closed:
+            said = "the input of this process was closed"
+            raise trio.ClosedResourceError(said)
+        try:
+            await self._connection.send_message(message)
+        except (websockets.ConnectionClosed, OSError) as error:
+            raise trio.BrokenResourceError from error
+        await trio.sleep(_PAUSE_SECONDS)
+
+
+class _Output(trio.abc.ReceiveStream):
+    def __init__(self, pieces: trio.MemoryReceiveChannel[bytes]) -> None:
+        self._pieces = pieces
+        self._held = b""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        if self._held:
+            await trio.lowlevel.checkpoint()
+        while not self._held:
+            try:
+                self._held = await self._pieces.receive()
+            except trio.EndOfChannel:
+                return b""
+        size = len(self._held) if max_bytes is None else max_bytes
+        given, self._held = self._held[:size], self._held[size:]
+        return given
+
+    async def aclose(self) -> None:
+        self._pieces.close()
+        await trio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def holding(process: RemoteProcess) -> AsyncIterator[None]:
+    """Hear of a process for a block, and stop it with that.
+
+    Cancellation: It is stopped first, shielded and bounded.
+    """
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(process.listen)
+            try:
+                yield
+            finally:
+                await process.stop()  # noqa: ASYNC102 - shielded inside
+            nursery.cancel_scope.cancel(reason="this process is done with")
+    except BaseExceptionGroup as group:
+        raise _alone(group) from None
+
+
+def _failures(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """Give what a connection that breaks raises, and others. Asked when one has: the names come with an extra."""
+    return (
+        websockets.ConnectionClosed,
+        websockets.HandshakeError,
+        trio.BrokenResourceError,
+        trio.ClosedResourceError,
+        OSError,
+        *others,
+    )
+
+
+async def begin_process(
+    address: RemoteAddress, connection: "websockets.WebSocketConnection", request: OpenRequest
+) -> ProcessOpened | ProcessRefusal:
+    """Ask for a process over an open WebSocket.
+
+    Raises:
+        NoAnswer: There is none.
+    """
+    try:
+        with trio.fail_after(ANSWER_SECONDS):
+            await connection.send_message(encode_request(request).decode())
+            message = await connection.get_message()
+        said: FromProcess = decode_as(FromProcess, message.encode() if isinstance(message, str) else b"")
+    except _failures(trio.TooSlowError, UnreadableWire):
+        raise refuse_connection(address, _NO_PROCESS) from None
+    if isinstance(said, ProcessOpened | ProcessRefusal):
+        return said
+    raise refuse_connection(address, _NO_PROCESS)

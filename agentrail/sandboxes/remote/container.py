@@ -23,7 +23,7 @@ from agentrail.logs import Logger
 from agentrail.sandboxes.programs import find_program, safe_search_path
 from agentrail.sandboxes.remote.client import RemoteSandbox
 from agentrail.sandboxes.remote.connection import refuse_connection
-from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
+from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
 from agentrail.wire.sandbox_address import CONTAINER, NoAddress, RemoteAddress, image_of
 
 LOGGER: Final = Logger("agentrail.sandboxes")

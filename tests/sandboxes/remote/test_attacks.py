@@ -24,10 +24,10 @@ from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, t
 from agentrail.host.payloads import Principal
 from agentrail.processes import ProcessAccount, keep_account
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.sandboxes.remote import client as client_module, wire
+from agentrail.sandboxes.remote import client as client_module, operations
 from agentrail.sandboxes.remote.client import RemoteSandbox
-from agentrail.sandboxes.remote.parts import decode_parts, encode_parts
-from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
+from agentrail.sandboxes.remote.multipart import decode_parts, encode_parts
+from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, calls
 from agentrail.testing.orphans import no_orphans
 from agentrail.tools import builtin
@@ -248,7 +248,7 @@ async def test_a_text_that_no_request_can_carry_is_refused_here(monkeypatch):
         assert (await sandbox.write("a", "x" * (2 << 20))).error.code == "too_large"
         assert (await sandbox.edit("a", "\ud800", "x")).error.code == "old_not_found"
         assert (await sandbox.edit("a", "x", "\ud800")).error.code == "not_text"
-        assert (await sandbox.grep("\ud800", ".", wire.GrepOptions())).error.code == "invalid_pattern"
+        assert (await sandbox.grep("\ud800", ".", operations.GrepOptions())).error.code == "invalid_pattern"
         assert (await sandbox.execute("\ud800", ExecuteOptions())).error.code == "invalid_command"
         assert (await sandbox.restore("\ud800")).code == "not_text"
         files = [FileBytes(path=f"f{n}", content=b"x" * 200) for n in range(5)]
@@ -460,7 +460,7 @@ async def test_a_lease_ends_when_its_client_is_silent_and_a_beat_keeps_it(monkey
             scope.cancel()
             silent_since = trio.current_time()
             await trio.sleep(1_000)
-    assert trio.current_time() - silent_since <= wire.LEASE_SECONDS
+    assert trio.current_time() - silent_since <= operations.LEASE_SECONDS
     with pytest.raises(CallRefused):
         leases.find("0" * 32, owner, trio.current_time())
     del sandbox
@@ -533,10 +533,10 @@ def test_parts_come_out_as_they_went_in_and_nothing_else_is_read(head, contents,
     assert decode_parts(body, boundary, max_parts=4) == (head, contents)
     at, byte = data.draw(st.integers(0, len(body) - 1)), data.draw(st.integers(0, 255))
     changed = body[:at] + bytes([byte]) + body[at + 1 :]
-    with suppress(wire.UnreadableWire):
+    with suppress(operations.UnreadableWire):
         again = decode_parts(changed, boundary, max_parts=4)
         assert [len(one) for one in (again[0], *again[1])] == [len(one) for one in (head, *contents)]
-    with suppress(wire.UnreadableWire):
+    with suppress(operations.UnreadableWire):
         decode_parts(body[:at], boundary, max_parts=4)
         pytest.fail("a body that was cut was read")
 
@@ -544,7 +544,7 @@ def test_parts_come_out_as_they_went_in_and_nothing_else_is_read(head, contents,
 @pytest.mark.check
 @settings(max_examples=300)
 @given(
-    st.sampled_from(sorted(wire.OPERATIONS)),
+    st.sampled_from(sorted(operations.OPERATIONS)),
     st.sampled_from(["application/json", "text/plain", "multipart/mixed; boundary=" + "0" * 32]),
     st.one_of(
         st.binary(max_size=200),
@@ -564,13 +564,16 @@ def test_parts_come_out_as_they_went_in_and_nothing_else_is_read(head, contents,
 )
 def test_whatever_comes_is_an_operation_or_unreadable(name, kind, body):
     """No other exception leaves what reads strangers' bytes, and what it gives is of the operation's own kind."""
-    with suppress(wire.UnreadableWire):
+    with suppress(operations.UnreadableWire):
         asked = decode_asked(name, kind, body)
-        assert isinstance(asked.request, wire.OPERATIONS[name].request)
+        assert isinstance(asked.request, operations.OPERATIONS[name].request)
 
 
 def test_a_name_that_is_no_text_has_a_mark_in_its_place():
     """Undecodable bytes are U+FFFD, as the server decodes them."""
-    listing = wire.ListResult(entries=(DirectoryEntry(name="caf\udce9", kind="file"),))
-    answer = wire.encode_answer(wire.Facts(), listing)
-    assert wire.decode_as(wire.WireAnswer[wire.ListResult], answer).result.entries[0].name == "caf\ufffd"
+    listing = operations.ListResult(entries=(DirectoryEntry(name="caf\udce9", kind="file"),))
+    answer = operations.encode_answer(operations.Facts(), listing)
+    assert (
+        operations.decode_as(operations.WireAnswer[operations.ListResult], answer).result.entries[0].name
+        == "caf\ufffd"
+    )

@@ -22,7 +22,7 @@ from agentrail.sandboxes.remote.container import (
     ContainerSandbox,
     decide_command,
 )
-from agentrail.sandboxes.remote.wire import SANDBOX_TOKEN_VARIABLE
+from agentrail.sandboxes.remote.operations import SANDBOX_TOKEN_VARIABLE
 from agentrail.testing.orphans import no_orphans
 
 DOCKER = """#!{python}

@@ -1,4 +1,4 @@
-"""What the client and the server of a remote sandbox say to each other: operations, their answers, and the numbers that both keep to. Pure.
+"""Operations of a remote sandbox, their arguments and answers, as client and server write them.
 
 Results of the port travel as they are, as JSON in UTF-8; a sandbox's refusal is a result too. Contents of files travel as bytes, in `parts.py`.
 Nothing is connected or carried out here.

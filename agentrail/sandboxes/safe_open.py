@@ -1,4 +1,4 @@
-"""Opening what lies beneath a directory, and nothing else, however links are placed or moved meanwhile.
+"""Opens paths strictly inside a directory, however links are placed or moved.
 
 Openers of one signature: `open_in_kernel`, where Linux resolves the whole path in one system call and refuses to
 leave the directory, and `open_by_walk`, name by name and through no link, for everywhere else. A third, `open_anywhere`,

@@ -1,4 +1,4 @@
-"""Bytes of several files in one body: multipart (RFC 2046), a head in JSON and behind it one part for each file. Pure.
+"""Multipart bodies (RFC 2046): the bytes of several files in one body.
 
 Written and read by us alone, so it is read strictly: each part says how long it is, nothing is looked for in contents, and what is not as it
 is written here is refused. Nothing is base64: that would be a third more, and a copy more.
@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from agentrail.sandboxes.remote.wire import UnreadableWire
+from agentrail.sandboxes.remote.operations import UnreadableWire
 
 BOUNDARY: Final = re.compile(r"[0-9a-f]{32}")
 

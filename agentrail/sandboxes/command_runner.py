@@ -1,7 +1,8 @@
-"""The commands of a directory: how they run here, what they see, what they may use, and where their output goes."""
+"""The commands of a directory: how they run here, what they see and may use, and where confinement is missing."""
 
 import errno
 import functools
+import math
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -16,18 +17,92 @@ from agentrail import outside
 from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal, ToolProcess
 from agentrail.errors import ProcessRefused
 from agentrail.logs import Logger
-from agentrail.sandboxes.command import CommandRun, Program, open_process, run_command
+from agentrail.sandboxes.bubblewrap import Network, View
+from agentrail.sandboxes.command_process import CommandRun, Program, open_process, run_command
 from agentrail.sandboxes.confinement import Confinement, fall_back, probe
 from agentrail.sandboxes.fallback import ShellFallback
 from agentrail.sandboxes.files import Files
-from agentrail.sandboxes.guarded import Guarded, Mount
-from agentrail.sandboxes.limits import CommandLimits
 from agentrail.sandboxes.paths import escape, show_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.programs import Programs
-from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY
+from agentrail.sandboxes.protected_mounts import Guarded, Mount
+from agentrail.sandboxes.protected_names import OUTPUT_DIRECTORY, STATE_DIRECTORY
 from agentrail.sandboxes.refusals import refuse_commands
-from agentrail.sandboxes.view import Network, View
+
+# Limits of a command, set by a shell that then becomes the command or waits for it.
+#
+# Not by `preexec_fn`, which runs Python between fork and exec and may deadlock in a process with threads.
+
+_CPU_SLACK_SECONDS: Final = 5
+_BLOCK_BYTES: Final = 512  # of `ulimit -f`, after POSIX
+_KIB: Final = 1_024
+
+OWN_PROCESSES: Final = 2
+"""Of a confined command's namespace, those that are not its own: bubblewrap's first process and the shell."""
+
+_BECOMING: Final = 'exec "$@"'
+# The shell stays when the command has ended, because the namespace ends with it: it says so at its own input, a socket, and
+# waits until we have counted what is left running. It does not count itself, for a command of the same user may do anything
+# to it. After a SIGTERM it stays until no cleaner is left; the sender of that kills all when the time for it is over.
+# It says nothing else: in a subshell, because a plain command that is killed makes some shells print "Killed".
+_STAYING: Final = (
+    'asked=; trap "asked=1" TERM; exec 3>&2 2>/dev/null; (exec "$@" </dev/null 2>&3 3>&-); '
+    'code=$?; if [ ! "$asked" ]; then echo >&0; read -r _; fi; set -- /proc/[0-9]*; '
+    f'while [ "$asked" ] && [ $# -gt {OWN_PROCESSES} ]; do sleep 0.01; set -- /proc/[0-9]*; done; exit $code'
+)
+
+
+@frozen(kw_only=True)
+class CommandLimits:
+    """What a command may use up. Each process counts for itself, but for `max_processes`.
+
+    Attributes:
+        max_memory_bytes: Of address space.
+        max_file_bytes: Of any file that it writes.
+        max_open_files: At a time.
+        max_processes: At a time, all together; only where commands are confined, because elsewhere all processes of the
+            user count. The kernel knows no such limit for root.
+        max_temporary_bytes: In `/tmp` and the like, all together; only where commands are confined, because there they are
+            in memory.
+    """
+
+    max_memory_bytes: int = 4 << 30
+    max_file_bytes: int = 1 << 30
+    max_open_files: int = 1_024
+    max_processes: int = 256
+    max_temporary_bytes: int = 2 << 30
+
+    def wrap(
+        self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, staying: bool
+    ) -> tuple[str, ...]:
+        """Put a shell around a command that sets its limits.
+
+        Args:
+            argv: The command.
+            timeout_seconds: How long it may take; it gets a little more than that of processor time.
+            confined: Whether all its processes together can be counted.
+            staying: Whether the shell stays when the command has ended, says so at its input, and waits for leave to end.
+        """
+        seconds = math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS
+        # A limit that is lower already stays, so a failure is none; and not every system has them all.
+        settings = [
+            f"ulimit {flag} {value} 2>/dev/null"
+            for flag, value in (
+                ("-c", 0),
+                ("-t", seconds),
+                ("-v", self.max_memory_bytes // _KIB),
+                ("-f", self.max_file_bytes // _BLOCK_BYTES),
+                ("-n", self.max_open_files),
+            )
+        ]
+        if confined:  # the letter depends on the shell
+            number = self.max_processes
+            settings.append(f"ulimit -u {number} 2>/dev/null || ulimit -p {number} 2>/dev/null")
+        script = "; ".join((*settings, _STAYING if staying else _BECOMING))
+        return ("/bin/sh", "-c", script, "sh", *argv)
+
+
+# The runner.
 
 LOGGER: Final = Logger("agentrail.sandboxes")
 

@@ -1,4 +1,4 @@
-"""Going through a tree of directories, for `grep` and `glob`: what is passed over, in which order, how deep.
+"""Walks through a tree of directories, for `grep` and `glob`.
 
 Where the directories come from is the caller's business; here nothing is opened.
 """
@@ -10,8 +10,15 @@ from typing import Final
 from attrs import field, frozen
 
 from agentrail.abc import DirectoryEntry, GlobResult, Refusal
-from agentrail.sandboxes.gitignore import FILE_NAME, IgnoreFile, is_ignored, read_ignore_file
-from agentrail.sandboxes.globbing import PathPattern, PatternFault, compile_pattern
+from agentrail.sandboxes.path_patterns import (
+    FILE_NAME,
+    IgnoreFile,
+    PathPattern,
+    PatternFault,
+    compile_pattern,
+    is_ignored,
+    read_ignore_file,
+)
 from agentrail.sandboxes.paths import escape, join_names
 
 Names = tuple[str, ...]

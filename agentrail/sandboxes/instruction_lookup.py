@@ -1,4 +1,4 @@
-"""`FilesAbove`: the files for agents of the user, and from the root of a repository down to a working directory, on a disk.
+"""`FilesAbove`: instruction files of the user, and from the root of a repository down to the working directory.
 
 It sees exactly the names of `INSTRUCTION_NAMES`. A file is opened beneath the root of its repository, in one go where the kernel can do that,
 so that no link leads out of it, however it is moved meanwhile. All of it blocks: the caller gives it a thread.
@@ -16,7 +16,7 @@ from typing import Final
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES
 from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
 from agentrail.core.values.instructions import MAX_READ_CHARACTERS, InstructionFile
-from agentrail.sandboxes.beneath import FLAGS, Opener, find_opener
+from agentrail.sandboxes.safe_open import FLAGS, Opener, find_opener
 
 _USER_FOLDER: Final = ".agentrail"
 

@@ -1,4 +1,4 @@
-"""Replacing a text within a text: which places are meant, what comes out, and the difference as a diff. Pure.
+"""Replacements of a text within a text: the places, the result and the difference.
 
 Lines are compared as if all ended in a line feed, and keep the ends that they have: what an edit does not touch stays
 the same byte for byte, also in a file of mixed ends.

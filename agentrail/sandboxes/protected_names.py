@@ -1,4 +1,4 @@
-"""Names that no tool writes, because what is in them is trusted: programs run it, or agentrail itself. Pure."""
+"""Names that no tool writes, because programs run or trust their contents."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
