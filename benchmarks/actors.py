@@ -12,8 +12,7 @@ from typing import Any, Final, NoReturn
 import trio
 import trio.testing
 
-from agentrail.actors.actor import Behaviour, machine, worker
-from agentrail.actors.supervisor import Report, open_supervisor
+from agentrail.actors import Behaviour, Report, machine, open_supervisor, worker
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.statem import Call, Init, Keep, MachineEvent, Reply, Transition
 from benchmarks.bars import target_of

@@ -11,10 +11,9 @@ from typing import Final
 
 import trio
 
-from agentrail.actors.actor import Behaviour, get_status, machine
+from agentrail.actors import Behaviour, get_status, machine, open_supervisor
 from agentrail.actors.deadlines import Deadlines
 from agentrail.actors.handle import ActorHandle
-from agentrail.actors.supervisor import open_supervisor
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.statem import Call, CancelTimer, Init, Keep, MachineEvent, NamedTimeout, Reply, Transition
 from benchmarks.measure import Effort, Row, Sample, Target, interleave

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from agentrail import outside, tool
-from agentrail.actors.supervisor import open_supervisor
+from agentrail.actors import open_supervisor
 from agentrail.otp.child_specs import SupervisorFlags
 from agentrail.runtime.clock import now_ms, set_now_ms
 from agentrail.testing.models import FunctionModel, says

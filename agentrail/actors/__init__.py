@@ -8,41 +8,12 @@ async with open_supervisor(SupervisorFlags("rest_for_one"), [ChildSpec("door", m
     print(await supervisor.handle("door").call("total"))
 """
 
-from agentrail.actors.actor import (
-    IGNORE,
-    SELF,
-    ActorContext,
-    ActorExit,
-    ActorHandle,
-    Behaviour,
-    CrashReport,
-    Ignore,
-    Init,
-    InitStop,
-    Link,
-    MachineStatus,
-    ReplyTo,
-    Send,
-    Start,
-    SupervisorInit,
-    Unlink,
-    Unwatch,
-    Watch,
-    change_code,
-    cleanup_scope,
-    current_actor,
-    get_state,
-    get_status,
-    machine,
-    replace_state,
-    resume,
-    subtree,
-    suspend,
-    worker,
-)
 from agentrail.actors.address import (
     Address,
 )
+from agentrail.actors.handle import ActorContext, ActorHandle, current_actor
+from agentrail.actors.introspection import change_code, get_state, get_status, replace_state, resume, suspend
+from agentrail.actors.machine_loop import SELF, CrashReport, Link, Send, Unlink, Unwatch, Watch
 from agentrail.actors.mailbox import (
     DeadLetters,
     LaneStatistics,
@@ -73,21 +44,18 @@ from agentrail.actors.registry import (
     RegistryEvent,
     Unregistered,
 )
-from agentrail.actors.supervisor import (
-    ChildCounts,
-    ChildInfo,
+from agentrail.actors.replies import ReplyTo
+from agentrail.actors.running import cleanup_scope
+from agentrail.actors.start import IGNORE, Behaviour, Ignore, InitStop, MachineStatus, Start, machine, worker
+from agentrail.actors.supervisor_handle import Supervisor, TaskHandle, TaskResult
+from agentrail.actors.supervisor_scope import (
     Partitions,
-    Report,
-    Started,
-    StopSummary,
-    Supervisor,
-    TaskHandle,
-    TaskResult,
-    TreeNode,
+    SupervisorInit,
     open_partitions,
     open_supervisor,
-    render_tree,
+    subtree,
 )
+from agentrail.actors.tree import TreeNode, render_tree
 from agentrail.actors.watching import (
     ChildDown,
     ChildEvent,
@@ -137,6 +105,7 @@ from agentrail.otp.child_specs import (
     check_child_specs,
 )
 from agentrail.otp.exits import (
+    ActorExit,
     Crashed,
     ExitReason,
     InitFailed,
@@ -156,6 +125,7 @@ from agentrail.otp.statem import (
     EventTimeout,
     Hibernate,
     Info,
+    Init,
     Internal,
     Keep,
     Limits,
@@ -176,6 +146,7 @@ from agentrail.otp.statem import (
     TransitionAction,
     UpdateTimer,
 )
+from agentrail.otp.supervision_types import ChildCounts, ChildInfo, Report, Started, StopSummary
 
 __all__ = [
     "IGNORE",

@@ -1,4 +1,4 @@
-"""The life of a machine actor: init, one step per message, terminate. The rules are the engine's; this carries out."""
+"""The life of a machine actor: init, one step per message, terminate."""
 
 import math
 from collections.abc import Callable, Hashable
@@ -14,7 +14,6 @@ from agentrail.actors.deadlines import MachineTimers, take_in_turn
 from agentrail.actors.handle import ActorCell, ActorContext, ActorHandle, ChildOwner
 from agentrail.actors.mailbox import Mailbox
 from agentrail.actors.monitor import Monitor, Notice, link, monitor, unlink
-from agentrail.actors.raised import reason_of_raised
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.actors.start import Behaviour, Ignore, InitStop, MachineStatus, Options, without_contents
 from agentrail.actors.traced import PASSIVATED, Origins
@@ -49,6 +48,41 @@ from agentrail.otp.statem import (
     TimerDue,
 )
 from agentrail.otp.supervision_types import Report, Token
+
+# Exceptions of an actor, as its exit reason.
+
+
+def reason_of_raised(
+    error: BaseException, redact: Redact, interrupt: Callable[[BaseException], None]
+) -> tuple[ExitReason | None, trio.Cancelled | None]:
+    """Take apart what was caught at the edge of an actor.
+
+    Only Trio's own cancellation, `KeyboardInterrupt` and `SystemExit` may leave. Whatever else is no `Exception` is a
+    crash like any other. Not by `BaseExceptionGroup.split`: that walks every path to every leaf.
+
+    Args:
+        error: Any exception.
+        redact: Takes secrets out of texts.
+        interrupt: Takes a `KeyboardInterrupt` or `SystemExit`, which leaves by way of the root of the tree.
+
+    Returns:
+        How the actor ended by what it raised, `None` if that was only cancelled; and the cancellation, to be raised.
+    """
+    parts = leaves(error)
+    for part in parts:
+        if isinstance(part, KeyboardInterrupt | SystemExit):
+            interrupt(part)
+    cancelled = next((part for part in parts if isinstance(part, trio.Cancelled)), None)
+    if cancelled is not None:
+        parts = tuple(part for part in parts if not isinstance(part, trio.Cancelled))
+        if not parts:
+            return None, cancelled
+        error = parts[0] if len(parts) == 1 else BaseExceptionGroup("beside a cancellation", parts)
+    first = parts[0]
+    if isinstance(first, ActorExit) and all(isinstance(part, ActorExit) for part in parts):
+        return chosen_reason(first), cancelled
+    return Crashed.from_exception(error, redact=redact), cancelled
+
 
 UNASKED_SECONDS: Final = 5.0
 """How long `terminate` may take at most if no caller asked for the stop."""

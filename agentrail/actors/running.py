@@ -12,8 +12,13 @@ from typing import Any, Final, Literal, Protocol
 import trio
 
 from agentrail.actors.handle import ActorCell, ActorHandle, ChildOwner, current_cell
-from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin_machine
-from agentrail.actors.raised import reason_of_raised
+from agentrail.actors.machine_loop import (
+    UNASKED_SECONDS,
+    MachineCell,
+    MachineLoop,
+    begin_machine,
+    reason_of_raised,
+)
 from agentrail.actors.start import IGNORE, InitStop, Options, Start, is_up_when_begun, takes_task_status
 from agentrail.errors import AlreadyRegistered, AlreadyStarted
 from agentrail.otp.child_specs import Arguments, ChildSpec

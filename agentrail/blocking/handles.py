@@ -1,4 +1,4 @@
-"""The handles: each call of a session and of a supervisor, in a line as a future and in another as a function that waits for it.
+"""The handles: each call of a session and of a supervisor, once as a future and once blocking.
 
 What each takes, gives and raises is said where it is defined, in `agentrail.runtime`, and follows from there, for type checkers
 too. What may not enter: a decision about a session.
@@ -9,39 +9,325 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, Unpack, cast, overload
+
+import trio
 
 from agentrail.abc import Embedder, KnowledgeStore, NoteStore, Provider, ProviderProfiles, RecallStore
 from agentrail.abc.store import Store
 from agentrail.app import Environment, open_supervisor
-from agentrail.blocking.overloads import (
-    Asks,
-    AsksLater,
-    Resumes,
-    Runs,
-    RunsLater,
-    Starts,
-    WaitsFor,
-    WaitsLater,
-)
 from agentrail.blocking.reading import CycleStream, SessionReports, Subscription
 from agentrail.blocking.thread import SupervisorThread
-from agentrail.blocking.twins import Far, Twin, as_it_is, later, later_or_aborted, looks, waits
 from agentrail.errors import AlreadyStarted
-from agentrail.messages import SessionId
+from agentrail.events import Event
+from agentrail.messages import Content, SessionId
+from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.background_agents import BackgroundAgents as AsyncAgents
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session as AsyncSession
 from agentrail.runtime.hibernation import Resume, Revive
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
+from agentrail.runtime.keywords import GivesOptions, SessionKeywords
 from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
+from agentrail.runtime.own_prompts import OwnPrompts
 from agentrail.runtime.scopes import NO_SCOPE
 from agentrail.runtime.session_facts import SessionFacts
+from agentrail.runtime.session_options import SessionOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.fallback import ShellFallback
 
+# The two forms of a call. Their signatures are those of the call.
+#
+# Written out, sixty methods would have to follow each change of the sixty that they stand for. What may not enter: any of them.
+
+GIVEN_UP: Final = "its caller gave it up"
+"""The reason of an abort behind a future that was cancelled."""
+
 P = ParamSpec("P")
+T = TypeVar("T")
 R = TypeVar("R")
+_R_co = TypeVar("_R_co", covariant=True)
+
+
+class Twin(Protocol[P, _R_co]):
+    """What type checkers see of a twin; when the program runs it is a plain function, and bound like one."""
+
+    @overload
+    def __get__(self, holder: None, owner: Any) -> Callable[Concatenate[Any, P], _R_co]: ...
+    @overload
+    def __get__(self, holder: object, owner: Any) -> Callable[P, _R_co]: ...
+
+
+class Far:
+    """Stands for something that lives in the thread.
+
+    Attributes:
+        noun: What it is called in messages.
+    """
+
+    noun = ""
+
+    def __init__(self, thread: SupervisorThread, near: Callable[[], Any]) -> None:
+        self._thread = thread
+        self._near = near
+
+
+def later(
+    call: Callable[Concatenate[Any, P], Awaitable[R]],
+    *,
+    within: Callable[[SupervisorThread, Awaitable[R]], Awaitable[R]] | None = None,
+) -> Twin[P, Future[R]]:
+    """Make the twin of a call that gives a future.
+
+    Args:
+        call: Which.
+        within: Is awaited in its place, and awaits it.
+    """
+
+    @wraps(call)
+    def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
+        def make() -> Awaitable[R]:
+            made = call(self._near(), *args, **kwargs)
+            return made if within is None else within(self._thread, made)
+
+        return self._thread.submit(make)
+
+    return cast("Twin[P, Future[R]]", start)
+
+
+def later_or_aborted(call: Callable[Concatenate[Any, P], Awaitable[R]]) -> Twin[P, Future[R]]:
+    """Make the twin of a call that waits for the cycle of a prompt: who cancels its future wants no such cycle any more."""
+
+    @wraps(call)
+    def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
+        async def ask() -> R:
+            own = OwnPrompts(self._near())
+            try:
+                return await call(own, *args, **kwargs)
+            except trio.Cancelled:
+                self._thread.start(own.abort_sent, GIVEN_UP)
+                raise
+
+        return self._thread.submit(ask)
+
+    what = (call.__doc__ or "").partition("Cancellation:")[0]
+    start.__doc__ = (
+        f"{what}Cancellation: Of the future, or by Ctrl-C: the cycle of this very prompt is aborted; where it still waits it\n"
+        "            leaves the queue. Cycles of other prompts go on.\n        "
+    )
+    return cast("Twin[P, Future[R]]", start)
+
+
+def waits(of: Callable[Concatenate[Any, P], Future[R]]) -> Twin[P, R]:
+    """Make the twin of a call that blocks, out of the one that gives a future."""
+    name: str = cast("Any", of).__name__
+
+    @wraps(of)
+    def wait(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        thread: SupervisorThread = self._thread
+        thread.refuse_to_hold(f"{self.noun}.{name}")
+        return thread.wait(of(self.futures, *args, **kwargs))
+
+    return cast("Twin[P, R]", wait)
+
+
+def looks(call: Callable[Concatenate[Any, P], T], made: Callable[[SupervisorThread, T], R]) -> Twin[P, R]:
+    """Make the twin of a call that does not wait: it is made in the thread, where nothing changes meanwhile."""
+
+    @wraps(call)
+    def look(self: Far, *args: P.args, **kwargs: P.kwargs) -> R:
+        return made(self._thread, self._thread.look(lambda: call(self._near(), *args, **kwargs)))
+
+    return cast("Twin[P, R]", look)
+
+
+def as_it_is(_: SupervisorThread, value: T) -> T:
+    """Make nothing of what was looked at."""
+    return value
+
+
+# Calls with typed keywords, as type checkers see them.
+#
+# `ParamSpec` keeps one signature of a call, and these have several. What they say is what `agentrail.runtime.prompting` says; when
+# the program runs they are twins like all others.
+
+E = TypeVar("E", bound=Event)
+Started_co = TypeVar("Started_co", covariant=True)
+
+
+class AsksLater(Protocol):
+    """`ask`, with a future."""
+
+    @overload
+    def __call__(
+        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> "Future[str]": ...
+    @overload
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> "Future[T]": ...
+    @overload
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: Any,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> "Future[Any]": ...
+
+
+class Asks(Protocol):
+    """`ask`, waiting."""
+
+    @overload
+    def __call__(
+        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> str: ...
+    @overload
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> T: ...
+    @overload
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: Any,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> Any: ...
+
+
+class RunsLater(Protocol):
+    """`run`, with a future."""
+
+    @overload
+    def __call__(
+        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> "Future[CycleReply[str]]": ...
+    @overload
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> "Future[CycleReply[T]]": ...
+    @overload
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: Any,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> "Future[CycleReply[Any]]": ...
+
+
+class Runs(Protocol):
+    """`run`, waiting."""
+
+    @overload
+    def __call__(
+        self, content: Content, *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> CycleReply[str]: ...
+    @overload
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: type[T],
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> CycleReply[T]: ...
+    @overload
+    def __call__(
+        self,
+        content: Content,
+        *,
+        output: Any,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> CycleReply[Any]: ...
+
+
+class WaitsLater(Protocol):
+    """`wait_for`, with a future."""
+
+    @overload
+    def __call__(
+        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> "Future[E]": ...
+    @overload
+    def __call__(
+        self,
+        what: Callable[[Event], bool],
+        *,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> "Future[Event]": ...
+
+
+class WaitsFor(Protocol):
+    """`wait_for`, waiting."""
+
+    @overload
+    def __call__(
+        self, what: type[E], *, timeout_seconds: float | None = None, wait_for_people: bool = False
+    ) -> E: ...
+    @overload
+    def __call__(
+        self,
+        what: Callable[[Event], bool],
+        *,
+        timeout_seconds: float | None = None,
+        wait_for_people: bool = False,
+    ) -> Event: ...
+
+
+class Starts(Protocol[Started_co]):
+    """`start_session`, which gives a session, or a future of one."""
+
+    @overload
+    def __call__(self, options: SessionOptions, /) -> Started_co: ...
+    @overload
+    def __call__(self, *, model: str | Provider, **given: Unpack[SessionKeywords]) -> Started_co: ...
+    @overload
+    def __call__(
+        self, blueprint: GivesOptions, /, *, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+    ) -> Started_co: ...
+    @overload
+    def __call__(
+        self, *, blueprint: GivesOptions, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+    ) -> Started_co: ...
+
+
+class Resumes(Protocol[Started_co]):
+    """`resume_session`."""
+
+    def __call__(
+        self,
+        session_id: str,
+        options: SessionOptions | None = None,
+        /,
+        *,
+        force: bool = False,
+        model: str | Provider | None = None,
+        **given: Unpack[SessionKeywords],
+    ) -> Started_co:
+        """Bring a stored session back; as of `SessionSupervisor.resume_session`."""
 
 
 class MonitorFutures(Far):

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from agentrail.plugins.permission_index import RuleIndex
 from agentrail.plugins.permission_rules import (
     ListName,
+    RuleIndex,
     RuleScope,
     check_rules,
     read_permission_rule,

@@ -9,7 +9,6 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, frozen
 
 from agentrail.messages import JsonObject
-from agentrail.plugins.permission_index import IndexedRule, OfTool, bare
 from agentrail.plugins.permission_matching import may_be, may_mean, must_be, must_mean
 from agentrail.plugins.permission_paths import PathGlob, PathPlace, is_protected, may_hold, path_place
 from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, PolicyMode, WrittenRule
@@ -19,7 +18,10 @@ from agentrail.plugins.permission_rules import (
     WRITERS,
     AnyCall,
     CommandPattern,
+    IndexedRule,
     ListName,
+    OfTool,
+    bare,
 )
 from agentrail.plugins.shell_plain import NotRead, PlainCommand, PlainLine, PlainReading, read_plain
 from agentrail.plugins.shell_stars import uncovered_by_star

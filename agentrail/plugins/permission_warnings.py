@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator
 
-from agentrail.plugins.permission_index import is_named
 from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, WrittenRule
 from agentrail.plugins.permission_rules import (
     AnyCall,
@@ -10,6 +9,7 @@ from agentrail.plugins.permission_rules import (
     CommandPattern,
     ListName,
     ReadRule,
+    is_named,
     read_permission_rule,
 )
 from agentrail.plugins.shell_plain import PlainCommand

@@ -1,11 +1,14 @@
-"""Tables of programs for `shell_stars`: which run other programs, which run code, and which of their options take a word.
+"""Programs of the shell: which run other programs, which run code, and which destroy data.
 
 Tables only, and how the command of a program is found behind its options. A program that is not here runs nothing but itself, as far
 as a line tells.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+
+from agentrail.plugins.shell_plain import PlainCommand
 
 # fmt: off
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "ash", "rbash", "csh", "tcsh"})
@@ -71,3 +74,128 @@ def speaks(words: Sequence[str], prefix: Sequence[str]) -> bool:
                 left += [] if takes_a_word and takes else [at + 1]
         places = found
     return bool(places)
+
+
+# Destructive commands, by their names and words.
+
+_POWER: Final = frozenset({"poweroff", "reboot", "halt", "kexec", "rescue", "emergency"})
+_RAW_DEVICE: Final = re.compile(
+    r"/dev/(?:[shv]d[a-z]|xvd|nvme\d|mmcblk\d|disk|r?disk\d|md\d|dm-|mapper/|loop\d|k?mem\b|port\b)|/proc/sysrq-trigger"
+)
+_TESTS: Final = frozenset(
+    {
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-regex",
+        "-iregex",
+        "-newer",
+        "-mtime",
+        "-mmin",
+        "-ctime",
+        "-cmin",
+    }
+    | {
+        "-atime",
+        "-amin",
+        "-size",
+        "-empty",
+        "-user",
+        "-group",
+        "-uid",
+        "-gid",
+        "-perm",
+        "-links",
+        "-inum",
+        "-samefile",
+        "-lname",
+    }
+)
+_UNKNOWN_OPTIONS: Final = (
+    "may be given options that are not known before it runs; put -- in front of the names"
+)
+
+
+def _removes_by_force(operands: Sequence[str]) -> bool:
+    """Recursive and forced, in any spelling; what stands behind `--` are names."""
+    options = [word for word in _before_names(operands) if word[:1] == "-"]
+    short = "".join(word[1:] for word in options if not word.startswith("--"))
+    long = [word for word in options if len(word) > len("--")]
+    recursive = bool(set(short) & set("rR")) or any("--recursive".startswith(word) for word in long)
+    return recursive and ("f" in short or any("--force".startswith(word) for word in long))
+
+
+def _before_names(operands: Sequence[str]) -> Sequence[str]:
+    return operands[: operands.index("--") if "--" in operands else None]
+
+
+def _kills_all(operands: Sequence[str]) -> bool:
+    """Process -1 is every process; the first `-1` may be a signal, unless another one or `--` stood before it."""
+    return "-1" in operands[1:] or list(operands[:1]) == ["--"]
+
+
+def _deletes_everything(operands: Sequence[str]) -> bool:
+    """`find -delete` without a test that says of what: each branch of `-o` needs one, and none may be turned around."""
+    if "-delete" not in operands:
+        return False
+    branches: list[list[str]] = [[]]
+    for word, following in zip(operands, (*operands[1:], ""), strict=True):
+        if word in {"-o", "-or", ","}:
+            branches.append([])
+        elif word in {"!", "-not"}:
+            return True
+        elif (word in _TESTS and following.strip("*?./")) or word == "-empty":
+            branches[-1].append(word)
+    return not all(branches)
+
+
+def _copies_raw(operands: Sequence[str]) -> bool:
+    return any(word.startswith("if=") or _RAW_DEVICE.match(word.partition("of=")[2]) for word in operands)
+
+
+_ALWAYS: Final = lambda _: True  # noqa: E731 - a table's word
+_ALL_NAMES: Final = frozenset({".", ".*", "", "^", "$", "^.*$", ".+"})
+_REMOVERS: Final = frozenset({"rm", "kill"})
+
+_DESTROYERS: Final[Mapping[str, tuple[Callable[[Sequence[str]], bool], str]]] = {
+    "rm": (_removes_by_force, "removes folders by force"),
+    "find": (_deletes_everything, "deletes whatever it finds"),
+    "dd": (_copies_raw, "copies over raw devices or files"),
+    **dict.fromkeys(("shred", "srm", "wipe"), (_ALWAYS, "destroys what it is given")),
+    "kill": (_kills_all, "kills all processes"),
+    "killall5": (_ALWAYS, "kills all processes"),
+    **dict.fromkeys(
+        ("pkill", "killall"), (lambda words: any(word in _ALL_NAMES for word in words), "kills all processes")
+    ),
+    **dict.fromkeys(
+        ("init", "telinit"), (lambda words: list(words[:1]) in (["0"], ["6"]), "shuts the machine down")
+    ),
+    **dict.fromkeys(
+        ("systemctl", "loginctl"), (lambda words: bool(_POWER & set(words)), "shuts the machine down")
+    ),
+    **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff"), (_ALWAYS, "shuts the machine down")),
+    **dict.fromkeys(
+        ("fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "mkfs", "mke2fs", "mkswap", "wipefs", "blkdiscard"),
+        (_ALWAYS, "writes file systems or partitions"),
+    ),
+}
+
+
+def destroys(command: PlainCommand) -> str | None:
+    """Return what a command destroys; None for one that destroys nothing by its name. It does not look inside of programs."""
+    words = command.run
+    program = words[0].rpartition("/")[2].lower()
+    program = program.partition(".")[0] if program.startswith("mkfs.") else program
+    found = _DESTROYERS.get(program)
+    if found is None:
+        return None
+    operands = words[1:]
+    if found[0](operands):
+        return found[1]
+    if program not in _REMOVERS:
+        return None
+    patterns = {words[place - command.behind] for place in command.patterns}
+    is_open = any(word in patterns and word[:1] == "-" for word in _before_names(operands))
+    return _UNKNOWN_OPTIONS if is_open else None

@@ -11,10 +11,9 @@ from typing import Final
 import trio
 from attrs import frozen
 
-from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.handle import ActorHandle
-from agentrail.actors.subtrees import specs_of
 from agentrail.actors.supervisor_handle import Supervisor
+from agentrail.actors.supervisor_scope import open_supervisor, specs_of
 from agentrail.errors import ActorDown
 from agentrail.otp.child_specs import Backoff, ChildSpec, Spec, SupervisorFlags
 from agentrail.otp.exits import NoProcess, Redact, keep

@@ -10,10 +10,10 @@ from attrs import frozen
 
 from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
 from agentrail.abc.store import Store
-from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.kept import Kept
 from agentrail.actors.start import worker
 from agentrail.actors.supervisor_handle import Supervisor
+from agentrail.actors.supervisor_scope import open_supervisor
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.supervision_types import Report
 from agentrail.runtime.branch import SESSIONS, SupervisorLabel

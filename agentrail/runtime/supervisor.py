@@ -618,7 +618,7 @@ class SessionSupervisor:
         Raises:
             SessionDown: There is no live session of this id in this scope.
             ActorDown: Its actor ended meanwhile.
-            Exception: As of `agentrail.actors.supervisor.Supervisor.start_child`.
+            Exception: As of `agentrail.actors.Supervisor.start_child`.
 
         Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
         """

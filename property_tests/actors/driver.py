@@ -16,7 +16,7 @@ from attrs import frozen
 from hypothesis import strategies as st
 from trio._core import _run as trio_run
 
-from agentrail.actors.actor import subtree
+from agentrail.actors import subtree
 from agentrail.actors.monitor import Down, monitor
 from agentrail.errors import (
     ActorDown,

@@ -12,11 +12,10 @@ import trio.testing
 from attrs import field, frozen
 from hypothesis import example, given, strategies as st
 
-from agentrail.actors.actor import Behaviour, Init, machine
+from agentrail.actors import Behaviour, Init, machine, open_supervisor
 from agentrail.actors.handle import cell_of, mailbox_of
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.registry import Registered, Registry, Unregistered
-from agentrail.actors.supervisor import open_supervisor
 from agentrail.errors import MailboxFull
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.exits import Shutdown

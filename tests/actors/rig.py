@@ -14,15 +14,16 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from agentrail.actors.actor import (
+from agentrail.actors import (
     IGNORE,
     Behaviour,
+    Supervisor,
     cleanup_scope,
     current_actor,
     machine,
+    open_supervisor,
     worker,
 )
-from agentrail.actors.supervisor import Supervisor, open_supervisor
 from agentrail.errors import SupervisorGaveUp
 from agentrail.otp.child_specs import ChildSpec, StartRecipe, SupervisorFlags
 from agentrail.otp.exits import ActorExit, ExitReason, Normal, Shutdown

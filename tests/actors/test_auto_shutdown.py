@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.actors.actor import subtree
+from agentrail.actors import subtree
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Normal, Shutdown
 from tests.actors.rig import Boom, gives_up, on_virtual_time, settled, statuses

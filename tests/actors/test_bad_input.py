@@ -4,11 +4,10 @@ import math
 
 import pytest
 
-from agentrail.actors.actor import change_code, machine, worker
+from agentrail.actors import change_code, machine, open_partitions, worker
 from agentrail.actors.introspection import get_state, get_status, resume, suspend
 from agentrail.actors.monitor import monitor
 from agentrail.actors.registry import Registry
-from agentrail.actors.supervisor import open_partitions
 from agentrail.errors import (
     AgentrailError,
     AlreadyRegistered,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import trio
 
-from agentrail.actors.actor import Behaviour, Init, machine, subtree, worker
+from agentrail.actors import Behaviour, Init, machine, subtree, worker
 from agentrail.errors import ChildStartFailed
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Crashed, InitFailed, Normal

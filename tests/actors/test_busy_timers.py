@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.actors.actor import resume, suspend
+from agentrail.actors import resume, suspend
 from agentrail.otp.statem import (
     CancelTimer,
     Init,

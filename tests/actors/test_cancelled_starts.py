@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.actors.actor import worker
+from agentrail.actors import worker
 from agentrail.otp.child_specs import ChildSpec
 from tests.actors.rig import on_virtual_time, settled, statuses
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from attrs import define, field
 
-from agentrail.actors.actor import cleanup_scope, worker
+from agentrail.actors import cleanup_scope, worker
 from agentrail.actors.monitor import link
 from agentrail.errors import SupervisorGaveUp
 from agentrail.otp.child_specs import ChildSpec

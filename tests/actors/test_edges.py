@@ -3,18 +3,18 @@
 import pytest
 import trio
 
-from agentrail.actors.actor import (
+from agentrail.actors import (
     IGNORE,
     cleanup_scope,
     get_state,
     machine,
+    open_partitions,
     subtree,
     worker,
 )
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import link
 from agentrail.actors.registry import Registry
-from agentrail.actors.supervisor import open_partitions
 from agentrail.errors import (
     ActorDown,
     CallTimeout,

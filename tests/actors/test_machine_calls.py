@@ -7,7 +7,7 @@ import attrs
 import pytest
 import trio
 
-from agentrail.actors.actor import (
+from agentrail.actors import (
     change_code,
     get_state,
     get_status,

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.actors.actor import (
+from agentrail.actors import (
     Behaviour,
     InitStop,
     SupervisorInit,

@@ -5,7 +5,7 @@ import enum
 import pytest
 import trio
 
-from agentrail.actors.actor import SELF, Send, get_state
+from agentrail.actors import SELF, Send, get_state
 from agentrail.actors.mailbox import dead_letters
 from agentrail.errors import ActorDown, CallTimeout, MailboxFull
 from agentrail.otp.exits import Shutdown

@@ -6,7 +6,7 @@ import weakref
 import pytest
 import trio
 
-from agentrail.actors.actor import get_state
+from agentrail.actors import get_state
 from agentrail.otp.exits import Shutdown
 from agentrail.otp.statem import (
     CancelTimer,

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.actors.actor import Behaviour, Init, machine
+from agentrail.actors import Behaviour, Init, machine
 from agentrail.actors.handle import cell_of
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.registry import Registry

@@ -5,7 +5,7 @@ import logging
 import pytest
 import trio
 
-from agentrail.actors.actor import ActorExit
+from agentrail.actors import ActorExit
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Normal, Shutdown
 from agentrail.otp.statem import Info, Init, Keep, Perform

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 import trio
 
-from agentrail.actors.actor import worker
+from agentrail.actors import worker
 from agentrail.actors.handle import cell_of
 from agentrail.actors.registry import Registered, Registry
 from agentrail.errors import ActorDown, AlreadyRegistered, AlreadyStarted, NotOwner, RegistryClosed

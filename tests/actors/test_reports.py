@@ -4,10 +4,9 @@ import logging
 
 import pytest
 
-from agentrail.actors.actor import subtree
+from agentrail.actors import open_supervisor, subtree
 from agentrail.actors.dead_letters import dead_letters
 from agentrail.actors.registry import Registry
-from agentrail.actors.supervisor import open_supervisor
 from agentrail.errors import AlreadyStarted, InternalError
 from agentrail.otp import supervision
 from agentrail.otp.child_specs import ChildSpec

@@ -6,7 +6,7 @@ import time
 import pytest
 import trio
 
-from agentrail.actors.actor import subtree, worker
+from agentrail.actors import subtree, worker
 from agentrail.actors.monitor import monitor
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Normal, Shutdown

@@ -3,11 +3,10 @@
 import pytest
 import trio
 
-from agentrail.actors.actor import Link, Send, Unwatch, Watch, machine, worker
+from agentrail.actors import Link, Send, Unwatch, Watch, machine, open_partitions, worker
 from agentrail.actors.handle import cell_of
 from agentrail.actors.mailbox import dead_letters
 from agentrail.actors.monitor import Down, ExitSignal, link, monitor, unlink
-from agentrail.actors.supervisor import open_partitions
 from agentrail.errors import ActorDown, CallTimeout, MailboxFull, NoPartitions
 from agentrail.otp.child_specs import Backoff, ChildSpec
 from agentrail.otp.exits import Killed, NoProcess, Normal, Shutdown

@@ -9,7 +9,7 @@ import threading
 import pytest
 import trio
 
-from agentrail.actors.actor import cleanup_scope, current_actor, subtree, worker
+from agentrail.actors import cleanup_scope, current_actor, subtree, worker
 from agentrail.actors.monitor import link, monitor, unlink
 from agentrail.errors import SupervisorGaveUp
 from agentrail.otp.child_specs import ChildSpec

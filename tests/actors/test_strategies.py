@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.actors.actor import cleanup_scope, subtree, worker
+from agentrail.actors import cleanup_scope, subtree, worker
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.exits import Normal, Shutdown
 from agentrail.otp.supervision_types import ChildCounts

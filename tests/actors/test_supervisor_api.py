@@ -5,9 +5,8 @@ import functools
 import pytest
 import trio
 
-from agentrail.actors.actor import current_actor, subtree, worker
+from agentrail.actors import current_actor, open_supervisor, subtree, worker
 from agentrail.actors.start import takes_task_status
-from agentrail.actors.supervisor import open_supervisor
 from agentrail.errors import (
     ActorDown,
     AlreadyPresent,

@@ -7,9 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.actors.actor import IGNORE, subtree, worker
+from agentrail.actors import IGNORE, open_supervisor, subtree, worker
 from agentrail.actors.registry import Registry
-from agentrail.actors.supervisor import open_supervisor
 from agentrail.errors import AlreadyStarted, InvalidSpec, SupervisorStartFailed
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags, check_child_specs
 from agentrail.otp.exits import Shutdown

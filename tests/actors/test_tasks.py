@@ -5,7 +5,7 @@ import math
 import pytest
 import trio
 
-from agentrail.actors.actor import cleanup_scope
+from agentrail.actors import cleanup_scope
 from agentrail.errors import ActorDown, CallTimeout, InvalidSpec, NoMailbox
 from agentrail.otp.exits import Killed, Normal, Shutdown
 from tests.actors.rig import Tabled, boom, is_boom, on_virtual_time

@@ -2,8 +2,7 @@
 
 import trio
 
-from agentrail.actors.actor import subtree, worker
-from agentrail.actors.supervisor import open_supervisor, render_tree
+from agentrail.actors import open_supervisor, render_tree, subtree, worker
 from agentrail.actors.tree import TreePart
 from agentrail.errors import ActorDown
 from agentrail.otp.child_specs import ChildSpec

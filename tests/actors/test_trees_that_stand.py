@@ -5,10 +5,9 @@ from contextlib import nullcontext
 import pytest
 import trio
 
-from agentrail.actors.actor import subtree, worker
+from agentrail.actors import SupervisorInit, open_supervisor, subtree, worker
 from agentrail.actors.handle import cell_of
 from agentrail.actors.registry import Registry
-from agentrail.actors.supervisor import SupervisorInit, open_supervisor
 from agentrail.errors import (
     ActorDown,
     AlreadyStarted,

@@ -7,8 +7,7 @@ import threading
 import pytest
 import trio
 
-from agentrail.actors.actor import worker
-from agentrail.actors.supervisor import open_supervisor
+from agentrail.actors import open_supervisor, worker
 from agentrail.otp.child_specs import ChildSpec
 from tests.actors.rig import on_virtual_time
 from tests.thinned import first
@@ -19,8 +18,8 @@ import threading
 
 import trio
 
-from agentrail.actors.actor import worker
-from agentrail.actors.supervisor import open_supervisor
+from agentrail.actors import worker
+from agentrail.actors import open_supervisor
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 
 

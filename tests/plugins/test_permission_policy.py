@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
-from agentrail.plugins.permission_index import is_named
 from agentrail.plugins.permission_matching import may_mean, must_mean
 from agentrail.plugins.permission_policy import (
     MODES,
@@ -17,7 +16,12 @@ from agentrail.plugins.permission_policy import (
     read_scope,
     rules,
 )
-from agentrail.plugins.permission_rules import MAX_PERMISSION_RULES, check_rules, read_permission_rule
+from agentrail.plugins.permission_rules import (
+    MAX_PERMISSION_RULES,
+    check_rules,
+    is_named,
+    read_permission_rule,
+)
 from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, explain_call, judge
 from agentrail.plugins.permission_warnings import warnings_of
 from agentrail.tools import builtin

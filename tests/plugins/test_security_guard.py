@@ -10,10 +10,10 @@ from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.pipeline import run_hook
 from agentrail.errors import PluginError
 from agentrail.messages import CallId, SessionId
-from agentrail.plugins.destructive import destroys
 from agentrail.plugins.protected_paths import first_that_protects
 from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.shell_plain import PlainLine, read_plain
+from agentrail.plugins.shell_programs import destroys
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.guard_lines import ATTACKS, ORDINARY
 from tests.thinned import each, first

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from agentrail.actors import machine_loop
+from agentrail.actors import machine_loop, open_supervisor
 from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
-from agentrail.actors.supervisor import open_supervisor
 from agentrail.errors import AgentrailError, MailboxFull
 from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.statem import EventTimeout, Keep

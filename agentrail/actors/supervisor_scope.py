@@ -1,30 +1,38 @@
-"""A supervisor as a block: its shield, who looks out beside the shield, and how the block ends."""
+"""Opened supervisors: as a block with its shield, as a child of another supervisor, and as partitions of one child."""
 
-from collections.abc import AsyncIterator, Hashable, Iterable
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Any, Final, Protocol, cast
 
 import trio
+from attrs import frozen
 
-from agentrail.actors.handle import ActorHandle, cell_of
+from agentrail.actors.handle import ActorHandle, cell_of, current_cell
 from agentrail.actors.kept import Kept
+from agentrail.actors.start import Ignore, Start
 from agentrail.actors.supervising import Core, Observer, SupervisorCell, Tree
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import (
     AlreadyRegistered,
     AlreadyStarted,
+    InvalidSpec,
+    NoPartitions,
     SupervisorGaveUp,
     SupervisorStartFailed,
 )
 from agentrail.otp.child_specs import (
+    Arguments,
+    ChildSpec,
     Spec,
+    StartFunction,
     SupervisorFlags,
     check_child_specs,
     check_flags,
 )
 from agentrail.otp.edges import show
-from agentrail.otp.exits import ExitReason, InitFailed, Killed, Redact, Shutdown, describe, keep
+from agentrail.otp.exits import ExitReason, InitFailed, Killed, Normal, Redact, Shutdown, describe, keep
 from agentrail.otp.supervision_sweeps import GAVE_UP
 from agentrail.otp.supervision_types import Culprit
 
@@ -192,3 +200,165 @@ def _culprits(core: Core) -> tuple[Culprit, ...]:
         cell = cell_of(handle) if isinstance(handle, ActorHandle) else None
         below = cell.core if isinstance(cell, SupervisorCell) and cell.exit_reason == GAVE_UP else None
     return tuple(path)
+
+
+# A supervisor as a child of another one.
+
+
+@frozen
+class SupervisorInit:
+    """What the init function of a `subtree` answers.
+
+    Attributes:
+        flags: Of the supervisor.
+        children: Its initial children.
+    """
+
+    flags: SupervisorFlags
+    children: Iterable[Spec] = ()
+
+
+FindInit = Callable[[], Awaitable[SupervisorInit | Ignore]]
+
+
+def subtree(flags: SupervisorFlags | FindInit, children: Iterable[Spec] = ()) -> Start:
+    """Make a child of a supervisor with children of its own.
+
+    Args:
+        flags: Of it; or an async function that each start calls, and that returns `SupervisorInit` or `IGNORE`.
+        children: Its initial children.
+
+    Raises:
+        InvalidSpec: Your move: a spec of a child, or flags that are none.
+    """
+    if callable(flags):
+        arguments = Arguments((flags, ()))
+    else:
+        check_flags(flags)
+        arguments = Arguments((flags, check_child_specs(children, flags=flags)))
+    return Start(_run_subtree, arguments, kind="supervisor", form="subtree")
+
+
+async def _run_subtree(
+    flags: SupervisorFlags | FindInit, children: tuple[ChildSpec, ...], *, task_status: Any
+) -> ExitReason:
+    cell = current_cell()
+    assert isinstance(cell, SupervisorCell)  # noqa: S101 - made so by the parent
+    assert isinstance(cell.owner, Core)  # noqa: S101 - it is a child
+    specs: Iterable[Spec] = children
+    if not isinstance(flags, SupervisorFlags):
+        init = await flags()
+        # It may have swallowed its cancellation; then nothing of what it answers is started.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if isinstance(init, Ignore):
+            task_status.started(init)
+            return Normal()
+        flags, specs = init.flags, init.children
+    return await Core(cell, cell.owner.tree, flags, specs).run(task_status.started)
+
+
+def specs_of(supervisor: ActorHandle) -> tuple[ChildSpec, ...]:
+    """Return the specs that a supervisor has, or had when it ended: in start order, those of temporary children while they run.
+
+    A supervisor that has to start a stopped group again asks this; a supervisor that has ended answers no call.
+    """
+    cell = cell_of(supervisor)
+    if not isinstance(cell, SupervisorCell) or cell.core is None:
+        return ()
+    return tuple(child.spec for _, child in cell.core.state.children.items())
+
+
+# Copies of one child, and a way from a key to one of them.
+
+
+class Partitions:
+    """Copies of one child, and a way from a key to one of them: the same key goes to the same copy."""
+
+    def __init__(self, supervisor: Supervisor, count: int) -> None:
+        """Made by `open_partitions`."""
+        self.supervisor: Final = supervisor
+        self._most: Final = count
+        self._count = count
+
+    def handle_for(self, key: int | str | bytes) -> ActorHandle:
+        """Return the copy for a key: numbers by `abs(key) % n`, text and bytes by a hash that no process changes.
+
+        Raises:
+            NoPartitions: Your move: there are none, `resize` them.
+            ActorDown: That copy has no process now.
+            TypeError: Your move: another kind of key.
+        """
+        if not self._count:
+            message = "the partitions were resized to 0: resize them before you look for one"
+            raise NoPartitions(message)
+        return self.supervisor.handle(_number_of(key) % self._count)
+
+    async def resize(self, count: int) -> None:
+        """Route among the first `count` copies; the others are stopped, and started again when they are wanted.
+
+        Raises:
+            InvalidSpec: Your move: below 0, or above the initial count.
+            ChildStartFailed: A copy that is wanted again did not start.
+            ActorDown: The supervisor has ended.
+
+        Cancellation: Always a checkpoint; cancelled here some copies may run to which no key is routed.
+        """
+        if not _is_whole(count) or not 0 <= count <= self._most:
+            message = f"partitions are resized to {count!r}, allowed is an integer from 0 to {self._most}"
+            raise InvalidSpec(message, code="invalid_partitions", field="count")
+        self._count = min(self._count, count)  # no key is routed to a copy that is being stopped
+        for info in reversed(await self.supervisor.which_children()):
+            number = cast("int", info.id)
+            if number >= count:
+                await self.supervisor.terminate_child(number)
+        for info in await self.supervisor.which_children():
+            if cast("int", info.id) < count and info.status == "stopped":
+                await self.supervisor.restart_child(info.id)
+        self._count = count
+
+
+@asynccontextmanager
+async def open_partitions(
+    start: StartFunction,
+    count: int,
+    *,
+    flags: SupervisorFlags = SupervisorFlags("one_for_one"),  # noqa: B008 - frozen
+) -> AsyncIterator[Partitions]:
+    """Open a supervisor over `count` copies of one child.
+
+    Args:
+        start: Of each copy.
+        count: How many, from 1.
+        flags: Of the supervisor.
+
+    Raises:
+        InvalidSpec: Your move: a count below 1.
+        SupervisorStartFailed: A copy did not start.
+        SupervisorGaveUp: As of `open_supervisor`.
+
+    Cancellation: As of `open_supervisor`.
+    """
+    if not _is_whole(count) or count < 1:
+        message = f"count is {count!r}, allowed is an integer from 1"
+        raise InvalidSpec(message, code="invalid_partitions", field="count")
+    async with open_supervisor(flags, [ChildSpec(number, start) for number in range(count)]) as supervisor:
+        yield Partitions(supervisor, count)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number_of(key: object) -> int:
+    match key:
+        case int():
+            return abs(key)
+        case str():
+            return zlib.crc32(key.encode())
+        case bytes():
+            return zlib.crc32(key)
+        case _:
+            message = (
+                f"a key of partitions is a number, text or bytes, got {type(key).__name__}: choose one of it"
+            )
+            raise TypeError(message)
