@@ -25,8 +25,7 @@ from agentrail.events import ApprovalRequired
 from agentrail.host.profiles import ProfileContext
 from agentrail.messages import SessionId
 from agentrail.testing.clock import FakeClock
-from agentrail.testing.schedule import seeded_order
-from agentrail.testing.seeded import SeededMachine
+from agentrail.testing.seeded import SeededMachine, seeded_order
 
 Theme = Literal["light", "dark"]
 

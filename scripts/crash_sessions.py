@@ -24,7 +24,7 @@ from agentrail.errors import AlreadyStarted
 from agentrail.messages import JsonObject, Text, ToolMessage, UserMessage
 from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
-from agentrail.testing.expectations import check_history
+from agentrail.testing.cancelling import check_history
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool

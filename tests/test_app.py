@@ -31,8 +31,8 @@ from agentrail.errors import (
 )
 from agentrail.messages import ToolMessage
 from agentrail.providers.http import HttpClients
+from agentrail.testing.check_provider import ServedReply, open_server, reply
 from agentrail.testing.models import ScriptedModel, calls, says
-from agentrail.testing.serving import ServedReply, open_server, reply
 from agentrail.tools import builtin
 
 KEY = "sk-a-key-that-nobody-may-see"

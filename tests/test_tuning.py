@@ -104,7 +104,7 @@ def test_nothing_but_tuning_and_the_tests_know_the_collector():
         for path in (ROOT / "agentrail").rglob("*.py")
         if IMPORTS_GC.search(path.read_text())
     }
-    assert importers == {"tuning.py", "testing/orphans.py", "testing/purity.py"}
+    assert importers == {"tuning.py", "testing/orphans.py", "testing/watched_stack.py"}
 
 
 # The same for a chat, which imports what holds the conversation when there is a prompt already.

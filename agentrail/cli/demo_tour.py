@@ -31,7 +31,7 @@ from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.tools.function import tool
 
 if TYPE_CHECKING:
-    from agentrail.testing.runs import CounterExample
+    from agentrail.testing.checked_run import CounterExample
 
 TOUR_STEP_SECONDS: Final = 0.25
 """How long one step of a tool takes."""
@@ -217,7 +217,7 @@ def _check_the_plugins() -> "tuple[CounterExample | None, int]":
 
 def _try_short_conversations() -> "tuple[CounterExample | None, int]":
     """Let the model call the tool once with each city that the plugins name: what `check_stack` tries first, without hypothesis."""
-    from agentrail.testing.runs import CounterExample, Run, Setup
+    from agentrail.testing.checked_run import CounterExample, Run, Setup
 
     listing = ToolListing(session_id=SessionId("demo"), model="scripted:model", working_dir=".", user_data={})
     setup = Setup(entries=(ask_for_first_class, upgrade), tools=Toolbox([ToolSpecs().of(book_seat, listing)]))

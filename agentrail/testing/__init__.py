@@ -23,7 +23,7 @@
 - `check_memory(make)`, the same for stores of what is remembered; `check_knowledge(make)` for those of knowledge,
   `check_notes(make)` for those of working notes
 - `check_store(make, pass_lease=…)`, the same for the port for stores; `cut_store`: `CutStore`, a store whose connection is cut
-- `expectations`: `check_history`, `check_events`, `check_nothing_lost`, the rules that hold for every conversation
+- `cancelling`: `check_history`, `check_events`, `check_nothing_lost`, the rules that hold for every conversation
 - `scenario`: `run_scenario(path)`, conversations as text; `python -m agentrail.testing.scenario --rewrite` stores them
 - `supervisors`: `open_nameless()`, a supervisor that knows no model by its name
 - `pytest_plugin`: the fixtures `supervisor`, `scripted` and `clock`, there wherever agentrail is installed

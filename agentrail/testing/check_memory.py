@@ -1,4 +1,4 @@
-"""`check_memory`: what every store of memories keeps to, ours and yours, tried through the port alone.
+"""`check_memory`: the rules of every store of memories, ours and yours, tried through the port alone.
 
     def test_mine(tmp_path):
         numbers = itertools.count()
@@ -13,36 +13,417 @@ or one rule at a time, for a report with a line for each:
 It needs no loop. A rule says in its docstring what a store promises; the port says it in `agentrail.abc.recall`.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from agentrail.abc.recall import RecallStore
-from agentrail.testing import memory_rules
-from agentrail.testing.memory_rules import MemoryTrial
+from attrs import define
+
+from agentrail.abc.recall import MAX_FOUND, MAX_LISTED, MemoryEntry, MemoryOwner, RecallStore, TagFilter
+from agentrail.errors import OptionError
 from agentrail.testing.under_rule import under_rule
+
+# The rules.
+
+ADA: Final = MemoryOwner(tenant="acme", user="ada")
+BOB: Final = MemoryOwner(tenant="acme", user="bob")
+
+HOSTILE_QUERIES: Final = (
+    *(
+        '"',
+        '""',
+        '"""',
+        "'",
+        'tea"',
+        '"tea',
+        '") OR ("bob',
+        "tea OR coffee",
+        "tea AND NOT coffee",
+        "NOT tea",
+        "NEAR(tea coffee, 2)",
+    ),
+    *(
+        "own:x OR tea",
+        "body:coffee",
+        "tags : coffee",
+        "{body tags}: coffee",
+        "-body:coffee",
+        "^coffee",
+        "coffee*",
+        "* *",
+        "+",
+        "a + b",
+    ),
+    *(
+        "(",
+        ")",
+        "(((",
+        ") OR (coffee",
+        "\0",
+        "tea\0coffee",
+        "\0coffee",
+        "\ud800 coffee",
+        "%",
+        "_",
+        "coffee;--",
+        "coffee' OR '1'='1",
+    ),
+    *(
+        "\\",
+        "\n\t",
+        "AND",
+        "OR",
+        "NOT",
+        "\U0001d554offee",
+        "CÓFFEE",
+        "ﬀ",
+        "İ",
+        "٣",
+        "咖啡",
+        "c" * 100_000,
+        "coffee " * 20_000,
+    ),
+)
+"""What a query may be that means something to an index."""
+
+
+@define
+class MemoryTrial:
+    """A store under trial.
+
+    Attributes:
+        store: The store; new and empty.
+        reopen: Closes one and opens again what it kept; None where it keeps nothing.
+    """
+
+    store: RecallStore
+    reopen: Callable[[RecallStore], RecallStore] | None = None
+
+    def put(self, entry_id: str, text: str, *tags: str, owner: MemoryOwner = ADA, **rest: Any) -> MemoryEntry:
+        """Put an entry, and give it."""
+        entry = MemoryEntry(id=entry_id, text=text, tags=tags, **({"at_ms": 1} | rest))
+        self.store.put(owner, entry)
+        return entry
+
+    def found(
+        self,
+        query: str,
+        *,
+        any_of: Iterable[str] = (),
+        all_of: Iterable[str] = (),
+        owner: MemoryOwner = ADA,
+        limit: int = 100,
+    ) -> list[str]:
+        """Give the ids that a search finds, in order."""
+        tags = TagFilter(any_of=tuple(any_of), all_of=tuple(all_of))
+        return [one.id for one in self.store.search(owner, query, tags, limit=limit)]
+
+    def listed(self, owner: MemoryOwner = ADA, **rest: Any) -> list[str]:
+        """Give the ids of a list, in order."""
+        return [one.id for one in self.store.list(owner, **rest)]
+
+
+def _expect(what: str, came: object, wanted: object) -> None:
+    """Say what was expected, and what came.
+
+    Raises:
+        AssertionError: They differ.
+    """
+    if came != wanted:
+        message = f"{what}: expected {wanted!r:.300}, and there came {came!r:.300}"
+        raise AssertionError(message)
+
+
+def _refuses(what: str, call: Callable[[], object]) -> None:
+    try:
+        came = call()
+    except OptionError:
+        return
+    message = f"{what}: expected OptionError, and there came {came!r:.300}"
+    raise AssertionError(message)
+
+
+def entries_come_back_as_they_were_put(trial: MemoryTrial) -> None:
+    """What is given back is what was put, in all of its fields, whatever the text is."""
+    texts = (
+        "tea",
+        "a\0b",
+        "line\r\nline\n",
+        "  spaces  ",
+        "\ufeff\u202e",
+        "\U0001d54c é e\u0301 咖啡",
+        '{"json": "\\"}',
+        "x" * 8192,
+    )
+    for number, text in enumerate(texts):
+        entry = trial.put(
+            f"m{number}", text, "Tag one", "c++", session="s:1.t2", at_ms=1_790_000_000_123, version=7
+        )
+        _expect("get", trial.store.get(ADA, entry.id), entry)
+    _expect("the list", {one.text for one in trial.store.list(ADA)}, set(texts))
+    _expect("an id that there is not", trial.store.get(ADA, "m99"), None)
+    _expect("an id that can be none", trial.store.get(ADA, "\ud800"), None)
+
+
+def what_is_put_again_takes_the_place(trial: MemoryTrial) -> None:
+    """An entry with the id of another takes its place: nothing of the other is found any more."""
+    trial.put("m1", "green tea", "drink")
+    second = trial.put("m1", "black coffee", "morning", at_ms=5)
+    _expect("get", trial.store.get(ADA, "m1"), second)
+    _expect("the old words", trial.found("green tea drink"), [])
+    _expect("the old tags", trial.listed(tags=TagFilter(any_of=("drink",))), [])
+    _expect("the new words", trial.found("coffee"), ["m1"])
+    _expect("the list", trial.listed(), ["m1"])
+
+
+def lists_begin_with_the_newest(trial: MemoryTrial) -> None:
+    """A list is in the order of times, the newest first; within one millisecond by falling id."""
+    for entry_id, at_ms in (("b", 20), ("a", 30), ("c", 10), ("d", 20)):
+        trial.put(entry_id, "tea", at_ms=at_ms)
+    _expect("the list", trial.listed(), ["a", "d", "b", "c"])
+
+
+def lists_are_read_in_pages(trial: MemoryTrial) -> None:
+    """Pages follow on each other without gaps or repeats, also when an entry of the page before is gone."""
+    for number in range(7):
+        trial.put(f"m{number}", "tea", *(["even"] if number % 2 == 0 else []), at_ms=number // 2)
+    whole = trial.listed()
+    for tags, wanted in ((TagFilter(), whole), (TagFilter(any_of=("even",)), ["m6", "m4", "m2", "m0"])):
+        seen: list[str] = []
+        after: tuple[int, str] | None = None
+        for _ in wanted:  # a store that gives the same page again would be asked for ever
+            page = trial.store.list(ADA, tags, limit=2, after=after)
+            if not page:
+                break
+            seen += [one.id for one in page]
+            after = page[-1].at_ms, page[-1].id
+        _expect("all pages", seen, wanted)
+    trial.store.delete(ADA, "m5")
+    _expect("behind what is gone", trial.listed(after=(2, "m5")), ["m4", "m3", "m2", "m1", "m0"])
+
+
+def what_fits_best_comes_first(trial: MemoryTrial) -> None:
+    """Words that few entries have weigh more than those that many have, and two words more than one."""
+    for number in range(20):
+        trial.put(f"m{number}", "the report of the week", at_ms=100 + number)
+    trial.put("rare", "the kingfisher", at_ms=1)
+    trial.put("both", "the kingfisher of the harbour", at_ms=2)
+    _expect("two words", trial.found("kingfisher harbour")[:2], ["both", "rare"])
+    _expect("a rare one", set(trial.found("the kingfisher")[:2]), {"rare", "both"})
+
+
+def of_equals_the_last_one_comes_first(trial: MemoryTrial) -> None:
+    """Of entries that fit a query alike the one that was put last comes first."""
+    for entry_id in ("m2", "m1", "m3"):
+        trial.put(entry_id, "tea")
+    trial.put("m1", "tea")
+    _expect("the search", trial.found("tea"), ["m1", "m3", "m2"])
+    _expect("the first of them", trial.found("tea", limit=1), ["m1"])
+
+
+def any_word_of_a_query_finds(trial: MemoryTrial) -> None:
+    """One word is enough; small letters and capitals, accents and what stands between words make no difference."""
+    trial.put("m1", "Müller prefers green-tea, e\u0301tage 7")
+    trial.put("m2", "我喜欢绿茶")
+    for query in (
+        "muller",
+        "MÜLLER and nothing else",
+        "tea!",
+        "GREEN",
+        "étage",
+        "etage",
+        "7",
+        "mu\u0308ller",
+    ):
+        _expect(f"the query {query!r}", trial.found(query), ["m1"])
+    _expect("without spaces", trial.found("绿茶"), ["m2"])
+    for query in ("mull", "ülle", "nothing", "", "?!", "茶"):
+        _expect(f"the query {query!r}", trial.found(query), [])
+
+
+def tags_are_searched_too(trial: MemoryTrial) -> None:
+    """A query finds the words of tags."""
+    trial.put("m1", "every morning", "Green tea")
+    _expect("a word of a tag", trial.found("tea"), ["m1"])
+
+
+def tags_and_query_are_both_kept_to(trial: MemoryTrial) -> None:
+    """`any_of`, `all_of` and the query all have to fit."""
+    trial.put("m1", "green tea", "drink", "hot")
+    trial.put("m2", "iced tea", "drink", "cold")
+    trial.put("m3", "hot stove", "hot", "kitchen")
+    _expect("all tags", trial.found("tea stove", all_of=["drink", "hot"]), ["m1"])
+    _expect("any tag", sorted(trial.found("tea stove", any_of=["cold", "kitchen"])), ["m2", "m3"])
+    _expect("both", trial.found("tea stove", any_of=["cold", "kitchen"], all_of=["drink"]), ["m2"])
+    _expect("tags without the query", trial.found("stove", any_of=["drink"]), [])
+    _expect("a list", trial.listed(tags=TagFilter(any_of=("cold", "hot"), all_of=("drink",))), ["m2", "m1"])
+
+
+def tags_are_compared_exactly(trial: MemoryTrial) -> None:
+    """A tag is what was written, sign for sign."""
+    tags = ("c", "c++", "C", "c c", "ç", '"c"', "c*", "c OR d")
+    for number, tag in enumerate(tags):
+        trial.put(f"m{number}", "text", tag)
+    for number, tag in enumerate(tags):
+        _expect(f"the tag {tag!r}", trial.listed(tags=TagFilter(any_of=(tag,))), [f"m{number}"])
+        _expect(f"all of {tag!r}", trial.found("text", all_of=[tag]), [f"m{number}"])
+
+
+def queries_are_words_and_no_syntax(trial: MemoryTrial) -> None:
+    """No query raises, none means more than its words, and none finds what another owner has."""
+    trial.put("m1", "green tea")
+    trial.put("b1", "black coffee, NOT tea", "coffee", owner=BOB)
+    for query in HOSTILE_QUERIES:
+        _expect(f"the query {query!r:.60}", set(trial.found(query)) - {"m1"}, set())
+        _expect(
+            f"the query {query!r:.60} of another owner", set(trial.found(query, owner=BOB)) - {"b1"}, set()
+        )
+    _expect("NOT is a word", trial.found("NOT green"), ["m1"])
+    _expect("words behind a NUL", trial.found("\0 tea"), ["m1"])
+
+
+def an_id_of_another_owner_is_none(trial: MemoryTrial) -> None:
+    """What one owner has another can neither read, nor delete, nor put anything in its place."""
+    mine = trial.put("m1", "green tea")
+    _expect("get", trial.store.get(BOB, "m1"), None)
+    _expect("delete", trial.store.delete(BOB, "m1"), wanted=False)
+    his = trial.put("m1", "black coffee", owner=BOB)
+    _expect("mine", trial.store.get(ADA, "m1"), mine)
+    _expect("his", trial.store.get(BOB, "m1"), his)
+    _expect("what is found", (trial.found("tea coffee"), trial.found("tea", owner=BOB)), (["m1"], []))
+
+
+def owners_are_told_apart_by_all_of_their_names(trial: MemoryTrial) -> None:
+    """Tenant and user are two names, and any text may be one: no two pairs are one owner."""
+    names = ("", "a", "A", "a/b", "b", "../a", 'a","b', "\0", "é", "e\u0301", "\ud800", "x" * 5000)
+    owners = [MemoryOwner(tenant=tenant, user=user) for tenant in names[:4] for user in names]
+    for number, owner in enumerate(owners):
+        trial.put(f"m{number}", "tea", owner=owner)
+    for number, owner in enumerate(owners):
+        _expect(f"the list of {owner!r:.80}", trial.listed(owner), [f"m{number}"])
+
+
+def deleting_twice_is_fine(trial: MemoryTrial) -> None:
+    """The caller who deletes hears whether there was something; it is found no more."""
+    trial.put("m1", "green tea", "drink")
+    trial.put("m2", "green tea", "drink")
+    _expect("the first time", trial.store.delete(ADA, "m1"), wanted=True)
+    _expect("the second time", trial.store.delete(ADA, "m1"), wanted=False)
+    _expect("what never was", (trial.store.delete(ADA, "m9"), trial.store.delete(BOB, "m2")), (False, False))
+    _expect(
+        "what is left",
+        (trial.found("tea"), trial.listed(), trial.store.get(ADA, "m1")),
+        (["m2"], ["m2"], None),
+    )
+
+
+def an_owner_is_forgotten_and_no_other(trial: MemoryTrial) -> None:
+    """All entries of the owner are gone, those of others stay, and the owner may begin anew."""
+    for number in range(3):
+        trial.put(f"m{number}", "green tea", "drink")
+    trial.put("m1", "black tea", "drink", owner=BOB)
+    first = trial.store.forget(ADA)
+    _expect("the first time", (first.entries, first.is_erased), (3, True))
+    _expect("the second time", trial.store.forget(ADA).entries, 0)
+    _expect(
+        "what is left", (trial.found("tea"), trial.listed(), trial.found("tea", owner=BOB)), ([], [], ["m1"])
+    )
+    trial.put("m1", "white tea")
+    _expect("anew", trial.found("tea"), ["m1"])
+
+
+def limits_are_kept_to(trial: MemoryTrial) -> None:
+    """No more than the limit is given, and a limit that is none is refused."""
+    for number in range(8):
+        trial.put(f"m{number}", "tea")
+    _expect("a search", len(trial.found("tea", limit=3)), 3)
+    _expect("a list", len(trial.listed(limit=3)), 3)
+    _expect(
+        "as much as there is",
+        (len(trial.found("tea", limit=MAX_FOUND)), len(trial.listed(limit=MAX_LISTED))),
+        (8, 8),
+    )
+    wrong: tuple[Any, ...] = (0, -1, True, 2.0, "3", None)
+    for limit in wrong:
+        _refuses(f"a search with limit={limit!r}", partial(trial.store.search, ADA, "tea", limit=limit))
+        _refuses(f"a list with limit={limit!r}", partial(trial.store.list, ADA, limit=limit))
+    _refuses("a search for too many", lambda: trial.store.search(ADA, "tea", limit=MAX_FOUND + 1))
+    _refuses("a list of too many", lambda: trial.store.list(ADA, limit=MAX_LISTED + 1))
+
+
+def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
+    """Other threads read beside the one that writes: each sees an entry as it was, or as it is."""
+    trial.put("m1", "tea 0", "n0", at_ms=0)
+    wrong: list[str] = []
+    is_over = threading.Event()
+
+    def read() -> None:
+        while not is_over.is_set():
+            found = (*trial.store.search(ADA, "tea"), *trial.store.list(ADA))
+            wrong.extend(
+                [
+                    repr(one)
+                    for one in found
+                    if (one.text, one.tags) != (f"tea {one.at_ms}", (f"n{one.at_ms}",))
+                ]
+            )
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(1, 20):
+            trial.put("m1", f"tea {number}", f"n{number}", at_ms=number)
+    finally:
+        is_over.set()
+        for reader in readers:
+            reader.join()
+    _expect("what was read in between", wrong, [])
+
+
+def memories_are_closed_twice(trial: MemoryTrial) -> None:
+    """Closing works, and again."""
+    trial.put("m1", "tea")
+    trial.store.close()
+    trial.store.close()
+
+
+def what_is_remembered_is_there_again(trial: MemoryTrial) -> None:
+    """A store that keeps something has it again when it is opened again."""
+    if trial.reopen is None:
+        return
+    entry = trial.put("m1", "green tea", "drink")
+    trial.put("m2", "black tea")
+    trial.store.delete(ADA, "m2")
+    trial.store = trial.reopen(trial.store)
+    _expect("get", trial.store.get(ADA, "m1"), entry)
+    _expect("the search", trial.found("tea"), ["m1"])
+    _expect("the tags", trial.listed(tags=TagFilter(all_of=("drink",))), ["m1"])
+
 
 MemoryRule: TypeAlias = Callable[[MemoryTrial], None]
 
 MEMORY_RULES: Final[tuple[MemoryRule, ...]] = (
-    memory_rules.entries_come_back_as_they_were_put,
-    memory_rules.what_is_put_again_takes_the_place,
-    memory_rules.lists_begin_with_the_newest,
-    memory_rules.lists_are_read_in_pages,
-    memory_rules.what_fits_best_comes_first,
-    memory_rules.of_equals_the_last_one_comes_first,
-    memory_rules.any_word_of_a_query_finds,
-    memory_rules.tags_are_searched_too,
-    memory_rules.tags_and_query_are_both_kept_to,
-    memory_rules.tags_are_compared_exactly,
-    memory_rules.queries_are_words_and_no_syntax,
-    memory_rules.an_id_of_another_owner_is_none,
-    memory_rules.owners_are_told_apart_by_all_of_their_names,
-    memory_rules.deleting_twice_is_fine,
-    memory_rules.an_owner_is_forgotten_and_no_other,
-    memory_rules.limits_are_kept_to,
-    memory_rules.readers_see_whole_entries_while_one_is_written,
-    memory_rules.memories_are_closed_twice,
-    memory_rules.what_is_remembered_is_there_again,
+    entries_come_back_as_they_were_put,
+    what_is_put_again_takes_the_place,
+    lists_begin_with_the_newest,
+    lists_are_read_in_pages,
+    what_fits_best_comes_first,
+    of_equals_the_last_one_comes_first,
+    any_word_of_a_query_finds,
+    tags_are_searched_too,
+    tags_and_query_are_both_kept_to,
+    tags_are_compared_exactly,
+    queries_are_words_and_no_syntax,
+    an_id_of_another_owner_is_none,
+    owners_are_told_apart_by_all_of_their_names,
+    deleting_twice_is_fine,
+    an_owner_is_forgotten_and_no_other,
+    limits_are_kept_to,
+    readers_see_whole_entries_while_one_is_written,
+    memories_are_closed_twice,
+    what_is_remembered_is_there_again,
 )
 """What is tried, each on a store of its own."""
 

@@ -1,4 +1,4 @@
-"""`check_provider`: what a session relies on in every provider, held against yours. Runs without pytest.
+"""`check_provider`: what a session relies on in every provider, held against yours.
 
     async def test_my_provider():
         await check_provider(ProviderCase(open_provider=open_mine, request=ask("mine:model"), answer=RECORDED))
@@ -15,12 +15,15 @@ trickles that answer at each border between two events. It needs real time: no v
 Source: docs/how-to/write-a-provider.md.
 """
 
+import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final, TypeAlias
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 from trio.testing import wait_all_tasks_blocked
 
 from agentrail.abc import Provider
@@ -30,23 +33,302 @@ from agentrail.core.protocol.request import (
     Completed,
     EffectId,
     ModelRequest,
+    ReasoningDelta,
+    TextDelta,
     ToolCallStarted,
     UsageUpdate,
 )
-from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.errors import ProviderError, Transport
-from agentrail.messages import JsonObject, Text, UserMessage
-from agentrail.testing.chunks import (
-    broken,
-    check_message,
-    check_same,
-    check_terminal,
-    deltas_of,
-    final_messages,
-    origin_of,
-)
+from agentrail.messages import AssistantMessage, JsonObject, Opaque, Text, Thinking, ToolCall, UserMessage
+from agentrail.otp.exits import leaves
 from agentrail.testing.orphans import no_orphans
-from agentrail.testing.serving import Served, ServedReply, open_server, reply, stream
+
+# Chunks of a response: one end, sums, order.
+#
+# Pure; nothing that asks a provider enters this file.
+
+
+def check_terminal(chunks: Sequence[Chunk], error: ProviderError | None, rule: str) -> None:
+    """Check that a response ended once."""
+    positions = [n for n, chunk in enumerate(chunks) if isinstance(chunk, Completed)]
+    expected = "expected one Completed as the last chunk, or one ProviderError"
+    came = f"{len(chunks)} chunks, Completed at {positions}, error {error!r}"
+    fits = positions == ([] if error is not None else [len(chunks) - 1])
+    assert fits, broken(rule, expected, came)
+
+
+def check_message(chunks: Sequence[Chunk], end: Completed) -> None:
+    """Check that a message says what its deltas said."""
+    rule = "the message is what the deltas add up to"
+    added, said = added_up(chunks), said_in(end.message)
+    assert added == said, broken(rule, f"expected {added}", said)
+    reasons = (end.stop_reason, end.message.stop_reason)
+    assert reasons[0] == reasons[1], broken(rule, "expected one stop reason in chunk and message", reasons)
+
+
+def check_same(came: Sequence[object], expected: Sequence[object], rule: str) -> None:
+    """Check that two lists of chunks, or of messages, are the same, and name the first difference."""
+    for position, (one, other) in enumerate(zip(came, expected, strict=False)):
+        assert one == other, broken(rule, f"expected {other!r} as chunk {position}", one)
+    sizes = f"expected {len(expected)} chunks, as of the whole answer"
+    assert len(came) == len(expected), broken(rule, sizes, len(came))
+
+
+def added_up(chunks: Sequence[Chunk]) -> list[object]:
+    """Return what the deltas say: texts and thoughts, neighbours joined, and calls; these have begun before they go on."""
+    said: list[object] = []
+    pieces: dict[int, list[str]] = {}
+    places: dict[int, int] = {}
+    for chunk in chunks:
+        match chunk:
+            case TextDelta(text=text):
+                _join(said, "text", text)
+            case ReasoningDelta(text=text):
+                _join(said, "thinking", text)
+            case ToolCallStarted(index=index):
+                pieces[index], places[index] = [], len(said)
+                said.append(chunk)
+            case ArgumentsDelta(index=index, text=text):
+                pieces[index].append(text)
+            case UsageUpdate() | Completed():
+                pass
+    for index, place in places.items():
+        started = said[place]
+        if isinstance(started, ToolCallStarted):
+            said[place] = read_call(started.id, started.name, "".join(pieces[index]))
+    return said
+
+
+def said_in(message: AssistantMessage) -> list[object]:
+    """Return what a message says, in the same shape; what is not understood here has no deltas."""
+    said: list[object] = []
+    for block in message.content:
+        match block:
+            case Text(text=text):
+                _join(said, "text", text)
+            case Thinking(text=text):
+                _join(said, "thinking", text)
+            case ToolCall():
+                said.append(block)
+            case Opaque():
+                pass
+    return said
+
+
+def _join(said: list[object], kind: str, text: str) -> None:
+    last = said[-1] if said else None
+    if isinstance(last, tuple) and last[0] == kind:
+        said[-1] = (kind, last[1] + text)
+    elif text:
+        said.append((kind, text))
+
+
+def origin_of(chunk: Chunk, events: Sequence[bytes]) -> int | None:
+    """Say which event brought a delta: the only one that has its very text as a value; None when that tells nothing."""
+    text = chunk.text if isinstance(chunk, TextDelta | ReasoningDelta | ArgumentsDelta) else ""
+    holders = [number for number, event in enumerate(events) if text in _texts(event)]
+    return holders[0] if text and len(holders) == 1 else None
+
+
+def _texts(event: bytes) -> set[str]:
+    """Return every text in the JSON of an event; of an event that is no JSON none."""
+    try:
+        found: list[object] = [
+            json.loads(line[5:]) for line in event.decode().split("\n") if line.startswith("data:")
+        ]
+    except ValueError:
+        return set()
+    texts: set[str] = set()
+    while found:
+        match found.pop():
+            case str() as text:
+                texts.add(text)
+            case list() as items:
+                found += items
+            case dict() as members:
+                found += members.values()
+            case _:
+                pass  # numbers and the like
+    return texts
+
+
+def deltas_of(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
+    """Leave the terminal out."""
+    return tuple(chunk for chunk in chunks if not isinstance(chunk, Completed))
+
+
+def final_messages(chunks: Sequence[Chunk]) -> list[AssistantMessage]:
+    """Give the messages of all terminals; of a good response the only one."""
+    return [chunk.message for chunk in chunks if isinstance(chunk, Completed)]
+
+
+def broken(rule: str, expected: str, came: object) -> str:
+    """Say which rule is broken, what was expected and what came."""
+    return f"{rule}: {expected}, got {came if isinstance(came, str) else repr(came)}"
+
+
+# An HTTP server on a free port that answers with the bytes of a test.
+#
+# It can cut an answer at any byte, send it in pieces of any size, or stay silent in the middle, and says when its client
+# has gone. No wire format enters this file.
+
+
+@frozen(kw_only=True)
+class ServedReply:
+    """What one request gets.
+
+    Attributes:
+        pieces: Sent one after the other, each by its own write.
+        stays: Whether the connection then stays open until the client closes it.
+        pause_seconds: Before each piece but the first.
+    """
+
+    pieces: tuple[bytes, ...]
+    stays: bool = False
+    pause_seconds: float = 0.0
+
+
+@define
+class Served:
+    """What a server has seen.
+
+    Attributes:
+        url: Where it listens.
+        requests: Head and body of each request, oldest first.
+        connections: How many were accepted.
+        left: Set when a client closed a connection on which a reply stayed open.
+        replied: Set when a whole reply was written.
+    """
+
+    url: str
+    requests: list[tuple[bytes, bytes]] = field(factory=list)
+    connections: int = 0
+    left: trio.Event = field(factory=trio.Event)
+    replied: trio.Event = field(factory=trio.Event)
+    _open: int = field(default=0, init=False)
+    _deserted: trio.Event = field(factory=trio.Event, init=False)
+
+    def headers(self, number: int = -1) -> dict[str, str]:
+        """Read the headers of a request."""
+        lines = self.requests[number][0].decode("ascii").split("\r\n")[1:]
+        return {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
+
+    async def wait_deserted(self) -> None:
+        """Wait until no connection is open; at once when none is.
+
+        Cancellation: Nothing is lost; ask again.
+        """
+        if self._open:
+            await self._deserted.wait()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def _enter(self) -> None:
+        self.connections += 1
+        self._open += 1
+
+    def _leave(self) -> None:
+        self._open -= 1
+        if not self._open:
+            self._deserted.set()
+            self._deserted = trio.Event()
+
+
+def reply(
+    body: str | bytes, *, status: str = "200 OK", kind: str = "text/event-stream", **headers: str
+) -> ServedReply:
+    """Make a whole reply with a length, after which the connection can be used again."""
+    content = body.encode() if isinstance(body, str) else body
+    lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", f"content-length: {len(content)}"]
+    lines += [f"{name.replace('_', '-')}: {text}" for name, text in headers.items()]
+    return ServedReply(pieces=("\r\n".join(lines).encode() + b"\r\n\r\n" + content,), stays=True)
+
+
+def stream(*pieces: bytes, chunked: bool = True, ends: bool = False, stays: bool = False) -> ServedReply:
+    """Make a stream of events, in chunks or until the connection closes; `ends` says so properly."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+    if not chunked:
+        return ServedReply(pieces=(head + b"connection: close\r\n\r\n", *pieces), stays=stays)
+    chunks = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece]
+    tail = [b"0\r\n\r\n"] if ends else []
+    return ServedReply(pieces=(head + b"transfer-encoding: chunked\r\n\r\n", *chunks, *tail), stays=stays)
+
+
+@asynccontextmanager
+async def open_server(*replies: ServedReply, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
+    """Serve on a free port; the n-th request gets the n-th reply, later ones the last.
+
+    Args:
+        replies: At least one.
+        tls: Speak HTTPS, with this certificate.
+
+    Yields:
+        What it sees.
+
+    Raises:
+        BaseException: What the body raised, as itself.
+
+    Cancellation: Closes every connection.
+    """
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    served = Served(url=f"http{'s' if tls else ''}://127.0.0.1:{port}")
+    try:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(
+                partial(trio.serve_listeners, partial(_serve, served, replies, tls), [listener])
+            )
+            yield served
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # The nursery wraps what the body raised, and a test that expects it would look for the group.
+        if len(found := leaves(group)) == 1:
+            raise found[0] from found[0].__cause__
+        raise
+
+
+async def _serve(
+    served: Served, replies: tuple[ServedReply, ...], tls: ssl.SSLContext | None, plain: trio.SocketStream
+) -> None:
+    served._enter()  # noqa: SLF001 - what it has seen is read by everybody and written here alone
+    connection: trio.abc.Stream = trio.SSLStream(plain, tls, server_side=True) if tls else plain
+    try:
+        async with connection:
+            while await _answer(served, replies, connection):
+                pass
+    except trio.BrokenResourceError:
+        served.left.set()
+    finally:
+        served._leave()  # noqa: SLF001 - as above
+
+
+async def _answer(served: Served, replies: tuple[ServedReply, ...], connection: trio.abc.Stream) -> bool:
+    """Answer one request; tell whether there may be another on this connection."""
+    data = head = body = b""
+    missing = 1
+    while missing > 0:
+        received = await connection.receive_some()
+        if not received:
+            served.left.set()
+            return False
+        data += received
+        head, end, body = data.partition(b"\r\n\r\n")
+        missing = _length(head) - len(body) if end else 1
+    chosen = replies[min(len(served.requests), len(replies) - 1)]
+    served.requests.append((head, body))
+    for place, piece in enumerate(chosen.pieces):
+        if place and chosen.pause_seconds:
+            await trio.sleep(chosen.pause_seconds)
+        await connection.send_all(piece)
+    served.replied.set()
+    return chosen.stays
+
+
+def _length(head: bytes) -> int:
+    lengths = (line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    return int(next(lengths, b"0"))
+
 
 _PATIENCE_SECONDS: Final = 10.0
 """After this long without anything a provider hangs; it is no bound on how fast it is."""

@@ -26,8 +26,7 @@ from agentrail.core.wire.codec import encode_event, encode_signal
 from agentrail.outside import installed
 from agentrail.runtime import session as sessions
 from agentrail.testing.clock import FakeClock
-from agentrail.testing.schedule import NotRepeatable, seeded_order, why_not_repeatable
-from agentrail.testing.seeded import SeededMachine
+from agentrail.testing.seeded import NotRepeatable, SeededMachine, seeded_order, why_not_repeatable
 
 T = TypeVar("T")
 

@@ -31,8 +31,7 @@ from agentrail.messages import JsonObject
 from agentrail.outside import RealMachine, installed
 from agentrail.runtime.handle import Session
 from agentrail.testing.clock import FakeClock
-from agentrail.testing.schedule import seeded_order
-from agentrail.testing.seeded import SeededMachine
+from agentrail.testing.seeded import SeededMachine, seeded_order
 
 T = TypeVar("T")
 

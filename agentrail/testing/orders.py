@@ -11,10 +11,10 @@ from agentrail.core.session import machine
 from agentrail.core.session.state import SessionData, SessionState
 from agentrail.core.stack.loading import PluginStates, Stack, compile_stack, load_stack
 from agentrail.events import SessionStart
+from agentrail.testing.checked_run import CounterExample, Run, Setup
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.plugins import PluginShelf
 from agentrail.testing.promises import PROMISES, Seen, comparable
-from agentrail.testing.runs import CounterExample, Run, Setup
 
 EVERYTHING: Final = tuple(promise.__name__ for promise in (*PROMISES, *PLUGIN_PROMISES))
 """All promises: who compares two orders holds none of them, so that no other fault hides the difference."""

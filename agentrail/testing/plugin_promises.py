@@ -37,7 +37,7 @@ from agentrail.events import ActionIgnored, PluginFailed, ToolBlocked
 from agentrail.frozen import frozen_json, same_json
 from agentrail.messages import CallId, JsonObject
 from agentrail.testing.promises import Seen
-from agentrail.testing.watching import AskedPlugin, ask_again
+from agentrail.testing.watched_stack import AskedPlugin, ask_again
 
 E = TypeVar("E")
 

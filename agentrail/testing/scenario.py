@@ -41,11 +41,18 @@ from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
 from agentrail.messages import Message
 from agentrail.testing.plugins import PluginShelf
-from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
+from agentrail.testing.scenario_head import (
+    StackOrigin,
+    print_plugin,
+    print_session,
+    print_tool,
+    read_plugin,
+    read_session,
+    read_tool,
+)
 from agentrail.testing.scenario_out import Group, encode_effect, encode_message
-from agentrail.testing.scenario_plugins import StackOrigin, print_plugin, read_plugin
 from agentrail.testing.scenario_signals import print_signal, read_message, read_signal
-from agentrail.testing.scenario_words import Pair, ScenarioError, split_words
+from agentrail.testing.scenario_syntax import Pair, ScenarioError, split_words
 
 MAX_COLUMNS: Final = 120
 _INDENT: Final = " " * 11

@@ -28,9 +28,8 @@ from agentrail.core.wire.codec import encode_event
 from agentrail.errors import InternalError, OptionError
 from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.scenario import play, print_step, read_scenario
-from agentrail.testing.scenario_head import print_session, print_tool
+from agentrail.testing.scenario_head import print_plugin, print_session, print_tool
 from agentrail.testing.scenario_out import Group
-from agentrail.testing.scenario_plugins import print_plugin
 from agentrail.testing.scenario_signals import print_signal
 
 SHOWN: Final = (

@@ -45,9 +45,8 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.scenario_grammar import Line
 from agentrail.testing.scenario_signals import RECEIPT, SETTINGS_FORM, block_word
-from agentrail.testing.scenario_words import name_word, quote, unless
+from agentrail.testing.scenario_syntax import Line, name_word, quote, unless
 
 Group = NewType("Group", str)
 GROUPS: Final = frozenset(

@@ -1,4 +1,4 @@
-"""What goes into a scenario, and back: one table says for each signal how its line is read and how it is written.
+"""Signals as lines of a scenario: one table names for each how its line is read and written.
 
 Only what stands on one line enters this file; the whole file stands in `scenario`, its head in `scenario_head`, and what the
 grammar of a line means in `scenario_grammar`. `c1:list_dir={"path": "."}` is a call of a tool, its arguments an object, or in
@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from agentrail.core.policy.budget import Budget, Spent, spent_of
 from agentrail.core.policy.prompt_settings import PromptSettings, settings_of
-from agentrail.core.protocol.changes import Change
+from agentrail.core.protocol.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.hooks import (
     FileText,
     FileWritten,
@@ -42,7 +42,7 @@ from agentrail.core.values.notes import NoteTopic
 from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, encode_event
 from agentrail.errors import CodecError, ErrorInfo
-from agentrail.events import AbortReceipt, Event, LeftBehind, MessageDelta, StatusUpdate, UnknownEvent
+from agentrail.events import AbortReceipt, Event, LeftBehind, MessageDelta, StatusUpdate, Todo, UnknownEvent
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
@@ -58,17 +58,66 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.structs import converter_of
-from agentrail.testing.scenario_changes import decode_changes, encode_changes
-from agentrail.testing.scenario_grammar import JSON, LIST, TEXT, Line, Part, WordForm, free, option, within
-from agentrail.testing.scenario_words import (
+from agentrail.testing.scenario_syntax import (
+    JSON,
+    LIST,
+    TEXT,
+    Line,
     LineWords,
     Pair,
+    Part,
     Said,
     ScenarioError,
     ScenarioWord,
+    WordForm,
+    free,
+    option,
     quote,
     scenario_name,
+    within,
 )
+
+# Changes that a tool makes in its session, as one option: `changes=[{"compact": "to"}]`.
+
+
+def decode_changes(listed: Iterable[Mapping[str, Any]]) -> tuple[Change, ...]:
+    """Read the option.
+
+    Raises:
+        ValueError: Your move: an object that stands for no change.
+    """
+    return tuple(map(_decode, listed))
+
+
+def encode_changes(changes: Iterable[Change]) -> list[dict[str, Any]]:
+    """Write the option."""
+    return [_encode(change) for change in changes]
+
+
+def _decode(written: Mapping[str, Any]) -> Change:
+    match written:
+        case {"todos": todos}:
+            return UpdateTodos(todos=tuple(Todo(**todo) for todo in todos))
+        case {"context": key, "value": value}:
+            return UpdateContext(key=key, value=value)
+        case {"compact": reason}:
+            return RequestCompaction(reason=reason)
+        case _:
+            message = f"{dict(written)!r} is no change: expected todos, context and value, or compact"
+            raise ValueError(message)
+
+
+def _encode(change: Change) -> dict[str, Any]:
+    match change:
+        case UpdateTodos(todos=todos):
+            return {"todos": [msgspec.structs.asdict(todo) for todo in todos]}
+        case UpdateContext(key=key, value=value):
+            return {"context": key, "value": value}
+        case RequestCompaction(reason=reason):
+            return {"compact": reason}
+        case _ as never:
+            assert_never(never)
+
 
 SCRIPTED_MODEL: Final = "scripted:model"
 

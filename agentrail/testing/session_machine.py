@@ -15,9 +15,9 @@ from hypothesis.strategies import SearchStrategy
 from agentrail.core.protocol.signals import SessionBegan, Signal
 from agentrail.core.session.state import Phase
 from agentrail.core.session.step_context import is_gathering
-from agentrail.testing import open_places, strategies
-from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of, waits_for_host
-from agentrail.testing.runs import CounterExample, Invariant, Run, Setup
+from agentrail.testing import open_effects, strategies
+from agentrail.testing.checked_run import CounterExample, Invariant, Run, Setup
+from agentrail.testing.promises.observed_step import plugin_requests_of, teardowns_of, waits_for_host
 
 Strategies: TypeAlias = Mapping[str, SearchStrategy[Signal]]
 
@@ -111,7 +111,7 @@ class SessionMachine(RuleBasedStateMachine):
         """A caller says something into the cycle, or into the silence."""
         self.say(signal)
 
-    @precondition(lambda self: open_places.can_go_on(self.session_run.state))
+    @precondition(lambda self: open_effects.can_go_on(self.session_run.state))
     @rule(signal=_said("go_on"))
     def go_on(self, signal: Signal) -> None:
         """A caller wants the model to answer what is there."""
@@ -123,7 +123,7 @@ class SessionMachine(RuleBasedStateMachine):
         """A caller answers a question."""
         self.say(signal)
 
-    @precondition(lambda self: bool(open_places.timers_of(self.session_run.state)))
+    @precondition(lambda self: bool(open_effects.timers_of(self.session_run.state)))
     @rule(signal=_said("wake"))
     def wake(self, signal: Signal) -> None:
         """No answer came in time, or a pause is over."""

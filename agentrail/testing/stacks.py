@@ -1,4 +1,4 @@
-"""Property-based testing of plugin stacks: in which order of events does a stack break? Without a model, in seconds.
+"""Property tests of plugin stacks: in which order of events does a stack break?
 
     class TestMyStack(stacks.stack_machine(plugins=[SecurityGuard, CostGuard, MyPlugin], tools=[my_tool])):
         @stacks.invariant
@@ -9,16 +9,21 @@ The class is a test by itself, for pytest and for unittest. What holds for every
 Needs hypothesis.
 """
 
+import inspect
 import itertools
 import json
+import math
+import re
 import unittest
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from types import CodeType, MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
 
 import attrs
 import msgspec
+from attrs import frozen
 from hypothesis import (
     HealthCheck,
     Phase as HypothesisPhase,
@@ -32,6 +37,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.abc import Tool, ToolListing
+from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.protocol.hooks import HOOKS, FileText
 from agentrail.core.protocol.request import EffectId
@@ -48,14 +54,24 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session.state import SessionConfig
 from agentrail.core.stack.loading import PluginEntry, load_stack
 from agentrail.core.stack.plugin import Plugin
-from agentrail.core.values.toolbox import ToolSpec, read_call
-from agentrail.messages import AssistantMessage, Image, PromptRef, SessionId, Text, TokenUsage
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    Image,
+    JsonObject,
+    PromptRef,
+    SessionId,
+    SteerRef,
+    StopReason,
+    Text,
+    TokenUsage,
+    ToolCall,
+    UserBlock,
+)
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.testing import strategies
-from agentrail.testing.orders import EVERYTHING, Commutation, Twins
-from agentrail.testing.plugin_promises import PLUGIN_PROMISES
-from agentrail.testing.promises import PROMISES
-from agentrail.testing.runs import (
+from agentrail.testing.checked_run import (
     CounterExample,
     HookOutcome,
     Invariant,
@@ -65,10 +81,289 @@ from agentrail.testing.runs import (
     shortened,
     small_config,
 )
-from agentrail.testing.scenario_plugins import StackOrigin
+from agentrail.testing.orders import EVERYTHING, Commutation, Twins
+from agentrail.testing.plugin_promises import PLUGIN_PROMISES
+from agentrail.testing.promises import PROMISES
+from agentrail.testing.scenario_head import StackOrigin
 from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine, Strategies
-from agentrail.testing.tours import hook_tours, updates_of
-from agentrail.testing.vocabulary import Vocabulary, vocabulary_of
+
+# Short lives that ask every hook of a stack.
+#
+# A tour is a list of drawn signals, with places where the ids are. No Hypothesis here: a tour is the same in each check.
+
+Tour = tuple[s.Signal, ...]
+
+_NOBODY: Final = s.SignalId("")
+_FIRST: Final = EffectId("0")
+_IMAGE: Final = Image(media_type="image/png", data="iVBORw0KGgo=")
+_TURNS_TO_COMPACT: Final = 6
+_PLAIN: Final[Mapping[str, Any]] = {
+    "integer": 1, "number": 1.0, "boolean": True, "null": None, "array": [], "object": {},
+}  # fmt: skip
+
+
+def hook_tours(tools: Toolbox, options: Mapping[str, Mapping[str, Any]]) -> Iterator[Tour]:
+    """Return the tours of a stack.
+
+    Args:
+        tools: Tools that the model may call.
+        options: An update for each plugin, by its name; see `updates_of`.
+    """
+    for tour in _tours(tools, options):
+        yield (s.SessionBegan(at_ms=0), *tour)
+
+
+def _tours(tools: Toolbox, options: Mapping[str, Mapping[str, Any]]) -> Iterator[Tour]:
+    safe = [spec for spec in tools if spec.effect_class in {"pure", "idempotent"}]
+    spec = next(iter(safe or list(tools)), None)
+    yield (_prompt("Go on."), _said("Done."), _stop())
+    yield (_prompt(_IMAGE), _said("I see."), _prompt(), _steer("left"), _said("Done."), _abort())
+    if spec is not None:
+        yield from _calling(spec, is_retried=bool(safe))
+    turns = [
+        signal for _ in range(_TURNS_TO_COMPACT) for signal in (_prompt("word " * 200), _said("word " * 200))
+    ]
+    yield (*turns, s.Compact(at_ms=0, signal_id=_NOBODY, reason="asked"))
+    for name, given in options.items():
+        update = s.UpdatePluginOpts(at_ms=0, signal_id=_NOBODY, plugin=name, options=dict(given))
+        yield (update, _prompt("Go on."), update, _said("Done."))
+    yield (
+        _prompt("Go on."),
+        s.Restarted(at_ms=0, incarnation=0, reason="a crash"),
+        _prompt("Again."),
+        _said("Done."),
+    )
+
+
+def _calling(spec: ToolSpec, *, is_retried: bool) -> Iterator[Tour]:
+    """Let two tools end in one life, well and badly, after a retry, and in spite of an abort or a steer."""
+    good, bad = _ended("done"), _ended("no such file", is_error=True)
+    for ends in ((good, good), (good, bad), (bad, bad)):
+        yield (_prompt("Go on."), _calls(spec, 2), *ends, _said("Done."))
+    yield (_prompt("Go on."), _calls(spec, 1), good, _calls(spec, 1), good, _said("Done."), _stop())
+    yield (_prompt("Go on."), _calls(spec, 1), _steer("left"), good, _said("Done."))
+    yield (_prompt("Go on."), _calls(spec, 2), good, _abort())
+    if is_retried:
+        crash = _ended("ValueError", is_error=True, crashed=True)
+        again = s.TimerFired(at_ms=0, effect_id=_FIRST)
+        yield (_prompt("Go on."), _calls(spec, 1), crash, again, good, _said("Done."))
+        yield (_prompt("Go on."), _calls(spec, 1), crash, again, crash, _said("Done."))
+
+
+def updates_of(plugin: Plugin, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options that a plugin surely takes: what it was given, or else the defaults of its `init`."""
+    if given:
+        return dict(given)
+    parameters = inspect.signature(plugin.init).parameters.values()
+    return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+
+
+def plain_arguments(spec: ToolSpec) -> dict[str, Any]:
+    """Return the shortest arguments that a plain schema takes."""
+    schema: Mapping[str, Any] = spec.parameters
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    needed: Sequence[str] = schema.get("required", ())
+    return {key: _plain_value(properties.get(key, {})) for key in needed}
+
+
+def _plain_value(schema: Mapping[str, Any]) -> Any:
+    if schema.get("enum"):
+        return schema["enum"][0]
+    return _PLAIN.get(str(schema.get("type")), "a")
+
+
+def _prompt(*content: str | Image) -> s.Prompt:
+    blocks: list[UserBlock] = [Text(text=one) if isinstance(one, str) else one for one in content]
+    return s.Prompt(at_ms=0, signal_id=_NOBODY, ref=PromptRef(""), content=tuple(blocks or [_IMAGE]))
+
+
+def _steer(text: str) -> s.Steer:
+    return s.Steer(at_ms=0, signal_id=_NOBODY, ref=SteerRef(""), text=text)
+
+
+def _said(text: str) -> s.ResponseCompleted:
+    return _response((Text(text=text),), "end")
+
+
+def _calls(spec: ToolSpec, count: int) -> s.ResponseCompleted:
+    arguments = json.dumps(plain_arguments(spec))
+    return _response(tuple(read_call(f"c{one}", spec.name, arguments) for one in range(count)), "tool_use")
+
+
+def _response(content: tuple[AssistantBlock, ...], stop_reason: StopReason) -> s.ResponseCompleted:
+    message = AssistantMessage(content=content, model="scripted:model", stop_reason=stop_reason)
+    return s.ResponseCompleted(
+        at_ms=0, effect_id=_FIRST, message=message, usage=TokenUsage(), stop_reason=stop_reason
+    )
+
+
+def _ended(text: str, *, is_error: bool = False, crashed: bool = False) -> s.ToolFinished:
+    return s.ToolFinished(
+        at_ms=0, effect_id=_FIRST, text=text, is_error=is_error, crashed=crashed, started_at_ms=0
+    )
+
+
+def _abort() -> s.AbortCycle:
+    return s.AbortCycle(at_ms=0, signal_id=_NOBODY)
+
+
+def _stop() -> s.StopSession:
+    return s.StopSession(at_ms=0, signal_id=_NOBODY, reason="stopped")
+
+
+# Tools, arguments and texts of a drawn conversation.
+#
+# A plugin looks for something: a tool, a path, a word. Drawing any text would hardly ever meet it, so the words that a
+# plugin's own code compares with are among those that people, models and tools say.
+
+_MAX_WORDS: Final = 40
+_MAX_TOOLS: Final = 6
+_MAX_CHARACTERS: Final = 60
+_LARGE: Final = 10**9
+_TOOL_NAME: Final = re.compile(r"[a-z][a-z0-9_]{2,30}")
+_KEYS: Final = ("path", "command", "text")
+_BROKEN: Final = ('{"path": ', "[]", "")
+_CALL_IDS: Final = ("c1", "c2", "c3")
+_PLAIN_WORDS: Final = ("a", "b", "README.md")
+
+
+def _takes(*required: str) -> JsonObject:
+    properties: dict[str, Any] = {key: {"type": "string"} for key in _KEYS}
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+COMMON_TOOLS: Final = (
+    ToolSpec(name="read_file", description="", parameters=_takes("path"), effect_class="pure"),
+    ToolSpec(name="shell", description="", parameters=_takes("command")),
+    ToolSpec(name="write_file", description="", parameters=_takes("path", "text"), killable=False),
+)
+"""What is called unless the caller says what there is."""
+
+
+@frozen(kw_only=True)
+class Vocabulary:
+    """What can be said.
+
+    Attributes:
+        tools: That a model may call.
+        words: That matter to a plugin.
+        numbers: That matter to a plugin.
+    """
+
+    tools: Toolbox
+    words: tuple[str, ...] = _PLAIN_WORDS
+    numbers: tuple[float, ...] = ()
+
+    def texts(self) -> SearchStrategy[str]:
+        """Draw what people, models and tools say."""
+        return st.sampled_from(("Go on.", *self.words))
+
+    def arguments(self, spec: ToolSpec) -> SearchStrategy[JsonObject]:
+        """Draw arguments that fit a schema, as far as plain schemas go."""
+        value = self._value(spec.parameters)
+        return value if spec.parameters.get("properties") else st.just({})
+
+    def calls(self) -> SearchStrategy[ToolCall]:
+        """Draw calls as a model makes them: most can be run, some are broken, some are of a tool that is not there."""
+        good = [self._call(st.just(spec.name), self.arguments(spec).map(json.dumps)) for spec in self.tools]
+        names = st.sampled_from((*self.tools.names, "raed_file"))
+        return st.one_of(*good, self._call(names, st.sampled_from(_BROKEN)))
+
+    @staticmethod
+    def _call(name: SearchStrategy[str], text: SearchStrategy[str]) -> SearchStrategy[ToolCall]:
+        return st.builds(read_call, st.sampled_from(_CALL_IDS), name, text)
+
+    def _value(self, schema: Mapping[str, Any]) -> SearchStrategy[Any]:
+        if "enum" in schema:
+            return st.sampled_from(list(schema["enum"]))
+        kinds = schema.get("type", "string")
+        match kinds if isinstance(kinds, str) else kinds[0]:
+            case "object":
+                needed = schema.get("required", ())
+                each = {key: self._value(one) for key, one in schema.get("properties", {}).items()}
+                optional = {key: one for key, one in each.items() if key not in needed}
+                return st.fixed_dictionaries(
+                    {key: each[key] for key in needed if key in each}, optional=optional
+                )
+            case "array":
+                return st.lists(self._value(schema.get("items", {})), max_size=2)
+            case "integer":
+                return st.sampled_from((1, 0, 2, -1, *(math.floor(number) for number in self.numbers)))
+            case "number":
+                return st.sampled_from((1.0, 0.0, -1.0, *self.numbers))
+            case "boolean":
+                return st.booleans()
+            case "null":
+                return st.none()
+            case _:
+                return st.sampled_from((*_PLAIN_WORDS, *self.words))
+
+
+def vocabulary_of(plugins: Sequence[Plugin], tools: Sequence[ToolSpec] | None) -> Vocabulary:
+    """Find out what matters to some plugins.
+
+    Args:
+        plugins: The members of a stack.
+        tools: That there are; for None the common ones, and one for each name that a plugin may mean.
+    """
+    constants = list(dict.fromkeys(chain.from_iterable(map(_constants_of, plugins))))
+    words = [word for word in constants if isinstance(word, str) and 0 < len(word) <= _MAX_CHARACTERS]
+    numbers = [
+        float(number) for number in constants if isinstance(number, int | float) and abs(number) < _LARGE
+    ]
+    if tools is None:
+        known = {spec.name for spec in COMMON_TOOLS}
+        meant = (word for word in words if _TOOL_NAME.fullmatch(word) and word not in (*known, *_KEYS))
+        more = [
+            ToolSpec(name=name, description="", parameters=_takes()) for name in islice(meant, _MAX_TOOLS)
+        ]
+        tools = (*COMMON_TOOLS, *more)
+    near = tuple(around for number in numbers[:_MAX_TOOLS] for around in (number, number + 1))
+    chosen = tuple(sorted(words, key=len)[:_MAX_WORDS])
+    return Vocabulary(tools=Toolbox(tools), words=(*_PLAIN_WORDS, *chosen), numbers=near)
+
+
+def _constants_of(plugin: Plugin) -> Iterator[object]:
+    """Give the texts and numbers that stand in a plugin's code and values."""
+    yield from _flat(list(getattr(plugin, "__dict__", {}).values()))
+    for cls in type(plugin).__mro__:
+        if cls.__module__.startswith(
+            ("agentrail.plugins.base", "agentrail.core", "abc", "builtins", "typing")
+        ):
+            continue
+        yield from _flat(
+            [value for name, value in vars(cls).items() if not name.startswith("_") and name != "name"]
+        )
+
+
+def _flat(values: Iterable[Any]) -> Iterator[object]:
+    for value in values:
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            yield value
+        elif isinstance(value, tuple | list | frozenset | set):
+            yield from _flat(sorted(value, key=repr) if isinstance(value, frozenset | set) else value)
+        elif isinstance(value, Mapping):
+            yield from _flat((*value.keys(), *value.values()))
+        elif isinstance(value, msgspec.Struct):
+            yield from _flat(msgspec.structs.astuple(value))
+        elif attrs.has(type(value)):
+            yield from _flat(attrs.astuple(value, recurse=False))
+        elif callable(value) and hasattr(value, "__code__"):
+            yield from _of_code(value.__code__, value.__globals__)
+            yield from _flat((*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()))
+
+
+def _of_code(code: CodeType, names: Mapping[str, Any]) -> Iterator[object]:
+    # The first constant of a function is its docstring, or None; lambdas and the like have neither.
+    for constant in code.co_consts if code.co_name.startswith("<") else code.co_consts[1:]:
+        if isinstance(constant, CodeType):
+            yield from _of_code(constant, names)
+        else:
+            yield from _flat([constant])
+    for name in code.co_names:
+        if isinstance(names.get(name), str | int | float | tuple | frozenset | Mapping):
+            yield from _flat([names[name]])
+
 
 __all__ = (
     "PLUGIN_PROMISES",

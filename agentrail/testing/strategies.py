@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what a session says and hears, and for the plugins that it asks.
+"""Hypothesis strategies for the signals of a session, and for its plugins.
 
 An outcome means something only if its effect is open, and which ids are open depends on all that came before. So `signals`
 draws outcomes whose id is a place (the first open effect, the second, a late one), and `fit` puts the id in that a given
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -26,6 +27,7 @@ from agentrail.core.protocol.request import (
     TextDelta,
     UsageUpdate,
 )
+from agentrail.core.protocol.signals import Recovered
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import ToolSpec, read_call
@@ -38,6 +40,7 @@ from agentrail.messages import (
     ClientCallRef,
     FileRef,
     Image,
+    JsonObject,
     Message,
     PromptRef,
     QuestionRef,
@@ -52,11 +55,52 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.coming_back import recoveries
-from agentrail.testing.fitting import fit as fit  # noqa: PLC0414 - users of the strategies find it here
-from agentrail.testing.forms import FILLED, FORM
-from agentrail.testing.open_places import open_ids
+from agentrail.testing.open_effects import (
+    fit as fit,  # noqa: PLC0414 - users of the strategies find it here
+    open_ids,
+)
 from agentrail.testing.plugins import PUPPET_ACTIONS, PUPPET_ORIGIN, PuppetPlugin, PuppetRule
+
+# Recoveries in another process.
+#
+# What is open is known when a state is: so places are drawn, and `open_effects.py` puts ids in.
+
+
+def recoveries() -> SearchStrategy[Recovered]:
+    """Recoveries of any cause, the third in a row among them."""
+    return st.builds(
+        Recovered,
+        at_ms=st.just(0),
+        cause=st.sampled_from(("start", "lease_over", "gone", "drain")),
+        # All that is there, every other one, nothing, and what is not.
+        open=st.sampled_from((("all",), ("all",), ("some",), (), ("late",))).map(
+            lambda places: tuple(map(EffectId, places))
+        ),
+        attempt=st.sampled_from((1, 1, 2, 3)),
+    )
+
+
+# A form and its answers.
+
+FORM: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "age": {"type": "integer", "minimum": 0},
+        "side": {"enum": ["left", "right"], "default": "left"},
+        "sure": {"type": "boolean"},
+    },
+    "required": ["name"],
+}
+"""A form with a field of each kind."""
+# Filled in well, by half, with what is of another form, and with nothing.
+FILLED: Final[tuple[JsonObject, ...]] = (
+    {"name": "Ada", "age": 36.0, "sure": True},
+    {"age": -1, "side": "up"},
+    {"street": "x"},
+    {},
+)
+
 
 S = TypeVar("S", bound=s.Signal)
 T = TypeVar("T")
@@ -622,3 +666,47 @@ def _asked(kind: type[T], **fields: SearchStrategy[object]) -> SearchStrategy[T]
 
 def _outcome(kind: type[T], **fields: SearchStrategy[object]) -> SearchStrategy[T]:
     return st.builds(kind, at_ms=st.just(0), effect_id=st.sampled_from(_PLACES).map(EffectId), **fields)
+
+
+# Calls of other agents.
+
+
+def agent_calls() -> SearchStrategy[ToolCall]:
+    """Calls of the tools for agents, as a model makes them: good ones, and of agents and names that are not there."""
+    names = st.sampled_from(("agent-1", "agent-1", "agent-2", "anna", "unknown", "a b"))
+    texts = st.sampled_from(("Look.", "Look.", "Write.", " "))
+    arguments: Mapping[str, SearchStrategy[object]] = {
+        "spawn_agent": st.fixed_dictionaries(
+            {"agent": st.sampled_from(("scout", "scout", "waker", "wizard")), "task": texts},
+            optional={"name": names},
+        ),
+        "send_input": st.fixed_dictionaries({"name": names, "text": texts}),
+        "wait_agents": st.fixed_dictionaries(
+            {},
+            optional={
+                "names": st.lists(names, max_size=2),
+                "match": st.sampled_from(("all", "any")),
+                "until": st.sampled_from(("idle", "closed")),
+                "timeout_seconds": st.sampled_from((1, 0, "soon")),
+            },
+        ),
+        "handoff_to": st.fixed_dictionaries(
+            {"agent": st.sampled_from(("poet", "clerk", "wizard"))}, optional={"note": texts}
+        ),
+        "close_agent": st.fixed_dictionaries({"name": names}, optional={"now": st.booleans()}),
+    }
+    made: list[SearchStrategy[ToolCall]] = [
+        st.builds(read_call, st.sampled_from(CALL_IDS), st.just(name), given.map(_json))
+        for name, given in arguments.items()
+    ]
+    return st.one_of(made[0], *made)
+
+
+def spawning_calls() -> SearchStrategy[ToolCall]:
+    """Calls that start an agent, if one more may be: most of what the others say is about one that is there."""
+    said = ('{"agent": "scout", "task": "Look."}', '{"agent": "waker", "task": "Look."}')
+    return st.builds(read_call, st.sampled_from(CALL_IDS), st.just("spawn_agent"), st.sampled_from(said))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

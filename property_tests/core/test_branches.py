@@ -10,8 +10,8 @@ from agentrail.core.session.branching import config_of_fork, forked_state, witho
 from agentrail.core.session.state import Phase
 from agentrail.messages import SessionId
 from agentrail.testing import strategies
-from agentrail.testing.expectations import check_history
-from agentrail.testing.runs import Run, Setup
+from agentrail.testing.cancelling import check_history
+from agentrail.testing.checked_run import Run, Setup
 from property_tests.core.test_journals_fold import CONFIGS, STREAMED, lived
 from tests.core.journal.recorded import Life, behind, plugins_again
 from tests.core.worlds import WITH_CLIENT as TOOLS

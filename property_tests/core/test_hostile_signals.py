@@ -44,11 +44,11 @@ from agentrail.errors import AgentrailError, ErrorInfo, InternalError
 from agentrail.events import AgentStart, Event, PluginEvent
 from agentrail.frozen import MAX_LEVELS
 from agentrail.messages import PromptRef
-from agentrail.testing import open_places, strategies
+from agentrail.testing import open_effects, strategies
+from agentrail.testing.checked_run import Run, Setup
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
 from agentrail.testing.plugins import PUPPET_ORIGIN
-from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
-from agentrail.testing.runs import Run, Setup
+from agentrail.testing.promises.observed_step import plugin_requests_of, teardowns_of
 from property_tests.vandal import portrait
 from tests.core.worlds import WITH_CLIENT as TOOLS, config
 
@@ -200,7 +200,7 @@ def _open_ids(run: Run) -> list[str]:
     calls = [call.effect_id for call in (*data.batch, *data.survivors) if call.effect_id is not None]
     streams = [data.stream.effect_id] if data.stream is not None else []
     teardowns, plugin_requests = teardowns_of(run.state), plugin_requests_of(run.state)
-    return [*calls, *data.loans, *streams, *teardowns, *plugin_requests, *open_places.timers_of(run.state)]
+    return [*calls, *data.loans, *streams, *teardowns, *plugin_requests, *open_effects.timers_of(run.state)]
 
 
 def _go_on(data: st.DataObject, run: Run) -> None:

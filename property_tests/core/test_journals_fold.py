@@ -20,7 +20,7 @@ from agentrail.core.session.state import SessionData, SessionState
 from agentrail.core.session.state_codec import encode_session
 from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage
 from agentrail.testing import strategies
-from agentrail.testing.runs import Run, Setup
+from agentrail.testing.checked_run import Run, Setup
 from agentrail.testing.session_machine import SessionMachine
 from property_tests.core.test_machine import AnyOrder, AnyOrderWithAgents
 from tests.core.journal.recorded import Life, committed, folds_to_what_was_lived

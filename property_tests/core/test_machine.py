@@ -14,10 +14,10 @@ from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session import machine
 from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.testing import strategies
+from agentrail.testing.checked_run import Run, Setup
 from agentrail.testing.promises import comparable
-from agentrail.testing.runs import Run, Setup
 from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine
-from agentrail.testing.strategies_agents import agent_calls, spawning_calls
+from agentrail.testing.strategies import agent_calls, spawning_calls
 from tests.core.worlds import WITH_CLIENT as TOOLS, agents_session, config, walk
 
 HOOKS = st.sets(st.sampled_from(("before_tool", "after_tool"))).map(frozenset)

@@ -27,7 +27,7 @@ from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Fields, written
 from agentrail.errors import AgentrailError, CodecError, PluginError
 from agentrail.testing import strategies
-from agentrail.testing.runs import Run, Setup
+from agentrail.testing.checked_run import Run, Setup
 from tests.core.anything import values_of
 from tests.core.drawn_lives import steps, text_of
 from tests.core.stored_lives import live_in_bytes, mirror_in_bytes, plugins_of, through_bytes

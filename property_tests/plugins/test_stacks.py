@@ -14,8 +14,8 @@ import agentrail.plugins
 from agentrail import plugins as p
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.testing import stacks, strategies
+from agentrail.testing.checked_run import Setup
 from agentrail.testing.plugins import PUPPET_ACTIONS
-from agentrail.testing.runs import Setup
 from agentrail.testing.session_machine import SessionMachine
 from tests.core.worlds import TOOLS
 

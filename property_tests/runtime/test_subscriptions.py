@@ -17,8 +17,8 @@ from agentrail.errors import SubscriberTooSlow
 from agentrail.events import AgentStart, Event, EventsLost, MessageDelta, ToolCalls
 from agentrail.runtime.subscription import Subscription, decide_terms
 from agentrail.testing import strategies
-from agentrail.testing.expectations import check_events
-from agentrail.testing.rest import LATER_MS, come_to_rest
+from agentrail.testing.cancelling import check_events
+from agentrail.testing.checked_run import LATER_MS, come_to_rest
 from property_tests.runtime.bus_driver import PLENTY, Followed, committed, number_of, publish
 from tests.core.worlds import new_session, walk
 

@@ -10,7 +10,7 @@ from agentrail.app import VENDOR_URLS
 from agentrail.cli.doctor import look_at_server
 from agentrail.cli.doctor_store import look_at_fsync, look_at_store
 from agentrail.providers.http import HttpClients
-from agentrail.testing.serving import open_server, reply
+from agentrail.testing.check_provider import open_server, reply
 from tests.cli.rig import run_agentrail
 
 SECRET = "sk-a-key-that-nobody-may-see"  # noqa: S105 - no key of anybody

@@ -7,10 +7,9 @@ from agentrail.core.protocol import signals as s
 from agentrail.core.session import machine
 from agentrail.core.session.owners import OfAgent
 from agentrail.testing import strategies
+from agentrail.testing.checked_run import come_to_rest, run_is_complete
 from agentrail.testing.promises import PROMISES, Seen
-from agentrail.testing.rest import come_to_rest, run_is_complete
-from agentrail.testing.strategies import TOOL_NAMES, fit
-from agentrail.testing.strategies_agents import agent_calls
+from agentrail.testing.strategies import TOOL_NAMES, agent_calls, fit
 from tests.core.worlds import agents_session
 
 CALLS = agent_calls() | strategies.tool_calls(TOOL_NAMES)

@@ -19,7 +19,7 @@ from agentrail.core.session.machine import step
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.messages import PromptRef, SessionId, Text, ToolMessage
 from agentrail.testing.promises import PROMISES
-from agentrail.testing.promises.seen import Seen
+from agentrail.testing.promises.observed_step import Seen
 from tests.core.journal.recorded import Told, call
 from tests.core.test_agents import SAID, lives
 from tests.core.worlds import TOOLS, agents_session, new_session, small_world

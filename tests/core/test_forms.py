@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.core.values.forms import MAX_FIELDS, fault_of_form, fault_of_url, read_form
-from agentrail.testing.forms import FORM
+from agentrail.testing.strategies import FORM
 
 TEXT = {"type": "string"}
 

@@ -19,7 +19,7 @@ from agentrail.core.session.projection import request_of
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.values.toolbox import read_call
 from agentrail.messages import AssistantMessage, PromptRef, Text, UserMessage
-from agentrail.testing.promises.seen import comparable
+from agentrail.testing.promises.observed_step import comparable
 from tests.core import engine_oracle
 from tests.core.drawn_lives import lives, steps
 from tests.core.worlds import completed, new_session, run

@@ -31,7 +31,7 @@ from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentResumed, Age
 from agentrail.messages import ApprovalId, CallId, PromptRef, QuestionRef, SteerRef, Text
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.promises import PROMISES
-from agentrail.testing.promises.of_events import suspensions_are_said
+from agentrail.testing.promises.conversation import suspensions_are_said
 from tests.core.worlds import TOOLS, completed, config, run, walk
 
 BY: dict[str, Any] = {"at_ms": 5, "signal_id": SignalId("s9")}

@@ -32,8 +32,8 @@ from agentrail.events import (
     ToolProgress,
 )
 from agentrail.messages import CallId, PromptRef, SteerRef, Text, UserMessage
-from agentrail.testing.promises.seen import Seen
-from agentrail.testing.rest import come_to_rest
+from agentrail.testing.checked_run import come_to_rest
+from agentrail.testing.promises.observed_step import Seen
 from tests.core.worlds import READ, completed, new_session, run, small_world, walk
 
 

@@ -38,10 +38,10 @@ from agentrail.messages import (
     Text,
     TokenUsage,
 )
-from agentrail.testing.open_places import timers_of
+from agentrail.testing.checked_run import LATER_MS
+from agentrail.testing.open_effects import timers_of
 from agentrail.testing.promises import Seen
-from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
-from agentrail.testing.rest import LATER_MS
+from agentrail.testing.promises.observed_step import plugin_requests_of, teardowns_of
 
 PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}}
 QUESTION: JsonObject = {

@@ -11,7 +11,7 @@ from agentrail.core.protocol.signals import AbortCycle, Prompt, SignalId, Teardo
 from agentrail.events import AgentStart, PromptDropped, PromptQueued, PromptReceived
 from agentrail.messages import PromptRef, Text, UserMessage
 from agentrail.testing import strategies
-from agentrail.testing.rest import come_to_rest
+from agentrail.testing.checked_run import come_to_rest
 from tests.core.worlds import completed, new_session, run, walk
 
 

@@ -24,8 +24,7 @@ from agentrail.events import (
 from agentrail.messages import ToolMessage
 from agentrail.runtime.agent import Agent
 from agentrail.sandboxes.local import LocalSandbox
-from agentrail.testing.cancelling import cancel_everywhere
-from agentrail.testing.expectations import check_history
+from agentrail.testing.cancelling import cancel_everywhere, check_history
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool

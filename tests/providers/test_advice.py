@@ -22,7 +22,7 @@ from agentrail.errors import ErrorInfo, OptionError, ProviderError
 from agentrail.errors.advice import WHAT_TO_DO, Advice, setting
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
-from agentrail.testing.serving import ServedReply, open_server, reply, stream
+from agentrail.testing.check_provider import ServedReply, open_server, reply, stream
 from tests.providers.transcripts import KEY, request_of
 from tests.slowness import slowness
 

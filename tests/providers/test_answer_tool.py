@@ -17,7 +17,7 @@ from agentrail.core.protocol.request import (
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
 from agentrail.messages import AssistantMessage, Text, TokenUsage, UserMessage
 from agentrail.providers.http_provider import AnswerChunks, with_answer_tool
-from agentrail.testing.serving import ServedReply, open_server
+from agentrail.testing.check_provider import ServedReply, open_server
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 

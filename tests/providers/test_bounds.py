@@ -15,7 +15,7 @@ from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
-from agentrail.testing.serving import ServedReply, open_server
+from agentrail.testing.check_provider import ServedReply, open_server
 from tests.providers.transcripts import KEY, WIRE, request_of
 
 VENDOR: Final = Vendor(name="v", key_help="")

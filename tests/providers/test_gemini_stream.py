@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from agentrail.core.protocol.request import ArgumentsDelta, Chunk, UsageUpdate
 from agentrail.errors import ContentRefused, Overloaded, ProtocolError, ProviderError, RateLimited, Transport
 from agentrail.messages import Text
-from agentrail.testing.chunks import check_message
+from agentrail.testing.check_provider import check_message
 from tests.providers.transcripts import (
     WIRE,
     completed,

@@ -13,8 +13,8 @@ from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.protocol.request import ModelRequest
 from agentrail.events import AgentEnd, ModelSwitched, RequestStart, StreamError
 from agentrail.messages import AssistantMessage, TokenUsage, UserMessage
+from agentrail.testing.check_provider import ServedReply, open_server, reply, stream
 from agentrail.testing.models import FunctionModel, Turn, calls, says
-from agentrail.testing.serving import ServedReply, open_server, reply, stream
 from agentrail.tools.task import TaskTool
 
 FREE_TO_SAY = {"api_key": "k", "price": {"input": 1.0, "output": 1.0}, "max_output_tokens": 1_000}

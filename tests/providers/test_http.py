@@ -25,7 +25,7 @@ from agentrail.providers import http as http_module
 from agentrail.providers.http import HttpClients, Post
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.vendors import AnthropicMessages, OpenAIChat, OpenAIResponses
-from agentrail.testing.serving import Served, ServedReply, open_server, reply, stream
+from agentrail.testing.check_provider import Served, ServedReply, open_server, reply, stream
 from tests.providers.transcripts import KEY, VENDOR, WIRE, completed, read, request_of
 
 HELLO = "Hello, wörld ✓"

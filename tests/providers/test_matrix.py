@@ -21,7 +21,7 @@ from agentrail.errors import (
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
-from agentrail.testing.serving import ServedReply, open_server, reply, stream
+from agentrail.testing.check_provider import ServedReply, open_server, reply, stream
 from tests.providers.transcripts import KEY, WIRE, completed, request_of
 
 WIRES = {

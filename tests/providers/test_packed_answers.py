@@ -12,7 +12,7 @@ from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.vendors import OpenAIChat
-from agentrail.testing.serving import ServedReply, open_server
+from agentrail.testing.check_provider import ServedReply, open_server
 from tests.providers.transcripts import KEY, WIRE, completed, request_of
 
 TEXT = (WIRE / "openai_chat" / "text.sse").read_bytes()

@@ -14,7 +14,7 @@ from agentrail.providers.http import HttpClients
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList
 from agentrail.providers.vendors import AnthropicMessages, Gemini, OpenAIChat, OpenAIResponses
-from agentrail.testing.serving import open_server, stream
+from agentrail.testing.check_provider import open_server, stream
 from tests.providers.transcripts import KEY, WIRE, completed, read, request_of
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)

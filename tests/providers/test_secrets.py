@@ -13,7 +13,7 @@ from agentrail import CycleFailed, OptionError, Secret
 from agentrail.app import open_supervisor
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import AgentError
-from agentrail.testing.serving import ServedReply, open_server, reply, stream
+from agentrail.testing.check_provider import ServedReply, open_server, reply, stream
 from tests.providers.transcripts import WIRE
 
 CANARY = "sk-canary-0123456789-abcdefghij"

@@ -18,7 +18,7 @@ from agentrail.events import (
 )
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.agent import Agent
-from agentrail.testing.expectations import check_history
+from agentrail.testing.cancelling import check_history
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool

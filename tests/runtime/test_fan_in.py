@@ -8,7 +8,7 @@ import trio.testing
 
 from agentrail.errors import CursorAhead, OptionError, SessionDown, SubscriberTooSlow
 from agentrail.events import AgentEnd, EventsLost, SessionEnd, SessionStart
-from agentrail.testing.expectations import check_events
+from agentrail.testing.cancelling import check_events
 from agentrail.testing.orphans import no_orphans
 from tests.runtime.rig import kinds, open_bare, rest, saying, take
 from tests.runtime.test_resuming import committed, last_seq, numbers, read_into

@@ -7,8 +7,8 @@ import pytest
 import agentrail
 from agentrail.errors import AlreadyResolved, InvalidResponse, OptionError, QuestionDeclined
 from agentrail.events import AgentEnd, AskUser, ToolExecutionEnd, ToolRetry, UserDeclined, UserResponded
-from agentrail.testing.forms import FORM
 from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.strategies import FORM
 from tests.runtime.rig import until
 
 ANSWER = {"name": "Ada", "age": 36.0}

@@ -18,7 +18,7 @@ from agentrail.events import (
     ToolRetry,
     ToolSkippedForSteering,
 )
-from agentrail.testing.expectations import check_events, check_history
+from agentrail.testing.cancelling import check_events, check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import CrashingTool, RecordingTool
 from tests.runtime.rig import kinds, on_virtual_time, rest, until

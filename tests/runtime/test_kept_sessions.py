@@ -13,8 +13,7 @@ from agentrail.events import (
     PromptReceived,
 )
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.cancelling import crash
-from agentrail.testing.expectations import check_events, check_history
+from agentrail.testing.cancelling import check_events, check_history, crash
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.orphans import no_orphans

@@ -13,8 +13,8 @@ from agentrail.events import ToolExecutionEnd
 from agentrail.messages import ToolMessage, UserMessage
 from agentrail.outside import RealMachine, installed
 from agentrail.stores.memory import MemoryStore
+from agentrail.testing.cancelling import check_history
 from agentrail.testing.clock import FakeClock
-from agentrail.testing.expectations import check_history
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.published import events_of
 from agentrail.testing.supervisors import open_nameless

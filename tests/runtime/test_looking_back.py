@@ -20,7 +20,7 @@ from agentrail.messages import Text, ToolMessage
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.rewinding import RewindRequest
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.expectations import check_history
+from agentrail.testing.cancelling import check_history
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans

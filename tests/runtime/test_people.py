@@ -28,7 +28,7 @@ from agentrail.events import (
     ToolSkippedForSteering,
 )
 from agentrail.messages import JsonObject
-from agentrail.testing.expectations import check_history
+from agentrail.testing.cancelling import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.runtime.rig import calling, on_virtual_time, saying, until

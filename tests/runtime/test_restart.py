@@ -13,8 +13,7 @@ from agentrail.events import (
     ToolExecutionStart,
 )
 from agentrail.runtime.supervisor import DISMISS_WITHIN_SECONDS
-from agentrail.testing.cancelling import crash
-from agentrail.testing.expectations import check_events, check_history
+from agentrail.testing.cancelling import check_events, check_history, crash
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
 from tests.runtime.rig import calling, kinds, on_virtual_time, open_bare, rest, saying, until, wants

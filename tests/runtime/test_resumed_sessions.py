@@ -35,7 +35,7 @@ from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime import reviving
 from agentrail.runtime.session_options import SessionOptions
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.expectations import check_history
+from agentrail.testing.cancelling import check_history
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans

@@ -11,7 +11,7 @@ from agentrail.events import (
     SessionStart,
 )
 from agentrail.runtime.handle import Session
-from agentrail.testing.expectations import check_events
+from agentrail.testing.cancelling import check_events
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from tests.runtime.rig import rest, saying, until, wants

@@ -8,7 +8,7 @@ from agentrail.events import SubagentEvent, SubagentStart, ToolExecutionStart
 from agentrail.messages import ToolMessage, UserMessage
 from agentrail.plugins import Reflection
 from agentrail.runtime.agent import Agent
-from agentrail.testing.expectations import check_history
+from agentrail.testing.cancelling import check_history
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool
 from agentrail.tools.task import TaskTool

@@ -29,7 +29,7 @@ from agentrail.runtime.arguments import decide_blocks
 from agentrail.runtime.session import FallAsleep, SessionCell
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.expectations import check_events
+from agentrail.testing.cancelling import check_events
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans

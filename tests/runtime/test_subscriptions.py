@@ -6,7 +6,7 @@ import trio.testing
 
 from agentrail.errors import SubscriberTooSlow, YourMove
 from agentrail.events import AgentEnd
-from agentrail.testing.expectations import check_events
+from agentrail.testing.cancelling import check_events
 from agentrail.testing.models import ScriptedModel, says
 from tests.runtime.rig import kinds, on_virtual_time, rest, saying, until
 

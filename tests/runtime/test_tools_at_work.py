@@ -9,7 +9,7 @@ from agentrail.abc import MAX_RESULT_BYTES, Ok
 from agentrail.core.protocol.effects import RunTool
 from agentrail.events import AgentEnd, ToolExecutionEnd, ToolProgress
 from agentrail.runtime.tool_calls import clean_text, decide_arguments
-from agentrail.testing.expectations import check_history
+from agentrail.testing.cancelling import check_history
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import HangingTool, RecordingTool

@@ -13,7 +13,7 @@ from agentrail.stores import knowledge_sqlite, words
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge, faults_of_knowledge, opened_knowledge
 from agentrail.stores.tenant_files import files_of
-from agentrail.testing.memory_rules import HOSTILE_QUERIES
+from agentrail.testing.check_memory import HOSTILE_QUERIES
 from tests.web.documents import HTML, pdf
 
 ADA = MemoryOwner(tenant="acme", user="ada")

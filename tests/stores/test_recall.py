@@ -16,8 +16,7 @@ from agentrail.stores.named_memories import directory_of_memories, faults_of_mem
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
 from agentrail.stores.tenant_files import file_name, files_of
-from agentrail.testing.check_memory import MEMORY_RULES, check_memory, memory_rule_name
-from agentrail.testing.memory_rules import HOSTILE_QUERIES
+from agentrail.testing.check_memory import HOSTILE_QUERIES, MEMORY_RULES, check_memory, memory_rule_name
 
 ROOT = Path(__file__).parents[2]
 ADA = MemoryOwner(tenant="acme", user="ada")

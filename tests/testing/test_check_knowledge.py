@@ -9,7 +9,7 @@ from attrs import evolve
 from agentrail.abc.knowledge import ALL_DOCUMENTS, DocumentFilter
 from agentrail.errors import OptionError
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
-from agentrail.testing import knowledge_rules as rules
+from agentrail.testing import check_knowledge as rules
 from agentrail.testing.check_knowledge import KNOWLEDGE_RULES, check_knowledge, knowledge_rule_name
 
 

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from agentrail.abc.recall import MAX_FOUND, MAX_LISTED, Forgotten, MemoryOwner, TagFilter
 from agentrail.stores.recall_memory import InMemoryRecall
-from agentrail.testing import memory_rules as rules
+from agentrail.testing import check_memory as rules
 from agentrail.testing.check_memory import MEMORY_RULES, check_memory
 
 ANY = TagFilter()

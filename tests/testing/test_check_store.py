@@ -5,7 +5,7 @@ import pytest
 from agentrail.errors import AgentrailError
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.check_store import STORE_RULES, check_store, store_rule_name
-from agentrail.testing.store_rules.of_owners import a_repeated_append_of_an_old_owner_is_refused
+from agentrail.testing.store_rules.ownership import a_repeated_append_of_an_old_owner_is_refused
 from tests.stores.rig import Clock
 from tests.testing.broken_stores import BROKEN, ForgivesOpenings
 

@@ -35,7 +35,7 @@ from agentrail.messages import (
     TokenUsage,
     UserMessage,
 )
-from agentrail.testing.expectations import check_events, check_nothing_lost
+from agentrail.testing.cancelling import check_events, check_nothing_lost
 
 SAID = AssistantMessage(content=(Text(text="Hello"),), model="m")
 USAGE = TokenUsage()

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from agentrail.errors import CycleFailed
+from agentrail.testing.cancelling import check_events, check_history, check_nothing_lost
 from agentrail.testing.clock import set_date
-from agentrail.testing.expectations import check_events, check_history, check_nothing_lost
 from agentrail.testing.faults import FaultPlan
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import LedgerTool, RecordingTool

@@ -14,7 +14,7 @@ from agentrail.core.protocol.effects import Refuse
 from agentrail.core.protocol.signals import SignalId
 from agentrail.errors import SessionDown
 from agentrail.testing.digest import Digest, canonical, run_seeded
-from agentrail.testing.schedule import NotRepeatable
+from agentrail.testing.seeded import NotRepeatable
 
 ROOT = Path(__file__).parents[2]
 SEED = 20261121

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from agentrail.testing.clock import FakeClock
-from agentrail.testing.schedule import NotRepeatable, seeded_order, why_not_repeatable
+from agentrail.testing.seeded import NotRepeatable, seeded_order, why_not_repeatable
 
 
 def order_of_tasks(seed):
@@ -28,7 +28,7 @@ def order_of_tasks(seed):
 
 def test_a_run_under_an_unknown_release_warns(monkeypatch):
     """And runs: most of what it is for does not hang on the order."""
-    monkeypatch.setattr("agentrail.testing.schedule.TRIO_RELEASES", frozenset({"0.1"}))
-    monkeypatch.setattr("agentrail.testing.schedule.why_not_repeatable", lambda: why_not_repeatable("0.98.0"))
+    monkeypatch.setattr("agentrail.testing.seeded.TRIO_RELEASES", frozenset({"0.1"}))
+    monkeypatch.setattr("agentrail.testing.seeded.why_not_repeatable", lambda: why_not_repeatable("0.98.0"))
     with pytest.warns(NotRepeatable, match=r"not repeatable: .* Trio 0\.98\.0"):
         assert len(order_of_tasks(1)) == 60

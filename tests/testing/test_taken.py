@@ -17,7 +17,7 @@ from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
 from agentrail.otp.statem import EventTimeout, Keep
 from agentrail.testing.clock import FakeClock
 from agentrail.testing.models import FunctionModel, says
-from agentrail.testing.schedule import seeded_order
+from agentrail.testing.seeded import seeded_order
 from agentrail.testing.taken import ItemWatch, Lost, no_lost_items
 from tests.actors.rig import Tabled, settled
 from tests.runtime.rig import open_bare

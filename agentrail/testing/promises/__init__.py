@@ -7,64 +7,54 @@ step is enough to see a reply that is given twice, a prompt that is lost, or a t
 from collections.abc import Callable
 from typing import Final
 
-from agentrail.testing.promises.of_cycles import (
-    a_budget_is_never_passed_by_a_promise,
-    answers_have_the_shape_that_was_asked_for,
-    loops_are_told_or_ended,
-    what_was_cut_off_is_booked_whole,
-)
-from agentrail.testing.promises.of_effects import (
-    an_abort_leaves_nothing_open,
-    effect_ids_are_new,
-    late_outcomes_change_nothing,
-    nothing_started_is_forgotten,
-    requests_have_the_context_of_their_turn,
-    tools_run_once_and_only_from_waiting,
-    what_is_not_recorded_leaves_no_trace,
-)
-from agentrail.testing.promises.of_events import (
-    cycles_have_one_terminal_event,
-    event_numbers_are_dense,
-    people_see_what_is_said_without_tags,
-    suspensions_are_said,
-    tool_events_come_in_pairs,
-)
-from agentrail.testing.promises.of_hosts import (
-    nothing_runs_that_the_host_has_not_let_run,
-    the_host_hears_of_what_ran,
-)
-from agentrail.testing.promises.of_people import (
+from agentrail.testing.promises.callers import (
     a_cycle_without_words_answers_what_is_there,
     callers_are_answered_once,
     prompts_are_never_lost,
     steers_are_never_lost,
     what_a_prompt_came_with_goes_with_it,
 )
-from agentrail.testing.promises.of_recoveries import (
-    a_recovery_decides_all_that_is_open,
-    a_recovery_runs_nothing_twice_that_may_not_be,
-)
-from agentrail.testing.promises.of_steps import (
-    steps_follow_the_table,
-    the_end_is_the_end,
-    the_same_again_gives_the_same,
-)
-from agentrail.testing.promises.of_the_conversation import (
+from agentrail.testing.promises.conversation import (
+    a_budget_is_never_passed_by_a_promise,
+    answers_have_the_shape_that_was_asked_for,
+    cycles_have_one_terminal_event,
+    event_numbers_are_dense,
     history_is_valid,
     history_only_grows,
     late_values_are_read,
+    loops_are_told_or_ended,
+    people_see_what_is_said_without_tags,
     requests_are_of_a_closed_history,
     requests_speak_every_dialect,
+    suspensions_are_said,
+    tool_events_come_in_pairs,
+    what_was_cut_off_is_booked_whole,
 )
-from agentrail.testing.promises.of_the_state import (
+from agentrail.testing.promises.effects import (
+    a_recovery_decides_all_that_is_open,
+    a_recovery_runs_nothing_twice_that_may_not_be,
+    an_abort_leaves_nothing_open,
+    effect_ids_are_new,
+    late_outcomes_change_nothing,
+    nothing_runs_that_the_host_has_not_let_run,
+    nothing_started_is_forgotten,
+    requests_have_the_context_of_their_turn,
+    the_host_hears_of_what_ran,
+    tools_run_once_and_only_from_waiting,
+    what_is_not_recorded_leaves_no_trace,
+)
+from agentrail.testing.promises.observed_step import Seen as Seen, comparable as comparable
+from agentrail.testing.promises.state import (
     agents_are_as_written,
     calls_are_as_written,
     cycle_is_as_written,
     hold_is_as_written,
     owners_are_as_written,
     state_is_as_written,
+    steps_follow_the_table,
+    the_end_is_the_end,
+    the_same_again_gives_the_same,
 )
-from agentrail.testing.promises.seen import Seen as Seen, comparable as comparable
 
 PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     state_is_as_written,

@@ -10,7 +10,7 @@ from agentrail.abc.store import Append, Opening, Store, StoredSession, StoredSna
 from agentrail.core.journal.record import OPENED, Draft, Record, Tail, first_broken, sealed
 from agentrail.errors import Fenced
 from agentrail.messages import SessionId
-from agentrail.testing.cut_store import CutStore, DecideCut
+from agentrail.testing.faulty_store import CutStore, DecideCut
 
 E = TypeVar("E", bound=Exception)
 

@@ -1,6 +1,7 @@
-"""What is asked of the world is asked once, under an id of its own, and is never forgotten."""
+"""Promises about effects: each is requested once, under its own id, and is never forgotten."""
 
 from collections.abc import Iterator
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -11,6 +12,8 @@ from agentrail.core.protocol.effects import (
     ClearTimer,
     GatherContext,
     KillTools,
+    Publish,
+    ResumeChild,
     RunPluginRequest,
     RunTool,
     SetTimer,
@@ -26,18 +29,34 @@ from agentrail.core.protocol.signals import (
     AbortCycle,
     ChunksArrived,
     EffectOutcome,
+    HostJudged,
     Parked,
     Recovered,
     ResponseCompleted,
     Restarted,
     StepCrashed,
+    ToolAnsweredEarly,
     ToolFinished,
 )
+from agentrail.core.session import owners
+from agentrail.core.session.calls import OUTCOME_UNKNOWN
 from agentrail.core.session.legality import is_ephemeral_signal, is_late_ephemeral
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.recovery import MAX_RECOVERIES
 from agentrail.core.session.state import Phase, SessionState
-from agentrail.events import AgentAbort, AgentStart, PromptDropped, PromptRejected
+from agentrail.events import (
+    AgentAbort,
+    AgentStart,
+    Approval,
+    PromptDropped,
+    PromptRejected,
+    SessionParked,
+    SessionRecovered,
+    ToolExecutionEnd,
+)
+from agentrail.frozen import same_json
 from agentrail.messages import PromptRef
-from agentrail.testing.promises.seen import Seen, open_effects, unstarted_calls
+from agentrail.testing.promises.observed_step import Seen, open_effects, unstarted_calls
 
 
 def tools_run_once_and_only_from_waiting(seen: Seen) -> None:
@@ -280,3 +299,143 @@ def _ends_its_effect(seen: Seen) -> bool:
         }
         and seen.after.data.dropped == seen.before.data.dropped
     )
+
+
+# Hosts.
+
+
+def nothing_runs_that_the_host_has_not_let_run(seen: Seen) -> None:
+    """A call begins in the step of its verdict, or when it had one already; with what was judged, or what a person was shown."""
+    hooks = seen.before.data.config.host_hooks
+    if "before_tool" not in hooks:
+        assert not seen.of(AskHost)
+        return
+    for run in (*seen.of(RunTool), *(one for one in seen.of(SpawnChild) if one.wish is None)):
+        was = seen.before.data.batch.find(run.call_id)
+        if isinstance(seen.signal, Recovered) and was is None:
+            was = next(call for call in seen.before.data.survivors if call.call.call_id == run.call_id)
+        assert was is not None, "a call began in the step that brought it"
+        if was.stage == "checking":
+            _check_verdict(seen, was)
+        elif was.stage == "asking":
+            shown = [one.asked for one in seen.before.data.interactions if one.asked.call_id == run.call_id]
+            assert any(isinstance(one, Approval) and same_json(one.arguments, run.arguments) for one in shown)
+        else:
+            # What comes back in another process runs again, and had its verdict before it ran the first time.
+            assert was.stage in {
+                "waiting",
+                "pausing",
+                *(("running",) if isinstance(seen.signal, Recovered) else ()),
+            }
+            assert same_json(was.arguments, run.arguments)
+
+
+def _check_verdict(seen: Seen, was: CallState) -> None:
+    signal = seen.signal
+    assert isinstance(signal, HostJudged)
+    assert (signal.effect_id, signal.deny) == (was.effect_id, None)
+
+
+def the_host_hears_of_what_ran(seen: Seen) -> None:
+    """Of code that has ended, or has answered and goes on, in the step of that, behind its event; of nothing else."""
+    told = seen.of(TellHost)
+    if "after_tool" not in seen.before.data.config.host_hooks:
+        assert not told
+        return
+    ended = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]
+    for one in told:
+        assert isinstance(seen.signal, ToolFinished | ToolAnsweredEarly)
+        assert seen.signal.ran_ms == one.ran_ms
+        assert [event.result for event in ended if event.call_id == one.call_id] == [one.result]
+        published = [effect for effect in seen.effects if isinstance(effect, Publish)]
+        end = next(effect for effect in published if effect.event in ended)
+        assert seen.effects.index(end) < seen.effects.index(one)
+    assert len(told) <= 1
+
+
+# Sessions that come back in another process.
+
+_CALLS: Final = frozenset({"tool", "child"})
+
+
+def a_recovery_decides_all_that_is_open(seen: Seen) -> None:
+    """One decision for each open effect, and nothing of the old process is waited for, but for sessions that go on."""
+    signal, was, now = seen.signal, seen.before.data, seen.after.data
+    if not isinstance(signal, Recovered) or seen.before.ended:
+        return
+    told = [event for event in seen.events if isinstance(event, SessionRecovered)]
+    parked = [event for event in seen.events if isinstance(event, SessionParked)]
+    if was.open and signal.attempt >= MAX_RECOVERIES:
+        assert [type(effect) for effect in seen.effects] == [Publish]
+        assert (len(told), len(parked)) == (0, 1)
+        assert now == msgspec.structs.replace(was, seq=was.seq + 1)
+        return
+    assert (len(told), len(parked)) == (1, 0)
+    decided = [(one.open in _CALLS, one.id) for one in told[0].decisions]
+    assert len(set(decided)) == len(decided)
+    for effect_id, owner in was.open.items():
+        name = _decided_as(effect_id, owner)
+        assert name is None or decided.count(name) == 1, f"{effect_id} of {owner} is not decided"
+    resumed = {effect.effect_id for effect in seen.of(ResumeChild)}
+    assert set(was.open) & set(now.open) == (set() if seen.after.ended else resumed)
+
+
+def a_recovery_runs_nothing_twice_that_may_not_be(seen: Seen) -> None:
+    """A `once` tool that a durable record names has its result; any other that ran runs again, as the same operation."""
+    signal, was = seen.signal, seen.before.data
+    if not isinstance(signal, Recovered) or not [e for e in seen.events if isinstance(e, SessionRecovered)]:
+        return
+    ran = {run.call_id: run for run in seen.of(RunTool)}
+    assert len(ran) == len(seen.of(RunTool))
+    ends = [event for event in seen.events if isinstance(event, ToolExecutionEnd)]
+    for call in (*was.batch, *was.survivors):
+        if call.stage != "running" or call.wants_child:
+            continue
+        if call.detached:
+            assert call.call.call_id not in ran, "what went on in the background was begun again"
+            continue
+        run: Any = ran.get(call.call.call_id)
+        has_begun = call.effect_id in signal.open
+        if has_begun and _is_once(call):
+            assert run is None
+            texts = [end.result.text for end in ends if end.call_id == call.call.call_id]
+            assert len(texts) == 1
+            assert texts == [OUTCOME_UNKNOWN] or seen.after.data.stopping is not None or seen.after.ended
+        elif run is not None:
+            assert run.operation_id == call.operation_id
+            assert run.attempt == call.attempt + has_begun
+
+
+def _is_once(call: CallState) -> bool:
+    return call.spec is None or call.spec.effect_class == "once"
+
+
+def _decided_as(effect_id: EffectId, owner: owners.Owner) -> tuple[bool, str] | None:
+    """Say under which name an open effect is decided, and whether as a call; None: with what it goes with."""
+    match owner:
+        case owners.OfStallTimer() | owners.OfSummaryTimer() | owners.OfHoldTimer():
+            return None
+        case owners.OfCall(call_id) | owners.OfSurvivor(call_id) | owners.OfStoppedCall(call_id):
+            return True, call_id
+        case owners.OfHostCheck(call_id) | owners.OfHostReport(call_id):
+            return False, call_id
+        case owners.OfChild() | owners.OfLoan() | owners.OfAgent():
+            return True, effect_id
+        case owners.OfInteraction(interaction_id):
+            return False, interaction_id
+        case (
+            owners.OfStream()
+            | owners.OfSummary()
+            | owners.OfPause()
+            | owners.OfRetry()
+            | owners.OfTranscript()
+            | owners.OfPluginRequest()
+            | owners.OfContext()
+            | owners.OfHeldHook()
+            | owners.OfAgentWait()
+            | owners.OfDrain()
+            | owners.OfTeardown()
+        ):
+            return False, effect_id
+        case _ as never:
+            assert_never(never)

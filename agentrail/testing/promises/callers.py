@@ -1,4 +1,4 @@
-"""Every caller is heard, and every call is answered once."""
+"""Promises to callers: each is answered, and exactly once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from agentrail.events import (
     SteeringReceived,
 )
 from agentrail.messages import ToolMessage, UserMessage
-from agentrail.testing.promises.seen import Seen, newly_said, teardowns_of, waiting_prompts
+from agentrail.testing.promises.observed_step import Seen, newly_said, teardowns_of, waiting_prompts
 
 
 def prompts_are_never_lost(seen: Seen) -> None:

@@ -1,4 +1,4 @@
-"""One step, from both sides, and what its two states hold: what promises look at, and no promise."""
+"""One step from both sides, and the contents of its two states. Promises read it; no promise is defined here."""
 
 from typing import Any
 

@@ -1,20 +1,21 @@
-"""The state is as `core/session/state.py` says: each line that names what binds its field."""
+"""Promises about the state: each line of `core/session/state.py` that names what binds its field."""
 
 from collections import Counter
 from collections.abc import Iterator
 
-from agentrail.core.protocol.effects import RunTool, StartStream, stall_timer_of
+from agentrail.core.protocol.effects import End, RunTool, StartStream, stall_timer_of
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import RevokeRule, StepCrashed
-from agentrail.core.session import owners
+from agentrail.core.session import machine, owners
 from agentrail.core.session.batch import GOES_ON_BY_ITSELF, MAX_DETACHED
 from agentrail.core.session.interactions import MAX_RESOLVED
+from agentrail.core.session.legality import LEGALITY
 from agentrail.core.session.receipts import MAX_REMEMBERED
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.step_context import is_gathering
-from agentrail.events import AgentChanged
+from agentrail.events import AgentChanged, SessionEnd
 from agentrail.messages import CallId, ToolMessage, UserMessage
-from agentrail.testing.promises.seen import Seen, teardowns_of
+from agentrail.testing.promises.observed_step import Seen, comparable, open_effects, teardowns_of
 
 
 def state_is_as_written(seen: Seen) -> None:
@@ -236,3 +237,35 @@ def _answered_calls(state: SessionState) -> Iterator[CallId]:
     for message in state.data.history.messages:
         if isinstance(message, ToolMessage):
             yield from (result.call_id for result in message.results)
+
+
+# Steps.
+
+
+def the_same_again_gives_the_same(seen: Seen) -> None:
+    """Stepping the old state a second time gives the same, although newer states share its conversation by now."""
+    after, effects = machine.step(seen.before, seen.signal)
+    assert after == seen.after
+    assert list(map(comparable, effects)) == list(map(comparable, seen.effects))
+
+
+def steps_follow_the_table(seen: Seen) -> None:
+    """A step ends in one of the phases that the table names for its signal in the phase that it met."""
+    if not seen.before.ended:
+        cell = LEGALITY[type(seen.signal)][seen.before.phase]
+        assert seen.after.phase in cell.followed_by
+
+
+def the_end_is_the_end(seen: Seen) -> None:
+    """End is the last effect, behind SessionEnd; nothing is open then, and nothing happens any more."""
+    if seen.before.ended:
+        assert seen.after is seen.before
+        assert seen.effects == ()
+        return
+    ends = [position for position, effect in enumerate(seen.effects) if isinstance(effect, End)]
+    assert ends == ([len(seen.effects) - 1] if seen.after.ended else [])
+    assert [type(event) for event in seen.events].count(SessionEnd) == seen.after.ended
+    if seen.after.ended:
+        assert isinstance(seen.events[-1], SessionEnd)
+        assert not open_effects(seen.after)
+        assert not seen.after.postponed

@@ -1,4 +1,4 @@
-"""Rules of who may write: the fence, trees that are taken together, and for how long a node that is silent holds its own."""
+"""Rules of ownership: the fence, trees that are taken together, and leases."""
 
 from functools import partial
 
