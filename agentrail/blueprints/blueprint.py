@@ -386,15 +386,8 @@ class Blueprint:
     ) -> tuple[PluginEntry, ...] | None:
         """Give the plugins of an agent: its own, or its leader's and those of its capabilities; None where these are all its leader's.
 
-        Args:
-            known: What its leader says of plugins.
-            stack: The plugins of its leader's session, with what permissions and skills add.
-
         The guards of its leader are in its stack anyway, with the options that they have there. So one that a capability or `Blueprint.coding`
         brings gives way to them, and so does one of which its author says nothing but its name.
-
-        Raises:
-            OptionError: Your move: one that its author wrote is another one than the guard of its name.
         """
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]
         guards = {name_of_plugin(one): one for one in stack if is_guard(one)}

@@ -61,16 +61,7 @@ def _no_skills() -> SkillSet:
 def build_blueprint(
     settings: Settings, name: str | None, *, skills: Callable[[], SkillSet] = _no_skills
 ) -> Blueprint:
-    """Make the blueprint of an agent, with those that work for it; code that it names is imported.
-
-    Args:
-        settings: What files say, without faults.
-        name: Of the agent; None for what `[defaults]` say alone.
-        skills: Reads the skills that there are; called where an agent wants some.
-
-    Raises:
-        OptionError: Your move: there is no such agent, or what it says cannot be: all faults, each with its line.
-    """
+    """Make the blueprint of an agent, with those that work for it; code that it names is imported."""
     builder = Builder(settings, skills)
     if name is not None and name not in settings.agents:
         raise OptionError([no_such_agent(name, settings.agents)])
@@ -78,15 +69,7 @@ def build_blueprint(
 
 
 def build_coding(settings: Settings, *, skills: Callable[[], SkillSet] = _no_skills) -> Blueprint:
-    """Make the blueprint of the built-in coding agent, with what `[defaults]` and `[permissions]` say.
-
-    Args:
-        settings: What files say, without faults.
-        skills: As of `build_blueprint`.
-
-    Raises:
-        OptionError: Your move: as of `build_blueprint`.
-    """
+    """Make the blueprint of the built-in coding agent, with what `[defaults]` and `[permissions]` say."""
     builder = Builder(settings, skills)
     return _without_faults(builder, builder.coding())
 
@@ -120,11 +103,7 @@ def _leads(settings: Settings, name: str) -> bool:
 
 
 class Builder:
-    """Makes blueprints of one set of settings, and keeps what it has looked up.
-
-    Attributes:
-        faults: What is wrong, in order.
-    """
+    """Makes blueprints of one set of settings, and keeps what it has looked up."""
 
     def __init__(self, settings: Settings, skills: Callable[[], SkillSet] = _no_skills) -> None:
         """Begin with no faults."""
@@ -159,12 +138,7 @@ class Builder:
         return self._made("coding", values, None, self._options(values), is_coding=True)
 
     def agent(self, name: str, *, leads: bool = True) -> Blueprint | None:
-        """Make an agent as one that leads: what it does not say, `[defaults]` do.
-
-        Args:
-            name: Of the agent.
-            leads: Whether its prompt is looked at too, as it is then.
-        """
+        """Make an agent as one that leads: what it does not say, `[defaults]` do."""
         agent = self._settings.agents[name]
         values = {**self._settings.defaults, **agent.values}
         if not {"base", "capabilities"}.isdisjoint(agent.values) and "tools" not in agent.values:
@@ -444,11 +418,7 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
 
 
 def import_name(name: str, folder: str) -> Any:
-    """Import `package.module:NAME`: from the file of the module in a directory, or an installed one. See `NamedModules`.
-
-    Raises:
-        OptionError: Your move: there is no such module or name, or it raises when it is imported.
-    """
+    """Import `package.module:NAME`: from the file of the module in a directory, or an installed one. See `NamedModules`."""
     module, _, attribute = name.partition(":")
     if not module or not attribute.isidentifier():
         raise OptionError([f"{name!r:.80} is no package.module:NAME"])
@@ -493,16 +463,7 @@ def built_in_plugins() -> Mapping[str, type[Plugin[Any]]]:
 
 
 def provider_options(settings: Settings, model: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Give what files say of the provider of a model; a variable of the provider's own that is set wins.
-
-    Args:
-        settings: What files say.
-        model: The model string.
-        environ: Where secrets and the provider's variables are looked for.
-
-    Raises:
-        OptionError: Your move: a secret is not where it is said to be; the message has file and line, and no secret.
-    """
+    """Give what files say of the provider of a model; a variable of the provider's own that is set wins."""
     name = model.partition(":")[0]
     key_variable, url_variable = VARIABLES.get(name, ("", ""))
     won = {"api_key": bool(environ.get(key_variable)), "base_url": bool(environ.get(url_variable))}

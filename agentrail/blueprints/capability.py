@@ -27,38 +27,22 @@ def placed(items: Iterable[_T], key_of: Callable[[_T], Hashable]) -> tuple[_T, .
 
 
 def name_of_plugin(entry: PluginEntry) -> str:
-    """Say what a plugin of a session will be called.
-
-    Raises:
-        PluginError: Your move: it is no plugin.
-    """
+    """Say what a plugin of a session will be called."""
     return _made(entry).name
 
 
 def is_guard(entry: PluginEntry) -> bool:
-    """Say whether a plugin of a session will judge before all others, and stay with those that work for it.
-
-    Raises:
-        PluginError: Your move: it is no plugin.
-    """
+    """Say whether a plugin of a session will judge before all others, and stay with those that work for it."""
     return _made(entry).priority < SAFETY_BELOW
 
 
 def narrows_permissions(entry: PluginEntry) -> bool:
-    """Say whether a plugin can hold what an agent may do, once a session is handed over to that one.
-
-    Raises:
-        PluginError: Your move: it is no plugin.
-    """
+    """Say whether a plugin can hold what an agent may do, once a session is handed over to that one."""
     return callable(getattr(_made(entry), "narrow_permissions", None))
 
 
 def is_same_guard(entry: PluginEntry, guard: PluginEntry) -> bool:
-    """Say whether a plugin adds nothing to a guard of its name: it is of that kind, and has those options or none.
-
-    Raises:
-        PluginError: Your move: one of them is no plugin.
-    """
+    """Say whether a plugin adds nothing to a guard of its name: it is of that kind, and has those options or none."""
     said, held = _options_of(entry), _options_of(guard)
     return type(_made(entry)) is type(_made(guard)) and (not said or same_json(said, held))
 

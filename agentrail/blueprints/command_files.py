@@ -23,20 +23,7 @@ def read_commands(
     trust_project: bool = False,
     registry: CommandRegistry | None = None,
 ) -> CommandRegistry:
-    """Read the commands of the user and of the project.
-
-    Args:
-        environ: Of this `AGENTRAIL_CONFIG` and `HOME` are looked at.
-        cwd: Where to begin to look; None for the directory of the process.
-        trust_project: Whether the project counts as trusted, this time; else a file of it chooses no model.
-        registry: What there is besides; None for what is built in.
-
-    Returns:
-        All of them. A file that cannot become a command is left out, and `left_out` says why, with its line.
-
-    Raises:
-        OptionError: Your move: the list of trusted directories cannot be read.
-    """
+    """Read the commands of the user and of the project."""
     where = (Path.cwd() if cwd is None else cwd).absolute()
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     reader = _Reader(where, home)

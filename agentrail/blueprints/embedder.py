@@ -21,15 +21,7 @@ OpenEmbedder: TypeAlias = Callable[[], OpenAIEmbedder]
 
 
 def read_embedder(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> OpenEmbedder | None:
-    """Make what opens an embedder of what files say.
-
-    Args:
-        said: What they say under `embedder`, by name.
-        fault: Is told what is wrong with a value; then nothing is made.
-
-    Returns:
-        None where files name none, or where something is wrong.
-    """
+    """Make what opens an embedder of what files say."""
     if not said:
         return None
     first = next(iter(said.values()))

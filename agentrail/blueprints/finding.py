@@ -80,16 +80,7 @@ class FoundFiles:
 
 
 def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> FoundFiles:
-    """Find the files of the project and of the user.
-
-    Args:
-        config: The file that was named; None to look for one.
-        environ: Of this `AGENTRAIL_CONFIG` and `HOME` are looked at.
-        cwd: Where to begin to look.
-
-    Raises:
-        OptionError: Your move: a file that was named is not there, or one cannot be read.
-    """
+    """Find the files of the project and of the user."""
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     user_folder = None if home is None else home / USER_FOLDER
     directory, named, why = _find_project(config, environ, cwd, home)
@@ -171,18 +162,7 @@ def _read_all(  # noqa: PLR0913 - of this file alone
 def find_imported(
     place: Path, kinds: Mapping[str, Sequence[str]], *, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
-    """Find files of other programs.
-
-    Args:
-        place: The project's directory, or the home.
-        kinds: Whose files count, by kind: `agents`, `commands`, `permissions`.
-        scope: Whose they are.
-        cwd: As of `find_files`.
-        home: The user's directory.
-
-    Raises:
-        OptionError: Your move: there are too many. One that cannot be read, or is a link, says so itself.
-    """
+    """Find files of other programs."""
     wanted: list[tuple[FileOrigin, Path]] = []
     for kind, table in (("agents", _AGENTS), ("commands", _COMMANDS)):
         for owner, origin, folder, pattern in table:
@@ -236,16 +216,7 @@ def _short(path: Path, cwd: Path, home: Path | None) -> str:
 
 
 def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES) -> bytes:
-    """Read a file, and one byte more than it may have.
-
-    Args:
-        path: Where it is.
-        follow: Whether it may be a link.
-        most: How many bytes it may have.
-
-    Raises:
-        OptionError: Your move: it cannot be read, or is no ordinary file. A pipe would never end.
-    """
+    """Read a file, and one byte more than it may have."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
         with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - flags of our own

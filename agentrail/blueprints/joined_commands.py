@@ -20,15 +20,7 @@ SkillsOfAgents: TypeAlias = SkillSet | Mapping[str, SkillSet]
 
 
 def skills_of_session(blueprint: Blueprint, agent: str | None) -> SkillsOfAgents | None:
-    """Give the skills of a session, also as each agent to whom it may be handed over; None where there are none.
-
-    Args:
-        blueprint: What it begins as.
-        agent: The name of that.
-
-    Raises:
-        OptionError: Your move: as of `Blueprint.options`.
-    """
+    """Give the skills of a session, also as each agent to whom it may be handed over; None where there are none."""
     own = NO_SKILLS if blueprint.skills is None else blueprint.skills.skills
     found = {agent or "": own}
     for one in blueprint.options().get("agents", ()):
@@ -67,16 +59,7 @@ def join_commands(
     skills: SkillsOfAgents | None = None,
     imported: Sequence[ImportedCommand] = (),
 ) -> CommandRegistry:
-    """Join them to what is there, whose names win: a command of the project, then a skill, then a file of another program.
-
-    Args:
-        registry: What there is: built in, and of files of ours.
-        skills: Those that the session has, or each agent of a server; None for sessions without any.
-        imported: Of other programs, the first of a name wins.
-
-    Returns:
-        One with all of them. What cannot have its name is left out, and `left_out` says so; `/skills` lists the skills.
-    """
+    """Join them to what is there, whose names win: a command of the project, then a skill, then a file of another program."""
     of_skills = () if skills is None else commands_of_skills(skills)
     of_programs = commands_of_programs(reversed(imported))
     unnamed = [one.name for one in imported if not COMMAND_NAME.fullmatch(one.name.lower())]

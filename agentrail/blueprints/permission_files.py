@@ -30,7 +30,6 @@ class PermissionFile:
     Attributes:
         path: The file; it need not be there yet.
         shown: The same, as short as it can be said.
-        scope: Whose it is.
     """
 
     path: Path
@@ -41,16 +40,7 @@ class PermissionFile:
 def find_permission_file(
     environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
 ) -> PermissionFile | None:
-    """Say where a rule would be kept that a person makes in a directory; None where there is no place for it.
-
-    Args:
-        environ: As of `read_configuration`.
-        cwd: The directory.
-        config: As of `read_configuration`.
-
-    Raises:
-        OptionError: Your move: as of `read_configuration`.
-    """
+    """Say where a rule would be kept that a person makes in a directory; None where there is no place for it."""
     return _place_in(read_configuration(environ, cwd=cwd, config=config).files, environ, cwd)
 
 
@@ -68,20 +58,7 @@ def _place_in(files: FoundFiles, environ: Mapping[str, str], cwd: Path) -> Permi
 def keep_allowed(
     rules: Sequence[str], environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
 ) -> PermissionFile | None:
-    """Write rules of `allow` where a person keeps them; a project that was trusted stays so, with the file as it is now.
-
-    Args:
-        rules: What is always allowed.
-        environ: As of `read_configuration`.
-        cwd: The directory in which it was said.
-        config: As of `read_configuration`.
-
-    Returns:
-        Where they stand; None where there is no place for them, or nothing to write.
-
-    Raises:
-        OptionError: Your move: the file cannot be read, edited or written, or another process is writing it. It is as it was.
-    """
+    """Write rules of `allow` where a person keeps them; a project that was trusted stays so, with the file as it is now."""
     with changing_files(environ):
         return _keep(rules, environ, cwd, config)
 

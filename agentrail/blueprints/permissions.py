@@ -20,13 +20,7 @@ _NAME: Final = "Permissions"
 def with_policies(
     plugins: Sequence[PluginEntry], policies: Sequence[PolicySettings], *, may_bypass: bool = False
 ) -> tuple[PluginEntry, ...]:
-    """Give a stack in which `Permissions` has what policies say; its other options, and the rules of its own, stay.
-
-    Args:
-        plugins: The stack. Where it has no `Permissions`, that is put behind the others: what comes first is said by its priority.
-        policies: What was written; without any rule and mode the stack stays as it is.
-        may_bypass: Whether who starts the session said that the mode `bypass` is wanted.
-    """
+    """Give a stack in which `Permissions` has what policies say; its other options, and the rules of its own, stay."""
     said = [one for one in policies if not one.is_empty]
     if not said:
         return tuple(plugins)
@@ -56,11 +50,7 @@ def with_guard_for_agents(plugins: tuple[PluginEntry, ...]) -> tuple[PluginEntry
 
 
 def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, JsonValue] | None:
-    """Give what an agent that works for another one may do of its own; None where nothing is said of that.
-
-    Raises:
-        OptionError: Your move: it names two modes of which none is narrower.
-    """
+    """Give what an agent that works for another one may do of its own; None where nothing is said of that."""
     table: dict[str, Any] = {}
     for name in LISTS:
         rules = [rule.value for one in policies for rule in getattr(one, name)]
@@ -99,12 +89,7 @@ def is_planning(policies: Sequence[PolicySettings]) -> bool:
 
 
 def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue], bool]:
-    """Join what stands in one scope: the lists one behind the other, of the modes the narrowest.
-
-    Returns:
-        What each scope says, and whether one of them says `plan` beside another mode. That other one stays with the scope: it is the mode that holds once
-        the plan is approved.
-    """
+    """Join what stands in one scope: the lists one behind the other, of the modes the narrowest."""
     scopes: dict[str, Any] = {}
     modes: dict[str, list[Any]] = {}
     for policy in policies:

@@ -96,9 +96,6 @@ class PromptPart:
     """A section before it is written.
 
     Attributes:
-        key: What it is replaced by.
-        source: Whose it is, for people.
-        section: What it says.
         is_filled: Whether `${name}` in it stands for a value.
     """
 
@@ -147,20 +144,7 @@ def decide_sections(
     replace: Mapping[str, str],
     later: Collection[str] = (),
 ) -> tuple[PromptSection, ...]:
-    """Write all sections.
-
-    Args:
-        parts: All that there are, in order; of one key the later one stands in the place of the first.
-        context: What functions see, what `${name}` stands for, and which layers are wanted.
-        replace: Other texts, by key.
-        later: Keys of what plugins add while a session runs; their texts are decided by `decide_replaced`.
-
-    Returns:
-        Those that say something.
-
-    Raises:
-        OptionError: Your move: `${name}` without a value, a key that there is not, a function that raises. All faults at once.
-    """
+    """Write all sections."""
     placed: dict[str, PromptPart] = {}
     for part in parts:
         placed[part.key] = part
@@ -188,16 +172,7 @@ def decide_sections(
 def decide_replaced(
     replace: Mapping[str, str], written: AbstractSet[str], context: PromptContext
 ) -> Mapping[str, str]:
-    """Write the texts that stand in place of what plugins add while a session runs, by key; an empty one removes a section.
-
-    Args:
-        replace: Other texts, by key.
-        written: Keys of the sections that stand in front of those, where texts are replaced before the session begins.
-        context: What `${name}` stands for.
-
-    Raises:
-        OptionError: Your move: `${name}` without a value; all faults at once.
-    """
+    """Write the texts that stand in place of what plugins add while a session runs, by key; an empty one removes a section."""
     found: dict[str, str] = {}
     faults: list[str] = []
     for key in replace:
@@ -218,15 +193,7 @@ def join_prompt(sections: Sequence[PromptSection]) -> str:
 
 
 def fill_in(text: str, values: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Put values in the places of their names, once: what a value says is looked at no more.
-
-    Args:
-        text: With `${name}` where a value is to be; `$${name}` stands for `${name}` itself.
-        values: Texts and numbers by name.
-
-    Returns:
-        The text, and the faults: names without a value, and values that are neither.
-    """
+    """Put values in the places of their names, once: what a value says is looked at no more."""
     faults: dict[str, None] = {}
 
     def value_of(found: re.Match[str]) -> str:

@@ -11,11 +11,7 @@ from agentrail.private_places import keep_private
 
 
 def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
-    """Get a secret from where it is.
-
-    Raises:
-        OptionError: Your move: it is not there, or is empty; never with the secret.
-    """
+    """Get a secret from where it is."""
     if form.env is not None:
         found = environ.get(form.env, "").strip()
         if not found:

@@ -62,10 +62,6 @@ class SkillSource:
     """A directory that holds skills, each in a directory of its own.
 
     Attributes:
-        directory: Where.
-        shown: How that is written.
-        scope: Whose it is.
-        dialect: Whose format its skills have.
         is_own: Whether the user put it there, so that links to a skill count.
     """
 
@@ -135,15 +131,7 @@ def find_sources(
     import_user: bool = False,
     import_project: bool = False,
 ) -> tuple[SkillSource, ...]:
-    """Say where skills are looked for, from what counts least: those that come along.
-
-    Args:
-        cwd: The working directory.
-        home: The user's; None where there is none.
-        directories: Others that were named, and by whom; they stand in front of all.
-        import_user: Whether those that the user wrote for Claude Code count.
-        import_project: Whether those of the project do.
-    """
+    """Say where skills are looked for, from what counts least: those that come along."""
     found: dict[Path, SkillSource] = {
         BUILT_IN_SKILLS: SkillSource(directory=BUILT_IN_SKILLS, shown="built in", scope="built_in")
     }

@@ -29,11 +29,7 @@ def digests_of(files: FoundFiles) -> Digests:
 
 
 def is_listed(files: FoundFiles, environ: Mapping[str, str]) -> bool:
-    """Say whether the user trusts the directory of a project, with its files as they are now or as they once were.
-
-    Raises:
-        OptionError: Your move: the list cannot be read.
-    """
+    """Say whether the user trusts the directory of a project, with its files as they are now or as they once were."""
     return files.directory is not None and str(files.directory.resolve()) in read_trust(environ).directories
 
 
@@ -43,22 +39,14 @@ def _key_of(path: Path, directory: Path | None) -> str:
 
 
 def is_trusted(files: FoundFiles, environ: Mapping[str, str]) -> bool:
-    """Say whether the user trusts the files of a project as they are.
-
-    Raises:
-        OptionError: Your move: the list cannot be read.
-    """
+    """Say whether the user trusts the files of a project as they are."""
     if files.directory is None:
         return False
     return read_trust(environ).trusts(str(files.directory.resolve()), digests_of(files))
 
 
 def read_trust(environ: Mapping[str, str]) -> TrustList:
-    """Read the list; an empty one where there is none.
-
-    Raises:
-        OptionError: Your move: it cannot be read, or is something else.
-    """
+    """Read the list; an empty one where there is none."""
     path = _path_of(environ)
     if path is None or not path.exists():
         return TrustList()
@@ -74,9 +62,6 @@ def changing_files(environ: Mapping[str, str]) -> Iterator[None]:
     """Let no other process change the list, or the files of rules, for a block: who reads and writes in turn loses nothing of another one.
 
     Without a home there is no list, and nothing that could be changed.
-
-    Raises:
-        OptionError: Your move: another process holds them for two seconds, or there cannot be a lock. This blocks that long.
     """
     path = _path_of(environ)
     if path is None:
@@ -114,14 +99,7 @@ def _take_turn(lock: int, folder: Path) -> None:
 
 
 def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:
-    """Write the list: whole, or not at all.
-
-    Returns:
-        Where it is.
-
-    Raises:
-        OptionError: Your move: there is no home directory, or it cannot be written there.
-    """
+    """Write the list: whole, or not at all."""
     path = _path_of(environ)
     if path is None:
         raise OptionError(["HOME is not set: trust is kept in the user's directory, and there is none"])

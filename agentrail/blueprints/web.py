@@ -110,11 +110,7 @@ def _engine_of(said: Sourced, fault: Callable[[Sourced, str], None]) -> Callable
 
 
 def _open_engine(form: SearchForm, folder: str) -> SearchEngine:
-    """Make the adapter, with the key as it is now.
-
-    Raises:
-        OptionError: Your move: the key is not where it is said to be.
-    """
+    """Make the adapter, with the key as it is now."""
     where = form.api_key
     variable = KEY_VARIABLES.get(form.engine)
     if where is None and variable is not None:

@@ -152,11 +152,7 @@ class AccessRules:
     needs_token: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what no header could be.
-
-        Raises:
-            OptionError: The operator's move; all faults at once.
-        """
+        """Refuse what no header could be."""
         faults = [
             f"allowed_hosts has {host!r:.80}: expected a name or an address, with a port or without, and no wildcard"
             for host in self.allowed_hosts
@@ -239,12 +235,7 @@ class AccessRules:
         }
 
     def answer_preflight(self, head: CallHead, methods: Sequence[str]) -> Mapping[str, str] | None:
-        """Say what a 204 to a preflight has, before any other check; None where the call is none, or of no listed origin.
-
-        Args:
-            head: The call.
-            methods: Those of its path; empty for an unknown path, which is answered like any other call to it.
-        """
+        """Say what a 204 to a preflight has, before any other check; None where the call is none, or of no listed origin."""
         origin = self.listed_origin(head)
         is_preflight = head.method == "OPTIONS" and "access-control-request-method" in head.headers
         if not is_preflight or origin is None or not methods:
@@ -352,17 +343,7 @@ def name_user(
     tenant_id: str | None = None,
     user_id: str | None = None,
 ) -> Principal | ErrorAnswer:
-    """Say for whom a call is: a token without a user speaks for its tenant, and the call names the user.
-
-    Args:
-        principal: What the token says.
-        headers: Of the call; `x-agentrail-user` names a user.
-        tenant_id: What the body says; it has to agree.
-        user_id: What the body says; it has to agree, or names the user.
-
-    Returns:
-        The principal, whose `user_id` is still empty where none was named; see `require_user`.
-    """
+    """Say for whom a call is: a token without a user speaks for its tenant, and the call names the user."""
     if tenant_id is not None and tenant_id != principal.tenant_id:
         return _contradicts("tenant_id")
     for given, name in ((headers.get("x-agentrail-user"), "X-Agentrail-User"), (user_id, "user_id")):
@@ -391,13 +372,7 @@ def require_user(principal: Principal) -> ErrorAnswer | None:
 
 
 def require_scope(principal: Principal, scope: str, also: str | None = None) -> ErrorAnswer | None:
-    """Refuse a call that its token does not allow.
-
-    Args:
-        principal: The caller.
-        scope: The scope that the call needs.
-        also: Another scope that is enough; None for none.
-    """
+    """Refuse a call that its token does not allow."""
     if scope in principal.scopes or (also is not None and also in principal.scopes):
         return None
     wanted = repr(scope) if also is None else f"{scope!r} or {also!r}"
@@ -427,13 +402,7 @@ class FailedAuthentications:
     """
 
     def __init__(self, *, limit: int = 10, within_seconds: float = 60.0, max_addresses: int = 10_000) -> None:
-        """Remember none.
-
-        Args:
-            limit: How many failures are answered as such.
-            within_seconds: Of what time.
-            max_addresses: How many are remembered.
-        """
+        """Remember none."""
         self._limit = limit
         self._within = within_seconds
         self._max_addresses = max_addresses
@@ -515,17 +484,7 @@ class CallerCheck:
         timeout_seconds: float = 10.0,
         max_failures_per_minute: int = 10,
     ) -> None:
-        """Know of no call yet.
-
-        Args:
-            auth: `Tokens`, or a function of the application; None where this machine alone may call.
-            rules: From where; whether they need a token follows from `auth`.
-            timeout_seconds: How long `auth` may take.
-            max_failures_per_minute: How many failed calls of one address are answered 401 and not 429; `Limits` has the number.
-
-        Raises:
-            OptionError: The operator's move: `auth` cannot be called.
-        """
+        """Know of no call yet."""
         if auth is not None and not callable(auth):
             raise OptionError(
                 [f"auth is {type(auth).__name__}: expected Tokens, or authenticate(headers), or None"]
@@ -538,16 +497,7 @@ class CallerCheck:
     def admit_more(
         self, *, auth: Authenticate | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
     ) -> None:
-        """Add what the operator says who starts a server to what its application was made with.
-
-        Args:
-            auth: Asked from now on.
-            hosts: Besides `allowed_hosts`.
-            origins: Besides `allowed_origins`; where there were none, these are all.
-
-        Raises:
-            OptionError: The operator's move: the application has an `auth` of its own, or a name that no header could be.
-        """
+        """Add what the operator says who starts a server to what its application was made with."""
         if auth is not None and self._auth is not None:
             raise OptionError(["the application has its own `auth`: leave --token-file out, or `auth`"])
         asked = self._auth if auth is None else auth
@@ -563,10 +513,6 @@ class CallerCheck:
     async def admit(self, head: CallHead) -> Principal | ErrorAnswer:
         """Judge a call by its head, and say who calls.
 
-        Returns:
-            The principal, whose `user_id` is empty where a token speaks for its tenant and no header names the user; or what
-            refuses the call.
-
         Cancellation: Is passed on to `auth`. Nothing is counted.
         """
         refused = self.rules.judge(head)
@@ -579,14 +525,6 @@ class CallerCheck:
         """Judge the caller of an open socket or stream as a new call with its head would be judged.
 
         A token that is no longer valid is not counted among the failures of its address: it was valid when it came.
-
-        Args:
-            head: The head of the call, with its token.
-            principal: The caller, as admitted.
-
-        Returns:
-            The caller with the scopes of now; or the refusal: 401 if the token expired, was revoked or is another user's now, 503 if `auth`
-            failed.
 
         Cancellation: Is passed on to `auth`.
         """
@@ -610,9 +548,6 @@ class CallerCheck:
 
     async def follow_tokens(self, changed: Callable[[], object]) -> None:
         """Let in whom the token file names, as long as the server runs.
-
-        Args:
-            changed: Called when other tokens hold.
 
         Cancellation: As of `follow_token_file`.
         """

@@ -304,15 +304,7 @@ def error_answer(
     headers: Mapping[str, str] = MappingProxyType({}),
     more: JsonObject = EMPTY,
 ) -> ErrorAnswer:
-    """Make the answer of a code.
-
-    Args:
-        code: One of the table.
-        message: What was expected, what came; left alone where the row has a sentence of its own.
-        hint: What to do; None for that of the row.
-        headers: As of `ErrorAnswer`; `retry-after` of the row comes with them.
-        more: As of `ErrorAnswer`.
-    """
+    """Make the answer of a code."""
     row = ERROR_ANSWERS[code]
     wait = {} if row.retry_after_seconds is None else {"retry-after": f"{row.retry_after_seconds}"}
     return ErrorAnswer(
@@ -326,24 +318,12 @@ def error_answer(
 
 
 def refuse_call(code: str, message: str, *, hint: _Words = None, more: JsonObject = EMPTY) -> NoReturn:
-    """Leave a route with the answer of a code; the arguments are those of `error_answer`.
-
-    Raises:
-        CallRefused: In any case.
-    """
+    """Leave a route with the answer of a code; the arguments are those of `error_answer`."""
     raise CallRefused(error_answer(code, message, hint=hint, more=more))
 
 
 def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer:
-    """Say how a call is answered that ended with an exception.
-
-    Args:
-        error: Any. Of one that is none of ours the caller is told nothing.
-        request_id: What the caller can name to the operator, who finds it in the log.
-
-    Returns:
-        An answer; `is_ours` where the cause has to be logged, because the answer does not tell it.
-    """
+    """Say how a call is answered that ended with an exception."""
     match error:
         case CallRefused(answer=answer):
             made = answer
@@ -424,16 +404,7 @@ def _retry_after(seconds: float) -> dict[str, str]:
 
 
 def answer_to_failure(error: ErrorInfo, text: str = "") -> ErrorAnswer:
-    """Say how a call is answered whose cycle failed: never as a success, and never with empty text.
-
-    Args:
-        error: What the end of the cycle says.
-        text: What the model had said until then.
-
-    Returns:
-        502 `provider_failed` where it was the model's side, 504 where that fell silent, 409 where a budget was spent, else 500
-        `cycle_failed`; `cause` in it is the code of the error, `text` what was said.
-    """
+    """Say how a call is answered whose cycle failed: never as a success, and never with empty text."""
     more: JsonObject = {"cause": error.code, "text": text}
     wait = {} if error.retry_after_seconds is None else _retry_after(error.retry_after_seconds)
     if error.code in _OF_PROVIDERS:

@@ -39,15 +39,6 @@ async def send_past(
 ) -> int | None:
     """Send what waits in a subscription, until nothing does, or the socket closes.
 
-    Args:
-        socket: Where to.
-        asked: What asked for it.
-        events: Entered just now; read here alone.
-        agent_id: The profile of the session, for a snapshot where events are lost.
-
-    Returns:
-        The number to subscribe after once more, where more was published meanwhile than waits for a reader; None where it is level.
-
     Cancellation: What was not sent is not counted by the cursors of the socket.
     """
     batch: list[bytes] = []

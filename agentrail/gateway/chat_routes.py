@@ -48,12 +48,7 @@ from agentrail.wire.forms import AcceptedForm, encode_accepted
 
 
 async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> HandledResponse | HostRequest:
-    """Give a message to the host; when its caller leaves, its request is told.
-
-    Raises:
-        CallRefused: The caller's move: what the body says cannot be.
-        Exception: As of `Host.submit`.
-    """
+    """Give a message to the host; when its caller leaves, its request is told."""
     body: ChatBody = call.body
     request = _request_of(call, body, session_id)
     content, settings = _more_of(body)
@@ -93,11 +88,7 @@ def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | N
 
 
 def _more_of(body: ChatBody) -> tuple[Blocks | None, PromptSettings | None]:
-    """Give what a command may say of a message besides, which no route takes.
-
-    Raises:
-        PromptError, OptionError: The caller's move: blocks or settings that cannot be.
-    """
+    """Give what a command may say of a message besides, which no route takes."""
     if not isinstance(body, PromptCommandBody):
         return None, None
     content = None if body.content is None else decide_blocks(body.content)
@@ -120,12 +111,7 @@ def headers_of(request: HostRequest) -> dict[str, str]:
 
 
 def location_of(sessions: str, request: HostRequest) -> dict[str, str]:
-    """Say where a request can be looked at, for who posts, leaves and asks later.
-
-    Args:
-        sessions: The path of all sessions.
-        request: Which one.
-    """
+    """Say where a request can be looked at, for who posts, leaves and asks later."""
     return {"location": quote(f"{sessions}/{request.session_id}/requests/{request.request_id}")}
 
 
@@ -134,14 +120,7 @@ def _place(call: RouteCall, ending: str, request: HostRequest) -> dict[str, str]
 
 
 def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
-    """Say how a `chat` is answered, by how its request stands.
-
-    Args:
-        record: Of a request that has ended, waits for people, or took longer than there was time.
-
-    Returns:
-        200 with the answer, 202 where there is none yet; and an error for every other end, never with empty text as if it were one.
-    """
+    """Say how a `chat` is answered, by how its request stands."""
     match record.outcome:
         case "completed":
             told = ChatReply(
@@ -185,11 +164,7 @@ def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
 
 
 def _named(answer: WholeAnswer | ErrorAnswer, request: HostRequest) -> WholeAnswer:
-    """Name session and request in headers; an error does so in its body as well.
-
-    Raises:
-        CallRefused: It is an error.
-    """
+    """Name session and request in headers; an error does so in its body as well."""
     if isinstance(answer, WholeAnswer):
         return evolve(answer, headers={**answer.headers, **headers_of(request)})
     more = {**answer.more, "session_id": request.session_id, "request_id": request.request_id}

@@ -78,16 +78,6 @@ class CommandMemory:
     ) -> CommandOutcome:
         """Do what a command says, or tell what it came to before.
 
-        Args:
-            owner: Who sends it.
-            command: What it says.
-            client_id: Its name.
-            nursery: Where it is done: it outlives the socket that brought it.
-            work: Does it, and raises nothing but what ends the process.
-
-        Raises:
-            CallRefused: The name was used for another command; or too many are at work.
-
         Cancellation: It is done all the same.
         """
         key = (owner, command.session_id, command.name, client_id)

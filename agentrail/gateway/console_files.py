@@ -67,12 +67,7 @@ class ConsoleFile:
 
 
 def find_file(path: str, root: Path = ROOT) -> ConsoleFile | None:
-    """Read a file of the console; None where there is none. Blocks.
-
-    Args:
-        path: Below the console, as a caller wrote it; nothing for its page.
-        root: Where the console lies.
-    """
+    """Read a file of the console; None where there is none. Blocks."""
     parts = (path or INDEX).split("/")
     content_type = CONTENT_TYPES.get(Path(parts[-1]).suffix)
     # No name begins with a dot, so none leads upwards, and none is empty, so none is absolute.

@@ -199,11 +199,7 @@ class Gateway:
         self.places = OpenCounts(self.limits.max_streams_per_principal, self.limits.max_streams)
 
     def opened(self) -> tuple[Host, Hubs]:
-        """Give the host and its streams.
-
-        Raises:
-            CallRefused: 503: it is not open.
-        """
+        """Give the host and its streams."""
         if self.host is None or self.hubs is None:
             missing = "its lifespan has not run; a mounted application is opened by `async with app.state.host.open()` in the outer lifespan"
             refuse_call(
@@ -219,11 +215,7 @@ class Gateway:
         return read() if size <= READ_HERE_BYTES else await outside.offload(read, limiter=self.readers)
 
     def take_place(self, owner: SessionOwner) -> OpenPlace[SessionOwner]:
-        """Take a place for a stream or a socket; closing it gives it back.
-
-        Raises:
-            CallRefused: 429 or 503: all are taken.
-        """
+        """Take a place for a stream or a socket; closing it gives it back."""
         place = self.places.take(owner)
         if place == "caller":
             message = f"{self.limits.max_streams_per_principal} streams are open, more are not: close one"
@@ -294,12 +286,7 @@ class RouteCall:
             self.is_writing = False
 
     async def while_there(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do something as long as the caller is there; cut the connection if a write of it is cancelled.
-
-        Raises:
-            CallerLeft: The caller left, and the work was cancelled.
-            BaseException: What the work raised, as itself.
-        """
+        """Do something as long as the caller is there; cut the connection if a write of it is cancelled."""
         self._check_there()
         failure = Kept()
         async with trio.open_nursery() as nursery:
@@ -413,13 +400,7 @@ class PathEndpoint:
     """All methods of one path, as an ASGI application."""
 
     def __init__(self, gateway: Gateway, routes: Iterable[CallRoute], write_stream: WriteStream) -> None:
-        """Take what there is.
-
-        Args:
-            gateway: What is shared.
-            routes: Of one path, each of another method.
-            write_stream: Writes streams.
-        """
+        """Take what there is."""
         self._gateway = gateway
         self._write_stream = write_stream
         self._routes = {route.method: route for route in routes}

@@ -30,13 +30,7 @@ _WHOLE_ELSEWHERE: Final[Mapping[str, str]] = {"agent_end": "messages"}
 
 
 def encode_event_page(page: PageOfEvents, *, is_forth: bool, is_whole: bool = False) -> bytes:
-    """Write a page: `{events, first, last, more, kept_from}`.
-
-    Args:
-        page: What was read.
-        is_forth: Whether it was asked for from its beginning: then it is the end that is left out where it is too large, else the beginning.
-        is_whole: Whether nothing is cut out of its events.
-    """
+    """Write a page: `{events, first, last, more, kept_from}`."""
     shown: list[bytes] = []
     size = 0
     order: Sequence[Event] = page.events if is_forth else page.events[::-1]
@@ -65,11 +59,7 @@ def encode_event_page(page: PageOfEvents, *, is_forth: bool, is_whole: bool = Fa
 
 
 def cut_event(written: bytes) -> bytes:
-    """Cut what is large out of an event; one in which nothing is comes out as it was but for its white space.
-
-    Args:
-        written: As `encode_event` writes it.
-    """
+    """Cut what is large out of an event; one in which nothing is comes out as it was but for its white space."""
     plain: dict[str, Any] = msgspec.json.decode(written)
     doubled = _WHOLE_ELSEWHERE.get(plain["kind"])
     cut = {name: _cut(value, is_doubled=name == doubled)[0] for name, value in plain.items()}

@@ -57,11 +57,7 @@ _LINE_ENDS: Final = (
 
 
 def retry_line(draw: float) -> bytes:
-    """Return the first line of a stream: after how many milliseconds a browser comes back. It belongs to the frame after it.
-
-    Args:
-        draw: From 0 up to 1. With one number for all, the readers of a server that ends would come back in the same second.
-    """
+    """Return the first line of a stream: after how many milliseconds a browser comes back. It belongs to the frame after it."""
     return b"retry: %d\n" % (MIN_RETRY_MS + draw * (MAX_RETRY_MS - MIN_RETRY_MS))
 
 
@@ -110,12 +106,7 @@ def event_frame(event: Event | UnknownEvent) -> bytes:
 
 
 def snapshot_frame(snapshot: Snapshot, *, agent_id: str | None = None) -> bytes:
-    """Make the frame of a snapshot. It has no `id:`: its number stands in it, and no event of this number need have been seen.
-
-    Args:
-        snapshot: How the session stands.
-        agent_id: The profile that it was started with.
-    """
+    """Make the frame of a snapshot. It has no `id:`: its number stands in it, and no event of this number need have been seen."""
     return _frame("snapshot", encode_snapshot(snapshot, agent_id=agent_id), None)
 
 

@@ -149,11 +149,7 @@ class Hub:
         self._put(event, subscription)
 
     def take_waiting(self) -> bool:
-        """Take all that the session has published and that was not taken yet, without a checkpoint.
-
-        Returns:
-            Whether the hub is level with its session; False where its subscription was cut, and `run` begins another one.
-        """
+        """Take all that the session has published and that was not taken yet, without a checkpoint."""
         subscription = self._subscription
         if subscription is None:
             return self.ended is not None
@@ -220,15 +216,7 @@ class Hub:
         await self._is_level.wait()
 
     def begin_reader(self, own: Subscription, after: int | None) -> StreamReader | None:
-        """Let a reader begin, in the step in which its own subscription was entered: no checkpoint lies between.
-
-        Args:
-            own: A subscription of the reader, just entered: what it missed, or how the session stands.
-            after: As it was given for that.
-
-        Returns:
-            None where the hub is not level with the session, so that it would miss events or see them twice.
-        """
+        """Let a reader begin, in the step in which its own subscription was entered: no checkpoint lies between."""
         if not self.take_waiting():
             return None
         pending: deque[Event | RingFrame] = deque([RingFrame(retry_line(jitter()), None)])
@@ -304,20 +292,6 @@ class Hubs:
     ) -> AsyncIterator[StreamReader]:
         """Open a stream of a session.
 
-        Args:
-            session: Whose.
-            after: The number of the last committed event that the reader has: it is given all behind that. None for a reader that
-                begins: it is given a snapshot, and what is live.
-            on_cut: Breaks the connection; called where a write is stuck that has to end, for servers whose writes are deaf to
-                cancellation. It does not wait, and raises nothing.
-
-        Yields:
-            The reader. The block is left where its task is stuck in a write when the stream has to end.
-
-        Raises:
-            CursorAhead: The caller's move: there is no event of this number yet.
-            SessionDown: The session has ended, and no number was given.
-
         Cancellation: At once.
         """
         hub, reader = await self._join(session, after)
@@ -330,11 +304,7 @@ class Hubs:
 
     @contextmanager
     def watch_stream(self, stream: WatchedStream) -> Iterator[None]:
-        """Watch a stream as long as the block lasts: also one that reads no hub.
-
-        Args:
-            stream: Of a task that writes it. It is told to end at once where all streams are being ended.
-        """
+        """Watch a stream as long as the block lasts: also one that reads no hub."""
         self._all[stream] = None
         self._has_readers.set()
         self._is_empty = trio.Event() if self._is_empty.is_set() else self._is_empty
@@ -387,10 +357,6 @@ class Hubs:
 
     async def close(self, reason: DoneReason, *, within_seconds: float = WRITE_GRACE_SECONDS) -> None:
         """End all streams, and those that are opened from now on, each with its `done` and its number.
-
-        Args:
-            reason: What they are told.
-            within_seconds: How long writes may take before they are cut.
 
         Cancellation: The streams end all the same; writes that are stuck are cut by the watcher.
         """
@@ -458,16 +424,7 @@ async def open_hubs(
     max_frames: int = MAX_RING_FRAMES,
     max_frame_bytes: int = MAX_RING_BYTES,
 ) -> AsyncIterator[Hubs]:
-    """Open what streams are read through.
-
-    Args:
-        heartbeat_seconds: After how long a silent stream gets a comment.
-        max_frames: How many frames of a session are kept for readers that have not read them; who is behind by more is cut.
-        max_frame_bytes: How many bytes of them.
-
-    Yields:
-        The hubs. Streams that are open when the block is left are cut; `Hubs.close` ends them with a word.
-    """
+    """Open what streams are read through."""
     async with trio.open_nursery() as nursery:
         make_ring = partial(FrameRing, max_frames=max_frames, max_bytes=max_frame_bytes)
         hubs = Hubs(nursery, heartbeat_seconds=heartbeat_seconds, make_ring=make_ring)

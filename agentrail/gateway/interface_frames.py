@@ -100,13 +100,7 @@ def add_frames(
     commands: Mapping[str, SocketCommand],
     parameter_of: Callable[[SocketCommand, str], dict[str, Any]],
 ) -> None:
-    """Put the schemas of all frames among those of the structs.
-
-    Args:
-        schemas: By name, those of `FRAME_STRUCTS` and of all bodies among them.
-        commands: Of a socket, by name.
-        parameter_of: Gives the schema of one name in the path or query of a command's route.
-    """
+    """Put the schemas of all frames among those of the structs."""
     schemas["StreamFrame"] = stream_frame()
     for name, kind in OF_CLIENT.items():
         _put_type(schemas[kind.__name__], name)
@@ -206,12 +200,7 @@ def _tag_of(kind: type[msgspec.Struct]) -> str:
 def replies_of_commands(
     commands: Mapping[str, SocketCommand], schema_of: Callable[[SocketCommand], Iterable[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """Say with what each command is replied to that was done.
-
-    Args:
-        commands: By name.
-        schema_of: Gives the schemas of a command's route where it succeeds; none where it says nothing.
-    """
+    """Say with what each command is replied to that was done."""
     told: dict[str, Any] = {}
     for name, command in commands.items():
         schemas = list(schema_of(command))

@@ -354,11 +354,7 @@ class OpenSocket:
         )
 
     async def _judge_again(self, principal: Principal) -> Principal:
-        """Judge the caller of a command as that of a request: its token may have expired since the socket was opened.
-
-        Raises:
-            CallRefused: It is not let in any more, or `auth` failed.
-        """
+        """Judge the caller of a command as that of a request: its token may have expired since the socket was opened."""
         judged = await self.gateway.callers.check_again(self.head, principal)
         if isinstance(judged, ErrorAnswer):
             raise CallRefused(judged)
@@ -538,11 +534,7 @@ class OpenSocket:
     async def _pump(
         self, asked: Subscribe, events: Subscription, agent_id: str | None, *, goes_on: bool
     ) -> int | None:
-        """Put what a session publishes into the queue, until the session or the socket ends.
-
-        Returns:
-            The number to subscribe after once more, where more came than waits while the client caught up; None at the end.
-        """
+        """Put what a session publishes into the queue, until the session or the socket ends."""
         snapshot = events.snapshot if asked.after is None and not goes_on else None
         seq = snapshot.last_seq if snapshot is not None else asked.after or 0
         frame = subscribed_frame(asked, seq, snapshot, agent_id=agent_id)

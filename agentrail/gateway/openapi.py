@@ -138,15 +138,7 @@ def describe_interface(
     needs_token: bool = True,
     known: Iterable[CallRoute] = (),
 ) -> dict[str, Any]:
-    """Return the page: OpenAPI 3.1.
-
-    Args:
-        routes: All routes.
-        base_path: The path in front of each.
-        server: The path at which the application is mounted in another one; empty where it is not.
-        needs_token: Whether a call without a token is refused.
-        known: Routes that are not shown, but whose structs are.
-    """
+    """Return the page: OpenAPI 3.1."""
     shown = tuple(routes)
     commands = socket_commands(shown)
     paths: dict[str, dict[str, Any]] = {}

@@ -55,11 +55,7 @@ async def _explain(call: RouteCall) -> WholeAnswer:
 
 
 def read_kinds(text: str | None) -> frozenset[str]:
-    """Read kinds of records, separated by commas; none stand for all.
-
-    Raises:
-        CallRefused: 422: there is no such kind; the nearest one is named.
-    """
+    """Read kinds of records, separated by commas; none stand for all."""
     kinds = frozenset(filter(None, (text or "").split(",")))
     unknown = sorted(kinds - RECORD_KINDS)
     if unknown:

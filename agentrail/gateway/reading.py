@@ -66,11 +66,7 @@ _CONTINUES: Final = range(0x80, 0xC0)
 
 
 def parts_of(text: bytes) -> Iterator[tuple[int, int, bool]]:
-    """Divide a document into parts of whole tokens, and texts that are longer than a piece.
-
-    Returns:
-        Begin and end of each, in order, and whether it is such a text.
-    """
+    """Divide a document into parts of whole tokens, and texts that are longer than a piece."""
     at = 0
     while at < len(text):
         end = _end_in(_TOKENS, text, at)
@@ -98,15 +94,7 @@ def _end_of_text(text: bytes, at: int) -> int:
 
 
 def read_apart(text: bytes, long: Sequence[LongText]) -> PlainJson:
-    """Read a document whose long texts are read by themselves, piece by piece.
-
-    Args:
-        text: The document.
-        long: All its long texts, in order.
-
-    Raises:
-        Misfit: It is no JSON, or such JSON; without the place, which is another one in what is left.
-    """
+    """Read a document whose long texts are read by themselves, piece by piece."""
     left: list[bytes] = []
     at = 0
     for number, start, end in long:
@@ -153,25 +141,12 @@ MAX_SEARCH_CHARACTERS: Final = 200
 
 
 def refuse_field(name: str, what: str) -> NoReturn:
-    """Refuse a field, or a part of a query.
-
-    Raises:
-        CallRefused: 422 `field_invalid`, in any case.
-    """
+    """Refuse a field, or a part of a query."""
     refuse_call("field_invalid", f"{name} {what}"[:300], more={"field": name})
 
 
 def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = "") -> None:
-    """Let names pass that are known.
-
-    Args:
-        given: What came, by name.
-        known: All that there are.
-        before: What stands in front of a name in messages: where it is.
-
-    Raises:
-        CallRefused: 422 `field_unknown`, with the nearest known name.
-    """
+    """Let names pass that are known."""
     unknown = next((name for name in given if name not in known), None)
     if unknown is None:
         return
@@ -186,16 +161,7 @@ def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = 
 
 
 def check_id(name: str, value: str, *, of_session: bool = False) -> str:
-    """Let an id pass: out of a body, a path, a query or a header.
-
-    Args:
-        name: Of the field.
-        value: What came.
-        of_session: Whether it is the id of a session, which has no `@` and no `+`.
-
-    Raises:
-        CallRefused: 422 `id_invalid`, which does not repeat it.
-    """
+    """Let an id pass: out of a body, a path, a query or a header."""
     fault = fault_of_session_id(name, value) if of_session else fault_of_name(name, value)
     if fault is not None:
         refuse_call("id_invalid", fault, more={"field": name})
@@ -203,21 +169,13 @@ def check_id(name: str, value: str, *, of_session: bool = False) -> str:
 
 
 def check_same_session(body: ChatBody, session_id: str) -> None:
-    """Let a body pass that names no session, or the one in the path.
-
-    Raises:
-        CallRefused: 422: it names another one.
-    """
+    """Let a body pass that names no session, or the one in the path."""
     if body.session_id not in (None, session_id):
         refuse_field("session_id", "is not the session in the path: leave it out")
 
 
 def named_by_client(body_id: str | None, header: str | None) -> str | None:
-    """Give the caller's name of a message: `client_id` of the body, or the header `Idempotency-Key`.
-
-    Raises:
-        CallRefused: 422: the header is no id, or both are there and differ.
-    """
+    """Give the caller's name of a message: `client_id` of the body, or the header `Idempotency-Key`."""
     if header is not None:
         check_id("Idempotency-Key", header)
         if body_id not in (None, header):
@@ -226,15 +184,7 @@ def named_by_client(body_id: str | None, header: str | None) -> str | None:
 
 
 def check_filter(wanted: RowFilter, before: str = "") -> None:
-    """Let a filter pass that rows can be found by.
-
-    Args:
-        wanted: The filter.
-        before: What stands in front of its names in messages: where they are.
-
-    Raises:
-        CallRefused: 422: a part of it cannot be.
-    """
+    """Let a filter pass that rows can be found by."""
     if wanted.q is not None and len(wanted.q) > MAX_SEARCH_CHARACTERS:
         refuse_field(f"{before}q", f"has more than {MAX_SEARCH_CHARACTERS} characters")
     if wanted.agent_id is not None:
@@ -255,15 +205,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,16}")
 
 
 def cursor_of(last_event_id: str | None, after: str | None) -> int | None:
-    """Give the number that a reader goes on after; None for one that begins.
-
-    Args:
-        last_event_id: The header `Last-Event-ID`. It goes first: a browser that comes back sends the query of its beginning again.
-        after: Of the query.
-
-    Raises:
-        CallRefused: 400 `cursor_invalid`: either of them is no whole number from 0.
-    """
+    """Give the number that a reader goes on after; None for one that begins."""
     found = [_cursor(name, text) for name, text in (("Last-Event-ID", last_event_id), ("after", after))]
     return found[0] if found[0] is not None else found[1]
 
@@ -277,11 +219,7 @@ def _cursor(name: str, text: str | None) -> int | None:
 
 
 def whole_number(name: str, text: str | None, default: int, *, least: int = 0, most: int = MAX_CURSOR) -> int:
-    """Read a number of a query, such as `limit=50`.
-
-    Raises:
-        CallRefused: 422: it is none, or out of bounds.
-    """
+    """Read a number of a query, such as `limit=50`."""
     if text is None:
         return default
     if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
@@ -290,22 +228,14 @@ def whole_number(name: str, text: str | None, default: int, *, least: int = 0, m
 
 
 def yes_or_no(name: str, text: str | None) -> bool:
-    """Read a flag of a query, such as `wait=true`; left out means no.
-
-    Raises:
-        CallRefused: 422: it is neither `true` nor `false`.
-    """
+    """Read a flag of a query, such as `wait=true`; left out means no."""
     if text not in (None, "true", "false"):
         refuse_field(name, f"is {text!r:.40}: expected true or false")
     return text == "true"
 
 
 def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
-    """Let a query pass whose names a route knows, each once.
-
-    Raises:
-        CallRefused: 400 for a token, which is not repeated; 422 for any other unknown name.
-    """
+    """Let a query pass whose names a route knows, each once."""
     names = list(given)
     if any(name.lower() in ("token", "access_token") for name in names):
         refuse_call("token_in_url", "a token in a URL is refused")
@@ -364,15 +294,7 @@ class BodyBytes:
     __slots__ = ("_held", "_limit")
 
     def __init__(self, limit: int, *, announced: str | None = None) -> None:
-        """Begin with nothing.
-
-        Args:
-            limit: How many bytes may come.
-            announced: `Content-Length`, where there is one. It may lie, so the bytes count all the same.
-
-        Raises:
-            CallRefused: It announces too many, or no number.
-        """
+        """Begin with nothing."""
         self._limit = limit
         # Grown in place: a list of pieces would take forty bytes for each, and a piece may be one byte long.
         self._held = bytearray()
@@ -382,11 +304,7 @@ class BodyBytes:
             self._check(int(announced))
 
     def add(self, piece: bytes) -> None:
-        """Take what came.
-
-        Raises:
-            CallRefused: It is too much, 413; all of it is forgotten.
-        """
+        """Take what came."""
         self._check(len(self._held) + len(piece))
         self._held += piece
 
@@ -407,13 +325,6 @@ def check_content_type(value: str | None, encoding: str | None = None) -> None:
 
     A form of another site can send other types without a preflight, so that this guards sessions in browsers too. What came is not repeated:
     headers are in no answer.
-
-    Args:
-        value: `Content-Type`.
-        encoding: `Content-Encoding`; None where there is none.
-
-    Raises:
-        CallRefused: 415.
     """
     # No pattern: one with blanks on both sides of something that may be missing tries all places for it.
     kind, *more = (part.strip() for part in (value or "").lower().split(";"))
@@ -430,17 +341,6 @@ def check_content_type(value: str | None, encoding: str | None = None) -> None:
 def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
     """Read a body.
 
-    Args:
-        kind: One of `BODIES`.
-        text: All that came. Nothing at all is taken for `{}`, for calls that need nothing said.
-        limits: Of the host; those of a body, of its depth and of its texts.
-
-    Returns:
-        The body; its ids, words and texts are as they have to be.
-
-    Raises:
-        CallRefused: 400, 413 or 422, with what is wrong.
-
     It takes up to a third of a microsecond for each byte, and seconds for the largest one: above `READ_HERE_BYTES` it belongs into a thread.
     """
     plain = read_object(text, limits) if text.strip(b" \t\r\n") else {}
@@ -448,17 +348,7 @@ def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
 
 
 def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int) -> B:
-    """Make a body of an object that was read already.
-
-    Args:
-        kind: As of `decode_body`.
-        plain: Its fields, and no others.
-        limits: As of `decode_body`.
-        size: Of the text that the object was read from, in bytes.
-
-    Raises:
-        CallRefused: 413 or 422, with what is wrong.
-    """
+    """Make a body of an object that was read already."""
     check_known(plain, kind.__struct_fields__)
     files = plain.get("attachments")
     if issubclass(kind, ChatBody) and isinstance(files, list):
@@ -482,11 +372,7 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
-    """Read a JSON object, bounded in its depth and in how much there is in it.
-
-    Raises:
-        CallRefused: 400 or 413.
-    """
+    """Read a JSON object, bounded in its depth and in how much there is in it."""
     long = _check_shape(text, limits)
     try:
         plain = read_apart(text, long) if long else read_json(text)
@@ -498,11 +384,7 @@ def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def _check_shape(text: bytes, limits: Limits) -> list[LongText]:
-    """Refuse what would hold the loop, or go too deep, before anything is made of it; find the texts longer than a piece.
-
-    Raises:
-        CallRefused: 413, or 400 with the place.
-    """
+    """Refuse what would hold the loop, or go too deep, before anything is made of it; find the texts longer than a piece."""
     outside, texts, long = bytearray(), 0, list[LongText]()
     for start, end, is_text in parts_of(text):
         if is_text:
@@ -619,14 +501,7 @@ def _check_size(name: str, text: str, limits: Limits) -> None:
 
 
 def decode_files(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
-    """Decode the attachments of a body. Their sizes are looked at first, so that what is too much is not made.
-
-    Returns:
-        Each of them, in order, as it came.
-
-    Raises:
-        CallRefused: 413: too many, or too large; 422 `attachment_invalid`, with the index: broken base64.
-    """
+    """Decode the attachments of a body. Their sizes are looked at first, so that what is too much is not made."""
     files = body.attachments
     if len(files) > limits.max_attachments:
         refuse_call("too_large", f"{len(files)} attachments, at most {limits.max_attachments} are taken")
@@ -719,13 +594,7 @@ class BodyReader:
         slow_start_seconds: float = SLOW_START_SECONDS,
         slowest_bytes_per_second: int = SLOWEST_BYTES_PER_SECOND,
     ) -> None:
-        """Read none yet.
-
-        Args:
-            max_bytes_at_once: Of all bodies that are being read.
-            slow_start_seconds: How long each may take however small it is.
-            slowest_bytes_per_second: How fast it has to come behind that, on the average.
-        """
+        """Read none yet."""
         self._max_bytes_at_once = max_bytes_at_once
         self._slow_start_seconds = slow_start_seconds
         self._slowest = slowest_bytes_per_second
@@ -746,17 +615,6 @@ class BodyReader:
         caller: Hashable = None,
     ) -> bytes:
         """Read a body to its end.
-
-        Args:
-            receive: The connection.
-            headers: Of the call; a `content-length` that is too large is refused before anything is read.
-            max_bytes: How large it may be.
-            caller: Whose it is.
-
-        Raises:
-            CallRefused: 413 `too_large`, 400 for a length that is no number, 408 `too_slow`, 429 where other bodies of the caller take half of the room there is, or
-                503 `server_full` where all bodies take all of it. What had come is forgotten.
-            CallerLeft: In the middle of it.
 
         Cancellation: What had come is forgotten.
         """

@@ -371,14 +371,7 @@ def passes(
     reply: Reply | None = None,
     status: int = 200,
 ) -> RouteHandler:
-    """Make the handler of a route that does nothing but call a session.
-
-    Args:
-        operation: Which call. Its arguments are those of the body and the path.
-        asks: Which sessions may be asked.
-        reply: What it is answered with; None for nothing.
-        status: Of the answer over HTTP.
-    """
+    """Make the handler of a route that does nothing but call a session."""
 
     async def handle(call: RouteCall) -> WholeAnswer:
         names = operation.takes.__struct_fields__

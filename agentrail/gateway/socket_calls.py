@@ -52,14 +52,7 @@ class SocketCommand:
 
 
 def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
-    """Find the route of each command.
-
-    Args:
-        routes: Of the application; a command whose route is not among them does not exist.
-
-    Returns:
-        The commands by name.
-    """
+    """Find the route of each command."""
     by_path = {(route.method, route.path): route for route in routes}
     found = (
         (offer, by_path.get(offer.route) if isinstance(offer.route, tuple) else offer.route)
@@ -84,20 +77,6 @@ async def carry_out(
 ) -> bytes:
     """Do what a command says.
 
-    Args:
-        command: As it came.
-        known: What it is.
-        gateway: Of the application.
-        head: Of the upgrade.
-        principal: Who opened the socket; whose a session is, is looked at each time.
-
-    Returns:
-        What its route answers, as JSON.
-
-    Raises:
-        CallRefused: The caller's move; or an interceptor has answered in place of the session, with an error.
-        Exception: As of the route.
-
     Cancellation: As of the route.
     """
     route = known.route
@@ -118,11 +97,7 @@ async def carry_out(
 
 
 def charge_command(gateway: Gateway, principal: Principal, operation: str) -> None:
-    """Take what a command costs, out of the same buckets as over HTTP.
-
-    Raises:
-        CallRefused: 429.
-    """
+    """Take what a command costs, out of the same buckets as over HTTP."""
     draw = gateway.allowances.take(SessionOwner.of(principal), operation, outside.monotonic())
     if draw is not None and not draw.is_allowed:
         wait = {"retry-after": f"{draw.retry_after_seconds}"}

@@ -177,12 +177,7 @@ class FrameMalformed(CallRefused):
     """What came is no frame at all: binary, no JSON object, or of an unknown type. The third one closes the socket."""
 
     def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None = None) -> None:
-        """Keep what is replied.
-
-        Args:
-            answer: The error.
-            frame_id: Of the frame, where it can be read; None else.
-        """
+        """Keep what is replied."""
         super().__init__(answer)
         self.frame_id = frame_id
 
@@ -191,28 +186,13 @@ class FrameRefused(CallRefused):
     """A frame whose fields cannot be: it gets an error reply, and the socket goes on."""
 
     def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None) -> None:
-        """Keep what is replied.
-
-        Args:
-            answer: The error.
-            frame_id: Of the frame; None where it has none.
-        """
+        """Keep what is replied."""
         super().__init__(answer)
         self.frame_id = frame_id
 
 
 def decode_frame(text: bytes, limits: Limits, commands: frozenset[str]) -> ClientFrame:
-    """Read what a client sent.
-
-    Args:
-        text: One message; its size was looked at.
-        limits: Of the host.
-        commands: The names that are known.
-
-    Raises:
-        FrameMalformed: It is no frame.
-        FrameRefused: It is one, with fields that cannot be.
-    """
+    """Read what a client sent."""
     try:
         plain = read_object(text, limits)
     except CallRefused as refused:
@@ -336,14 +316,7 @@ def changed_frame(frame_id: FrameId, part: WatchPart) -> bytes:
 def subscribed_frame(
     asked: Subscribe, seq: int, snapshot: Snapshot | None, *, agent_id: str | None = None
 ) -> bytes:
-    """Make the frame that a subscription begins with.
-
-    Args:
-        asked: What asked for it.
-        seq: The number that events follow on.
-        snapshot: How the session stands there, for one that begins.
-        agent_id: The profile that it was started with.
-    """
+    """Make the frame that a subscription begins with."""
     form = UNSET if snapshot is None else Raw(encode_snapshot(snapshot, agent_id=agent_id))
     return encode_plain(Subscribed(id=asked.id, session_id=asked.session_id, seq=seq, snapshot=form))
 
@@ -357,23 +330,13 @@ def socket_event_frame(event: Event | UnknownEvent) -> bytes:
 
 
 def replay_frame(session_id: str, frames: Sequence[bytes]) -> bytes:
-    """Make one frame of what a session published before.
-
-    Args:
-        session_id: Of the session.
-        frames: Of the events, in order, as `socket_event_frame` makes them.
-    """
+    """Make one frame of what a session published before."""
     events = b",".join([frame[len(_EVENT_HEAD) : -1] for frame in frames])
     return b'{"type":"events","session_id":%b,"events":[%b]}' % (encode_plain(session_id), events)
 
 
 def reply_frame(frame_id: FrameId | None, result: bytes) -> bytes:
-    """Make the reply to what was done.
-
-    Args:
-        frame_id: Of the frame.
-        result: JSON; `null` where there is nothing to tell.
-    """
+    """Make the reply to what was done."""
     return encode_plain(SocketReply(id=frame_id, ok=True, result=Raw(result)))
 
 

@@ -37,12 +37,7 @@ class SendQueue:
     )
 
     def __init__(self, *, max_frames: int = MAX_QUEUED_FRAMES, max_bytes: int = MAX_QUEUED_BYTES) -> None:
-        """Begin with none.
-
-        Args:
-            max_frames: How many may wait.
-            max_bytes: How much they may be together.
-        """
+        """Begin with none."""
         self._frames: deque[bytes] = deque()
         self._apart: dict[str, tuple[int | None, bytes]] = {}
         self._is_turn_of_apart = False
@@ -80,11 +75,7 @@ class SendQueue:
     # --- in
 
     def put(self, frame: bytes) -> bool:
-        """Take a frame that may not be left out.
-
-        Returns:
-            Whether it was taken. Where there is no room the socket is closing as slow; where it is closing already, nothing is taken.
-        """
+        """Take a frame that may not be left out."""
         if self.closing is not None:
             return False
         if not self.has_room:
@@ -101,16 +92,7 @@ class SendQueue:
         return is_taken
 
     def put_apart(self, session_id: str, seq: int | None, frame: bytes) -> bool:
-        """Take a frame of the past of a session; `has_apart` says when the next one may come.
-
-        Args:
-            session_id: Of which session.
-            seq: The number that the client goes on after when it has the frame; None where that stays what it was.
-            frame: Counts for no bound: there is one of each session.
-
-        Returns:
-            Whether it was taken.
-        """
+        """Take a frame of the past of a session; `has_apart` says when the next one may come."""
         if self.closing is not None:
             return False
         self._apart[session_id] = (seq, frame)
@@ -121,11 +103,7 @@ class SendQueue:
         return session_id in self._apart
 
     def put_delta(self, session_id: str, frame: bytes) -> bool:
-        """Take an ephemeral event, or leave it out and count it.
-
-        Returns:
-            Whether it was taken.
-        """
+        """Take an ephemeral event, or leave it out and count it."""
         if self.closing is not None:
             return False
         if self.is_half_full:

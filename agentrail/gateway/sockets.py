@@ -67,12 +67,7 @@ class Sockets:
     """The endpoint of `/ws`, as an ASGI application, and all that is open there."""
 
     def __init__(self, gateway: Gateway, routes: Iterable[CallRoute]) -> None:
-        """Open none; calls are refused until `open`.
-
-        Args:
-            gateway: What is shared with the routes.
-            routes: What commands do.
-        """
+        """Open none; calls are refused until `open`."""
         self._gateway = gateway
         self._commands = socket_commands(routes)
         self._open: dict[OpenSocket, None] = {}
@@ -120,10 +115,6 @@ class Sockets:
         self, code: CloseCode = CloseCode.GOING_DOWN, *, within_seconds: float = WRITE_GRACE_SECONDS
     ) -> None:
         """Close all sockets, each with `closing` and its cursors, and take no new ones.
-
-        Args:
-            code: What they are closed with.
-            within_seconds: How long they may take before they are cut.
 
         Cancellation: They are told all the same, and cut by the watcher.
         """
@@ -183,11 +174,7 @@ class Sockets:
                     self._is_empty.set()
 
     async def _judge(self, scope: Mapping[str, Any], head: CallHead) -> Principal | None:
-        """Let an upgrade pass, and say who calls; None where `hello` has to.
-
-        Raises:
-            CallRefused: It does not pass.
-        """
+        """Let an upgrade pass, and say who calls; None where `hello` has to."""
         _check(judge_headers(scope))
         callers = self._gateway.callers
         principal: Principal | None = None

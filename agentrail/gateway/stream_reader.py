@@ -77,13 +77,7 @@ class StreamReader(WatchedStream):
         after: int,
         pending: "deque[Event | RingFrame]",
     ) -> None:
-        """Begin in a hub that is level with its session.
-
-        Args:
-            hub: Whose frames it reads.
-            after: The number that it goes on after.
-            pending: What it is given first.
-        """
+        """Begin in a hub that is level with its session."""
         super().__init__()
         self.hub: FrameSource = hub
         self._pending = pending
@@ -103,13 +97,7 @@ class StreamReader(WatchedStream):
         return is_read and self.hub.ended == "session_ended"
 
     def finish(self, reason: DoneReason, *, behind: int = 0, **told: Any) -> None:
-        """End the stream with a frame `done`. The first one that is said holds.
-
-        Args:
-            reason: Why.
-            behind: The number of the event that is given first, with all before it; 0 for none that was not given yet.
-            **told: The other fields of `StreamEnd`: what is known of the request.
-        """
+        """End the stream with a frame `done`. The first one that is said holds."""
         if self._done is None:
             session_id = self.hub.session_id
             self._done = StreamEnd(reason=reason, session_id=session_id, seq=self.seq, **told)

@@ -48,11 +48,6 @@ _REASONS: Final[MappingProxyType[RequestOutcome, DoneReason]] = MappingProxyType
 async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
     """Write a stream to its end.
 
-    Raises:
-        CursorAhead, SessionDown: The caller's move; nothing was written yet.
-        CallRefused: The host is not open any more; nothing was written yet.
-        CallerLeft: In the middle of it, or it did not read.
-
     Cancellation: The connection is cut where a write is stuck.
     """
     hubs = call.gateway.opened()[1]
@@ -121,12 +116,7 @@ async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: Str
 
 
 def finish_with(reader: StreamReader, record: RequestRecord) -> None:
-    """End a stream with the end of a request: behind the event that says so, and with what it came to.
-
-    Args:
-        reader: Of the stream.
-        record: Of a request that has ended.
-    """
+    """End a stream with the end of a request: behind the event that says so, and with what it came to."""
     outcome = record.outcome
     assert outcome is not None  # noqa: S101 - it has ended
     is_complete = outcome == "completed"

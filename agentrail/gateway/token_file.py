@@ -24,23 +24,14 @@ class TokenFile:
     """A token file and the tokens that were last read from it. A file that cannot be used changes nothing."""
 
     def __init__(self, tokens: Tokens, path: Path) -> None:
-        """Know the tokens; the file is not read yet.
-
-        Args:
-            tokens: Their entries are replaced when the file has others.
-            path: The file.
-        """
+        """Know the tokens; the file is not read yet."""
         self._tokens = tokens
         self._path = path
         self._seen: bytes | str | None = None  # its text, or why it cannot be read
         self._taken: bytes | str | None = None
 
     def look(self) -> bool:
-        """Read the file and take its entries, once they settled. It blocks.
-
-        Returns:
-            Whether other entries hold now. A file without entries lets no caller in.
-        """
+        """Read the file and take its entries, once they settled. It blocks."""
         found: bytes | str
         try:
             found = read_private_file(self._path)
@@ -73,10 +64,6 @@ class TokenFile:
 
 async def follow_token_file(tokens: Tokens, changed: Callable[[], object] = lambda: None) -> None:
     """Keep tokens as their file has them, until cancelled; return at once for tokens that came from no file.
-
-    Args:
-        tokens: They were read by `read_token_file`, or made by the application.
-        changed: Called when other entries hold.
 
     Cancellation: The file is no longer followed; the tokens stay.
     """

@@ -174,15 +174,7 @@ def read_token_file(path: str | os.PathLike[str]) -> Tokens:
 
 
 def decode_tokens(text: bytes, name: str) -> Tokens:
-    """Read the text of a token file.
-
-    Args:
-        text: What stands in it.
-        name: What messages call it.
-
-    Raises:
-        OptionError: The operator's move.
-    """
+    """Read the text of a token file."""
     entries = decode_entries(text, name)
     try:
         return Tokens(entries)
@@ -191,15 +183,7 @@ def decode_tokens(text: bytes, name: str) -> Tokens:
 
 
 def decode_entries(text: bytes, name: str) -> tuple[TokenEntry, ...]:
-    """Read the entries in the text of a token file; there may be none.
-
-    Args:
-        text: What stands in it.
-        name: What messages call it.
-
-    Raises:
-        OptionError: The operator's move.
-    """
+    """Read the entries in the text of a token file; there may be none."""
     try:
         given = tomllib.loads(text.decode("utf-8-sig"))
     except ValueError as error:  # also of Python, for a number of thousands of digits
@@ -233,11 +217,7 @@ def _refuse_doubles(entries: Sequence[TokenEntry], before: str = "") -> None:
 
 
 def read_private_file(path: Path) -> bytes:
-    """Read a file that its owner alone may read or write, and keep it from all sessions.
-
-    Raises:
-        OptionError: The operator's move: it cannot be read, others may read it, or it is too large.
-    """
+    """Read a file that its owner alone may read or write, and keep it from all sessions."""
     keep_private(path)
     try:
         # Looked at when it is open: what a path leads to may change between two looks. A pipe is not waited for.
@@ -261,12 +241,7 @@ def read_private_file(path: Path) -> bytes:
 
 
 def fault_of_mode(found: os.stat_result, user: int) -> str | None:
-    """Say why a file must not hold what lets callers in; None where it may.
-
-    Args:
-        found: What the system says of it.
-        user: The number of the user who reads it.
-    """
+    """Say why a file must not hold what lets callers in; None where it may."""
     if not stat.S_ISREG(found.st_mode):
         return "is no file"
     if found.st_uid not in {user, 0}:
@@ -356,18 +331,7 @@ def make_token(
     days: float | None = None,
     now: float,
 ) -> NewToken:
-    """Make a token.
-
-    Args:
-        tenant_id: For which tenant it speaks.
-        user_id: For which user; empty for the tenant as a whole, where calls name their user.
-        scopes: Of `use`, `inspect` and `decide`.
-        days: For how many days it lasts, above 0; None for ever.
-        now: The time, in seconds since 1970.
-
-    Raises:
-        OptionError: The operator's move: an id, a scope or a number of days that is none.
-    """
+    """Make a token."""
     token = f"{PREFIX}{outside.ids(_TOKEN_BYTES)}"
     entry = TokenEntry(
         digest=hashlib.sha256(token.encode()).digest(),

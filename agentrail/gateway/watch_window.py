@@ -41,11 +41,7 @@ class WatchWindow:
     __slots__ = ("_inside", "_limit", "_matching", "_pending", "_sent", "_told_total")
 
     def __init__(self, wanted: RowFilter) -> None:
-        """Begin with nothing told.
-
-        Args:
-            wanted: How many rows at most; which ones they are is given with each change.
-        """
+        """Begin with nothing told."""
         self._limit = wanted.limit
         self._matching: dict[str, None] = {}
         self._inside: dict[str, None] = {}
@@ -64,12 +60,7 @@ class WatchWindow:
         return bool(self._pending) or self._told_total != self.total
 
     def note(self, key: str, *, is_wanted: bool) -> None:
-        """Take a change of a key, or what it is at the beginning; in the order in which keys changed.
-
-        Args:
-            key: Of the row.
-            is_wanted: Whether there is a row that this watcher may see and wants.
-        """
+        """Take a change of a key, or what it is at the beginning; in the order in which keys changed."""
         self._matching.pop(key, None)
         if is_wanted:
             self._matching[key] = None
@@ -92,11 +83,7 @@ class WatchWindow:
                 self._pending[key] = None
 
     def next_part(self, take: TakeRow) -> WatchPart | None:
-        """Give what the next frame tells; None where the watcher has all that there is.
-
-        Args:
-            take: Gives rows. It is asked now, and not when they changed, so it also says whether they may be seen now.
-        """
+        """Give what the next frame tells; None where the watcher has all that there is."""
         rows: list[bytes] = []
         gone: list[str] = []
         size = 0

@@ -48,11 +48,7 @@ class _Followed:
     """With which code its watchers end; empty while it goes on."""
 
     def check(self) -> None:
-        """Let pass as long as it is followed.
-
-        Raises:
-            CallRefused: It is not followed any more.
-        """
+        """Let pass as long as it is followed."""
         if self.over:
             refuse_call(self.over, "what is watched cannot be followed any more: watch it again")
 
@@ -76,11 +72,7 @@ class Watches:
         return len(self._followed)
 
     def kind_of(self, what: str, principal: Principal) -> WatchKind:
-        """Find what is to be watched.
-
-        Raises:
-            CallRefused: The caller's move: there is nothing of this name here, or the token has not its scope.
-        """
+        """Find what is to be watched."""
         kind = self._kinds.get(what)
         if kind is None:
             refuse_field("what", f"is {what!r:.40}: expected one of {', '.join(self._kinds)}")
@@ -100,18 +92,6 @@ class Watches:
         tell: TellPart,
     ) -> None:
         """Tell what there is, and then what changes, until cancelled.
-
-        Args:
-            kind: Of `kind_of`.
-            wanted: Which rows.
-            principal: Who watches.
-            wait_room: Waits until a frame may be made: what it tells is how things are then.
-            begin: Tells the first part, also where there are no rows.
-            tell: Tells each part behind it.
-
-        Raises:
-            CallRefused: It cannot be followed any more, because the host closes, or what follows it has failed.
-            Exception: What the source raised.
 
         Cancellation: At once. The watcher has been told of a part of it, and begins anew if it comes back.
         """
@@ -187,13 +167,7 @@ class _Look:
     """
 
     def __init__(self, source: RowSource, wanted: RowFilter, *, user_id: str | None) -> None:
-        """Begin in front of all.
-
-        Args:
-            source: What is looked at.
-            wanted: Which rows.
-            user_id: Whose rows alone are shown; None for those of all users of the tenant.
-        """
+        """Begin in front of all."""
         self._source = source
         self._wanted = wanted
         self._user_id = user_id
@@ -242,16 +216,7 @@ class _Look:
 async def open_watches(
     host: Host, *, has_inspector: bool = True, kinds: Mapping[str, WatchKind] = WATCH_KINDS
 ) -> AsyncIterator[Watches]:
-    """Open what sockets watch through.
-
-    Args:
-        host: Whose sessions are watched.
-        has_inspector: Whether those who may inspect are shown what others have.
-        kinds: What can be watched.
-
-    Yields:
-        The watches. What is followed when the block is left is not followed any more.
-    """
+    """Open what sockets watch through."""
     async with trio.open_nursery() as nursery:
         yield Watches(host, nursery, kinds=kinds, has_inspector=has_inspector)
         nursery.cancel_scope.cancel(reason="nothing is watched any more")

@@ -87,10 +87,6 @@ class ApprovalPage(Value, frozen=True, kw_only=True):
 async def read_approval(session: Session, approval_id: str) -> ApprovalPage:
     """Tell all of a call that waits for a person, in this session or in one that works for it.
 
-    Raises:
-        UnknownApproval: Your move: no call waits under this id, or not any more.
-        SessionDown: The session has ended.
-
     Cancellation: Nothing is lost by it.
     """
     waiting = await read_waiting_call(session, approval_id)
@@ -153,15 +149,7 @@ async def _preview_file(session: Session, arguments: JsonObject, *, is_edit: boo
 def preview_of_file(
     path: str, content: bytes, digest: str | None, arguments: JsonObject, *, is_edit: bool
 ) -> DiffPreview:
-    """Show what a call would make of a file.
-
-    Args:
-        path: As the call names it.
-        content: What stands there; empty where there is no file.
-        digest: Of the file; None where there is none.
-        arguments: Of the call, which fit its tool.
-        is_edit: Whether it replaces a text, else the whole file.
-    """
+    """Show what a call would make of a file."""
     shown = _text_of(content)
     if shown is None:
         fault = "the file as it is now is no text, or too large to be shown"

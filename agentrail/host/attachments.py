@@ -69,12 +69,7 @@ class Attachment:
 
 
 def check_attachments(files: Sequence[Attachment], limits: Limits) -> None:
-    """Look at the files of a message, before anything is done for it: then nothing is kept of what is too much.
-
-    Raises:
-        AttachmentInvalid: The caller's move: what is no file; with its place.
-        TooLarge: The caller's move: too many files, one that is too large, or all together.
-    """
+    """Look at the files of a message, before anything is done for it: then nothing is kept of what is too much."""
     if len(files) > limits.max_attachments:
         message = f"{len(files)} attachments came, at most {limits.max_attachments} are taken: send the rest with another message"
         raise TooLarge(message)
@@ -147,13 +142,7 @@ def _cut(name: str, mark: str, room: int) -> str:
 def decide_file_names(
     names: Sequence[str], taken: Collection[str], max_characters: int = 100
 ) -> tuple[str, ...]:
-    """Give each file a name of its own, in order: one that was used before gets `-2`, or the next number that is free.
-
-    Args:
-        names: As callers say.
-        taken: What stands in the directory already. Case does not count: on some file systems it makes no other file.
-        max_characters: Of a name; 8 or more.
-    """
+    """Give each file a name of its own, in order: one that was used before gets `-2`, or the next number that is free."""
     used = {one.casefold() for one in taken}
     next_of: dict[
         str, int
@@ -211,20 +200,6 @@ class Uploads:
     async def write(self, session: Session, files: Sequence[Attachment]) -> tuple[AttachmentFile, ...]:
         """Write files into `uploads/` of a session's workspace, each under a name that nothing has there.
 
-        Args:
-            session: Whose workspace.
-            files: As `check_attachments` let them through.
-
-        Returns:
-            Each file, in order, as plugins are told of it.
-
-        Raises:
-            TooLarge: The caller's move: the workspace takes no file of this size.
-            AttachmentsUnsupported: The caller's move: the workspace takes no files.
-            UploadFailed: The operator's move: it refused, raised, or took over 60 seconds; the cause says what it was. What was written
-                before stays, and its name is not used again.
-            SessionDown: The session has ended.
-
         Cancellation: What is written stays.
         """
         if not files:
@@ -266,11 +241,7 @@ class Uploads:
 
 
 def decide_taken(listing: ListResult) -> tuple[str, ...]:
-    """Say which names stand in the directory already; where there is none, it is made with the first file.
-
-    Raises:
-        AttachmentsUnsupported, UploadFailed: As of `Uploads.write`.
-    """
+    """Say which names stand in the directory already; where there is none, it is made with the first file."""
     if listing.error is None:
         return tuple(one.name for one in listing.entries)
     if listing.error.code == "file_not_found":
@@ -279,11 +250,7 @@ def decide_taken(listing: ListResult) -> tuple[str, ...]:
 
 
 def check_moved(moved: Sequence[Transfer], expected: int) -> None:
-    """Look at what became of each file.
-
-    Raises:
-        TooLarge, AttachmentsUnsupported, UploadFailed: As of `Uploads.write`.
-    """
+    """Look at what became of each file."""
     for one in moved:
         if one.error is not None:
             raise _failure_of(one.error)

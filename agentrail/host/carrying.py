@@ -73,23 +73,15 @@ class IncomingMessage:
     """A message that is to become a request.
 
     Attributes:
-        request: What it says.
-        owner: Whose it is.
-        kind: How its answer is wanted.
         is_steer: Whether it is to go into the cycle that runs, if one does by then.
         session_id: Where it goes to; minted, where none was given.
         facts: What is known of that session; None where it has to be created.
         agent_id: Of the profile; empty where none was named and there is no default.
-        request_id: Its own name.
         digest: What its sender said, as a SHA-256.
-        attachments: The files.
         when_busy: What becomes of it where its session is at work.
         on_disconnect: What becomes of it when its caller leaves.
-        via: The door that it came through.
         webhook: Where its end is told; empty for where the host tells all of them, if it does.
-        content: Blocks in place of the message.
         settings: What is wanted of the model for its cycle.
-        started_at_ms: When it came.
     """
 
     request: ChatRequest
@@ -156,19 +148,10 @@ class RequestRun:
 
     Attributes:
         decided: Set when it is accepted, or will not be.
-        request: The handle, once it was accepted.
-        error: What kept it from that.
-        is_abandoned: Whether its caller left before.
     """
 
     def __init__(self, parts: HostParts, incoming: IncomingMessage, on_decided: Callable[[], None]) -> None:
-        """Nothing is done before `run`.
-
-        Args:
-            parts: What it is carried out with.
-            incoming: The message.
-            on_decided: Called once, when it was accepted, or will not be.
-        """
+        """Nothing is done before `run`."""
         self.incoming = incoming
         self.decided: trio.Event = trio.Event()
         self.request: HostRequest | None = None

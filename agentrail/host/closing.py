@@ -39,11 +39,6 @@ def decide_closing(now: float, shutdown_timeout: float, *, has_store: bool) -> C
 
     The last part, ten seconds or half of it, is kept from the cycles, however long they may take: streams that end without a word and
     sessions that are cut where they are would be worse than an answer more.
-
-    Args:
-        now: When the close begins.
-        shutdown_timeout: How many seconds all of it may take.
-        has_store: Whether sessions are put to rest: for that they need a moment behind the hooks.
     """
     tail = min(shutdown_timeout / 2, _TAIL_SECONDS)
     done_by = now + shutdown_timeout

@@ -288,11 +288,7 @@ class Consolidation(HostPlugin):
         return True
 
     async def _ask(self, asking: SessionSupervisor, prompt: str, output: type[T]) -> T:
-        """Ask the model, when no request of the host is worked on, or has been waited for long enough.
-
-        Raises:
-            AgentrailError: It does not answer, not in time, or not with that; or the budget does not last.
-        """
+        """Ask the model, when no request of the host is worked on, or has been waited for long enough."""
         with trio.move_on_after(_LONGEST_WAIT_SECONDS):
             while self._open_requests:
                 await self._is_quiet.wait()

@@ -63,11 +63,7 @@ class Providing(Chain[Any]):
 
 
 class HostProvider(TimedProvider):
-    """A provider as sessions ask it. One object for all of them.
-
-    Attributes:
-        plugin: Whose it is.
-    """
+    """A provider as sessions ask it. One object for all of them."""
 
     def __init__(self, plugin: HostPlugin, provider: ContextProvider, runner: HookRunner) -> None:
         """Begin."""
@@ -98,16 +94,7 @@ class HostProvider(TimedProvider):
 def providers_of(
     app_providers: Sequence[ContextProvider], order: PluginOrder, runner: HookRunner
 ) -> tuple[ContextProvider, ...]:
-    """Make the providers of a host's sessions: those of the application first, then those of each plugin in its order.
-
-    Args:
-        app_providers: Those of the application. Each is blamed for itself, as `(app)`.
-        order: The plugins.
-        runner: Calls them.
-
-    Returns:
-        Nothing where there are none; then sessions do not ask.
-    """
+    """Make the providers of a host's sessions: those of the application first, then those of each plugin in its order."""
     own: list[tuple[HostPlugin, ContextProvider]] = [(Application(), one) for one in app_providers]
     own += [(plugin, one) for plugin in order.all for one in plugin.context_providers]
     return tuple([HostProvider(plugin, provider, runner) for plugin, provider in own])

@@ -76,7 +76,6 @@ class Chain(ABC, Generic[Q]):
     """Plugins that are asked one after another by one hook.
 
     Attributes:
-        hook: Which one.
         is_waited_out: Whether a caller that is cancelled waits for the hook that runs as long as one that is not: where it says then that
             nothing of the call is left.
     """
@@ -111,11 +110,7 @@ class Chain(ABC, Generic[Q]):
 
     @abstractmethod
     def answered(self, plugin: HostPlugin, value: Any) -> None:
-        """Take what a hook returned.
-
-        Raises:
-            WrongAnswer: It is not of the hook's type: as if it had raised.
-        """
+        """Take what a hook returned."""
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
         """Take that a hook raised, ran out of time, or returned what it may not. Most chains go on with the next plugin."""
@@ -356,12 +351,7 @@ class Reporting(Chain[AfterToolCall]):
 
 
 class Beginning(Chain[Any]):
-    """Plugins that start, all or nothing.
-
-    Attributes:
-        started: Those that did, in this order.
-        error: What kept one from it.
-    """
+    """Plugins that start, all or nothing."""
 
     def __init__(self, order: PluginOrder) -> None:
         """Begin in front of the first. One that has no `start` of its own has started when its turn comes."""
@@ -472,14 +462,7 @@ class HookRunner:
         on_plugin_error: OnPluginError | None = None,
         on_interrupt: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Begin with none that is stuck.
-
-        Args:
-            nursery: Where hooks run.
-            hook_seconds: How long one may take that names no timeout.
-            on_plugin_error: Is told of each failure; None for a warning in the log.
-            on_interrupt: Is given a `KeyboardInterrupt` or `SystemExit` that a hook raises; None lets it end the nursery.
-        """
+        """Begin with none that is stuck."""
         self._nursery = nursery
         self._on_interrupt = on_interrupt
         self._hook_seconds = hook_seconds
@@ -528,12 +511,6 @@ class HookRunner:
         self, plugin: HostPlugin, hook: str, error: BaseException, *, scrub: Redact = keep
     ) -> None:
         """Tell of a failure that no call of a hook has seen, and count it; within the same time as of any other.
-
-        Args:
-            plugin: Whose it is.
-            hook: What it counts as a failure of.
-            error: What it did wrong.
-            scrub: Takes out of a text for the log what no log may hold.
 
         Cancellation: The application is not told any more, or not to the end.
         """
@@ -726,13 +703,6 @@ async def open_hook_runner(
 ) -> AsyncIterator[HookRunner]:
     """Open a runner of hooks. All that sessions and plugins do with it has to be over when the block is left.
 
-    Args:
-        hook_seconds: How long a hook may take that names no timeout.
-        on_plugin_error: Is told of each failure; None for a warning in the log.
-
-    Raises:
-        BaseException: What the body raises, as itself; a `KeyboardInterrupt` or `SystemExit` of a hook, behind the body.
-
     Cancellation: Hooks that the body asks for under a shield still run. When it is left all hooks are cancelled; one that shields
         itself is waited for.
     """
@@ -777,16 +747,7 @@ def _no_reader(_tenant_id: str, _session_id: SessionId) -> None:
 
 
 def tool_hooks(order: PluginOrder, runner: HookRunner, reader_of: ReaderOf = _no_reader) -> HostHooks:
-    """Make the hooks of a host for the calls of its sessions.
-
-    Args:
-        order: The plugins.
-        runner: Calls their hooks.
-        reader_of: Gives the `reader` of a call's context.
-
-    Returns:
-        For each of both gates a hook, where a plugin has one; `NO_HOST` without any.
-    """
+    """Make the hooks of a host for the calls of its sessions."""
     hooks = _ToolHooks(order, runner, reader_of)
     before = hooks.before_tool if order.having["on_before_tool_call"] else None
     after = hooks.after_tool if order.having["on_after_tool_call"] else None

@@ -70,28 +70,13 @@ class UsersOfHost:
     """What a host does for its users besides their sessions; `Host.users`."""
 
     def __init__(self, parts: HostParts, intake: Intake, feeds: Callable[[], Iterable[SessionFeed]]) -> None:
-        """Made by the host.
-
-        Args:
-            parts: What it works with.
-            intake: Says who is calling.
-            feeds: Gives who follows its sessions.
-        """
+        """Made by the host."""
         self._parts = parts
         self._intake = intake
         self._feeds = feeds
 
     async def forget(self, principal: Principal) -> ForgottenUser:
         """Forget a caller: end their sessions, erase what was said in them, and remove what is remembered of them. Again is fine.
-
-        Args:
-            principal: Who is calling, and is forgotten.
-
-        Returns:
-            What was erased, what could not be, and where more may be.
-
-        Raises:
-            StoreUnavailable: A store takes nothing for now: call again.
 
         Cancellation: What is done stays done: call again.
         """
@@ -111,14 +96,7 @@ class UsersOfHost:
 
 @frozen(eq=False)
 class OwnChecks:
-    """The checks of a host by name.
-
-    Attributes:
-        sessions: Its sessions.
-        life: Its plugins.
-        given: The operator's own checks.
-        is_leaving: Whether it is being closed.
-    """
+    """The checks of a host by name."""
 
     sessions: HostSessions
     life: PluginLife
@@ -173,11 +151,7 @@ class Inspected:
     plugins: Callable[[], Awaitable[Sequence[PluginEntry]]]
 
     async def find_records(self, wanted: WantedRecords) -> JournalPage:
-        """Find records in its journal.
-
-        Raises:
-            Exception: As of `SessionSupervisor.find_records`.
-        """
+        """Find records in its journal."""
         # Where no plugin is asked for, a profile that is gone keeps no journal from being read.
         plugins = () if wanted.plugin is None else await self.plugins()
         return await self.supervisor.find_records(
@@ -185,21 +159,13 @@ class Inspected:
         )
 
     async def plain_state_at(self, number: int, *, since: int | None = None) -> InspectedState:
-        """Say what it was behind a record as plain data, and what changed since another one.
-
-        Raises:
-            Exception: As of `SessionSupervisor.plain_state_at`.
-        """
+        """Say what it was behind a record as plain data, and what changed since another one."""
         return await self.supervisor.plain_state_at(
             self.session_id, number, since=since, scope=self.tenant_id, plugins=await self.plugins()
         )
 
     async def explain_record(self, number: int) -> ExplainedStep:
-        """Say what a record came to, and why.
-
-        Raises:
-            Exception: As of `SessionSupervisor.explain_record`.
-        """
+        """Say what a record came to, and why."""
         return await self.supervisor.explain_record(
             self.session_id, number, scope=self.tenant_id, plugins=await self.plugins()
         )

@@ -112,11 +112,7 @@ class HostOptions:
 
     @checked_plugins.default
     def _check(self) -> tuple[HostPlugin, ...]:
-        """Refuse what cannot be, before anything is made of it.
-
-        Raises:
-            OptionError: The operator's or the plugin author's move.
-        """
+        """Refuse what cannot be, before anything is made of it."""
         faults = [*_faults_of(self)]
         if faults:
             raise OptionError(faults)
@@ -172,12 +168,7 @@ def _faults_of(options: Any) -> Iterator[str]:
 
 
 def faults_of_option(name: str, value: object) -> list[str]:
-    """Say what is wrong with one option of a host, as much as can be said without the others.
-
-    Args:
-        name: Of the option; not of profiles and plugins, which are looked at together.
-        value: What it is to be.
-    """
+    """Say what is wrong with one option of a host, as much as can be said without the others."""
     usual = {one.name: one.default for one in fields(HostOptions) if one.init}
     return [*_faults_of(SimpleNamespace(**{**usual, "limits": Limits(), name: value}))]
 
@@ -203,16 +194,7 @@ def is_seconds(value: object, *, zero: bool) -> bool:
 def decide_host_options(
     options: HostOptions | None, given: Mapping[str, Any], *, also: Sequence[str] = ()
 ) -> HostOptions:
-    """Take options in one value, or make them of keywords.
-
-    Args:
-        options: All in one value, or None.
-        given: The keywords.
-        also: What the caller takes besides, which a misspelt name may have meant.
-
-    Raises:
-        OptionError: The operator's move: both at once, a name that is none, or a value that cannot be.
-    """
+    """Take options in one value, or make them of keywords."""
     if options is not None:
         if given:
             message = f"options came in one value and as keywords ({', '.join(given)}): give them in one way"

@@ -78,14 +78,7 @@ class HostSessions:
         has_store: bool,
         max_sessions_of_each: int,
     ) -> None:
-        """Begin.
-
-        Args:
-            supervisor: Whose sessions they are.
-            profiles: What they are started with.
-            has_store: Whether the supervisor keeps them.
-            max_sessions_of_each: How many a caller may have that have not ended.
-        """
+        """Begin."""
         self.supervisor: SessionSupervisor = supervisor
         self.profiles: AgentProfiles = profiles
         self.has_store = has_store
@@ -107,20 +100,6 @@ class HostSessions:
         self, owner: SessionOwner, session_id: str, *, creates: bool = False
     ) -> SessionFacts | None:
         """Say what is known of a session that a caller named.
-
-        Args:
-            owner: Who is calling.
-            session_id: What they gave.
-            creates: Whether it is to be created where there is none.
-
-        Returns:
-            None: there is none, and it may be created.
-
-        Raises:
-            IdInvalid: The caller's move: it is no id.
-            SessionUnknown: To this caller there is none.
-            SessionDown: There was one of this caller, which ended within the last minutes, and no store keeps it.
-            StoreUnavailable: It cannot be known now.
 
         Cancellation: Always a checkpoint.
         """
@@ -145,16 +124,7 @@ class HostSessions:
     async def facts_to_decide(
         self, owner: SessionOwner, session_id: str, *, may_decide: bool
     ) -> SessionFacts:
-        """Return the facts of a session whose pending calls a caller may decide: their own, or another user's of their tenant.
-
-        Args:
-            owner: The caller.
-            session_id: The id that they gave.
-            may_decide: Whether they have the scope `decide`.
-
-        Raises:
-            SessionUnknown, IdInvalid, SessionDown: As of `facts`.
-        """
+        """Return the facts of a session whose pending calls a caller may decide: their own, or another user's of their tenant."""
         try:
             facts = await self.facts(owner, session_id)
         except SessionUnknown:
@@ -171,11 +141,7 @@ class HostSessions:
         return None if words is None else words.session
 
     async def facts_to_read(self, owner: SessionOwner, session_id: str) -> SessionFacts:
-        """Say what is known of a session of a caller whose past is to be read: it may have ended, also in the store.
-
-        Raises:
-            SessionUnknown, IdInvalid, SessionDown: As of `facts`; one that has ended is read as long as it is known.
-        """
+        """Say what is known of a session of a caller whose past is to be read: it may have ended, also in the store."""
         ended = self.ended_of(owner, session_id)
         try:
             facts = await self.facts(owner, session_id)
@@ -195,11 +161,7 @@ class HostSessions:
         return words
 
     async def of_tenant(self, tenant_id: str, session_id: str) -> SessionFacts:
-        """Say what is known of a session of any user of a tenant, for who may inspect them. It is not woken.
-
-        Raises:
-            IdInvalid, SessionUnknown, StoreUnavailable: As of `facts`.
-        """
+        """Say what is known of a session of any user of a tenant, for who may inspect them. It is not woken."""
         fault = fault_of_session_id("session_id", session_id)
         if fault is not None:
             raise IdInvalid([fault])
@@ -213,11 +175,6 @@ class HostSessions:
         self, facts: SessionFacts, tenant_id: str
     ) -> tuple[tuple[Message, ...], TokenUsage]:
         """Give the conversation of a session and what it has used: of one that is awake what it says, of any other what its journal comes to.
-
-        Raises:
-            SessionDown: It has ended, and there is no store.
-            Unrevivable: A plugin that it had is not there any more.
-            Exception: As of `SessionSupervisor.stored_state`.
 
         Cancellation: At once.
         """
@@ -233,9 +190,6 @@ class HostSessions:
 
     async def events_of(self, facts: SessionFacts, tenant_id: str, asked: PageAsked) -> PageOfEvents:
         """Give a part of what a session has published; of one that is not here as its journal comes to.
-
-        Raises:
-            Exception: As of `SessionSupervisor.events_page`.
 
         Cancellation: At once.
         """
@@ -287,16 +241,6 @@ class HostSessions:
     ) -> Session:
         """Give the handle of a session that there is; one that is in the store alone is woken.
 
-        Args:
-            facts: Of the session.
-            owner: Whose it is.
-            on_drift: As of `SessionSupervisor.resume_session`.
-
-        Raises:
-            SessionDown: It has ended.
-            ProfileUnknown: It has to be woken, and its profile is not there any more; the message names both.
-            ProfileFailed, StoreUnavailable, HeldBy, Unrevivable: It cannot be woken.
-
         Cancellation: As of `SessionSupervisor.resume_session`.
         """
         self._fresh.pop(key_of(owner.tenant_id, facts.session_id), None)
@@ -333,12 +277,7 @@ class HostSessions:
         return words.reason if words is not None and words.reason else "it has ended"
 
     async def _profile_of(self, context: ProfileContext) -> AgentProfile:
-        """Find the profile of a session that there is; its caller may have named none.
-
-        Raises:
-            ProfileUnknown: The operator's move: it is not served any more.
-            ProfileFailed: The operator's move.
-        """
+        """Find the profile of a session that there is; its caller may have named none."""
         try:
             return await self.profile(context)
         except ProfileUnknown as error:
@@ -348,12 +287,7 @@ class HostSessions:
             raise ProfileUnknown(message) from error
 
     async def profile(self, context: ProfileContext) -> AgentProfile:
-        """Find a profile.
-
-        Raises:
-            ProfileUnknown: The caller's move: there is none of this id.
-            ProfileFailed: The operator's move.
-        """
+        """Find a profile."""
         found = await resolve_profile(self.profiles, context)
         if found is None:
             known = self.profiles.named()
@@ -371,21 +305,6 @@ class HostSessions:
         metadata: JsonObject = EMPTY,
     ) -> tuple[Session, bool]:
         """Start a session of a profile; where another caller of the same user was faster, theirs is it.
-
-        Args:
-            profile: Which one.
-            context: For whom.
-            model: Instead of the profile's.
-            metadata: What the caller says of it; checked.
-
-        Returns:
-            The session; and whether it is a new one.
-
-        Raises:
-            SessionUnknown: Another user's has this id.
-            QuotaReached: The caller's move: they have as many sessions as they may.
-            ProfileFailed, SessionRefused, StoreUnavailable: It cannot be started.
-            Exception: As of `SessionSupervisor.start_session`.
 
         Cancellation: As of `SessionSupervisor.start_session`.
         """
@@ -409,24 +328,14 @@ class HostSessions:
             return await self.open(facts, owner), False
 
     async def check_takes_files(self, profile: AgentProfile | None, context: ProfileContext) -> None:
-        """Refuse files for a session of which it is not known that they would get into a workspace of its own.
-
-        Raises:
-            AttachmentsUnsupported: The caller's move: its profile has no place for them, or is not there any more.
-            ProfileFailed: The operator's move.
-        """
+        """Refuse files for a session of which it is not known that they would get into a workspace of its own."""
         options = None if profile is None else await options_of_profile(self.profiles, profile, context)
         if profile is None or options is None or not takes_files(self.profiles, profile, options):
             message = "sessions of this profile take no files: send the message without attachments"
             raise AttachmentsUnsupported(message)
 
     async def check_shows_files(self, session: Session) -> None:
-        """Refuse to read in the workspace of a session of which it is not known that it is its user's own.
-
-        Raises:
-            FilesUnsupported: The caller's move: its profile has none, or is not there any more.
-            ProfileFailed: The operator's move.
-        """
+        """Refuse to read in the workspace of a session of which it is not known that it is its user's own."""
         user_data = session.facts.user_data
         owner = owner_of_session(user_data)
         assert owner is not None  # noqa: S101 - else it was given to no caller
@@ -447,11 +356,7 @@ class HostSessions:
         self._fresh.pop(key_of(session.scope, session.session_id), None)
 
     async def remove(self, session: Session) -> bool:
-        """End a session that was created in vain, and delete what a store has of it; not one that others were given meanwhile.
-
-        Returns:
-            Whether it was removed.
-        """
+        """End a session that was created in vain, and delete what a store has of it; not one that others were given meanwhile."""
         key = key_of(session.scope, session.session_id)
         if self._fresh.pop(key, None) is None:
             return False
@@ -464,16 +369,6 @@ class HostSessions:
 
     async def delete(self, owner: SessionOwner, session_id: str, *, purge: bool) -> None:
         """End a session; one that has ended stays so.
-
-        Args:
-            owner: Who is calling.
-            session_id: Which one.
-            purge: Whether the store forgets it too, and overwrites it; see `delete_session` of the supervisor.
-
-        Raises:
-            SessionUnknown, SessionIsChild, IdInvalid: As of `facts`, and of what only a root can do.
-            StillNeeded: The store cannot forget it yet: it has forks, or another node owns it.
-            Exception: As of `open`, where it has to be woken to be ended.
 
         Cancellation: The session ends all the same; whether the store forgets it is not known.
         """
@@ -509,22 +404,6 @@ class HostSessions:
     ) -> tuple[Session, int]:
         """Begin a session that goes on from a record of another one of the same user.
 
-        Args:
-            owner: Who is calling.
-            session_id: Which one is forked.
-            wanted: The id of the fork.
-            at: Behind which record; None for the last one.
-            turn: Behind which turn, in place of a record.
-
-        Returns:
-            The fork, and behind which record it begins.
-
-        Raises:
-            SessionUnknown: There is none to fork, or another user's has the wanted id.
-            AlreadyExists: The caller's move: one of theirs has it.
-            QuotaReached: The caller's move: as many are open as may be.
-            Exception: As of `open` and `Session.fork`.
-
         Cancellation: As of `Session.fork`.
         """
         facts = await self.facts(owner, session_id)
@@ -547,11 +426,7 @@ class HostSessions:
     # --- when the host begins, and when it ends
 
     async def resume_working(self) -> None:
-        """Wake the sessions that had work when their process stopped. One that cannot come back keeps no other from it.
-
-        Raises:
-            StoreUnavailable: The store cannot be read now.
-        """
+        """Wake the sessions that had work when their process stopped. One that cannot come back keeps no other from it."""
         if not self.has_store:
             return
         filters = Filters(is_working=True, has_ended=False, only_roots=True)
@@ -595,11 +470,7 @@ def already_there(session_id: str) -> AlreadyExists:
 
 
 def refuse_child(facts: SessionFacts) -> None:
-    """Refuse a session that works for another, where only a root will do.
-
-    Raises:
-        SessionIsChild: The caller's move.
-    """
+    """Refuse a session that works for another, where only a root will do."""
     if facts.root_id != facts.session_id:
         message = f"session {facts.session_id!r} works for {facts.root_id!r}: ask that one"
         raise SessionIsChild(message, root_id=facts.root_id)

@@ -35,22 +35,12 @@ _RULE: Final = "expected 1 to 128 of A-Z a-z 0-9 . _ : {more}-, the first a lett
 
 
 def fault_of_session_id(name: str, value: object) -> str | None:
-    """Say what is wrong with the id of a session, without repeating it; None when it is one.
-
-    Args:
-        name: Of the field that it came in.
-        value: What came.
-    """
+    """Say what is wrong with the id of a session, without repeating it; None when it is one."""
     return None if _is_one(_SESSION_ID, value) else f"{name} is no id: {_RULE.format(more='')}"
 
 
 def fault_of_name(name: str, value: object) -> str | None:
-    """Say what is wrong with the id of a tenant, a user, a profile or a client, without repeating it; None when it is one.
-
-    Args:
-        name: Of the field that it came in.
-        value: What came.
-    """
+    """Say what is wrong with the id of a tenant, a user, a profile or a client, without repeating it; None when it is one."""
     return None if _is_one(_NAME, value) else f"{name} is no id: {_RULE.format(more='@ + ')}"
 
 
@@ -118,13 +108,7 @@ def metadata_of_session(user_data: Mapping[str, Any]) -> JsonObject:
 
 
 def user_data_of(owner: SessionOwner, agent_id: str, metadata: JsonObject = EMPTY) -> dict[str, JsonValue]:
-    """Say what the host writes into the `user_data` of a session that it starts: exactly `OWN_KEYS`, without metadata where there is none.
-
-    Args:
-        owner: Whose it is.
-        agent_id: Of its profile.
-        metadata: What the caller says of it; looked at by `check_metadata`.
-    """
+    """Say what the host writes into the `user_data` of a session that it starts: exactly `OWN_KEYS`, without metadata where there is none."""
     own: dict[str, JsonValue] = {
         "tenant_id": owner.tenant_id,
         "user_id": owner.user_id,
@@ -137,7 +121,6 @@ class Access(enum.Enum):
     """What a caller may do with a session id.
 
     Attributes:
-        OPEN: It is theirs: go on.
         CREATE: There is none of this id: it may be created.
         UNKNOWN: To this caller there is none, and none is created: 404. Said alike of one that there is not, and of another's.
         TAKEN: It would be created, and is another user's of the same tenant: 404 too, with the hint to leave the id out.
@@ -152,15 +135,7 @@ class Access(enum.Enum):
 def decide_access(
     owner: SessionOwner, session_id: str, user_data: Mapping[str, Any] | None, *, creates: bool
 ) -> Access:
-    """Decide what a caller may do with a session id that they gave.
-
-    Args:
-        owner: Who is calling.
-        session_id: What they gave; a session id by the rule.
-        user_data: Of the session that has this id in the scope of their tenant, of its root where it is a child, awake or asleep;
-            None where there is none.
-        creates: Whether a session is created where there is none: `chat` and `stream` do.
-    """
+    """Decide what a caller may do with a session id that they gave."""
     if user_data is None:
         return Access.CREATE if creates and not is_derived(session_id) else Access.UNKNOWN
     if owner_of_session(user_data) == owner:
@@ -190,16 +165,7 @@ def is_derived(session_id: str) -> bool:
 def digest_of_message(
     message: str, attachments: Iterable[tuple[str, str, str]] = (), mode: str | None = None
 ) -> str:
-    """Give what tells a message from another one under the same client id: of what was sent, and not of what handlers made of it.
-
-    Args:
-        message: What it says.
-        attachments: Of each file, in order: its name as it came, its type, and the digest of its content (`Attachment.identity`).
-        mode: As it was given.
-
-    Returns:
-        A SHA-256, in hexadecimal, as `Session.prompt` takes it.
-    """
+    """Give what tells a message from another one under the same client id: of what was sent, and not of what handlers made of it."""
     return _digest([message, [list(one) for one in attachments], mode])
 
 

@@ -60,13 +60,7 @@ _NOT_KNOWN: Final = About()
 def abouts_of(
     supervisor: SessionSupervisor, tenant_id: str, wanted: Container[str] | None = None
 ) -> dict[str, About]:
-    """Return what the sessions of a tenant are about, without asking them: those in memory, and those given up lately.
-
-    Args:
-        supervisor: Has them.
-        tenant_id: The tenant.
-        wanted: Ids of the sessions; None for all.
-    """
+    """Return what the sessions of a tenant are about, without asking them: those in memory, and those given up lately."""
     sessions = list(supervisor.sessions(scope=tenant_id))
     for report in supervisor.parked_sessions(scope=tenant_id):
         words = supervisor.last_words(report.session_id, scope=tenant_id)
@@ -83,14 +77,7 @@ def abouts_of(
 def tree_rows(
     root: TreeNode, parked: tuple[SessionReport, ...], tenant_id: str, abouts: Abouts = _NO_ABOUTS
 ) -> dict[str, TreeRow]:
-    """Make rows of a tree, each node in front of those below it, and of the sessions that were given up.
-
-    Args:
-        root: As far as it is of the tenant.
-        parked: Sessions of the tenant that were given up, the newest last.
-        tenant_id: Whose they are.
-        abouts: What sessions are about, of those of which it is known.
-    """
+    """Make rows of a tree, each node in front of those below it, and of the sessions that were given up."""
     rows = {row.key: row for row in _rows_below(root, None, tenant_id, abouts)}
     there = {row.session_id for row in rows.values()}
     for report in parked:
@@ -193,13 +180,7 @@ class TreeFeed(TakenRows):
 
 
 def plugin_rows(order: PluginOrder, hooks: HookRunner, used: tuple[PluginUse, ...]) -> dict[str, PluginRow]:
-    """Make rows of the plugins of a host, in their order, and of those of sessions, by name.
-
-    Args:
-        order: Those of the host.
-        hooks: What calls their hooks.
-        used: How those of sessions do.
-    """
+    """Make rows of the plugins of a host, in their order, and of those of sessions, by name."""
     rows = [_row_of_host(order, hooks, place) for place in range(len(order.all))]
     rows += [_row_of_session(one) for one in used]
     return {row.key: row for row in rows}

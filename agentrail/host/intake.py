@@ -108,7 +108,6 @@ class CommandsOfHost:
     """The commands of a host.
 
     Attributes:
-        registry: All that there are.
         are_read: Whether messages of users are looked at: a host that was given none takes them as they are.
     """
 
@@ -121,12 +120,7 @@ class CommandsOfHost:
     async def take(
         self, request: ChatRequest, owner: SessionOwner, facts: SessionFacts | None
     ) -> ChatRequest | HandledResponse:
-        """Carry a message out that is a command; another one, and what a command wants said, goes on.
-
-        Raises:
-            UnknownCommand, CommandError: The caller's move: there is none, or it takes something else.
-            Exception: As of what it does with the session.
-        """
+        """Carry a message out that is a command; another one, and what a command wants said, goes on."""
         typed = read_typed(request.message) if self.are_read else None
         if typed is None:
             return request
@@ -143,11 +137,7 @@ class CommandsOfHost:
     async def run(
         self, name: str, text: str, owner: SessionOwner, facts: SessionFacts | None
     ) -> CommandAnswer:
-        """Run a command that is called by its name; a prompt that it gives is not sent.
-
-        Raises:
-            Exception: As of `take`.
-        """
+        """Run a command that is called by its name; a prompt that it gives is not sent."""
         command = self.registry.find(name)
         return await self.registry.run(command.name, text, await self.desk(owner, facts))
 
@@ -156,11 +146,7 @@ class CommandsOfHost:
         return self.registry.rows(await self.desk(owner, facts))
 
     async def desk(self, owner: SessionOwner, facts: SessionFacts | None) -> CommandDesk:
-        """Say from where a caller runs commands.
-
-        Raises:
-            Exception: As of `HostSessions.open`.
-        """
+        """Say from where a caller runs commands."""
         if facts is None:
             return CommandDesk()
         session = await self._parts.sessions.open(facts, owner)
@@ -181,15 +167,9 @@ class Sending:
     """How a message was sent.
 
     Attributes:
-        message_kind: How it came, for interceptors.
-        kind: How its answer is wanted.
-        attachments: The files.
         when_busy: What becomes of it where its session is at work.
         on_disconnect: What becomes of it when its caller leaves.
-        via: The door that it came through.
         webhook: Where its end is to be told; None for where the host tells all of them, if it does.
-        content: Blocks in place of the message.
-        settings: What is wanted of the model.
     """
 
     message_kind: MessageKind
@@ -214,14 +194,7 @@ class Intake:
     def __init__(
         self, parts: HostParts, limits: Limits, nursery: trio.Nursery, commands: CommandsOfHost
     ) -> None:
-        """Begin.
-
-        Args:
-            parts: What requests are carried out with.
-            limits: How much is taken at once.
-            nursery: Where they are.
-            commands: What a message that begins with a slash may be.
-        """
+        """Begin."""
         self._commands = commands
         self._parts = parts
         self._limits = limits
@@ -319,11 +292,7 @@ class Intake:
         return await self._wait_for(run)
 
     async def _find_known(self, incoming: IncomingMessage, client_id: str) -> HostRequest | None:
-        """Give the request of a message that was sent before.
-
-        Raises:
-            ClientIdReused: The caller's move: that one said something else.
-        """
+        """Give the request of a message that was sent before."""
         if incoming.facts is None:
             return None
         try:
@@ -484,11 +453,7 @@ class Intake:
         self._turns.pop(name).set()
 
     def check_size(self, request: ChatRequest, sending: Sending) -> None:
-        """Refuse a message that says nothing, or too much, before anything is done for it.
-
-        Raises:
-            PromptError, TooLarge, OptionError, AttachmentInvalid: The caller's move.
-        """
+        """Refuse a message that says nothing, or too much, before anything is done for it."""
         check_attachments(sending.attachments, self._limits)
         check_metadata(request.metadata, self._limits)
         size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
@@ -500,11 +465,7 @@ class Intake:
             raise PromptError(message)
 
     def _check_webhook(self, webhook: str | None) -> None:
-        """Refuse an address that nothing may be sent to, as far as that can be seen.
-
-        Raises:
-            WebhooksOff, WebhookInvalid: The caller's move.
-        """
+        """Refuse an address that nothing may be sent to, as far as that can be seen."""
         if webhook is None:
             return
         if self._parts.delivery is None:
@@ -515,11 +476,7 @@ class Intake:
     async def intercept(
         self, kind: MessageKind, request: ChatRequest, principal: Principal
     ) -> HandledResponse | None:
-        """Ask the plugins about a message with a user's words.
-
-        Raises:
-            RequestRefused: A critical one does not let it pass.
-        """
+        """Ask the plugins about a message with a user's words."""
         context = ChatRequestContext(
             kind=kind, request=request, agent_id=request.agent_id, principal=principal
         )
@@ -551,32 +508,20 @@ class Intake:
     # --- who may
 
     def check_open(self) -> None:
-        """Refuse what comes when it is closed.
-
-        Raises:
-            HostDraining: It is.
-        """
+        """Refuse what comes when it is closed."""
         if self._is_closed:
             message = "this host is being closed: send it again in a moment"
             raise HostDraining(message)
 
     def owner_of(self, principal: Principal) -> SessionOwner:
-        """Say to whom sessions of a caller belong.
-
-        Raises:
-            IdInvalid: The principal has names that are none.
-        """
+        """Say to whom sessions of a caller belong."""
         faults = faults_of_principal(principal)
         if faults:
             raise IdInvalid(faults)
         return SessionOwner.of(principal)
 
     def check_sender(self, request: ChatRequest, principal: Principal) -> SessionOwner:
-        """Say whose message it is.
-
-        Raises:
-            IdInvalid, PrincipalMismatch: The caller's move.
-        """
+        """Say whose message it is."""
         owner = self.owner_of(principal)
         if (request.tenant_id, request.user_id) != (owner.tenant_id, owner.user_id):
             message = "the message names another tenant or user than the one that sends it: leave both out"
@@ -607,11 +552,7 @@ def mint_session() -> SessionId:
 
 
 def check_names(names: Iterable[tuple[str, str | None]]) -> None:
-    """Refuse what is given as a name and can be none.
-
-    Raises:
-        IdInvalid: The caller's move; all of them at once.
-    """
+    """Refuse what is given as a name and can be none."""
     faults = [fault_of_name(name, value) for name, value in names if value is not None]
     told = [fault for fault in faults if fault is not None]
     if told:

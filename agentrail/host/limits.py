@@ -72,15 +72,6 @@ def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) ->
     """Take one out of a bucket, if there is one.
 
     A bucket is one number: when it would be full. What is refused takes nothing, so asking again and again makes no one wait longer.
-
-    Args:
-        full_at: When the bucket would be full, in seconds; anything in the past for a full one.
-        pace: How large the bucket is, and how soon it fills.
-        now: The time, in seconds, on the same clock.
-        take: Whether to take one, or only to look.
-
-    Returns:
-        When it would be full from here on, and what became of it.
     """
     lacking = max(full_at - now, 0.0)
     room = pace.interval_seconds * pace.burst
@@ -117,12 +108,7 @@ class Allowance(Generic[K]):
         return len(self._full_at)
 
     def take(self, key: K, now: float) -> Draw:
-        """Take one, if there is one.
-
-        Args:
-            key: Whose.
-            now: The time in seconds, on a clock that does not go back.
-        """
+        """Take one, if there is one."""
         return self._draw(key, now, take=True)
 
     def look(self, key: K, now: float) -> Draw:
@@ -178,13 +164,7 @@ class Allowances(Generic[K]):
         }
 
     def take(self, owner: K, operation: str, now: float) -> Draw | None:
-        """Take what a call costs; None where it is free.
-
-        Args:
-            owner: Whose it is: `SessionOwner.of(principal)`, not the principal, which differs from token to token.
-            operation: What they do, by the name of the route: `chat`, `abort` …; of what is not known it is a call.
-            now: The time in seconds, on a clock that does not go back.
-        """
+        """Take what a call costs; None where it is free."""
         charge = decide_charge(operation)
         return None if charge is None else self.by_charge[charge].take(owner, now)
 
@@ -266,12 +246,7 @@ class OpenSessions(Generic[K]):
     """
 
     def __init__(self, max_of_each: int, is_open: Callable[[K, str], bool]) -> None:
-        """Begin without any.
-
-        Args:
-            max_of_each: How many one caller may have.
-            is_open: Says whether a session of this caller and id has not ended. It is asked about a thousand at once, and must be quick.
-        """
+        """Begin without any."""
         self._max_of_each = max_of_each
         self._is_open = is_open
         self._ids: dict[
@@ -288,11 +263,7 @@ class OpenSessions(Generic[K]):
 
     @contextmanager
     def starting(self, owner: K, session_id: str) -> Iterator[None]:
-        """Count a session that is started in the block. One that does not come about is not counted.
-
-        Raises:
-            QuotaReached: The caller has as many as may be; nothing was started.
-        """
+        """Count a session that is started in the block. One that does not come about is not counted."""
         was_known = session_id in self._ids.get(owner, ())
         if not was_known:
             self._look_at_another(owner)
@@ -386,12 +357,7 @@ class DayBudget:
 
 
 def use_of_day(sessions: Iterable[SessionSpending], at_ms: int) -> DayUse:
-    """Add up what was used on the day of an instant.
-
-    Args:
-        sessions: Of one tenant; those that work for others by themselves, as of `SessionSupervisor.spendings`.
-        at_ms: In milliseconds since 1970.
-    """
+    """Add up what was used on the day of an instant."""
     day = day_of(at_ms, datetime.UTC)
     begin = begin_of(day, datetime.UTC)
     of_users: dict[str, int] = {}
@@ -408,14 +374,7 @@ def midnight_behind(day: datetime.date) -> int:
 
 
 def day_budgets(limits: Limits, use: DayUse, tenant_id: str, users: Iterable[str]) -> tuple[DayBudget, ...]:
-    """Say how budgets stand: that of the tenant, then those of users; none where none is set.
-
-    Args:
-        limits: What may be spent.
-        use: What was.
-        tenant_id: Of which tenant.
-        users: Of which of its users.
-    """
+    """Say how budgets stand: that of the tenant, then those of users; none where none is set."""
     return tuple(_budgets(limits, use, tenant_id, users))
 
 
@@ -458,12 +417,7 @@ class DayBudgets:
     """Holds the budgets of all tenants of a host against what was spent."""
 
     def __init__(self, supervisor: SessionSupervisor, limits: Limits) -> None:
-        """Begin without having read anything.
-
-        Args:
-            supervisor: Whose sessions spend; it has a store where there are budgets.
-            limits: What may be spent.
-        """
+        """Begin without having read anything."""
         self._supervisor = supervisor
         self._limits = limits
         self._has_budgets = limits.has_day_budgets
@@ -472,10 +426,6 @@ class DayBudgets:
 
     async def check(self, owner: SessionOwner) -> None:
         """Let a message of a caller pass, if there is something left of the budgets that it is held against.
-
-        Raises:
-            DayBudgetSpent: The caller's move: nothing is left, theirs or their tenant's.
-            StoreUnavailable: What was spent cannot be read now.
 
         Cancellation: Nothing is lost by it.
         """
@@ -488,9 +438,6 @@ class DayBudgets:
 
     async def of_tenant(self, tenant_id: str) -> tuple[DayBudget, ...]:
         """Say how the budgets of a tenant stand: its own, and those of users who spent something today, nearest to their limit first.
-
-        Raises:
-            StoreUnavailable: What was spent cannot be read now.
 
         Cancellation: Nothing is lost by it.
         """

@@ -109,11 +109,7 @@ def in_order(plugins: Iterable[HostPlugin]) -> tuple[HostPlugin, ...]:
 
 
 def check_host_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
-    """Check the plugins of a host, and sort them.
-
-    Raises:
-        OptionError: The plugin author's move; all faults of all of them at once.
-    """
+    """Check the plugins of a host, and sort them."""
     given = tuple(plugins)
     faults: list[str] = []
     names: dict[str, int] = {}

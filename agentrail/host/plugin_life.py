@@ -76,10 +76,6 @@ class PluginLife:
     async def start(self) -> None:
         """Start all plugins in their order, and then what they do in the background. Once.
 
-        Raises:
-            BaseException: The plugin author's move: what a `start` raised, as itself, or `HookTimeout`. It was reported, and those that
-                had started were stopped again.
-
         Cancellation: As of a start that fails, with nothing to report: the plugin that is starting is cancelled.
         """
         chain = Beginning(self._order)
@@ -186,13 +182,6 @@ async def open_plugins(order: PluginOrder, runner: HookRunner) -> AsyncIterator[
     """Open what the plugins of a host live in; none is started yet.
 
     `start` is a call of its own because plugins start behind the sessions' supervisor and stop behind its end.
-
-    Args:
-        order: The plugins.
-        runner: Calls their hooks; it is still open when this block is left.
-
-    Raises:
-        BaseException: What the body raises, as itself; a `KeyboardInterrupt` or `SystemExit` of a background.
 
     Cancellation: Plugins are stopped in order all the same; what runs in the background is stopped sooner.
     """

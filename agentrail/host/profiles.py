@@ -153,20 +153,7 @@ def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its prof
     context_providers: Sequence[ContextProvider] = (),
     is_for_several: bool = False,
 ) -> AgentProfiles:
-    """Look at all that a host is told of profiles.
-
-    Args:
-        profiles: Each with an id of its own.
-        resolve: An async function that finds one in their place, or None.
-        default: Which one is meant where a request names none; None for the first.
-        session_plugins: As of `AgentProfiles`.
-        context_providers: As of `AgentProfiles`.
-        is_for_several: Whether the host has `auth`: then a profile whose tools write into one fixed directory is refused, unless
-            it has `shared_workspace`.
-
-    Raises:
-        OptionError: The operator's move: every fault, with its profile and what to do.
-    """
+    """Look at all that a host is told of profiles."""
     by_id: dict[str, AgentProfile] = {}
     faults: list[str] = []
     for place, one in enumerate(cast("Iterable[Any]", profiles)):
@@ -220,9 +207,6 @@ def _faults_of_default(default: object, by_id: Mapping[str, AgentProfile], *, is
 async def resolve_profile(profiles: AgentProfiles, context: ProfileContext) -> AgentProfile | None:
     """Find the profile that a request asks for; None where there is none, which is a 404.
 
-    Raises:
-        ProfileFailed: The operator's move: `resolve_profile` raised, or returned what is no profile; the cause says what it was.
-
     Cancellation: Reaches the application's function.
     """
     if profiles.resolve is None:
@@ -262,17 +246,6 @@ async def options_of_profile(
 ) -> SessionOptions:
     """Give the options that one session of a profile is started with.
 
-    Args:
-        profiles: Of the host.
-        profile: As `resolve_profile` found it. Its id, and not the one that was asked for, is the `agent_id` of the session.
-        context: For whom.
-        model: Instead of the profile's; None for that.
-        metadata: What the caller says of the session; checked.
-
-    Raises:
-        ProfileFailed: The operator's move, and never the caller's: the profile's function raised, or what came of it is no
-            configuration of a session of a host; the cause says what it was.
-
     Cancellation: Reaches the application's function.
     """
     asked = attrs.evolve(context, agent_id=profile.id)
@@ -300,13 +273,7 @@ def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by
     model: str | None = None,
     metadata: JsonObject = EMPTY,
 ) -> SessionOptions:
-    """Make of what a profile gives the options of one session: the host's words last.
-
-    Raises:
-        OptionError: The operator's move: every fault.
-        PluginError: The operator's move: a plugin that is none.
-        Exception: What a blueprint raises.
-    """
+    """Make of what a profile gives the options of one session: the host's words last."""
     options = _read(given)
     faults = _faults_of_options(options)
     if not profile.is_function:
@@ -339,11 +306,7 @@ def takes_files(profiles: AgentProfiles, profile: AgentProfile, options: Session
 
 
 def name_of_entry(entry: PluginEntry) -> str:
-    """Say what the name of a plugin of a session will be.
-
-    Raises:
-        PluginError: Your move: it is no plugin.
-    """
+    """Say what the name of a plugin of a session will be."""
     given, options = entry if isinstance(entry, tuple) else (entry, {})
     return sound_plugin(given, options, call_handler).name
 
@@ -448,12 +411,7 @@ MAX_METADATA_LEVELS: Final = 64
 
 
 def check_metadata(metadata: object, limits: Limits) -> None:
-    """Refuse metadata that is no JSON object, or too much.
-
-    Raises:
-        OptionError: The caller's move: it is none; the message says where.
-        TooLarge: The caller's move: it has too many bytes, or is too deep.
-    """
+    """Refuse metadata that is no JSON object, or too much."""
     if not isinstance(metadata, Mapping):
         raise OptionError([f"metadata is of type {type(metadata).__name__}: expected a JSON object"])
     if not metadata:

@@ -72,13 +72,7 @@ class Readiness:
     def __init__(
         self, checks: Callable[[], Mapping[str, ReadinessCheck]], within: float, nursery: trio.Nursery
     ) -> None:
-        """Run nothing yet.
-
-        Args:
-            checks: Gives them by name, for each run anew.
-            within: How many seconds each may take.
-            nursery: Where they run: who asked first may leave, and others still wait.
-        """
+        """Run nothing yet."""
         self._checks = checks
         self._within = within
         self._nursery = nursery
@@ -94,13 +88,6 @@ class Readiness:
 
     async def look(self) -> tuple[CheckResult, ...]:
         """Run the checks side by side, or wait for those that run.
-
-        Returns:
-            One for each, in their order. What a check raises fails that one alone. One that does not come back when its time is
-            over is not run again until it has.
-
-        Raises:
-            HostDraining: It is closed.
 
         Cancellation: The checks go on, for others.
         """

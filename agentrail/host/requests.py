@@ -100,7 +100,6 @@ class RequestStanding(Value, frozen=True, kw_only=True):
 
     Attributes:
         ref: Its prompt or its steer, as its receipt says.
-        status: One of `RequestStatus`.
         seq: The number of the last event that changed it; 0 before any.
         pending: What its cycle waits for, oldest first; none but while it is `waiting`.
         is_kept: Whether it put something into the history, or made the session do so.
@@ -108,7 +107,6 @@ class RequestStanding(Value, frozen=True, kw_only=True):
         usage: Of its cycle so far; of all of it behind an end that says it. None before the first response.
         last_usage: Of the last response in its cycle; None before the first.
         stop_reason: Why its cycle finished; None for any other end.
-        error: Why it failed.
         reason: Why it was aborted or refused, in the words of whom that came from.
         cycle: The cycle that runs in the session, its own or another's, as far as was read.
         is_joined: Whether it is worked on by a cycle that its own prompt did not start: it was taken for a decision, or steered.
@@ -146,12 +144,7 @@ class RequestStanding(Value, frozen=True, kw_only=True):
 
 
 def stand_behind(standing: RequestStanding, event: Event) -> RequestStanding:
-    """Say how a request stands behind the next event of its session.
-
-    Args:
-        standing: How it stood. One that has ended stays as it is.
-        event: Of its session, in order; none may be left out that is of `KINDS_OF_REQUESTS`, but those before its acceptance.
-    """
+    """Say how a request stands behind the next event of its session."""
     if standing.has_ended:
         return standing
     after = _of_prompts(standing, event)
@@ -248,13 +241,7 @@ def without_session(standing: RequestStanding, reason: str) -> RequestStanding:
 
 
 def behind_loss(standing: RequestStanding, lost: EventsLost, status: Status) -> RequestStanding:
-    """Say how a request stands behind events that are kept no longer, or count no more.
-
-    Args:
-        standing: How it stood before.
-        lost: Which ones.
-        status: How the session stands behind them. One that waits there still waits; of any other no end can come any more.
-    """
+    """Say how a request stands behind events that are kept no longer, or count no more."""
     if standing.has_ended or standing.ref in status.queued or SteerRef(standing.ref) in status.steers:
         return standing
     message = f"the events {lost.from_seq} to {lost.to_seq} of its session are kept no longer, and its end may be among them"
@@ -377,13 +364,7 @@ class RequestTrack:
         *,
         on_change: "Callable[[RequestTrack], None] | None" = None,
     ) -> None:
-        """Begin with what is known.
-
-        Args:
-            record: Of one that was accepted, or has ended.
-            ref: Its prompt, as its receipt says; None where it has ended.
-            on_change: Is called each time that it stands otherwise, and at its end, before those who wait hear of it. It may not fail.
-        """
+        """Begin with what is known."""
         self._record = record
         self._is_behind = False
         self.standing: RequestStanding = RequestStanding(
@@ -446,19 +427,11 @@ class SessionReading:
         self._session = session
 
     async def messages(self, after: int = 0) -> Sequence[Message]:
-        """Give the conversation behind so many messages.
-
-        Raises:
-            SessionDown: The session has ended.
-        """
+        """Give the conversation behind so many messages."""
         return (await self._session.messages())[after:]
 
     async def status(self) -> Status:
-        """Say how the session stands.
-
-        Raises:
-            SessionDown: The session has ended.
-        """
+        """Say how the session stands."""
         return await self._session.status()
 
 
@@ -667,12 +640,7 @@ class RequestBook:
         return tuple(track for tracks in self._open.values() for track in tracks.values())
 
     def open(self, key: str, track: RequestTrack) -> None:
-        """Note one that was accepted.
-
-        Args:
-            key: As of `key_of_requests`.
-            track: The request.
-        """
+        """Note one that was accepted."""
         self._open.setdefault(key, {})[track.record.request_id] = track
 
     def close(self, key: str, track: RequestTrack) -> None:
@@ -737,14 +705,6 @@ def follow_nowait(track: RequestTrack, events: Subscription) -> None:
 async def follow(session: Session, track: RequestTrack, events: Subscription) -> Event | None:
     """Read the events of a session until a request has ended.
 
-    Args:
-        session: Whose events.
-        track: The request.
-        events: Entered before the message was sent.
-
-    Returns:
-        The last event that was read, which ended it; None where none did.
-
     Cancellation: It is followed no longer.
     """
     after = await _follow_to_end(track, events)
@@ -784,9 +744,6 @@ async def find_standing(session: Session, request_id: str) -> tuple[RequestStand
     """Look for a request among the events of a session, from its first one on; None where none of them names it.
 
     For one that an earlier process began.
-
-    Returns:
-        How it stands, with the number of the last event that changed it; and the number of the event that its receipt named.
 
     Cancellation: Nothing has changed.
     """

@@ -19,11 +19,7 @@ MAX_CHANGES: Final = 20_000
 
 
 class ChangeLog:
-    """Which keys have changed, and in which order: each once, however often it did.
-
-    Attributes:
-        version: Rises with each change.
-    """
+    """Which keys have changed, and in which order: each once, however often it did."""
 
     __slots__ = ("_changes", "_forgotten", "_parked", "version")
 
@@ -74,9 +70,6 @@ class RowFeed(ABC):
     @abstractmethod
     async def run(self, up: trio.Event) -> None:
         """Follow it, until cancelled, or until there is nothing more to follow.
-
-        Args:
-            up: Set when its rows can be asked for.
 
         Cancellation: At once, when the last watcher leaves.
         """
@@ -153,12 +146,7 @@ class TakenRows(RowSource, RowFeed):
     def __init__(
         self, take: Callable[[], Awaitable[Mapping[str, msgspec.Struct]]], *, every_seconds: float = 1.0
     ) -> None:
-        """Begin without rows.
-
-        Args:
-            take: Gives all rows by key. Rows that say the same are equal; what it raises ends the watches with an error.
-            every_seconds: How often it is asked at most.
-        """
+        """Begin without rows."""
         super().__init__()
         self._take = take
         self._every = every_seconds

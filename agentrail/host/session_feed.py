@@ -58,12 +58,7 @@ class SessionFeed(RowFeed):
     """
 
     def __init__(self, sessions: HostSessions, tenant_id: str) -> None:
-        """Begin without rows.
-
-        Args:
-            sessions: Of the host.
-            tenant_id: Whose.
-        """
+        """Begin without rows."""
         self._host_sessions = sessions
         self.tenant_id = tenant_id
         self.is_over: bool = False

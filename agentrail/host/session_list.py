@@ -38,12 +38,7 @@ class SessionList:
     """Lists sessions of a host."""
 
     def __init__(self, supervisor: SessionSupervisor, *, has_store: bool) -> None:
-        """Know of no owner yet.
-
-        Args:
-            supervisor: Whose sessions they are.
-            has_store: Whether it keeps them.
-        """
+        """Know of no owner yet."""
         self._supervisor = supervisor
         self._has_store = has_store
         self._owners: OrderedDict[tuple[str, str, int], _Known | None] = OrderedDict()
@@ -59,20 +54,6 @@ class SessionList:
         limit: int = 50,
     ) -> tuple[ListedSession, ...]:
         """Give some of the sessions of a user, or of all users of a tenant; not those that work for others.
-
-        Args:
-            tenant_id: Of the tenant.
-            user_id: Of the user; None for all of them.
-            wanted: Which ones; its limit is not looked at.
-            sort: One of `SORTS`, with `-` in front for the greatest first.
-            behind: The place of the last one that is known already; None to begin.
-            limit: How many at most.
-
-        Returns:
-            In order, each with its row.
-
-        Raises:
-            StoreUnavailable: The store cannot be read now.
 
         Cancellation: At once.
         """
@@ -112,15 +93,6 @@ class SessionList:
     ) -> list[ListedSession]:
         """Return all root sessions of a tenant, or of one user of it, ended ones included, in no order. Metadata is left out.
 
-        Args:
-            tenant_id: The tenant.
-            owner: The user; None for all users. The cost is that of the user's rows, not of the tenant's.
-            names_profiles: Whether the profile of each is needed. It is in the first record, which is read once in the life of a
-                process; without it `agent_id` of a stored session may be empty.
-
-        Raises:
-            StoreUnavailable: The store cannot be read now.
-
         Cancellation: At once.
         """
         await trio.lowlevel.checkpoint()
@@ -153,11 +125,7 @@ class SessionList:
         return rows
 
     async def listed(self, row: StoredSession) -> ListedSession | None:
-        """Say whose a stored session is, and what else is listed of it; None where no host has started it, or it is gone.
-
-        Raises:
-            StoreUnavailable: It cannot be read now.
-        """
+        """Say whose a stored session is, and what else is listed of it; None where no host has started it, or it is gone."""
         # With the moment of its beginning: when one was deleted another user's may have its id.
         key = (row.scope, row.session, row.opened_at_ms)
         if key not in self._owners:

@@ -19,12 +19,7 @@ _MAX_NUMBER: Final = (1 << 53) - 1
 
 
 def place_in_list(row: SessionRow, sort: str) -> ListPlace:
-    """Say where a session stands; of a title the number is its beginning.
-
-    Args:
-        row: Of the session.
-        sort: One of `SORTS`, or that with `-` in front.
-    """
+    """Say where a session stands; of a title the number is its beginning."""
     match sort.removeprefix("-"):
         case "created":
             number = row.created_at_ms or 0
@@ -44,11 +39,6 @@ def rows_in_order(rows: Iterable[SessionRow], sort: str, behind: ListPlace | Non
     """Give rows in order, those behind a place.
 
     A row that moved meanwhile is given again or left out, as in any list that changes while it is read; no page comes twice for ever.
-
-    Args:
-        rows: In any order.
-        sort: As of `place_in_list`.
-        behind: The place of the last one that is known already; None for all.
     """
     turned = sort.startswith("-")
     is_by_title = sort.endswith("title")

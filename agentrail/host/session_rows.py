@@ -50,13 +50,7 @@ _TELLING: Final = ("command", "cmd", "path", "file_path", "url", "query", "patte
 
 @frozen(kw_only=True)
 class RowNotes:
-    """What events told of a session that no glance at it shows.
-
-    Attributes:
-        first_words: What was said to it first.
-        outcome: How its last cycle ended.
-        has_ended: Whether it said that nothing follows.
-    """
+    """What events told of a session that no glance at it shows."""
 
     first_words: str | None = None
     outcome: str | None = None
@@ -102,12 +96,7 @@ def row_with_notes(listed: ListedSession) -> SessionRow:
 
 
 def make_row(listed: ListedSession, notes: RowNotes = NO_NOTES) -> SessionRow:
-    """Make the row of a session.
-
-    Args:
-        listed: What is known of it without asking it.
-        notes: What its events have told.
-    """
+    """Make the row of a session."""
     session = listed.session
     base = SessionRow(
         session_id=listed.session_id,
@@ -159,12 +148,7 @@ def all_tokens(usage: TokenUsage) -> int:
 
 
 def out_of_memory(row: SessionRow, phase: str) -> SessionRow:
-    """Say of a session that left the memory what still holds: it sleeps, or has ended.
-
-    Args:
-        row: As it was last.
-        phase: `asleep` or `ended`.
-    """
+    """Say of a session that left the memory what still holds: it sleeps, or has ended."""
     ended = phase == ENDED
     return evolve_row(
         row,
@@ -184,13 +168,7 @@ def out_of_memory(row: SessionRow, phase: str) -> SessionRow:
 
 
 def waiting_rows(row: SessionRow, status: Status, session: Session | None = None) -> list[WaitingRow]:
-    """Make the rows of what waits for people in a session and all below it. Calls of the client wait for a program, and are none.
-
-    Args:
-        row: Of the session.
-        status: How it stands.
-        session: The session, for what those that work for it are about; None if it is only stored.
-    """
+    """Make the rows of what waits for people in a session and all below it. Calls of the client wait for a program, and are none."""
     asked: tuple[Approval | Question, ...] = (*status.all_approvals, *status.all_questions)
     return [_waiting_row(row, one, session) for one in asked]
 

@@ -8,15 +8,7 @@ from agentrail.web.places import AddressRefused, AllowedPlaces, WebAddress, is_h
 
 
 def read_address(url: str, allowed: AllowedPlaces) -> WebAddress:
-    """Read an address, and judge it by what can be seen of it.
-
-    Args:
-        url: What a caller named.
-        allowed: What the operator lets it be.
-
-    Raises:
-        AddressRefused: It is none, or nothing may be sent there.
-    """
+    """Read an address, and judge it by what can be seen of it."""
     address = split_url(url)
     if address.origin in allowed.origins:
         return address

@@ -105,11 +105,7 @@ def encode_awaited(watch: WebhookWatch) -> OwedRow:
 
 
 def decode_awaited(row: OwedRow) -> WebhookWatch:
-    """Read what `encode_awaited` wrote.
-
-    Raises:
-        RowUnreadable: It is of another version, or damaged.
-    """
+    """Read what `encode_awaited` wrote."""
     try:
         read = _WATCHES.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -143,11 +139,7 @@ def encode_owed_message(message: WebhookMessage) -> OwedRow:
 
 
 def decode_owed_message(row: OwedRow) -> WebhookMessage:
-    """Read what `encode_owed_message` wrote.
-
-    Raises:
-        RowUnreadable: It is of another version, or damaged.
-    """
+    """Read what `encode_owed_message` wrote."""
     try:
         read = _MESSAGES.decode(row.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -177,24 +169,13 @@ class WebhookSender:
     def __init__(
         self, allowed: AllowedPlaces, *, resolve: LookUp | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Open nothing yet.
-
-        Args:
-            allowed: Where they may go besides public servers over TLS.
-            resolve: Looks names up; None for what the system does.
-            tls: Which certificates are believed; None for what the system has.
-        """
+        """Open nothing yet."""
         self._allowed = allowed
         self._resolve: LookUp = resolve or SystemNames()
         self._tls = tls
 
     async def __call__(self, signed: SignedWebhook) -> int:
         """Send one, and give the status that came back.
-
-        Raises:
-            AddressRefused: It leads where nothing may be sent; nothing was.
-            OSError: Its name leads nowhere.
-            httpx.HTTPError: No connection, or a broken one.
 
         Cancellation: Closes the connection. There is no time limit but the caller's, and three seconds for each address.
         """
@@ -287,13 +268,7 @@ class WebhookDelivery:
     """The webhooks of one host."""
 
     def __init__(self, webhooks: Webhooks, supervisor: SessionSupervisor, *, survives: bool) -> None:
-        """Begin with nothing owed.
-
-        Args:
-            webhooks: With which secret, and where to.
-            supervisor: Its store keeps what is owed.
-            survives: Whether that store keeps what is owed, and outlives the process with its sessions.
-        """
+        """Begin with nothing owed."""
         self._webhooks = webhooks
         self._supervisor = supervisor
         self._survives = survives
@@ -315,11 +290,7 @@ class WebhookDelivery:
     # --- before a message goes to its session
 
     def check(self, url: str) -> None:
-        """Refuse an address that a caller names, as far as that can be seen.
-
-        Raises:
-            WebhookInvalid: The caller's move.
-        """
+        """Refuse an address that a caller names, as far as that can be seen."""
         try:
             read_address(url, self._webhooks.allowed)
         except AddressRefused as error:
@@ -328,13 +299,6 @@ class WebhookDelivery:
 
     async def watch(self, watch: WebhookWatch) -> None:
         """Note that the end of a request is to be told, before its session knows of it.
-
-        Args:
-            watch: With the address that its caller named, or an empty one.
-
-        Raises:
-            QuotaReached: The caller's move: too much is owed to receivers that they named.
-            StoreUnavailable: It cannot be kept now.
 
         Cancellation: What was kept is forgotten by `forget`, which the caller owes.
         """
@@ -386,11 +350,7 @@ class WebhookDelivery:
         self._change(change)
 
     async def load(self) -> None:
-        """Read what earlier processes owe.
-
-        Raises:
-            StoreUnavailable: It cannot be read now.
-        """
+        """Read what earlier processes owe."""
         if not self._survives:
             return
         messages: list[WebhookMessage] = []

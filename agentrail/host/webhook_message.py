@@ -26,11 +26,6 @@ class WebhookWatch:
     """That the end of a request is to be told, and where.
 
     Attributes:
-        owner: Whose request it is.
-        session_id: The session that works on it.
-        request_id: Which one.
-        agent_id: Of the profile.
-        url: Where.
         names_owner: Whether messages say whose it is: those to an address of the operator's own, which gets them for all.
         told_seq: Behind which event it was last told that it waits; 0 before.
     """
@@ -55,15 +50,10 @@ class WebhookMessage:
 
     Attributes:
         id: The same for all tries, and for one that a later process makes of the same event.
-        tenant_id: Whose request it is about.
-        user_id: Who of them.
         session_id: The session; messages of one are sent in order.
-        request_id: Which request.
         url: Where it goes.
         body: JSON, byte for byte the same for all tries.
         number: Counts messages in the order in which they were made.
-        tries: How many have failed.
-        due_at_ms: When the next one is due.
     """
 
     id: str
@@ -104,15 +94,7 @@ class WebhookNews:
 def decide_webhook(
     watch: WebhookWatch, record: RequestRecord, seq: int, *, at_ms: int, survives: bool
 ) -> WebhookNews:
-    """Say what is to be told of a request that has changed.
-
-    Args:
-        watch: Who is told.
-        record: How the request stands.
-        seq: Of the event that it stands behind.
-        at_ms: The time.
-        survives: Whether the session goes on in a later process, so that the end of this one is none of the request.
-    """
+    """Say what is to be told of a request that has changed."""
     if record.has_ended:
         if record.status == "shutdown" and survives:
             return WebhookNews(message=None, watch=watch)
@@ -159,17 +141,7 @@ def show_time(at_ms: int) -> str:
 
 
 def sign(message_id: str, at_seconds: int, body: bytes, secrets: Sequence[bytes]) -> str:
-    """Sign a message.
-
-    Args:
-        message_id: Its id.
-        at_seconds: When it is sent, in seconds since 1970.
-        body: As it is sent.
-        secrets: One signature is made with each of them.
-
-    Returns:
-        The header `webhook-signature`.
-    """
+    """Sign a message."""
     content = f"{message_id}.{at_seconds}.".encode() + body
     digests = [hmac.new(secret, content, hashlib.sha256).digest() for secret in secrets]
     return " ".join([f"v1,{base64.b64encode(digest).decode()}" for digest in digests])

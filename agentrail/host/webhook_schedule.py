@@ -49,16 +49,7 @@ class TryAnswer:
 def decide_again(
     message: WebhookMessage, answer: TryAnswer, now_ms: int
 ) -> tuple[TryVerdict, WebhookMessage]:
-    """Say what becomes of a message behind a try.
-
-    Args:
-        message: As it was before it.
-        answer: What came of it.
-        now_ms: The time.
-
-    Returns:
-        The verdict, and the message as it stands then.
-    """
+    """Say what becomes of a message behind a try."""
     status = answer.status
     if status is not None and 200 <= status < 300:  # noqa: PLR2004 - the family of HTTP
         return "delivered", message
@@ -81,7 +72,6 @@ class Settled:
     """What a try has changed.
 
     Attributes:
-        verdict: What it came to.
         message: The one that was tried, as it stands now.
         ended: Messages that are owed no longer, that one among them where it is.
     """
@@ -103,12 +93,7 @@ class WebhookQueue:
     def __init__(
         self, *, max_at_once: int = MAX_TRIES_AT_ONCE, max_of_a_tenant: int = MAX_TRIES_OF_A_TENANT
     ) -> None:
-        """Begin with none.
-
-        Args:
-            max_at_once: How many tries are under way at a time.
-            max_of_a_tenant: How many of these are of one tenant.
-        """
+        """Begin with none."""
         self._max_at_once = max_at_once
         self._max_of_a_tenant = max_of_a_tenant
         self._lanes: dict[Lane, deque[WebhookMessage]] = {}
@@ -145,11 +130,7 @@ class WebhookQueue:
         return self._owed_of.get(tenant_id, 0)
 
     def owe(self, message: WebhookMessage) -> WebhookMessage | None:
-        """Take a message, behind all of its session.
-
-        Returns:
-            It, with its number; None where one of its id is owed already.
-        """
+        """Take a message, behind all of its session."""
         if message.id in self._ids:
             return None
         self._number = max(self._number + 1, message.number)
@@ -185,13 +166,7 @@ class WebhookQueue:
         return self._due[0][0] if self._due else None
 
     def settle(self, message_id: str, answer: TryAnswer, now_ms: int) -> Settled:
-        """Say what a try has changed.
-
-        Args:
-            message_id: Of a message that `begin` gave.
-            answer: What came of it.
-            now_ms: The time.
-        """
+        """Say what a try has changed."""
         message = self._under_way.pop(message_id)
         tenant = self._tenants[message.tenant_id]
         tenant.under_way -= 1

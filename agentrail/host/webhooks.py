@@ -45,11 +45,7 @@ WebhookSecrets: TypeAlias = str | Secret | Sequence[str | Secret]
 
 
 def read_secrets(given: object) -> tuple[bytes, ...]:
-    """Read secrets, the new one first.
-
-    Raises:
-        OptionError: The operator's move: one is none, or there are too many. The message repeats none of them.
-    """
+    """Read secrets, the new one first."""
     several = [given] if isinstance(given, str | Secret) else given
     if not isinstance(several, Sequence) or not 1 <= len(several) <= _MAX_SECRETS:
         fault = "webhooks need a secret, or the new one and the old one: expected 'whsec_…', or two of them"
@@ -103,11 +99,7 @@ class Webhooks:
 
     @allowed.default
     def _check(self) -> AllowedPlaces:
-        """Read what is allowed, and refuse what cannot be.
-
-        Raises:
-            OptionError: The operator's move.
-        """
+        """Read what is allowed, and refuse what cannot be."""
         if not callable(self.secret):
             read_secrets(self.secret)
         if self.send is not None and not is_async(self.send):

@@ -60,17 +60,7 @@ class WorkspaceFile:
 
 
 async def list_directory(session: Session, path: str = "") -> tuple[WorkspaceEntry, ...]:
-    """List a directory of a workspace: directories first, then files, by name. What is neither is left out.
-
-    Args:
-        session: Whose workspace.
-        path: From its root; empty for that.
-
-    Raises:
-        FileUnknown: There is no such directory, or it may not be read: the answer is one.
-        FilesUnsupported: The session has no workspace that can be read.
-        SessionDown: The session has ended.
-    """
+    """List a directory of a workspace: directories first, then files, by name. What is neither is left out."""
     names = () if path in ("", ".") else names_of(path)
     with _bounded():
         async with open_files(session) as sandbox:
@@ -79,13 +69,7 @@ async def list_directory(session: Session, path: str = "") -> tuple[WorkspaceEnt
 
 
 async def read_workspace(session: Session, path: str) -> WorkspaceFile:
-    """Read a file of a workspace.
-
-    Raises:
-        FileUnknown: There is no such file, or it may not be read, or it is none: the answer is one.
-        TooLarge: It is larger than `MAX_FILE_BYTES`, or than its sandbox reads.
-        FilesUnsupported, SessionDown: As of `list_directory`.
-    """
+    """Read a file of a workspace."""
     names = names_of(path)
     with _bounded():
         async with open_files(session) as sandbox:
@@ -94,11 +78,7 @@ async def read_workspace(session: Session, path: str) -> WorkspaceFile:
 
 
 def names_of(path: str) -> tuple[str, ...]:
-    """Take a path apart that a caller gave.
-
-    Raises:
-        FileUnknown: It could name nothing in a workspace: it is absolute, goes up, or has what no name has.
-    """
+    """Take a path apart that a caller gave."""
     names = tuple(path.split("/"))
     is_sound = 0 < len(path) <= MAX_FILE_PATH_CHARACTERS and "\0" not in path and "\\" not in path
     if not is_sound or any(name in ("", ".", "..") for name in names):
@@ -107,11 +87,7 @@ def names_of(path: str) -> tuple[str, ...]:
 
 
 def entries_of(names: tuple[str, ...], listing: ListResult) -> tuple[WorkspaceEntry, ...]:
-    """Say what is in a directory, or why that is not said.
-
-    Raises:
-        FileUnknown, FilesUnsupported, SandboxError: As of `list_directory`.
-    """
+    """Say what is in a directory, or why that is not said."""
     if listing.error is not None:
         refuse_by(listing.error)
     return tuple(
@@ -122,11 +98,7 @@ def entries_of(names: tuple[str, ...], listing: ListResult) -> tuple[WorkspaceEn
 
 
 def file_of_transfer(path: str, moved: Transfer) -> WorkspaceFile:
-    """Make a file of what a sandbox gave, or say why there is none.
-
-    Raises:
-        FileUnknown, TooLarge, FilesUnsupported, SandboxError: As of `read_workspace`.
-    """
+    """Make a file of what a sandbox gave, or say why there is none."""
     if moved.error is not None:
         refuse_by(moved.error)
     content = moved.content or b""
@@ -136,12 +108,7 @@ def file_of_transfer(path: str, moved: Transfer) -> WorkspaceFile:
 
 
 def refuse_by(refusal: Refusal) -> NoReturn:
-    """Say to a caller why a sandbox did not do what it was asked; not where, nor which of its rules it was.
-
-    Raises:
-        FileUnknown, TooLarge, FilesUnsupported: It is the caller's move.
-        SandboxError: It is the operator's.
-    """
+    """Say to a caller why a sandbox did not do what it was asked; not where, nor which of its rules it was."""
     if refusal.code in _NOT_THERE:
         refuse_file()
     if refusal.code == "too_large":
@@ -153,11 +120,7 @@ def refuse_by(refusal: Refusal) -> NoReturn:
 
 
 def refuse_file() -> NoReturn:
-    """Say that there is no such file, in the same words for whatever reason.
-
-    Raises:
-        FileUnknown: In any case.
-    """
+    """Say that there is no such file, in the same words for whatever reason."""
     message = "there is no such file in the workspace of this session, or it cannot be read"
     raise FileUnknown(message)
 

@@ -97,13 +97,7 @@ class Agent:
 
 
 def equip_agent(agent: Agent, tools: Sequence[Tool], plugins: Sequence[PluginEntry]) -> Agent:
-    """Give an agent that has the tools and plugins of its skills; one without skills of its own as it is.
-
-    Args:
-        agent: As it was said.
-        tools: Those of its session, which it has where it names none.
-        plugins: Those of its session, as of the tools.
-    """
+    """Give an agent that has the tools and plugins of its skills; one without skills of its own as it is."""
     if agent.skills is None:
         return agent
     own, watching = agent.skills.equip(

@@ -113,12 +113,7 @@ def judged(signal: ResponseCompleted, state: SessionState, readers: Readers) -> 
 
 
 def read_answer(text: str, reader: TypedValue[T]) -> T:
-    """Read the answer of a cycle that finished.
-
-    Raises:
-        CycleFailed: It cannot be read: a plugin changed it behind the judge, or the cycle ended without one, because a person or
-            another prompt ended it.
-    """
+    """Read the answer of a cycle that finished."""
 
     def give_up(error: BaseException) -> T:
         said = str(error) if isinstance(error, OutputFault) else describe_bug(error)

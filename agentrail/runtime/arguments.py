@@ -28,11 +28,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 
 
 def refuse(*faults: str | None) -> None:
-    """Refuse a call that has any fault, with all of them.
-
-    Raises:
-        OptionError: Your move: one of the arguments cannot be.
-    """
+    """Refuse a call that has any fault, with all of them."""
     found = [fault for fault in faults if fault is not None]
     if found:
         raise OptionError(found)
@@ -86,11 +82,7 @@ def fault_of_digest(value: object) -> str | None:
 
 
 def decide_settings(given: object) -> PromptSettings | None:
-    """Take what a caller wants of the model for one cycle; None for nothing, which no setting is as well.
-
-    Raises:
-        OptionError: Your move: a setting that there is not, or values that cannot be; all of them at once.
-    """
+    """Take what a caller wants of the model for one cycle; None for nothing, which no setting is as well."""
     if given is None:
         return None
     faults = faults_of_settings(given)
@@ -204,12 +196,7 @@ MAX_CLIENT_ID_CHARACTERS: Final = 256
 
 
 def decide_blocks(content: Content) -> Blocks:
-    """Make blocks of what a user gave.
-
-    Raises:
-        PromptError: Your move: empty, over 1 MB, no text and no blocks, or with a block of unknown type, or one that
-            holds something else than text.
-    """
+    """Make blocks of what a user gave."""
     blocks = (Text(text=content),) if isinstance(content, str) else _checked(content)
     size = sum(len(_words(block).encode("utf-8", "surrogatepass")) for block in blocks)
     if not any(_words(block).strip() for block in blocks):
@@ -255,11 +242,7 @@ def _words(block: UserBlock) -> str:
 
 
 def decide_text(text: object) -> str:
-    """Take the text of a steer or an answer.
-
-    Raises:
-        PromptError: Your move: no text, empty, or over 1 MB.
-    """
+    """Take the text of a steer or an answer."""
     if not isinstance(text, str):
         message = f"expected text, got {text!r}"
         raise PromptError(message)
@@ -268,20 +251,12 @@ def decide_text(text: object) -> str:
 
 
 def decide_client_id(client_id: object) -> str | None:
-    """Take the name that a sender gives its message.
-
-    Raises:
-        OptionError: Your move: no text, empty, or over 256 characters.
-    """
+    """Take the name that a sender gives its message."""
     return None if client_id is None else require_client_id(client_id)
 
 
 def require_client_id(client_id: object) -> str:
-    """Take the name of a message that has one.
-
-    Raises:
-        OptionError: Your move: no text, empty, or over 256 characters.
-    """
+    """Take the name of a message that has one."""
     fault = fault_of_client_id(client_id)
     if fault is not None:
         raise OptionError([fault])
@@ -296,12 +271,7 @@ def fault_of_client_id(value: object) -> str | None:
 
 
 def decide_child(request: ChildRequest) -> ChildRequest:
-    """Take what a tool wants of a session of its own: of each field the type, and of its prompt the size.
-
-    Raises:
-        PromptError: Your move: a prompt that is no text, empty, or over 1 MB.
-        OptionError: Your move: a field of another type; all that are wrong are named.
-    """
+    """Take what a tool wants of a session of its own: of each field the type, and of its prompt the size."""
     decide_text(request.prompt)
     faults = []
     system_prompt: object = request.system_prompt

@@ -69,16 +69,7 @@ class AskingHandle(SessionCalls):
 async def wait_within(
     timeout_seconds: float | None, work: Callable[[], Awaitable[T]], cure: str = COLLECT_REPLY
 ) -> T:
-    """Do something that waits for a session, for so long at most.
-
-    Args:
-        timeout_seconds: How long; None for as long as it takes. Even without any time, it is begun.
-        work: What is done.
-        cure: Which call waits for the same, for the message of the error.
-
-    Raises:
-        ReplyTimeout: The time was up.
-    """
+    """Do something that waits for a session, for so long at most."""
     await trio.lowlevel.checkpoint_if_cancelled()
     if timeout_seconds is None:
         return await work()

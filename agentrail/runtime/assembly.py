@@ -66,18 +66,7 @@ def make_ready(
     find: Callable[[str], ModelFacts],
     stack: Stack,
 ) -> Mapping[str, ReadyAgent]:
-    """Find all that agents name, so that what cannot be found is told before anything starts.
-
-    Args:
-        agents: As they were given.
-        listing: To whom their tools describe themselves.
-        specs: What tools say of themselves.
-        find: Finds the provider of a model string, keeps it, and says what is known of it.
-        stack: The plugins of the session, whose guards stay in that of each agent.
-
-    Raises:
-        ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
-    """
+    """Find all that agents name, so that what cannot be found is told before anything starts."""
     ready: dict[str, ReadyAgent] = {}
     for agent in agents:
         _check_narrowing(agent, stack)
@@ -103,15 +92,7 @@ def make_ready(
 
 
 def check_deps(agents: Sequence[Agent], deps: object) -> None:
-    """Look whether the tools of agents are given what they want.
-
-    Args:
-        agents: As they were given.
-        deps: What the tools of the session work with, and those of an agent that names nothing else, or that takes the session over.
-
-    Raises:
-        OptionError: Your move: one is given something else; all such tools at once.
-    """
+    """Look whether the tools of agents are given what they want."""
     faults: list[str] = []
     for agent in agents:
         given = [deps if agent.deps is None else agent.deps, *([deps] if agent.handoff else [])]
@@ -170,12 +151,7 @@ def _check_narrowing(agent: Agent, stack: Stack) -> None:
 
 
 def _plugins_of(agent: Agent, stack: Stack) -> tuple[tuple[Plugin, PluginRecord], ...]:
-    """Make the plugins of an agent, but for those that are guards of its session already.
-
-    Raises:
-        PluginError: Your move: one that cannot be loaded.
-        OptionError: Your move: one that is named like a guard of the session, and is another one.
-    """
+    """Make the plugins of an agent, but for those that are guards of its session already."""
     made = [part_entry(entry, stack.ask) for entry in agent.plugins or ()]
     members = [load_plugin((plugin, record.options or {}), ask=stack.ask)[0] for plugin, record in made]
     compile_stack(members, ask=stack.ask)
@@ -252,9 +228,6 @@ class AgentTool:
     """A call that the session answers of what it knows.
 
     Attributes:
-        name: What the session knows it by.
-        description: What the model reads.
-        parameters: JSON Schema.
         max_depth: How deep sessions may start sessions; the ones below have no such tool.
     """
 
@@ -265,22 +238,13 @@ class AgentTool:
     answered_by: str = field(default="machine", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Refuse: the caller of this is no session.
-
-        Raises:
-            ToolContractError: Always.
-        """
+        """Refuse: the caller of this is no session."""
         message = f"{self.name} is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
         raise ToolContractError(message)
 
 
 def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool, ...]:
-    """Make the four tools for agents in the background.
-
-    Args:
-        names: Of the agents that may be started there.
-        max_depth: How deep sessions may start them.
-    """
+    """Make the four tools for agents in the background."""
 
     def describe(listing: ToolListing) -> str:
         lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
@@ -305,11 +269,7 @@ def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool,
 
 
 def tool_for_handoff(names: tuple[str, ...]) -> AgentTool:
-    """Make the tool by which a session goes on as another agent; sessions below have none.
-
-    Args:
-        names: Of the agents that it may be handed over to.
-    """
+    """Make the tool by which a session goes on as another agent; sessions below have none."""
 
     def describe(listing: ToolListing) -> str:
         lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
@@ -385,12 +345,9 @@ class Dependencies:
     """What a supervisor has for all its sessions.
 
     Attributes:
-        resolve_provider: Turns a model string into a provider.
         make_sandbox: Makes the place where the files of a session are, when the first tool wants one.
-        specs: What tools say of themselves.
         threads: Where tools that are plain functions run.
         run_child: Lets a session of its own work for a call, or for a tool that runs.
-        run_agent: Lets an agent work in the background.
         resume_child: Lets a session that came back from its journal go on for a call.
         outside: The machine, or what stood for it where the supervisor was opened.
         host: What is asked about calls, and told of them.
@@ -423,19 +380,7 @@ class Dependencies:
 def assemble(
     session_id: SessionId, options: SessionOptions, dependencies: Dependencies
 ) -> tuple[SessionCell, Workspace]:
-    """Make a session of its options. Nothing runs yet, and nothing is connected.
-
-    Args:
-        session_id: Its name.
-        options: What it was started with.
-        dependencies: What its supervisor has for it.
-
-    Returns:
-        The session, and the place to close when it is gone.
-
-    Raises:
-        ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
-    """
+    """Make a session of its options. Nothing runs yet, and nothing is connected."""
     working_dir = os.path.abspath(options.working_dir)  # noqa: PTH100 - links are the sandbox's business
     listing = _listing_of(session_id, options, working_dir)
     # Before the model is looked for: two tools of one name are found first.

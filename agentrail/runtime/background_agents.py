@@ -28,12 +28,9 @@ class BackgroundAgent:
 
     Attributes:
         name: Its name; no other agent of the session ever has it.
-        agent: Which of the session's agents it is.
-        task: What it was started with.
         status: `working`, `idle` between two cycles, `closing` after this cycle, `stopping` now, or `ended`.
         outcome: How its last cycle ended; None before the first has.
         answer: What it said last: a text, or the JSON of a structured result.
-        turns: Of its last cycle.
         usage: All tokens that it has used, and what they cost.
         session_id: Its session; None before that has begun.
         reason: Why it has ended; None before.
@@ -59,19 +56,6 @@ class BackgroundAgents(AskingHandle):
     async def spawn(self, agent: str, task: str, *, name: str | None = None) -> str:
         """Start an agent; it works until it is closed, or the session ends.
 
-        Args:
-            agent: The name of an agent of the session that was given with `background=True`.
-            task: What to do; it knows nothing of the conversation.
-            name: What to call it, 1 to 64 of `A-Z a-z 0-9 _ -`; None for a fresh name. The same name with the same task gives the running one.
-
-        Returns:
-            Its name, at once.
-
-        Raises:
-            OptionError: Your move: there is no such agent for the background, the name was used before, or a limit is reached: how deep, how
-                many are alive, how much money is left. The message says which, and who is alive.
-            SessionDown, MailboxFull, StoreUnavailable: As of `Session.prompt`.
-
         Cancellation: Once the message is on its way, the agent starts; only its name is lost.
         """
         refuse(
@@ -83,10 +67,6 @@ class BackgroundAgents(AskingHandle):
 
     async def send(self, name: str, text: str) -> None:
         """Prompt an agent. One that is working reads it when it is idle, together with whatever else was sent meanwhile.
-
-        Raises:
-            OptionError: Your move: there is no such agent, it is closing or has ended, a hundred inputs wait already, or no money is left.
-            SessionDown, MailboxFull, StoreUnavailable: As of `Session.prompt`.
 
         Cancellation: Once the message is on its way, it is sent.
         """
@@ -102,20 +82,6 @@ class BackgroundAgents(AskingHandle):
         timeout_seconds: float | None = DEFAULT_WAIT_SECONDS,
     ) -> tuple[BackgroundAgent, ...]:
         """Wait for agents. Their notes reach the model all the same: only a call of its own counts as waiting for them.
-
-        Args:
-            names: Which; None for all that are alive. Where none is alive it returns at once.
-            match: Whether all of them or any one is waited for.
-            until: `idle`: it is between two cycles, or has ended; `closed`: it has ended.
-            timeout_seconds: How long; None for as long as it takes.
-
-        Returns:
-            Each of them as it is by now. Where the time was up, `status` says which are not there yet.
-
-        Raises:
-            OptionError: Your move: a name that no agent ever had, or an argument that cannot be.
-            SessionDown: The session has ended.
-            StoreUnavailable: The store takes no records for now.
 
         Cancellation: At once; the agents work on.
         """
@@ -162,18 +128,6 @@ class BackgroundAgents(AskingHandle):
     async def close(self, name: str, reason: str = "", *, now: bool = False) -> BackgroundAgent:
         """End an agent after its cycle, or at once; what was sent to it and waits is dropped.
 
-        Args:
-            name: Which.
-            reason: Why, for people.
-            now: Whether its cycle is aborted.
-
-        Returns:
-            The agent, which has ended.
-
-        Raises:
-            OptionError: Your move: there is no such agent, or it has ended already.
-            SessionDown, MailboxFull, StoreUnavailable: As of `Session.prompt`.
-
         Cancellation: It is closed all the same.
         """
         refuse(
@@ -187,9 +141,6 @@ class BackgroundAgents(AskingHandle):
 
     async def list(self) -> tuple[BackgroundAgent, ...]:
         """Return all agents in the background, in the order in which they were started; of those that have ended the last 64.
-
-        Raises:
-            SessionDown: The session has ended.
 
         Cancellation: At once.
         """

@@ -62,13 +62,7 @@ class Branch:
     __slots__ = ("_flags", "_name", "_opening", "_redact", "_specs", "_task_group", "supervisor")
 
     def __init__(self, name: str, flags: SupervisorFlags, *, redact: Redact = keep) -> None:
-        """Begin without any.
-
-        Args:
-            name: Of the session, for reports.
-            flags: How the children are treated.
-            redact: Takes the session's secrets out of what is reported of them.
-        """
+        """Begin without any."""
         self._redact = redact
         self._name = name
         self._flags = flags
@@ -89,10 +83,6 @@ class Branch:
 
     async def start_child(self, spec: Spec) -> Started:
         """Start a child behind the actor and all that was started before.
-
-        Raises:
-            ActorDown: The actor has no instance now, or ends before the child is up.
-            Exception: As of `Supervisor.start_child`.
 
         Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
         """

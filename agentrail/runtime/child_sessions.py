@@ -63,12 +63,7 @@ class ChildSessions:
     def __init__(
         self, shared: Shared, *, begin: Callable[[SessionCell, Workspace, Restart], Session]
     ) -> None:
-        """Begin without any.
-
-        Args:
-            shared: State of the supervisor.
-            begin: Starts the actor of a session.
-        """
+        """Begin without any."""
         self._shared = shared
         self._begin = begin
 
@@ -236,18 +231,6 @@ unless the session above has crashed."""
 
 async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, line: AgentLine) -> str:
     """Let an agent work until its session has ended.
-
-    Args:
-        work: What it is to do.
-        open_agent: Starts its session, or finds it.
-        deliver: Puts what it publishes into the mailbox of the session above.
-        line: Is told how to prompt it, for what comes later.
-
-    Returns:
-        Why it has ended, without having been told to.
-
-    Raises:
-        AgentrailError: It could not begin.
 
     Cancellation: The agent is aborted with all that it runs, and stopped, before the cancellation travels on; unless the
         session above has crashed, which leaves it alive.

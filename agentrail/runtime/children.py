@@ -53,12 +53,6 @@ async def run_for_call(
 ) -> ToolOutcome:
     """Let a child work for a call, and answer with its last text.
 
-    Args:
-        task: What it is to do.
-        open_child: Starts the child.
-        deliver: Puts what the child publishes into the parent's mailbox.
-        timeout_seconds: How long it may take.
-
     Cancellation: The child is aborted with all that it runs, and stopped, before the cancellation travels on.
     """
     listener = _Listener(task, deliver)
@@ -77,15 +71,6 @@ async def run_for_call(
 
 async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver) -> Ok:
     """Let a child work for a tool, and give its last text.
-
-    Args:
-        task: What it is to do.
-        open_child: Starts the child.
-        deliver: Puts what the child publishes into the parent's mailbox.
-
-    Raises:
-        PromptError, SessionDown: As of `ToolContext.run_session`.
-        CycleFailed, CycleAborted: How it ended, without an answer.
 
     Cancellation: As of `run_for_call`.
     """
@@ -121,13 +106,6 @@ async def resume_for_call(
     effect: ResumeChild, child: Session, seen: SeenOfChild, deliver: Deliver, timeout_seconds: float
 ) -> ToolOutcome:
     """Let a child that came back from its journal go on for a call, and answer with its last text.
-
-    Args:
-        effect: What it works for.
-        child: The session.
-        seen: What is to be read of it.
-        deliver: Puts what the child publishes into the parent's mailbox.
-        timeout_seconds: How long it may take.
 
     Cancellation: As of `run_for_call`, of which the caller takes care.
     """
@@ -206,13 +184,7 @@ def last_text_of(messages: Sequence[Message]) -> str:
 
 
 def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...] = ()) -> ToolOutcome:
-    """Make the result of the call from how the child's cycle ended.
-
-    Args:
-        end: The event that ended it; None where its session ended first.
-        last_text: What it said last before that.
-        sources: What it has read: they are in the details of an answer, as tools have theirs there.
-    """
+    """Make the result of the call from how the child's cycle ended."""
     match end:
         case None:
             return Error(text="The sub-agent ended before it had an answer.")
@@ -229,13 +201,7 @@ def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...]
 
 
 def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: str) -> SessionCell:
-    """Make the session that works for a call, or for its tool; it has not begun.
-
-    Args:
-        parent: The session whose call it is.
-        task: What it is to do, and what it has for that.
-        fresh_id: For a child whose own name would be too long.
-    """
+    """Make the session that works for a call, or for its tool; it has not begun."""
     data, ports, request = parent.state.data, parent.ports, task.request
     agent = ports.agents.get(task.agent, GENERAL)
     own_id = f"{ports.session_id}{task.own_name}"
@@ -314,11 +280,7 @@ def _may_have(tool: Tool, depth: int) -> bool:
 
 
 def _stack_of(parent: SessionCell, agent: ReadyAgent) -> ChangedStack:
-    """Load plugins anew: a child is guarded by those of its parent, and has states of its own; the others may be those of its agent.
-
-    Raises:
-        PluginError: A plugin's: it does not load any more, or does not take the permissions of the agent.
-    """
+    """Load plugins anew: a child is guarded by those of its parent, and has states of its own; the others may be those of its agent."""
     above, permissions = parent.state.data.stack, agent.spec.permissions
     entries = entries_now(above, parent.state.data.plugin_states)
     if agent.plugins is not None:

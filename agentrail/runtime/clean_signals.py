@@ -39,14 +39,7 @@ _KEEP_WHAT_WAS_SAID: Final = (AbortCycle, StopSession, Restarted, Parked)
 
 @define(eq=False)
 class _Response:
-    """What of a response waits.
-
-    Attributes:
-        effect_id: Its stream.
-        said: What the model says aloud.
-        thought: What it thinks.
-        at_ms: When it was last heard.
-    """
+    """What of a response waits."""
 
     effect_id: EffectId
     said: StreamedText
@@ -65,16 +58,7 @@ class SignalCleaner:
         self._progress: dict[EffectId, StreamedText] = {}
 
     def cleaned(self, signal: Signal, state: SessionState, known: KnownSecrets) -> tuple[Signal, ...]:
-        """Give what is to be stepped in place of a signal: mostly one; what waited comes in front of it.
-
-        Args:
-            signal: As it came.
-            state: What it will meet.
-            known: What may not be in it.
-
-        Raises:
-            Exception: It is no signal.
-        """
+        """Give what is to be stepped in place of a signal: mostly one; what waited comes in front of it."""
         said = settled(signal)
         match said:
             case ChunksArrived():

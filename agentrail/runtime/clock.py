@@ -28,9 +28,6 @@ def now_ms() -> int:
     """Read the clock of signals: milliseconds since 1970.
 
     It is Trio's clock with the date put in front: it never goes back, and a test with virtual time has virtual dates.
-
-    Raises:
-        NoTrioRun: Your move: no Trio runs here. Each call of a handle reads the clock first, so each of them says so.
     """
     try:
         return ms_of(trio.current_time())
@@ -99,12 +96,7 @@ class SessionTimers:
         self._deadlines[effect_id] = now + max(at_ms - ms_of(now), 0) / 1000
 
     def watch(self, effect_id: EffectId, stream: object) -> None:
-        """Let a timer bring along when a stream last gave a sign of life that is no chunk, until it is cancelled.
-
-        Args:
-            effect_id: Of the timer, set or not.
-            stream: What a provider gave; one without `pinged_at` gives no signs.
-        """
+        """Let a timer bring along when a stream last gave a sign of life that is no chunk, until it is cancelled."""
         if self._streams is None:
             self._streams = {}
         self._streams[effect_id] = stream
@@ -122,13 +114,6 @@ class SessionTimers:
         """Give each message to an actor, and each timer, which is one too, until it says that this was the last one.
 
         Timers that are due come first: what was sent after that time came later.
-
-        Args:
-            mailbox: Whose reader the running task is.
-            served: Gets them one by one.
-
-        Raises:
-            BaseException: What its `handle` raises.
 
         Cancellation: Nothing is lost: a message that was not handled stays where it is, and a timer set. A checkpoint
             whenever there is nothing to handle, and after sixty-four in a row, so that others have their turn.

@@ -39,12 +39,7 @@ _NOTHING_KEPT: Final = EffectId("")
 
 @frozen(kw_only=True)
 class Gathered:
-    """What is added to the requests of one turn.
-
-    Attributes:
-        front: In front of the conversation.
-        end: Behind it.
-    """
+    """What is added to the requests of one turn."""
 
     front: tuple[UserMessage, ...] = ()
     end: tuple[UserMessage, ...] = ()
@@ -61,13 +56,7 @@ class ContextGatherer:
     def __init__(
         self, providers: Sequence[ContextProvider], about: ProviderContext, scrub: Scrub = keep
     ) -> None:
-        """Begin with nothing.
-
-        Args:
-            providers: In the order in which they are asked.
-            about: For whom.
-            scrub: Takes secrets out of what is said of a crash.
-        """
+        """Begin with nothing."""
         self._providers = tuple(providers)
         self._about = about
         self._scrub = scrub
@@ -173,15 +162,7 @@ class ContextGatherer:
 def decide_context(
     given: Any, known: AbstractSet[tuple[UserBlock, ...]]
 ) -> tuple[list[UserMessage], list[str]]:
-    """Say what of a provider's messages is added.
-
-    Args:
-        given: What it gave, or what is in its `AtEnd`.
-        known: What the conversation says in the name of the user.
-
-    Returns:
-        The messages, and for each that is left out why.
-    """
+    """Say what of a provider's messages is added."""
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         return [], [f"it gave {given!r:.80}: expected a list of UserMessage, or AtEnd(messages)"]
     kept: list[UserMessage] = []

@@ -31,8 +31,6 @@ class CostQuery:
     """What is to be added up.
 
     Attributes:
-        by: What has a row.
-        zone: In whose days.
         since: The first day; None for the beginning.
         until: The last day, which is in it; None for today.
     """
@@ -49,7 +47,6 @@ class CostRow:
 
     Attributes:
         key: The day as `2026-11-22`, or the name of the profile, model, user or session (that on top of its tree); empty where it has none.
-        amount: What was used.
     """
 
     key: str
@@ -62,9 +59,7 @@ class CostTable:
 
     Attributes:
         rows: Days in order; all others by what they cost, the most expensive first.
-        total: All of them together.
         today: What was used on the day of now, whatever the first and the last day are.
-        month: What was used in its month.
         unread: The sessions whose journals could not be read to their end, by name: what they used since is missing.
     """
 
@@ -83,18 +78,7 @@ def make_query(
     until: str | None = None,
     now_ms: int,
 ) -> CostQuery:
-    """Read what is to be added up.
-
-    Args:
-        by: One of `WAYS`.
-        zone: A time zone by its IANA name, such as `Europe/Berlin`.
-        since: The first day as `2026-11-01`, or `7d` for the last seven days with today; None for the beginning.
-        until: The last day; None for today.
-        now_ms: In milliseconds since 1970.
-
-    Raises:
-        OptionError: Your move: a word that is none of these, no such zone, or no such day. All faults at once.
-    """
+    """Read what is to be added up."""
     faults: list[str] = []
     way = next((one for one in WAYS if one == by), None)
     if way is None:
@@ -146,13 +130,7 @@ def begin_of(day: datetime.date, zone: datetime.tzinfo) -> int:
 
 
 def cost_table(sessions: Iterable[SessionSpending], query: CostQuery, now_ms: int) -> CostTable:
-    """Add up what sessions have used.
-
-    Args:
-        sessions: All whose spending may lie in the days that count.
-        query: What is wanted.
-        now_ms: In milliseconds since 1970.
-    """
+    """Add up what sessions have used."""
     today = day_of(now_ms, query.zone)
     key_of = _KEYS[query.by]
     days: dict[int, datetime.date] = {}

@@ -49,11 +49,7 @@ def what_travels(
 
 
 def raise_what_travels(error: BaseException) -> None:
-    """Raise what of a caught exception goes on from here; return when all of it is a bug.
-
-    Raises:
-        BaseException: As `what_travels` says: the caught one itself, or what travels out of a group.
-    """
+    """Raise what of a caught exception goes on from here; return when all of it is a bug."""
     leaving = what_travels(error)
     if leaving is error:
         raise leaving
@@ -92,14 +88,7 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
         scrub: Scrub = keep,
         about: str | None = None,
     ) -> None:
-        """Take what is known of the port.
-
-        Args:
-            decide: Says what a crash means.
-            *known: What the port may raise; it passes.
-            scrub: Takes secrets out of what is said of a crash.
-            about: What `decide` is given in front of the exception; None for nothing. So no function is made for each request.
-        """
+        """Take what is known of the port."""
         self._decide = decide
         self._known = known
         self._scrub = scrub
@@ -214,13 +203,7 @@ class TaskGroup:
     __slots__ = ("_gone", "_mailbox", "_nursery", "_working", "scrub")
 
     def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any], scrub: Scrub = keep) -> None:
-        """Begin without tasks.
-
-        Args:
-            nursery: Of all sessions of a supervisor.
-            mailbox: Of the actor that they work for.
-            scrub: Takes the secrets of the session out of what goes to the log.
-        """
+        """Begin without tasks."""
         self.scrub: Scrub = scrub
         self._nursery = nursery
         self._mailbox = mailbox
@@ -240,15 +223,7 @@ class TaskGroup:
     def start_soon(
         self, function: Callable[..., Awaitable[object]], *args: Any, scope: trio.CancelScope, name: str
     ) -> None:
-        """Start a task, as a nursery does; in a dismissed group nothing is started.
-
-        Args:
-            function: The task.
-            *args: For it.
-            scope: What the function does its work in, and enters itself: one more around it would cost each call of a
-                tool a third of its task.
-            name: What it is called, should it be left behind.
-        """
+        """Start a task, as a nursery does; in a dismissed group nothing is started."""
         if self._gone is None:
             if not self._working:
                 self._working = {}

@@ -24,7 +24,6 @@ class CycleQuestion:
     """A prompt whose answer is waited for.
 
     Attributes:
-        content: Of the prompt; not yet looked at.
         client_id: The caller's name of it; None for none.
         reader: Reads the answer as its type; None for text.
         timeout_seconds: How long to wait; None for as long as it takes.

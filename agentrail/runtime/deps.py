@@ -13,12 +13,7 @@ DepsFor: TypeAlias = Callable[[SessionId], object]
 
 
 def decide_deps(given: object, session_id: SessionId, tools: Sequence[Tool], ask: DepsFor | None) -> object:
-    """Say what the tools of a session work with, and hold it against what they want.
-
-    Raises:
-        OptionError: Your move: a tool wants something else; all such tools at once.
-        Exception: What `deps_for` raised.
-    """
+    """Say what the tools of a session work with, and hold it against what they want."""
     deps = ask(session_id) if given is None and ask is not None else given
     faults = [fault for tool in tools if (fault := fault_of_deps(deps, tool)) is not None]
     if faults:

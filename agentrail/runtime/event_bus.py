@@ -53,11 +53,7 @@ class LiveTail:
         self._progress: dict[CallId, str] = {}
 
     def hear(self, event: Event) -> bool:
-        """Let an event pass by.
-
-        Returns:
-            Whether anything is left that a snapshot would tell.
-        """
+        """Let an event pass by."""
         kind = type(event)
         if kind is MessageDelta:
             assert isinstance(event, MessageDelta)  # noqa: S101 - for the type checker: its class was asked
@@ -149,13 +145,7 @@ class EventBus:
     )
 
     def __init__(self, place: Envelope, *, keep: int, events: Sequence[Event] = ()) -> None:
-        """Begin without subscribers.
-
-        Args:
-            place: Where the session stands: the envelope of its last committed event, number 0 before the first.
-            keep: How many committed events are kept for subscribers that come back; 0 for none.
-            events: Those that were committed last, up to that place, without a gap; left out where they are not.
-        """
+        """Begin without subscribers."""
         kept = _without_gap(events[-keep:], place.seq) if events and keep else ()
         self._last = place
         self._first = place.seq + 1 - len(kept)
@@ -179,13 +169,7 @@ class EventBus:
     def fill(
         self, place: Envelope, events: Sequence[Event], take_snapshot: Callable[[], TakenSnapshot]
     ) -> None:
-        """Go on where a session stands that woke. Where that is not where it slept in, subscribers begin anew.
-
-        Args:
-            place: The envelope of its last committed event.
-            events: As of the constructor.
-            take_snapshot: As of `attach`.
-        """
+        """Go on where a session stands that woke. Where that is not where it slept in, subscribers begin anew."""
         slept_at, self._last = self._last.seq, place
         if place.seq != slept_at and self._subscriptions:  # another process had it meanwhile
             self.begin_anew(slept_at, take_snapshot())
@@ -233,15 +217,6 @@ class EventBus:
         """Read what came after a number and is not kept any more, up to what is.
 
         What the session publishes meanwhile may push out what was to follow; whether it did is for the caller to look at.
-
-        Args:
-            after: The number to go on after.
-            read: Gives what is not kept.
-            known: What was read for this number before.
-            at_most: How many events may be read; None for any number. Where there are more, none is.
-
-        Returns:
-            What was known, and what was read now.
 
         Cancellation: At once; nothing of it is kept.
         """
@@ -307,15 +282,7 @@ class EventBus:
         earlier: ReadEarlier | None = None,
         awake: Callable[[], Awaitable[None]] | None = None,
     ) -> Subscription:
-        """Make a subscription; it is registered when its block is entered.
-
-        Args:
-            terms: What it asked for.
-            after: A number to go on after; None for nothing of the past.
-            take_snapshot: As of `attach`.
-            earlier: Gives what is not kept any more; None where nothing does. It is asked before the registration.
-            awake: Wakes the session, where it sleeps; None for one that never does.
-        """
+        """Make a subscription; it is registered when its block is entered."""
         found = NOTHING_EARLIER
 
         async def prepare() -> None:
@@ -365,17 +332,7 @@ class EventBus:
         in_any_case: bool = False,
         earlier: Earlier = NOTHING_EARLIER,
     ) -> None:
-        """Register a subscription and hand over what came after a number, in one step: no gap and no duplicate.
-
-        Args:
-            subscription: Whose.
-            after: A number without faults; None for nothing of the past.
-            take_snapshot: Holds how the session stands. What it counts has been published when it returns; where a crash
-                left something back, it publishes that. Given here and not kept: a session that holds its bus, and is
-                held by it, would be freed by the garbage collector only.
-            in_any_case: Whether a snapshot is wanted, also where no events are lost.
-            earlier: What came right after that number, where it is not kept any more, and was read all the same.
-        """
+        """Register a subscription and hand over what came after a number, in one step: no gap and no duplicate."""
         # First of all, because it may publish: what it counts must not come again.
         snapshot = take_snapshot() if in_any_case or self.lacks(after) else None
         subscription.begin(self.session_id, self._since(after, earlier), snapshot)
@@ -404,12 +361,7 @@ class EventBus:
         self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
 
     def begin_anew(self, last_valid: int, snapshot: TakenSnapshot) -> None:
-        """Tell all subscribers that what was committed behind a number does not count any more, and keep no event of before.
-
-        Args:
-            last_valid: The number of the last event that still counts.
-            snapshot: How the session stands now.
-        """
+        """Tell all subscribers that what was committed behind a number does not count any more, and keep no event of before."""
         last = self._last
         meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
         self._kept = []
@@ -421,12 +373,7 @@ class EventBus:
             subscription.begin_anew(lost, snapshot)
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
-        """End all subscriptions after what they have in their buffers. The first reason stays.
-
-        Args:
-            reason: How the session ended.
-            is_rested: Whether it is only at rest.
-        """
+        """End all subscriptions after what they have in their buffers. The first reason stays."""
         if self._closed is not None:
             return
         self._closed, self._is_rested = reason, is_rested

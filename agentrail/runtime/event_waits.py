@@ -44,7 +44,6 @@ class MeantEvent:
     """Which event is waited for.
 
     Attributes:
-        name: What to call it.
         is_meant: Says of an event whether it is that one.
     """
 
@@ -53,11 +52,7 @@ class MeantEvent:
 
 
 def decide_wait(what: object) -> MeantEvent:
-    """Take what a caller waits for: a class of events, or a function.
-
-    Raises:
-        OptionError: Your move: neither.
-    """
+    """Take what a caller waits for: a class of events, or a function."""
     if isinstance(what, type):
         if what in KINDS:
             return MeantEvent(name=what.__name__, is_meant=lambda event: isinstance(event, what))
@@ -73,11 +68,7 @@ def decide_wait(what: object) -> MeantEvent:
 
 @contextmanager
 def bounded(cell: SessionCell, events: Subscription) -> Iterator[PendingCall]:
-    """End a subscription when its caller is refused like any other: the store is away for too long, or the session has ended.
-
-    Yields:
-        The call, whose `error` says why.
-    """
+    """End a subscription when its caller is refused like any other: the store is away for too long, or the session has ended."""
     with cell.pending_calls.waiting(events.end) as call:
         _refuse_if_held_up(cell, call)
         yield call
@@ -85,15 +76,7 @@ def bounded(cell: SessionCell, events: Subscription) -> Iterator[PendingCall]:
 
 @contextmanager
 def told_of_outages(session: AskingHandle, tell: Callable[[], None]) -> Iterator[PendingCall]:
-    """Call a function when the store keeps the callers of a session waiting for longer than its patience.
-
-    Args:
-        session: The session.
-        tell: Called once at most; at once where that is so already.
-
-    Yields:
-        The call, whose `error` says why.
-    """
+    """Call a function when the store keeps the callers of a session waiting for longer than its patience."""
     cell = session._cell  # noqa: SLF001 - for those who wait for a session, and are not the session
 
     def look() -> None:
@@ -121,14 +104,7 @@ class EventWait:
         self._meant = meant
 
     async def run(self) -> Event:
-        """Look at what the cycle has published, then wait.
-
-        Raises:
-            CycleFailed, CycleAborted, EventMissed: There will be none.
-            CycleWaiting: The cycle waits for users, and no user can answer.
-            SessionDown: The session has ended.
-            StoreUnavailable: The store takes no records for now, so that nothing is published.
-        """
+        """Look at what the cycle has published, then wait."""
         await trio.lowlevel.checkpoint()
         cell = self._cell
         await cell.awake()
@@ -189,14 +165,7 @@ class EventWait:
 
 
 def decide_beginning(events: Sequence[Event]) -> tuple[int | None, bool]:
-    """Find where the last cycle began: in front of its prompt, where that began at once.
-
-    Args:
-        events: What was committed last, oldest first, without a gap.
-
-    Returns:
-        The number in front of it, None where its beginning is not among them; and whether older events would change nothing.
-    """
+    """Find where the last cycle began: in front of its prompt, where that began at once."""
     found: int | None = None
     began: AgentStart | None = None
     for event in reversed(events):

@@ -30,18 +30,7 @@ _SPANS_IN_A_LINE: Final = 512
 
 
 def export_stored(store: Store, stored: StoredSession, *, content: bool = True) -> Iterator[bytes]:
-    """Write a session with those that work for it, line by line.
-
-    Args:
-        store: Where it is.
-        stored: Which one.
-        content: Whether all of it goes along, so that it can be imported; else kinds, numbers, times and sizes.
-
-    Raises:
-        Trimmed: Its first records were dropped, and without them there is nothing to import.
-        JournalCorrupt: A large value is missing.
-        StoreUnavailable: It cannot be read.
-    """
+    """Write a session with those that work for it, line by line."""
     for one in stored_tree_of(store, stored):
         if one.first_seq > 1 and content:
             raise Trimmed(one.session, first=one.first_seq)
@@ -51,11 +40,7 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
 
 
 def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
-    """Give a session with those that work for it, each behind the one that it works for; of a child that one alone.
-
-    Raises:
-        StoreUnavailable: It cannot be read.
-    """
+    """Give a session with those that work for it, each behind the one that it works for; of a child that one alone."""
     if stored.root != stored.session:
         return (stored,)
     below: defaultdict[str, list[StoredSession]] = defaultdict(list)
@@ -69,19 +54,7 @@ def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, 
 
 
 def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool = True) -> Iterator[bytes]:
-    """Write a session with those that work for it as spans, a line for each, as OpenTelemetry's file exporter writes them.
-
-    Args:
-        store: Where it is.
-        stored: Which one.
-        ask: How handlers of plugins are called.
-        content: Whether what was said goes along; else names, times, numbers and usage.
-
-    Raises:
-        Trimmed: Its first records were dropped.
-        Unrevivable: Your move: a plugin of it is not there.
-        JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
-    """
+    """Write a session with those that work for it as spans, a line for each, as OpenTelemetry's file exporter writes them."""
     spans = SpanTree(content=content)
     for one in stored_tree_of(store, stored):
         if one.first_seq > 1:
@@ -101,15 +74,7 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
 
 
 def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
-    """Look at an export once more before it leaves the process: what was not known as a secret when it was recorded may be by now.
-
-    Args:
-        data: All of it.
-        is_exact: Whether it is read back by its hashes, so that nothing in it can be replaced.
-
-    Raises:
-        OptionError: Your move: there is one in it, and nothing can be replaced.
-    """
+    """Look at an export once more before it leaves the process: what was not known as a secret when it was recorded may be by now."""
     text = data.decode("utf-8", "replace")
     said = without_known(text)
     if said == text:
@@ -141,12 +106,7 @@ def _head_of(stored: StoredSession) -> ExportHead:
 
 
 def openings_of(text: bytes) -> tuple[Opening, ...]:
-    """Read an export, and say how its sessions begin in another store: as they were, without an owner.
-
-    Raises:
-        JournalCorrupt: It was changed; the number of the first record is there.
-        OptionError: Your move: it is no export, or one without content.
-    """
+    """Read an export, and say how its sessions begin in another store: as they were, without an owner."""
     try:
         exported = read_export(text)
     except CodecError as error:
@@ -173,14 +133,7 @@ def openings_of(text: bytes) -> tuple[Opening, ...]:
 
 
 def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:
-    """Write the sessions of an export into a store, bit for bit as they were. What is there already is left as it is.
-
-    Raises:
-        JournalCorrupt: It was changed; nothing was written.
-        OptionError: Your move: it is no export, or one without content; or it is a child whose root is not there.
-        AlreadyExists: Your move: there is another session of this id.
-        StoreUnavailable: It cannot be written.
-    """
+    """Write the sessions of an export into a store, bit for bit as they were. What is there already is left as it is."""
     openings = openings_of(text)
     for opening in openings:
         store.create(opening)
@@ -196,19 +149,7 @@ def fork_stored(  # noqa: PLR0913 - what a fork begins with
     *,
     working_dir: str | None = None,
 ) -> None:
-    """Begin the journal of a fork, of which nothing is alive: it begins when it is resumed.
-
-    Args:
-        store: Where both are.
-        journal: Of the session that it is a fork of.
-        number: Behind which record.
-        session_id: Of the fork.
-        at_ms: Now, on the clock of signals.
-        working_dir: Where its files are; None for those of its parent.
-
-    Raises:
-        AgentrailError: As of `Journal.state_behind` and `Store.create`.
-    """
+    """Begin the journal of a fork, of which nothing is alive: it begins when it is resumed."""
     parent = journal.stored
     then = journal.state_behind(number)
     config = config_of_fork(then.data.config, session_id)
@@ -226,12 +167,7 @@ def fork_stored(  # noqa: PLR0913 - what a fork begins with
 
 
 def render_markdown(messages: tuple[Message, ...], *, content: bool = True) -> str:
-    """Write a conversation for people: who said what, which tools were called, and what they came to.
-
-    Args:
-        messages: All of it.
-        content: Whether what was said goes along; else who said how much, and how many calls there were.
-    """
+    """Write a conversation for people: who said what, which tools were called, and what they came to."""
     if not content:
         return "\n\n".join(map(_size_in_markdown, messages)) + "\n" if messages else ""
     parts: list[str] = []

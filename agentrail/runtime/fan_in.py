@@ -54,13 +54,7 @@ class Followed(FollowedPlace, Protocol):
 
 @frozen(kw_only=True)
 class SleepingPlace:
-    """Where a session sleeps.
-
-    Attributes:
-        group_id: The group that it is followed with.
-        scope: The scope that it is followed with.
-        last_seq: The number of its last event.
-    """
+    """Where a session sleeps."""
 
     group_id: str | None
     scope: str
@@ -107,23 +101,14 @@ class FanIn:
     def subscribe_all(
         self, terms: Terms, after: Mapping[str, int] | None, scope: str | None = None
     ) -> "ManySubscription":
-        """Make a subscription to all sessions; it is registered when its block is entered.
-
-        Raises:
-            OptionError: Your move: `after` is no mapping to numbers, or `scope` can be none. All faults at once.
-        """
+        """Make a subscription to all sessions; it is registered when its block is entered."""
         _refuse(_faults_of_cursors(after) + _faults_of_scope(scope))
         return ManySubscription(self, terms, group_id=None, scope=scope, after=after)
 
     def subscribe_group(
         self, group_id: str, terms: Terms, after: Mapping[str, int] | None, scope: str | None
     ) -> "ManySubscription":
-        """Make a subscription to a group; it is registered when its block is entered.
-
-        Raises:
-            OptionError: Your move: `group_id` is no text, `after` is no mapping to numbers, or `scope` can be none. All faults
-                at once.
-        """
+        """Make a subscription to a group; it is registered when its block is entered."""
         _refuse(_faults_of_group(group_id) + _faults_of_cursors(after) + _faults_of_scope(scope))
         return ManySubscription(self, terms, group_id=group_id, scope=scope, after=after)
 
@@ -177,17 +162,7 @@ class FanIn:
         after: Mapping[str, int] | None,
         earlier: Mapping[EventBus, Earlier],
     ) -> None:
-        """Register with every session of the group.
-
-        Args:
-            subscription: Whose.
-            after: Its numbers.
-            earlier: What was read for it.
-
-        Raises:
-            CursorAhead: Your move: `after` lies beyond the last number of some sessions; registered with none.
-            SessionDown: The supervisor is closed: nothing would ever come.
-        """
+        """Register with every session of the group."""
         if self._down is not None:
             raise SessionDown(EVERY, self._down)
         if after is None:

@@ -84,15 +84,7 @@ class ForgottenUser:
 
 
 def trees_of_user(store: Store, owner: MemoryOwner) -> UserTrees:
-    """Look through a store for all that was said with a user. This blocks; one record of each tree is read.
-
-    Args:
-        store: Which one.
-        owner: The user, as of `decide_owner`; what was erased before is no one's.
-
-    Raises:
-        StoreUnavailable: It cannot be read now.
-    """
+    """Look through a store for all that was said with a user. This blocks; one record of each tree is read."""
     roots: dict[TreeKey, StoredSession] = {}
     root_of: dict[tuple[str, str], TreeKey] = {}
     for one in _sessions_in(store):
@@ -139,10 +131,6 @@ def forks_first(own: Iterable[TreeKey], origins: Mapping[TreeKey, TreeKey]) -> S
 
     Whose a fork is that another user made is known by what it was forked from alone. When erasing stops in the middle, and is
     begun again, that has to be there still.
-
-    Args:
-        own: The trees of a user.
-        origins: Of each tree that is a fork the one that it was forked from.
     """
     forks: defaultdict[TreeKey, list[TreeKey]] = defaultdict(list)
     for fork, origin in origins.items():
@@ -161,18 +149,7 @@ def forks_first(own: Iterable[TreeKey], origins: Mapping[TreeKey, TreeKey]) -> S
 
 
 def erase_trees(store: Store, found: UserTrees) -> ForgottenUser:
-    """Erase trees of which none is alive in this process. This blocks.
-
-    Args:
-        store: Which one; opened to write.
-        found: As of `trees_of_user`.
-
-    Returns:
-        What became of them; nothing is overwritten yet (`Store.overwrite_removed`).
-
-    Raises:
-        StoreUnavailable: It cannot be written now. What was erased stays so: begin again.
-    """
+    """Erase trees of which none is alive in this process. This blocks."""
     erased = Erasure()
     done: list[TreeKey] = []
     left = [*found.unread.values()]

@@ -73,14 +73,7 @@ class Forks:
         check_free: Callable[[str, SessionId], None],
         begin: Callable[[SessionCell, Workspace, Restart], object],
     ) -> None:
-        """Begin without forks.
-
-        Args:
-            shared: State of the supervisor.
-            journals: Its stored sessions.
-            check_free: Raises unless a session of this scope and id can begin.
-            begin: Starts the actor of a session.
-        """
+        """Begin without forks."""
         self._shared = shared
         self._journals = journals
         self._check_free, self._begin = check_free, begin
@@ -91,9 +84,6 @@ class Forks:
 
     async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
         """Let the files of a session be what they were behind a record.
-
-        Raises:
-            Exception: As of `Session.rewind`.
 
         Cancellation: As of `put_files_back`.
         """
@@ -111,9 +101,6 @@ class Forks:
         files: bool = False,
     ) -> SessionCell:
         """Begin a fork of a session.
-
-        Raises:
-            Exception: As of `Session.fork`.
 
         Cancellation: Until its journal is begun nothing was done.
         """
@@ -191,22 +178,14 @@ class Forks:
         return fork
 
     def make_ready(self, cell: SessionCell, then: SessionState) -> None:
-        """Let a session have the code that an earlier state of it needs.
-
-        Raises:
-            Unrevivable: Your move: it is not there any more.
-        """
+        """Let a session have the code that an earlier state of it needs."""
         _take_code(then, cell)
 
 
 def _options_of_fork(
     known: SessionOptions, session_id: SessionId, given: Mapping[str, Any]
 ) -> SessionOptions:
-    """Say what a fork is started with: as its parent was, but for what is wanted else.
-
-    Raises:
-        OptionError: Your move: options that cannot be, or that a fork has from its parent.
-    """
+    """Say what a fork is started with: as its parent was, but for what is wanted else."""
     refused = sorted(_OWN_OF_A_FORK & given.keys())
     if refused:
         fault = f"{', '.join(refused)}: a fork has that of its parent; start_session begins anew, with messages of its own"
@@ -224,14 +203,7 @@ def _finder_for(cell: SessionCell, options: SessionOptions, ask: Ask) -> PluginF
 def _state_of_fork(
     then: SessionState, fresh: SessionState, given: Mapping[str, Any], at_ms: int
 ) -> SessionState:
-    """Give what a fork begins with.
-
-    Args:
-        then: What its parent was behind the record.
-        fresh: What a session would be that was started with its options.
-        given: What is wanted otherwise than the parent has it, by option.
-        at_ms: Now.
-    """
+    """Give what a fork begins with."""
     wanted = dict.fromkeys(name for option in given for name in _CONFIG_OF.get(option, (option,)))
     config = msgspec.structs.replace(
         config_of_fork(then.data.config, fresh.data.config.session_id),
@@ -249,11 +221,7 @@ def _state_of_fork(
 
 
 def _take_code(state: SessionState, cell: SessionCell) -> None:
-    """Let a live session have what an earlier state of it needs: a tool that was let go of since is taken by its name.
-
-    Raises:
-        Unrevivable: Your move: code that it had then is not there any more. Nothing was changed.
-    """
+    """Let a live session have what an earlier state of it needs: a tool that was let go of since is taken by its name."""
     ports, tools = cell.ports, state.data.tools
     given = [] if cell.options is None else cell.options.tools
     by_name = {name: tool for (name, _), tool in ports.tools.items()} | {tool.name: tool for tool in given}
@@ -280,11 +248,7 @@ def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
 
 
 def _ports_of_fork(state: SessionState, fresh: Ports, live: Ports) -> Ports:
-    """Give a fork what it works with: what it was given, and what its parent has by now.
-
-    Raises:
-        Unrevivable: Your move: code that it needs is not there any more.
-    """
+    """Give a fork what it works with: what it was given, and what its parent has by now."""
     own = attrs.evolve(
         fresh,
         tools={**live.tools, **fresh.tools},

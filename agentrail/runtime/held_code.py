@@ -33,11 +33,7 @@ class HeldCode:
     _tool_changes: int
 
     def add_tools(self, tools: Mapping[str, Tool]) -> int:
-        """Keep new tools by their names, beside older ones of the same names that calls may be running with.
-
-        Returns:
-            The change that they came with; the core is told of it, and names them by it.
-        """
+        """Keep new tools by their names, beside older ones of the same names that calls may be running with."""
         self._tool_changes = max(self._tool_changes, self.state.data.tools.generation) + 1
         self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
         return self._tool_changes
@@ -56,11 +52,7 @@ class HeldCode:
     def changing_plugins(
         self, change: Literal["attach", "detach", "reload"], name: str, entry: PluginEntry | None
     ) -> Iterator[ChangePlugins]:
-        """Make the signal of a change, and keep the code that it brings, which no signal holds, until it is answered.
-
-        Raises:
-            PluginError: Your move: the entry is no plugin, declares what cannot be, or its options are no JSON.
-        """
+        """Make the signal of a change, and keep the code that it brings, which no signal holds, until it is answered."""
         watch = self.state.data.stack.ask
         signal_id = self.pending_calls.mint()
         record = None

@@ -116,16 +116,7 @@ class Hibernation:
         revive: Revive | None,
         after: float | None,
     ) -> None:
-        """Start the task that suspends and wakes sessions, where any hibernates.
-
-        Args:
-            shared: State of the supervisor.
-            forks: What handles of a suspended session look back and branch off with.
-            begin: Starts the actor of a session.
-            note_parked: Reports a session that stays in the store because the code has changed.
-            revive: Gives the code of stored sessions; None for none.
-            after: Idle time until a session suspends, in seconds; None for never.
-        """
+        """Start the task that suspends and wakes sessions, where any hibernates."""
         self._shared = shared
         self._forks = forks
         self._begin, self._note_parked = begin, note_parked
@@ -323,12 +314,7 @@ class Hibernation:
     async def _restore(
         self, wanted: WantedSession, go: Callable[[Resumption], Awaitable[tuple[ReadySession, ...]]]
     ) -> Session:
-        """Bring a session back whose key is reserved, and let it begin.
-
-        Raises:
-            SessionDown: The supervisor closed meanwhile.
-            AgentrailError: As of `Resumption.run`.
-        """
+        """Bring a session back whose key is reserved, and let it begin."""
         keeping = self._shared.store_of("resume_session")
         key = key_of(wanted.scope, wanted.session_id)
         asleep = self._shared.asleep.get(key)
@@ -352,11 +338,7 @@ class Hibernation:
         return session
 
     def _check_open(self, keeping: Keeping, cell: SessionCell) -> None:
-        """Let go of a session that is taken, and that comes too late.
-
-        Raises:
-            SessionDown: The supervisor has closed meanwhile.
-        """
+        """Let go of a session that is taken, and that comes too late."""
         if self._shared.down is not None:
             keeping.leave(cell)
             raise SessionDown(cell.ports.session_id, self._shared.down)
@@ -507,11 +489,7 @@ class Hibernation:
         return None
 
     async def _resume_due(self) -> None:
-        """Bring back the sessions without an owner whose timer is due, or soon will be: the time of an approval, a question, or a sleep.
-
-        Raises:
-            StoreUnavailable: It cannot be read now.
-        """
+        """Bring back the sessions without an owner whose timer is due, or soon will be: the time of an approval, a question, or a sleep."""
         keeping = self._shared.store_of("resume")
         while True:
             limit = len(self._stuck) + _AT_ONCE
@@ -531,11 +509,7 @@ class Hibernation:
                 return
 
     async def watch_stored_timers(self) -> None:
-        """Look for timers that are due, now and as long as this supervisor is open; for the keeper, as it opens.
-
-        Raises:
-            StoreUnavailable: The store cannot be read now.
-        """
+        """Look for timers that are due, now and as long as this supervisor is open; for the keeper, as it opens."""
         await self._resume_due()
         self._shared.nursery.start_soon(self._keep_resuming_due, name="timers of stored sessions")
 

@@ -34,7 +34,6 @@ class Durations:
     """How long something took, by classes of nearly equal length: a few hundred numbers, however often it happens.
 
     Attributes:
-        count: How many durations were noted.
         classes: How many of them are in each class that has any.
     """
 
@@ -51,11 +50,7 @@ class Durations:
             classes[place] = 1
 
     def percentile_ms(self, share: float) -> float:
-        """Say within how many milliseconds this share of them ended: the end of a class, so never too little; 0.0 without any.
-
-        Args:
-            share: Above 0, up to 1; 0.99 for all but the slowest of a hundred.
-        """
+        """Say within how many milliseconds this share of them ended: the end of a class, so never too little; 0.0 without any."""
         left = math.ceil(self.count * share)
         for place in sorted(self.classes):
             left -= self.classes[place]

@@ -94,13 +94,7 @@ class InspectedState:
 
 
 def page_of_journal(journal: Journal, store: Store, wanted: WantedRecords) -> JournalPage:
-    """Give the records that are wanted, with where to go on.
-
-    Raises:
-        Trimmed: What was asked for was dropped.
-        CodecError: A large value is missing.
-        Unrevivable, Erased, JournalCorrupt, PluginError: As of a fold, where those of a plugin are wanted.
-    """
+    """Give the records that are wanted, with where to go on."""
     stored = journal.stored
     end = stored.tail.seq if wanted.before is None else min(stored.tail.seq, wanted.before - 1)
     # With `before` alone one comes from behind, and what was dropped is only where it ends.
@@ -121,16 +115,7 @@ def page_of_journal(journal: Journal, store: Store, wanted: WantedRecords) -> Jo
 
 
 def state_of_journal(journal: Journal, number: int, since: int | None) -> InspectedState:
-    """Say what a session was behind a record, and what has changed since another one.
-
-    Args:
-        journal: Its journal.
-        number: Of the record.
-        since: Of the record whose state the patch begins with; it may stand behind `number`. None for no patch.
-
-    Raises:
-        AgentrailError: As of `Journal.state_behind`.
-    """
+    """Say what a session was behind a record, and what has changed since another one."""
     state = without_known_in(plain_state(journal.state_behind(number)))
     if since is None:
         return InspectedState(at=number, state=state, patch=None)
@@ -139,11 +124,7 @@ def state_of_journal(journal: Journal, number: int, since: int | None) -> Inspec
 
 
 def explanation_of_journal(journal: Journal, number: int) -> ExplainedStep:
-    """Say what came of a record, and why.
-
-    Raises:
-        AgentrailError: As of `Journal.explained`.
-    """
+    """Say what came of a record, and why."""
     return without_known_in(journal.explained(number))
 
 

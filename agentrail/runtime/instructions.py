@@ -32,19 +32,6 @@ async def read_instructions(
 ) -> InstructionsFound:
     """Read the files for agents that a plugin asked for.
 
-    Args:
-        wanted: Which.
-        sandbox: Where the directories below are; not opened where the port sees all that is wanted.
-        above: Sees the working directory and what is above it; None: the sandbox alone, which ends there.
-        scrub: Takes secrets out of what is said of a crash.
-
-    Returns:
-        What was found. One that cannot be read keeps back no other.
-
-    Raises:
-        PortCrashed: The port, or what opens the sandbox, raised what it may not raise.
-        AgentrailError: The sandbox cannot be opened.
-
     Cancellation: Nothing is answered.
     """
     if not wanted.below and above is not None:
@@ -81,12 +68,7 @@ async def _read_into(reads: "dict[str, _Read]", path: str, sandbox: Sandbox, scr
 
 
 def decide_found(paths: Sequence[Sequence[str]], reads: "dict[str, _Read]") -> InstructionsFound:
-    """Choose of each directory the first file that says something; what cannot be read in front of it is told.
-
-    Args:
-        paths: Of each directory, in the order in which they count; the farthest directory first.
-        reads: What became of each; absent, or None, for one that is not there or says nothing.
-    """
+    """Choose of each directory the first file that says something; what cannot be read in front of it is told."""
     files: list[InstructionFile] = []
     unread: list[UnreadInstructions] = []
     for of_one in paths:

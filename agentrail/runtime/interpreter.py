@@ -111,11 +111,7 @@ class Turnstile:
 
 
 class Ticket:
-    """The right of one task to begin. It has to be used or given up, or no later one would begin.
-
-    Attributes:
-        begun: Set when the next one may begin.
-    """
+    """The right of one task to begin. It has to be used or given up, or no later one would begin."""
 
     __slots__ = ("_before", "begun")
 
@@ -138,18 +134,7 @@ class Ticket:
 async def ask_host(
     effect: AskHost, ports: Ports, scope: trio.CancelScope, ticket: Ticket, scrub: Scrub = keep
 ) -> HostJudged | None:
-    """Ask the host about a call.
-
-    Args:
-        effect: The question.
-        ports: What the session was given to work with.
-        scope: Of this question alone; code that cancels it takes the question back.
-        ticket: When it may be asked.
-        scrub: Takes secrets out of what is said of a crash.
-
-    Returns:
-        What the host says; None when the question was taken back.
-    """
+    """Ask the host about a call."""
     hook = ports.host.before_tool
     assert hook is not None  # noqa: S101 - a session asks only where there is one
     decide = partial(_decide_crash, f'Not run: the host could not judge this call of "{effect.name}"')
@@ -167,14 +152,7 @@ async def ask_host(
 
 
 async def tell_host(effect: TellHost, ports: Ports, scope: trio.CancelScope, scrub: Scrub = keep) -> None:
-    """Tell the host what a call came to. What it raises is in the log, and the result stands.
-
-    Args:
-        effect: What to tell.
-        ports: What the session was given to work with.
-        scope: Of this report alone.
-        scrub: Takes secrets out of what is said of a crash.
-    """
+    """Tell the host what a call came to. What it raises is in the log, and the result stands."""
     hook = ports.host.after_tool
     assert hook is not None  # noqa: S101 - a session tells only where there is one
     decide = partial(_decide_crash, f'the host failed over the end of a call of "{effect.name}"')
@@ -196,12 +174,7 @@ async def tell_host(effect: TellHost, ports: Ports, scope: trio.CancelScope, scr
 
 
 def decide_verdict(effect: AskHost, returned: object) -> HostJudged:
-    """Take what a hook returned, if it is a verdict.
-
-    Raises:
-        TypeError: The host's move: it is none, or its input is no JSON object.
-        ValueError: The host's move: its input is too large.
-    """
+    """Take what a hook returned, if it is a verdict."""
     if not isinstance(returned, HostVerdict):
         message = f"before_tool returned {type(returned).__name__}, expected HostVerdict: HostVerdict() lets the call run"
         raise TypeError(message)
@@ -252,7 +225,6 @@ class SignsOfLife(msgspec.Struct, frozen=True):
 
     Attributes:
         chunks: The stream; one without `pinged_at` gives no signs of its own.
-        buffer: What it gave.
     """
 
     chunks: object

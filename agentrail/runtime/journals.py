@@ -68,13 +68,7 @@ class Journals:
         known: Callable[[str], SessionCell | None],
         seen: Callable[[str], SessionCell | None],
     ) -> None:
-        """Read nothing yet.
-
-        Args:
-            shared: State of the supervisor.
-            known: Finds the cell of a session that is alive here, awake or hibernated.
-            seen: Finds one that was alive here not long ago, too.
-        """
+        """Read nothing yet."""
         self._shared = shared
         self._known, self._seen = known, seen
         self._book: SpendingBook | None = None
@@ -374,9 +368,6 @@ class Journals:
     ) -> T:
         """Read the journal of a session in a worker thread, with the code of its plugins; four at a time.
 
-        Raises:
-            OptionError: Your move: there is no store.
-
         Cancellation: At once; what was read is thrown away.
         """
         await trio.lowlevel.checkpoint()
@@ -650,9 +641,6 @@ class Journals:
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         """Read the journal of a session that is here; see `_fold`.
-
-        Raises:
-            OptionError: Your move: there is no store.
 
         Cancellation: At once; what was read is thrown away.
         """

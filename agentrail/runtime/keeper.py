@@ -114,20 +114,8 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
-    Args:
-        resolve_provider: Turns a model string into a provider.
-        make_sandbox: Makes the place where the files of a session are.
-        host: What is asked about the calls of its sessions, and told of them; those of their children too.
-        deps_for: Gives what the tools of a session work with that was started without, or comes back.
-        shared: Where sessions remember, and look things up; the caller closes them.
-        store: Keeps what its sessions record; the caller closes it. None: nothing is kept, and a session that ends is gone.
-        options: How they are kept.
-
     An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
     `KeyboardInterrupt` of a session.
-
-    Raises:
-        StoreUnavailable: The store does not answer.
 
     Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
     """

@@ -95,15 +95,7 @@ class Keeping:
         limits: KeepLimits | None = None,
         outside: Outside | None = None,
     ) -> None:
-        """Begin; nothing is asked of the store before `open`.
-
-        Args:
-            store: Which one; the caller closes it.
-            patience_seconds: How long a commit may take before the store counts as unavailable.
-            on_drift: What becomes of a session that the code here folds to other operations.
-            limits: For how long, and how much of it is kept; None for all.
-            outside: Where functions that block are run; None for what is in place here.
-        """
+        """Begin; nothing is asked of the store before `open`."""
         self._outside = outside or current()
         self.store: Store = store
         self.on_drift: OnDrift = on_drift
@@ -133,9 +125,6 @@ class Keeping:
         """Say that this node is alive, and begin to write, in tasks of a nursery that outlives all sessions.
 
         Beside a store in a file, processes are ended that a run which died has left there; and those of this one are noted.
-
-        Raises:
-            StoreUnavailable: The store does not answer.
         """
         path = getattr(self.store, "path", None)
         if isinstance(path, Path):
@@ -177,15 +166,6 @@ class Keeping:
     async def begin(self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None) -> None:
         """Begin the journal of a session, which returns when that is durable.
 
-        Args:
-            cell: The session.
-            forked_from: Which session it is a fork of, and at which number; None for none.
-
-        Raises:
-            AlreadyExists: Your move: the store has a session of this id.
-            OptionError: Your move: there is something in its options that no journal can hold.
-            StoreUnavailable: The store takes nothing for now.
-
         Cancellation: Nothing was begun; what the store may have of it is deleted.
         """
         opening, tail = self._opening_of(cell, forked_from)
@@ -201,15 +181,7 @@ class Keeping:
         snapshot: int = 0,
         gone_tools: tuple[str, ...] = (),
     ) -> None:
-        """Let a session record what it does from here on.
-
-        Args:
-            cell: The session.
-            tail: Where its journal ends.
-            first: Its first signal, where it comes back.
-            snapshot: Behind which record its newest snapshot stands; 0 for none.
-            gone_tools: Of one that comes back: its tools that are not there any more.
-        """
+        """Let a session record what it does from here on."""
         cell.journal = SessionJournal(
             cell.state,
             tail,
@@ -233,9 +205,6 @@ class Keeping:
 
     async def take(self, scope: str, root: SessionId, cause: Cause, *, force: bool = False) -> Taken:
         """Make this node the owner of a tree; trees that are wanted side by side are taken in one call of the store.
-
-        Raises:
-            SessionNotFound, OptionError, HeldBy, StoreUnavailable: As of `Store.take`.
 
         Cancellation: It may be taken all the same; `give_back` is for that.
         """
@@ -356,9 +325,6 @@ class Keeping:
         """Find out whether the store takes what it is given and gives it back: by a beat of this node, and a look for a session.
 
         A beat is written anyway, so it does no harm; at most one a second is, because strangers may ask how a server is.
-
-        Raises:
-            StoreUnavailable: It does not, for now.
 
         Cancellation: At once.
         """

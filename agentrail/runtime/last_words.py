@@ -67,12 +67,7 @@ class EndedSessions:
     """The sessions of one supervisor that have ended, the last ones by their keys."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        """Begin without any.
-
-        Args:
-            nursery: Where handles are forgotten when their time is over. The task is there from the beginning: one that came
-                with the first end would look as if that session had left it behind.
-        """
+        """Begin without any."""
         self._words: dict[str, LastWords] = {}
         self._handles: dict[str, SessionCell] = {}
         # Oldest first. A key may stand there twice, when its id was taken anew: the cell tells which of both is meant.
@@ -123,13 +118,7 @@ class EndedSessions:
             self._handles.pop(key, None)
 
     def error_for(self, scope: str, session_id: str, down: str | None) -> SessionDown:
-        """Say why there is no live session of this id: it may be at rest, and then that is no end.
-
-        Args:
-            scope: Of which scope.
-            session_id: Which one.
-            down: Why there is none at all any more; None while there are sessions.
-        """
+        """Say why there is no live session of this id: it may be at rest, and then that is no end."""
         words = self._words.get(key_of(scope, session_id))
         if words is not None and words.how == "rested":
             return SessionRested(session_id, words.reason)

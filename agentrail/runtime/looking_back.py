@@ -187,15 +187,6 @@ def _branching(cell: SessionCell) -> Branching:
 async def record_of_event(session: LookingBackHandle, event: int) -> int:
     """Find the record of a journal whose step published an event.
 
-    Args:
-        session: Whose.
-        event: Its number.
-
-    Raises:
-        OptionError: Your move: there is no store, or no such event; the message has the range.
-        Trimmed: Its record was dropped.
-        StoreUnavailable: The store cannot be read now.
-
     Cancellation: At once.
     """
     refuse(fault_of_number("event", event, needed=True))
@@ -217,21 +208,13 @@ def _calls_behind(number: int, up_to: int, journal: Journal) -> Any:
 
 
 def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms: int) -> SessionState:
-    """Fold up to a number, and end what was open there; its plugins are asked as those of the live session are. This blocks.
-
-    Raises:
-        AgentrailError: As of `Journal.state_behind`.
-    """
+    """Fold up to a number, and end what was open there; its plugins are asked as those of the live session are. This blocks."""
     then = without_what_was_open(journal.state_behind(number), at_ms)
     return asked_by(then, now.data.stack.ask)
 
 
 def options_of_root(cell: SessionCell, call: str) -> SessionOptions:
-    """Return what a root was started with; only a root can fork and go back.
-
-    Raises:
-        OptionError: Your move: it works for another session, whose root is named.
-    """
+    """Return what a root was started with; only a root can fork and go back."""
     path, options = cell.bus.path, cell.options
     if len(path) > 1 or options is None:  # one that works for another has none
         fault = f"{call}: session {path[-1]!r} works for another one, and has no branches of its own: {call} {path[0]!r}, its root"

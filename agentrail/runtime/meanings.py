@@ -60,11 +60,7 @@ class VectorSource(Protocol):
         ...
 
     async def vectors_of(self, texts: Sequence[str]) -> list[bytes]:
-        """Give the packed vector of each text, in their order.
-
-        Raises:
-            NoMeaning: Whatever went wrong, as a sentence.
-        """
+        """Give the packed vector of each text, in their order."""
         ...
 
 
@@ -72,12 +68,7 @@ class Meanings:
     """Asks one embedder for all sessions of a supervisor."""
 
     def __init__(self, source: VectorSource, start: StartTask) -> None:
-        """Take the embedder.
-
-        Args:
-            source: What stands around it.
-            start: Starts what goes on in the background, and ends with the supervisor.
-        """
+        """Take the embedder."""
         self.kind: str = source.kind
         self._source = source
         self._start = start
@@ -89,9 +80,6 @@ class Meanings:
 
     async def vector_of(self, query: str) -> bytes:
         """Give the vector of a query.
-
-        Raises:
-            NoMeaning: The embedder failed, is too slow, or failed a moment ago.
 
         Cancellation: The embedder is not waited for any more.
         """
@@ -108,10 +96,6 @@ class Meanings:
     async def vector_or_words(self, query: str, tell: Callable[[str], None] | None) -> bytes | None:
         """Give the vector of a query; None where words alone are to be compared, of which is told why.
 
-        Args:
-            query: What is searched.
-            tell: Is told; None where no one listens.
-
         Cancellation: As of `vector_of`.
         """
         try:
@@ -122,14 +106,7 @@ class Meanings:
             return None
 
     def look_after(self, keeper: VectorKeeper, tenant: str, carry: Carry, *, is_new: bool) -> None:
-        """Make vectors of what has none, in the background; at once where something new was put, and else from time to time.
-
-        Args:
-            keeper: Where they are kept.
-            tenant: Of which file.
-            carry: Does something with it where it may block, one at a time.
-            is_new: Whether something was put.
-        """
+        """Make vectors of what has none, in the background; at once where something new was put, and else from time to time."""
         key, now = (id(keeper), tenant), trio.current_time()
         if key in self._at_work:
             self._at_work[key] = self._at_work[key] or is_new
@@ -140,13 +117,6 @@ class Meanings:
 
     async def fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
         """Make vectors of all that has none, and wait for it; arguments as of `look_after`.
-
-        Returns:
-            How many.
-
-        Raises:
-            NoMeaning: The embedder failed or is too slow; what was made until then is kept.
-            AgentrailError: The store cannot be read or written.
 
         Cancellation: As for `NoMeaning`.
         """

@@ -41,9 +41,6 @@ class Choice:
 
     Attributes:
         name: The string that the session knows it by.
-        provider: Who is asked.
-        opts: With which options it was found.
-        opts_changed: Whether those are others than before.
     """
 
     name: str
@@ -53,11 +50,7 @@ class Choice:
 
 
 def string_of(model: str | Provider) -> str:
-    """Give the string that a session knows a model by.
-
-    Raises:
-        OptionError: The provider author's move: its name is no text.
-    """
+    """Give the string that a session knows a model by."""
     if isinstance(model, str):
         return model
     name: object = call_guarded(lambda _: None, getattr, model, "name")
@@ -71,11 +64,7 @@ def string_of(model: str | Provider) -> str:
 def find_provider(
     model: str | Provider, provider_opts: Mapping[str, Any], resolve: ResolveProvider
 ) -> tuple[str, Provider]:
-    """Find the provider of a model, and the string that the session knows it by.
-
-    Raises:
-        ModelNotFound, Authentication, OptionError: Your move; what `resolve` says of a model string.
-    """
+    """Find the provider of a model, and the string that the session knows it by."""
     found = resolve(model, provider_opts) if isinstance(model, str) else model
     return string_of(model), found
 
@@ -83,17 +72,7 @@ def find_provider(
 def decide_switch(
     model: str | Provider, provider_opts: Mapping[str, Any] | None, current: str, ports: Ports
 ) -> Choice:
-    """Find a model for a session that has one.
-
-    Args:
-        model: What it was given.
-        provider_opts: Its options; None for none, and for the model of this moment for those it has.
-        current: The model of this moment.
-        ports: What the session has.
-
-    Raises:
-        ModelNotFound, Authentication, OptionError: As of `find_provider`.
-    """
+    """Find a model for a session that has one."""
     if provider_opts is None and model == current:
         provider_opts = ports.provider_opts.get(current)
     opts = frozen_json(provider_opts or {})
@@ -121,15 +100,7 @@ def fresh_name_of(model: str, provider: Provider, known: Mapping[str, Provider])
 
 
 def decide_provider_opts(model: str, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Say with which options to find a model that is asked for the first time.
-
-    Args:
-        model: The model string.
-        known: The options of the models so far, the newest last.
-
-    Returns:
-        Its own; else those of the newest model of the same provider, whose server and key are its own too; else none.
-    """
+    """Say with which options to find a model that is asked for the first time."""
     if model in known:
         return known[model]
     alike = [opts for name, opts in known.items() if _provider_of(name) == _provider_of(model)]
@@ -143,15 +114,7 @@ def _provider_of(model: str) -> str:
 
 
 def provide_model(model: str, ports: Ports) -> Provider:
-    """Give the provider of a model that a session asks besides its own; it is found where it was not asked before.
-
-    Args:
-        model: The model string.
-        ports: What the session has; the provider is kept there.
-
-    Raises:
-        ModelNotFound, Authentication, OptionError: As of `find_provider`.
-    """
+    """Give the provider of a model that a session asks besides its own; it is found where it was not asked before."""
     providers = ports.providers
     if model not in providers:
         providers[model] = ports.find_provider(model, decide_provider_opts(model, ports.provider_opts))
@@ -160,12 +123,7 @@ def provide_model(model: str, ports: Ports) -> Provider:
 
 
 def facts_of(model: str, provider: Provider) -> ModelFacts:
-    """Say what is known of a model when a session has to decide by it.
-
-    Raises:
-        OptionError: The provider author's move: `capabilities` raised, or gave something else; the message names the model.
-        AgentrailError: What the provider says of the model itself, such as `ModelNotFound`.
-    """
+    """Say what is known of a model when a session has to decide by it."""
     asked: Any = call_guarded(partial(_refuse_provider, model), _ask, provider, model.partition(":")[2])
     fault = _fault_of_capabilities(asked)
     if fault is not None:
@@ -248,15 +206,7 @@ _USED: Final = (int, int, int, int, int, bool)
 
 
 def readable(response: ResponseCompleted, model: str) -> ResponseCompleted:
-    """Give a response as it comes back from its bytes.
-
-    Args:
-        response: What the provider made.
-        model: Whose it is, for the message.
-
-    Raises:
-        ProtocolError: It does not come back: there is something in it that is of none of its types.
-    """
+    """Give a response as it comes back from its bytes."""
     if is_plain(response):
         return response
     said = settled(response)
@@ -301,11 +251,7 @@ def _is_plain_block(block: object) -> bool:
 
 
 def check_chunk(chunk: Chunk) -> None:
-    """Refuse a chunk that could not be recorded; of those that never are nothing is asked.
-
-    Raises:
-        ProtocolError: Something in it is of another type.
-    """
+    """Refuse a chunk that could not be recorded; of those that never are nothing is asked."""
     # By hand, and not through its bytes: there is one for each word of a model, and mostly it is plain text, or a piece of a call.
     if (type(chunk) is TextDelta and type(chunk.text) is str) or type(chunk) in _NEVER_RECORDED:
         return

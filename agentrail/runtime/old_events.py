@@ -35,13 +35,7 @@ class OldEvents:
     """Makes the events of stored sessions again; one for a supervisor."""
 
     def __init__(self, store: Store, outside: Outside, limiter: trio.CapacityLimiter) -> None:
-        """Begin with nothing to read.
-
-        Args:
-            store: Where the journals are.
-            outside: Where functions that block are run.
-            limiter: How many journals are folded side by side.
-        """
+        """Begin with nothing to read."""
         self._store = store
         self._outside = outside
         self._limiter = limiter
@@ -50,15 +44,6 @@ class OldEvents:
         self, state: SessionState, after: int, before: int, *, withheld: Withheld | None = None
     ) -> tuple[Event, ...]:
         """Give what a session published between two numbers, without what is never replayed.
-
-        Args:
-            state: Of the session, as it is now: its plugins are asked again.
-            after: The number behind which to begin.
-            before: The number in front of which to end.
-            withheld: The secrets that the session knows, and its plugins do not tell; None for none.
-
-        Returns:
-            Oldest first, without a gap; none where they cannot be made again, all of them.
 
         Cancellation: At once; what is read is thrown away.
         """

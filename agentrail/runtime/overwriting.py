@@ -50,11 +50,7 @@ class Write(Protocol):
 
 
 def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
-    """Make what takes an exception of a store for `call_guarded`: an expected one travels on, another is told to the log, and is a `StoreBug`.
-
-    Args:
-        doing: What was done meanwhile: "a sweep".
-    """
+    """Make what takes an exception of a store for `call_guarded`: an expected one travels on, another is told to the log, and is a `StoreBug`."""
 
     def tell(error: BaseException) -> NoReturn:
         if isinstance(error, AgentrailError):
@@ -67,19 +63,10 @@ def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
 
 
 class Overwriter:
-    """Sees to it that nothing of what was removed stands in a file of the store, some time later.
-
-    Attributes:
-        done: How often the file was written anew.
-    """
+    """Sees to it that nothing of what was removed stands in a file of the store, some time later."""
 
     def __init__(self, store: Store, write: Write) -> None:
-        """Nothing is asked of the store yet.
-
-        Args:
-            store: Which one.
-            write: How to write to it.
-        """
+        """Nothing is asked of the store yet."""
         self._store = store
         self._write = write
         self._is_owed = False  # read and changed by what writes alone
@@ -90,15 +77,6 @@ class Overwriter:
 
     async def purge(self, remove: Callable[[], T]) -> T:
         """Let the store remove something, and have all of it overwritten in a while.
-
-        Args:
-            remove: What removes it.
-
-        Returns:
-            What that gave.
-
-        Raises:
-            AgentrailError: As of what removes it; then nothing is owed for it.
 
         Cancellation: What has not begun is not done; what has is.
         """

@@ -67,13 +67,7 @@ class StoreDesk(Generic[S]):
     """Carries what sessions ask of a store to where it may block. One for each store of a supervisor."""
 
     def __init__(self, store: S, outside: Outside, meanings: Meanings | None = None) -> None:
-        """Take the store.
-
-        Args:
-            store: It stays its caller's.
-            outside: Where functions that block are run.
-            meanings: Gives vectors, for a store that keeps some; None: words are all that is compared.
-        """
+        """Take the store."""
         self.store: S = store
         self.meanings: Meanings | None = meanings
         self.outside: Outside = outside
@@ -133,15 +127,7 @@ def _fused(said: Sequence[F], meant: Sequence[F], limit: int) -> tuple[F, ...]:
 
 
 def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
-    """Say to whom the memories of a session belong: the tenant and the user that a host writes into `user_data`.
-
-    Args:
-        scope: Of the session: its tenant, where `user_data` names none.
-        user_data: Of the session.
-
-    Raises:
-        OptionError: The application's move: what is there is no text. Then it is not guessed whose they would be.
-    """
+    """Say to whom the memories of a session belong: the tenant and the user that a host writes into `user_data`."""
     tenant, user = user_data.get("tenant_id"), user_data.get("user_id")
     faults = [
         f"user_data[{name!r}] is of type {type(given).__name__}: expected text, so that it is known whose memories these are"
@@ -167,14 +153,7 @@ class OwnMemories(Memories):
         session: str = "",
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        """Take whose they are.
-
-        Args:
-            desk: Where they are.
-            owner: Whose they are.
-            session: What is put comes from this session.
-            tell: Is told why a search compares no meanings, though there is an embedder; None where no one listens.
-        """
+        """Take whose they are."""
         self._tell = tell
         self._desk = desk
         self._owner = owner
@@ -239,16 +218,7 @@ def search_both(  # noqa: PLR0913 - as the port, and what the query means
     *,
     limit: int,
 ) -> tuple[MemoryEntry, ...]:
-    """Search by words and by meaning, and make one ranking of both.
-
-    Args:
-        store: Keeps vectors too.
-        owner: Whose.
-        query: The words.
-        meaning: The vector of the query, and of which kind it is.
-        tags: Which entries are looked at.
-        limit: How many at most.
-    """
+    """Search by words and by meaning, and make one ranking of both."""
     count = max(limit, FUSED_FROM_EACH)
     said = store.search(owner, query, tags, limit=count)
     vector, kind = meaning
@@ -283,13 +253,7 @@ class OwnNotes(Notes):
     __slots__ = ("_desk", "_owner", "_session")
 
     def __init__(self, desk: StoreDesk[NoteStore], owner: MemoryOwner, session: str) -> None:
-        """Take whose they are.
-
-        Args:
-            desk: Where they are.
-            owner: Whose session it is.
-            session: Its name among all that the owner has.
-        """
+        """Take whose they are."""
         self._desk = desk
         self._owner = owner
         self._session = session
@@ -462,13 +426,7 @@ class StoreDesks:
     """Gives each session what its owner has. One of it for each supervisor."""
 
     def __init__(self, shared: SharedStores, outside: Outside, meanings: Meanings | None = None) -> None:
-        """Take the stores.
-
-        Args:
-            shared: Of all sessions.
-            outside: Where functions that block are run.
-            meanings: Gives vectors; None: words are all that is compared.
-        """
+        """Take the stores."""
         self._memories = None if shared.recall is None else StoreDesk(shared.recall, outside, meanings)
         self._notes = None if shared.notes is None else StoreDesk(shared.notes, outside)
         self._knowledge = None if shared.knowledge is None else StoreDesk(shared.knowledge, outside, meanings)
@@ -498,11 +456,7 @@ class StoreDesks:
         return await self._notes.read(partial(self._notes.store.forget, owner))
 
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
-        """Give a session what its owner has.
-
-        Raises:
-            OptionError: As of `decide_owner`, where there is anything to have.
-        """
+        """Give a session what its owner has."""
         if self._memories is None and self._notes is None and self._knowledge is None:
             return NOTHING_OWN
         owner = decide_owner(scope, user_data)

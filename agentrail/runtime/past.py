@@ -85,37 +85,18 @@ class Journal:
     """
 
     def __init__(self, store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> None:
-        """Nothing is read yet.
-
-        Args:
-            store: Where it is.
-            stored: Which one.
-            finder: Finds the code of its plugins.
-            ask: How handlers are called.
-        """
+        """Nothing is read yet."""
         self.store: Store = store
         self.stored: StoredSession = stored
         self._finder = finder
         self._ask = ask
 
     def entries(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
-        """Give records to be read, from number `after + 1`.
-
-        Raises:
-            Trimmed: What was asked for was dropped.
-            CodecError: A large value is missing.
-        """
+        """Give records to be read, from number `after + 1`."""
         return journal_entries(self.store, self.stored, after, limit)
 
     def state_behind(self, number: int) -> SessionState:
-        """Fold up to a number.
-
-        Raises:
-            OptionError: Your move: there is no such record; the message has the range.
-            Trimmed: What it takes was dropped.
-            Erased, JournalCorrupt, CodecError: As of `fold`.
-            Unrevivable: Your move: a plugin is not there.
-        """
+        """Fold up to a number."""
         self.check_number(number)
         try:
             return self._state_behind(number)
@@ -136,11 +117,7 @@ class Journal:
         )
 
     def explained(self, number: int) -> ExplainedStep:
-        """Say what came of a record, and why.
-
-        Raises:
-            AgentrailError: As of `state_behind`; also where only what stands in front of the record was dropped.
-        """
+        """Say what came of a record, and why."""
         self.check_number(number)
         try:
             (step,) = self.explained_steps(number - 1, number)
@@ -157,11 +134,7 @@ class Journal:
         return msgspec.structs.replace(told, signal=signal)
 
     def explained_steps(self, after: int, up_to: int) -> Iterator[ReplayStep]:
-        """Walk from behind a record up to another one, with what came of each answer of a plugin.
-
-        Raises:
-            AgentrailError: As of `state_behind`; when its record is reached.
-        """
+        """Walk from behind a record up to another one, with what came of each answer of a plugin."""
         stored, store, sources = self.stored, self.store, self._sources()
         records = read_after(store, stored.scope, stored.session, after, up_to)
         tail = Tail()
@@ -191,12 +164,7 @@ class Journal:
         return None
 
     def check_number(self, number: int) -> None:
-        """Refuse a number of no record.
-
-        Raises:
-            OptionError: Your move: the message has the range.
-            Trimmed: It was dropped.
-        """
+        """Refuse a number of no record."""
         stored = self.stored
         if not 1 <= number <= stored.tail.seq:
             fault = f"the number is {number}: expected one from {stored.first_seq} to {stored.tail.seq}, which session {stored.session!r} has"
@@ -205,12 +173,7 @@ class Journal:
             raise Trimmed(stored.session, first=stored.first_seq)
 
     def number_of(self, at: int | None, turn: int | None) -> int:
-        """Find the record that is meant: of a number, behind a turn, or the last one.
-
-        Raises:
-            OptionError: Your move: there is no such record, or no such turn that is over; the message has the range.
-            Trimmed: It was dropped; or turns are asked for, whose beginning was.
-        """
+        """Find the record that is meant: of a number, behind a turn, or the last one."""
         if turn is None:
             number = self.stored.tail.seq if at is None else at
             self.check_number(number)
@@ -222,23 +185,13 @@ class Journal:
         return turns[turn - 1].record
 
     def turns(self) -> tuple[PastTurn, ...]:
-        """Name the turns that are over.
-
-        Raises:
-            Trimmed: The beginning was dropped, so that no one knows how many there were.
-            OptionError, Erased, JournalCorrupt, CodecError, Unrevivable: As of `state_behind`.
-        """
+        """Name the turns that are over."""
         records = read_after(self.store, self.stored.scope, self.stored.session, 0)
         sources = self._sources()
         return past_turns(walk(first_state(records, sources), records, sources=sources))
 
     def number_of_event(self, event: int) -> int:
-        """Find the record whose step published an event. Numbers of events never fall, so few records are read.
-
-        Raises:
-            OptionError: Your move: there is no such event; the message has the range.
-            Trimmed: Its record was dropped.
-        """
+        """Find the record whose step published an event. Numbers of events never fall, so few records are read."""
         stored = self.stored
         low, high = stored.first_seq, stored.tail.seq
         if event < 1 or event > self._events_behind(high):
@@ -268,12 +221,7 @@ class Journal:
         return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
 
     def files_behind(self, number: int) -> FilesBehind:
-        """Say what tools wrote behind a record, and what stood there when it was made.
-
-        Raises:
-            OptionError, Trimmed: As of `check_number`.
-            CodecError: A record cannot be read.
-        """
+        """Say what tools wrote behind a record, and what stood there when it was made."""
         self.check_number(number)
         stored, store = self.stored, self.store
         return files_behind(read_after(store, stored.scope, stored.session, number), store.blob)
@@ -286,12 +234,7 @@ class Journal:
 
 
 def journal_entries(store: Store, stored: StoredSession, after: int, limit: int) -> tuple[JournalEntry, ...]:
-    """Give records to be read, from number `after + 1`; no code of the session is needed for it. This blocks.
-
-    Raises:
-        Trimmed: What was asked for was dropped.
-        CodecError: A large value is missing.
-    """
+    """Give records to be read, from number `after + 1`; no code of the session is needed for it. This blocks."""
     return tuple([entry_of(one, store) for one in store.read(stored.scope, stored.session, after, limit)])
 
 

@@ -82,14 +82,7 @@ ReadRange: TypeAlias = Callable[[int, int], tuple[Sequence[Event], int]]
 def page_of_events(
     asked: PageAsked, last: int, undone: Sequence[NumberRange], read: ReadRange
 ) -> PageOfEvents:
-    """Put a page together, range by range where only some kinds are wanted.
-
-    Args:
-        asked: Which one.
-        last: The number of the last event that there is.
-        undone: What does not count.
-        read: Gives ranges.
-    """
+    """Put a page together, range by range where only some kinds are wanted."""
     is_forth = asked.after is not None
     found: list[Event] = []
     edge = asked.after if asked.after is not None else min(last + 1, asked.before or last + 1)
@@ -147,9 +140,6 @@ class FoldedRun:
     """Events in a row that were folded lately: who scrolls back asks for those in front of them next, from the same fold.
 
     Attributes:
-        first: The number of the first.
-        last: Of the last.
-        events: All of them.
         size_bytes: How large they are, in their wire form.
         behind: The number and the hash of the record that the last of them is of: another journal of this id has another.
     """
@@ -180,19 +170,7 @@ class PastEvents:
         finder: PluginFinder,
         ask: Ask,
     ) -> PageOfEvents:
-        """Put a page of a session together.
-
-        Args:
-            stored: Of which session.
-            asked: Which page.
-            kept: What is in memory: up to its last event, without a gap.
-            last: The number of its last event; None where the store alone knows it.
-            finder: Finds the code of its plugins.
-            ask: How handlers are called.
-
-        Raises:
-            Erased, JournalCorrupt, CodecError, PluginError: As of `fold`.
-        """
+        """Put a page of a session together."""
         if last is None:
             last = stored.events
         first_kept = last - len(kept) + 1
@@ -224,21 +202,7 @@ class PastEvents:
     def read(
         self, stored: StoredSession, finder: PluginFinder, ask: Ask, low: int, high: int
     ) -> tuple[tuple[Event, ...], int]:
-        """Fold a range of events; where the code here makes others of the journal, there are none up to the end of the range.
-
-        Args:
-            stored: Of which session.
-            finder: Finds the code of its plugins.
-            ask: How handlers are called.
-            low: The first number.
-            high: The last one.
-
-        Returns:
-            Those that can be read; and the number of the first that can.
-
-        Raises:
-            Erased, JournalCorrupt, CodecError, PluginError: As of `fold`.
-        """
+        """Fold a range of events; where the code here makes others of the journal, there are none up to the end of the range."""
         run = self._known_run(stored, low, high)
         if run is not None:
             return run.events[low - run.first : high - run.first + 1], 1

@@ -60,11 +60,8 @@ class PendingCall:
     """A call that waits for its reply.
 
     Attributes:
-        answered: Set when it has one.
-        value: The reply.
         error: What it was refused with, in place of one.
         on_answered: Called in the very step that answers, or None.
-        asked: What was asked.
     """
 
     answered: trio.Event = field(factory=trio.Event)
@@ -103,13 +100,7 @@ class PendingCalls:
     )
 
     def __init__(self, session_id: str, outside: Outside | None = None, *, key: str | None = None) -> None:
-        """Begin without any.
-
-        Args:
-            session_id: Whose callers they are, as callers are told.
-            outside: Where its ids come from, also for calls from elsewhere; None for what is in place here.
-            key: What names it among the sessions of all scopes; None where that is its id.
-        """
+        """Begin without any."""
         self._session_id = session_id
         self._key = key or session_id
         self._outside = outside or current()
@@ -134,15 +125,6 @@ class PendingCalls:
     ) -> object:
         """Send a signal and wait for its reply.
 
-        Args:
-            signal: What is asked.
-            send: Puts it into the mailbox.
-            unread: Is given a reply that came when the caller was cancelled already, where one must not get lost.
-
-        Raises:
-            AgentrailError: What the session refused it with.
-            SessionDown: It has ended, or ends before it answers.
-
         Cancellation: Only the reply is lost; the session does what it was asked.
         """
         call = self.open(signal, send)
@@ -161,12 +143,7 @@ class PendingCalls:
     def open(
         self, signal: Asked, send: Callable[[Asked], None], *, on_answered: Callable[[], None] | None = None
     ) -> PendingCall:
-        """Send a signal whose reply is not waited for here; `drop` it when it is not wanted any more.
-
-        Raises:
-            AgentrailError: What `send` refuses it with.
-            SessionDown: The session has ended.
-        """
+        """Send a signal whose reply is not waited for here; `drop` it when it is not wanted any more."""
         if self._down is not None:
             raise self._gone()
         call = self._register(signal.signal_id, PendingCall(on_answered=on_answered, asked=signal))
@@ -179,11 +156,7 @@ class PendingCalls:
 
     @contextmanager
     def waiting(self, on_answered: Callable[[], None]) -> Iterator[PendingCall]:
-        """Register a caller that reads events instead of a reply. It is never answered, but it is refused whenever the others are.
-
-        Args:
-            on_answered: Called in the very step that refuses it; not where the session has ended already.
-        """
+        """Register a caller that reads events instead of a reply. It is never answered, but it is refused whenever the others are."""
         name = self.mint()
         call = self._register(name, PendingCall(on_answered=on_answered))
         if self._down is not None:
@@ -235,10 +208,6 @@ class PendingCalls:
 
         Tools wait on: that is their session's own affair, of which no cycle may fail. The caller of a stop waits until the stop is
         complete, which needs no store.
-
-        Args:
-            error: Why.
-            answered: The calls whose answers are there, and wait for the store alone.
         """
         for to, call in list(self._waiting.items()):
             asked = call.asked
@@ -251,12 +220,7 @@ class PendingCalls:
                 self.refuse(to, StopNotWritten(message))
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
-        """The session has ended: callers that wait, or come later, get `SessionDown`. None hangs.
-
-        Args:
-            reason: How it ended.
-            is_rested: Whether it is only at rest; then they get `SessionRested`.
-        """
+        """The session has ended: callers that wait, or come later, get `SessionDown`. None hangs."""
         self._down, self._is_rested = reason, is_rested
         for to in list(self._waiting):
             self.refuse(to, self._gone())
@@ -269,11 +233,7 @@ class PendingCalls:
         return _Mark(self._key)
 
     def refuse_self(self, call: str) -> None:
-        """Refuse a call that would wait for the very tool that makes it.
-
-        Raises:
-            CallingSelf: Your move: return from the tool first, or start another session.
-        """
+        """Refuse a call that would wait for the very tool that makes it."""
         if any(mark.lasts and mark.key == self._key for mark in _INSIDE.get()):
             message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: return first"
             raise CallingSelf(message)

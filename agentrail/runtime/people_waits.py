@@ -23,15 +23,6 @@ Pending: TypeAlias = Approval | Question | PendingClientCall
 async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *, is_begun: bool = False) -> T:
     """Run a call that waits for the cycle of a session.
 
-    Args:
-        cell: The session.
-        work: The call.
-        is_begun: Whether it waits for a cycle that may wait for users already.
-
-    Raises:
-        CycleWaiting: The cycle waits for users, and no user can answer.
-        BaseException: What the call raises.
-
     Cancellation: Is passed on to the call.
     """
     wait = _PeopleWait(cell)

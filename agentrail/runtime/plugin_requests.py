@@ -56,18 +56,7 @@ MOST_PRUNED: Final = 100
 async def run_memory_request(
     wanted: Search | KeepMemory | ReadNotes | WriteNotes, own: OwnStores
 ) -> RequestResult:
-    """Do what a plugin asked for.
-
-    Args:
-        wanted: What to do.
-        own: What the session has.
-
-    Returns:
-        The answer; `RequestFailed` with `no_memory` or `no_notes` where the session has none.
-
-    Raises:
-        AgentrailError: It could not be done, by whatever fault.
-    """
+    """Do what a plugin asked for."""
     match wanted:
         case ReadNotes() if own.notes is not None:
             return NotesIndex(topics=await own.notes.topics())
@@ -134,18 +123,6 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
     above: InstructionsAbove | None = None,
 ) -> RequestResult:
     """Do what a plugin asked for.
-
-    Args:
-        effect_id: Of the request.
-        wanted: What to do.
-        sandbox: Where files are.
-        find_model: Which models there are.
-        scrub: Takes secrets out of what is said of a crash.
-        own: What the session has beside its journal: memories and notes.
-        above: Reads files for agents that are above the working directory; None where nothing may be read there.
-
-    Returns:
-        The answer; `RequestFailed` when it cannot be done.
 
     Cancellation: Nothing is answered; when the session is cancelled no plugin is left that waits.
     """

@@ -64,14 +64,7 @@ class PluginWatch:
         *,
         withheld: Withheld | None = None,
     ) -> None:
-        """Begin without a session to report to.
-
-        Args:
-            session_id: Whose plugins they are.
-            user_data: Of the session; the secrets in it stay out of the log.
-            outside: Where the stopwatch comes from; None for what is in place here.
-            withheld: The secrets that the session knows; None for none.
-        """
+        """Begin without a session to report to."""
         # The bound method, and not the room's function: this is called twice for each hook that a plugin hears.
         self._stopwatch = (outside or current()).stopwatch
         self._session_id = session_id

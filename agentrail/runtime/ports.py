@@ -155,7 +155,6 @@ class ChildWork:
     """What a session is to do that works for a call, or for its tool.
 
     Attributes:
-        effect: What the parent asked for.
         number: Which one of its incarnation, where a tool asked for it; None where it answers the call.
     """
 
@@ -195,11 +194,7 @@ class ChildWork:
 
 @frozen(kw_only=True)
 class AgentWork:
-    """What an agent is to do.
-
-    Attributes:
-        effect: What the session above asked for.
-    """
+    """What an agent is to do."""
 
     effect: StartAgent
 
@@ -224,7 +219,6 @@ class ChildUsage:
     """What the child of a call has used and what became of it; an object, so that the code that stops the call can read it too.
 
     Attributes:
-        spent: Nothing until the child is gone.
         receipt: What was stopped with it, its own children included; empty until it is gone.
         session_id: Which session; None before it has begun.
     """

@@ -45,12 +45,7 @@ class Processes:
     __slots__ = ("_opened", "_scrub", "_task_group", "account")
 
     def __init__(self, task_group: TaskGroup, scrub: Scrub = keep) -> None:
-        """Begin with none.
-
-        Args:
-            task_group: Of the incarnation that the call belongs to; a crash ends its processes too.
-            scrub: Takes secrets out of what is said of a crash.
-        """
+        """Begin with none."""
         self._scrub = scrub
         self._task_group = task_group
         self._opened: list[_Opened] = []
@@ -64,15 +59,6 @@ class Processes:
         options: ProcessOptions,
     ) -> ToolProcess:
         """Open a process.
-
-        Args:
-            open_sandbox: Gives the sandbox.
-            call: The scope of the call; the process ends at its deadline, and when `stop` is called.
-            argv: The program and its arguments.
-            options: How it is opened.
-
-        Raises:
-            ProcessRefused: It is not started; the message says why.
 
         Cancellation: The process is stopped.
         """

@@ -59,17 +59,6 @@ _BUFFER: Final = 4096
 async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]:
     """Wait for the end of the cycle of a prompt, which may be long ago.
 
-    Args:
-        cell: The session.
-        receipt: Of the prompt.
-
-    Raises:
-        CycleAborted: The cycle was aborted, or the prompt was refused or thrown away.
-        CycleFailed: The cycle failed.
-        EventMissed: It has ended, and how is no longer kept.
-        StoreUnavailable: The store takes no records for now.
-        SessionDown: The session has ended before it.
-
     Cancellation: Nothing is lost by it.
     """
     ref, is_taken = receipt.ref, False

@@ -92,11 +92,7 @@ def decide_rest(state: SessionState, effects: Sequence[Effect], *, is_due: bool)
 
 
 def make_rested(state: SessionState, *, at_boundary: bool) -> Rested:
-    """Write down what a session leaves behind.
-
-    Raises:
-        CodecError: Its state has something in it that JSON does not hold.
-    """
+    """Write down what a session leaves behind."""
     data = state.data
     running = () if at_boundary else tuple(call for call in data.batch if call.stage == "running")
     return Rested(

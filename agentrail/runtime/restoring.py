@@ -94,12 +94,7 @@ def restored_of(every: tuple[PutBack, ...], untold: tuple[UntoldCall, ...]) -> R
 
 
 def versioned_of(cell: SessionCell, call: str) -> VersionedSandbox:
-    """Give the sandbox of a session, if it keeps what its tools write.
-
-    Raises:
-        OptionError: Your move: it does not.
-        SandboxError: The working directory cannot be opened any more.
-    """
+    """Give the sandbox of a session, if it keeps what its tools write."""
     sandbox: object = cell.ports.workspace.open()
     if not offers(sandbox, VersionedSandbox):
         fault = f"{call}: files=True needs a sandbox that keeps what its tools write, such as LocalSandbox; got {type(sandbox).__name__}"
@@ -111,13 +106,6 @@ async def put_files_back(
     cell: SessionCell, sandbox: VersionedSandbox, behind: FilesBehind, content: GetContent, *, force: bool
 ) -> RestoredFiles:
     """Let the files of a live session be what they were.
-
-    Args:
-        cell: The session.
-        sandbox: Its own.
-        behind: What happened to its files since.
-        content: Gives what they contained.
-        force: Whether what others wrote since is overwritten.
 
     Cancellation: As of `VersionedSandbox.put_back`.
     """
@@ -162,7 +150,6 @@ class FilesOfFork:
 
     Attributes:
         directory: Where it is.
-        sandbox: The copy.
     """
 
     def __init__(self, directory: Path, sandbox: Sandbox) -> None:
@@ -172,9 +159,6 @@ class FilesOfFork:
 
     async def place_for(self, known: Sandbox | str | None) -> Sandbox | str:
         """Give what the fork has as its sandbox: one like that of its parent.
-
-        Args:
-            known: What the parent was started with.
 
         Cancellation: Always a checkpoint.
         """
@@ -195,17 +179,7 @@ class FilesOfFork:
 
 
 def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_dir: str, fork: str) -> Path:
-    """Say where the copy is to be.
-
-    Args:
-        given: What is wanted of the fork.
-        known: What its parent was started with.
-        working_dir: Of that.
-        fork: Its id.
-
-    Raises:
-        OptionError: Your move: a sandbox is given too; or the id is none that a directory is called by, and no directory is given.
-    """
+    """Say where the copy is to be."""
     if given.get("sandbox") is not None:
         raise OptionError(
             [
@@ -228,16 +202,6 @@ async def copy_files(
     sandbox: VersionedSandbox, directory: Path, behind: FilesBehind, content: GetContent, fork: str
 ) -> FilesOfFork:
     """Copy a workspace, and let the copy be what it was: nothing in it is another's, so all that is known is put back.
-
-    Args:
-        sandbox: Of the session that the fork is of.
-        directory: Where the copy is to be.
-        behind: What happened to the files since.
-        content: Gives what they contained.
-        fork: Its id, for the log.
-
-    Raises:
-        SandboxError: Your move: there is something in the directory, or it cannot be made.
 
     Cancellation: Nothing is left of the copy.
     """

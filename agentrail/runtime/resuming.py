@@ -71,10 +71,6 @@ class WantedSession:
     """Which session is to come back, and how.
 
     Attributes:
-        session_id: Its id.
-        scope: The one that it was started in.
-        cause: Why it has a new owner.
-        force: Whether a living owner is fenced too.
         is_asked: Whether a caller asked for it by name: then it is not counted how often it came back in vain.
         on_drift: What becomes of it where the code here folds it to other operations; None for what its supervisor does.
     """
@@ -92,9 +88,7 @@ class ReadySession:
     """A session that is taken and has not begun.
 
     Attributes:
-        cell: The session.
         workspace: The place to close when it is gone.
-        options: What its root was resumed with.
     """
 
     cell: SessionCell
@@ -112,14 +106,7 @@ class Resumption:
         wanted: WantedSession,
         make_root: MakeRoot = SessionCell,
     ) -> None:
-        """Nothing is read before `run`.
-
-        Args:
-            keeping: The store.
-            dependencies: What its supervisor has for it.
-            wanted: Which one.
-            make_root: Makes the cell of the root, or gives the one that is there, of a session that slept.
-        """
+        """Nothing is read before `run`."""
         self._make_root = make_root
         self._keeping = keeping
         self._dependencies = dependencies
@@ -130,20 +117,6 @@ class Resumption:
 
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
         """Read, look, take, and make ready.
-
-        Args:
-            give: Gives the options that it is resumed with.
-
-        Returns:
-            The sessions of the tree that are wanted, the deepest first; the root is the last one.
-
-        Raises:
-            SessionNotFound, HeldBy, StoreUnavailable: As of `Store.take`.
-            SessionDown: It has ended.
-            OptionError: Your move: it works for another session, or options that cannot be.
-            Unrevivable: Your move: code that it had is not there. Nothing was touched.
-            JournalDrifted: The code here folds it to other operations, and it is not to go on with that. Nothing was touched.
-            JournalCorrupt, CodecError, PluginError: It cannot be read.
 
         Cancellation: Until it is taken nothing was done; then it is given back, and has no owner.
         """
@@ -162,9 +135,6 @@ class Resumption:
 
     async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
         """Read, take, and make ready what sleeps here: its code is at hand.
-
-        Args:
-            row: What is left of it.
 
         Returns, Raises, Cancellation: As of `run`.
         """
@@ -243,11 +213,7 @@ class Resumption:
     # --- back in the loop
 
     def _check_drift(self, revived: Revived) -> None:
-        """Leave a session as it is that the code here folds to other operations, unless it is to go on.
-
-        Raises:
-            JournalDrifted: It does.
-        """
+        """Leave a session as it is that the code here folds to other operations, unless it is to go on."""
         drift = revived.drift
         if drift is None or not drift.is_of_deeds:
             return
@@ -334,12 +300,7 @@ _PAGE = 1_000
 
 
 def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
-    """Make the options of a session that comes back: what it was started with, where its journal knows, and what is given now.
-
-    Raises:
-        OptionError: Your move: options that cannot be.
-        Unrevivable: Your move: its model was an object, or a `Secret` was among its data, and none is given.
-    """
+    """Make the options of a session that comes back: what it was started with, where its journal knows, and what is given now."""
     if isinstance(given, SessionOptions):
         return attrs.evolve(given, session_id=opening.session_id, scope=opening.scope)
     config = opening.config
@@ -369,11 +330,7 @@ def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
 
 
 def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:
-    """Look whether all that a session had is there.
-
-    Raises:
-        Unrevivable: Your move: each thing that is not.
-    """
+    """Look whether all that a session had is there."""
     missing = missing_code(revived.state, ports, is_root=is_root, finds_tools=True)
     if gathers_context and not ports.context_providers:
         missing.append("its context providers")
@@ -384,14 +341,7 @@ def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_contex
 def missing_code(
     state: SessionState, ports: Ports, *, is_root: bool = True, finds_tools: bool = False
 ) -> list[str]:
-    """Name what a session has by its state and not by its ports: tools, models, and of a root agents.
-
-    Args:
-        state: Of the session.
-        ports: What it would work with.
-        is_root: Whether it works for no other.
-        finds_tools: Whether tools that have an origin are looked for there by the caller, and may be gone.
-    """
+    """Name what a session has by its state and not by its ports: tools, models, and of a root agents."""
     data = state.data
     names = _names_of_tools(ports)
     missing = [
@@ -413,11 +363,7 @@ def _names_of_tools(ports: Ports) -> set[str]:
 
 
 def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
-    """Import the tools that came while these sessions ran and are not given now. This blocks.
-
-    Returns:
-        By origin and name those that are there.
-    """
+    """Import the tools that came while these sessions ran and are not given now. This blocks."""
     names = _names_of_tools(ports)
     wanted = {
         (spec.origin, spec.name): spec
@@ -472,14 +418,7 @@ def _plain(model: str) -> str:
 def ports_of(
     state: SessionState, above: Ports, imported: ImportedTools | None = None, agent: ReadyAgent = GENERAL
 ) -> Ports:
-    """Give a session what it works with: of what the root was resumed with, by the names that its state knows.
-
-    Args:
-        state: What it knows.
-        above: What the root was resumed with.
-        imported: Of one that comes back: its tools that were imported. What is not there either is stood for, and taken away.
-        agent: Which agent of the session above it is.
-    """
+    """Give a session what it works with: of what the root was resumed with, by the names that its state knows."""
     data = state.data
     by_name: dict[str, Tool] = {}
     for known in above.agents.values():

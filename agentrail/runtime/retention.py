@@ -70,8 +70,6 @@ class StoredTree:
     """A root with its tree, as a sweep sees it.
 
     Attributes:
-        scope: Of the tree.
-        root: Its root.
         written_at_ms: When the last record of any session of it was written, on the clock of the store.
         size_bytes: What its sessions have; 0 where nothing depends on that.
         is_own: Whether the node that sweeps owns it: it is alive here.
@@ -96,13 +94,7 @@ class SweepPlan:
     """
 
     def __init__(self, trees: Iterable[StoredTree], limits: KeepLimits, now_ms: int) -> None:
-        """Begin.
-
-        Args:
-            trees: All that count: of a scope with a limit of bytes each, else those that may be too old.
-            limits: What is to be kept.
-            now_ms: By the clock of the store.
-        """
+        """Begin."""
         self._limits = limits
         self._keep_from_ms = None if limits.days is None else now_ms - int(limits.days * DAY_MS)
         self._sizes: Counter[str] = Counter()
@@ -168,10 +160,8 @@ class Retention:
     """Sweeps a store, again and again.
 
     Attributes:
-        deleted: How many trees it has deleted.
         deleted_bytes: How many bytes of records, snapshots and large values those were.
         still_needed: How many stayed in the last whole sweep, although their time is over, because a fork or another node needs them.
-        sweeps: How many sweeps came to their end.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with
@@ -184,16 +174,7 @@ class Retention:
         *,
         after_removing: Callable[[], object] = _nothing,
     ) -> None:
-        """Nothing is asked of the store yet.
-
-        Args:
-            store: Which one.
-            limits: What is to be kept.
-            node: The id of the node that this is; what it owns is alive.
-            outside: Where functions that block are run.
-            write: Lets a function write to the store, between what sessions write.
-            after_removing: Is called once behind a sweep that has deleted something.
-        """
+        """Nothing is asked of the store yet."""
         self._store = store
         self._limits = limits
         self._node = node

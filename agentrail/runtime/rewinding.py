@@ -11,9 +11,6 @@ class RewindRequest(Control):
     """A control message to the session: it is to go back, if nothing is at work and nothing waits.
 
     Attributes:
-        number: Behind which record.
-        then: What it was there, with nothing open.
-        at_ms: Now.
         seq: The number of the record that says so; 0 before it is made.
         answered: Set when the session has looked at it; new for each try.
         told: Set when it is durable that it went back, and its subscribers know.

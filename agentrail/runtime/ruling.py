@@ -63,9 +63,7 @@ class WaitingCall(Generic[RulingT]):
     """A call that waits for a person.
 
     Attributes:
-        form: What its session knows of it.
         tool: The object that will run it; None where that is not there any more.
-        session: Whose call it is.
         path: The sessions from the root to that one, each with its title and its first words; None where it has none.
     """
 
@@ -76,13 +74,7 @@ class WaitingCall(Generic[RulingT]):
 
 
 async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[RulingT]:
-    """Tell all of a call that waits for a person, in this session or in one that works for it.
-
-    Raises:
-        UnknownApproval: Your move: no call waits under this id, or not any more.
-        OptionError: Your move: an argument of a wrong type.
-        SessionDown: The session has ended.
-    """
+    """Tell all of a call that waits for a person, in this session or in one that works for it."""
     refuse(fault_of_text("approval_id", approval_id))
     await session._look()  # noqa: SLF001 - of the same module
     owner = session._cell.owner_of(approval_id)  # noqa: SLF001 - the door between a handle and its cell
@@ -101,16 +93,7 @@ async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[R
 
 
 async def read_always_rules(session: RulingHandle, approval_id: str) -> tuple[str, ...]:
-    """Give the rules of permissions that stand for "always" of a call which waits for a person, here or in a session below.
-
-    Returns:
-        The narrowest ones, as they are written in a file; none where no plugin of its session makes any.
-
-    Raises:
-        UnknownApproval: Your move: no call waits under this id, or not any more.
-        OptionError: Your move: an argument of a wrong type.
-        SessionDown: The session has ended.
-    """
+    """Give the rules of permissions that stand for "always" of a call which waits for a person, here or in a session below."""
     waiting = await read_waiting_call(session, approval_id)
     data, asked = waiting.session._cell.visible.data, waiting.form.approval  # noqa: SLF001 - of the same module
     for member in data.stack.members:

@@ -91,7 +91,6 @@ class HowToRead:
     """How the answers of a session read.
 
     Attributes:
-        has_format: Whether they are documents.
         has_tags: Whether inline tags stand in them, which no person sees.
     """
 
@@ -108,10 +107,7 @@ class SleepingSession:
         options: What it was started with, for its forks.
         workspace: Where its files are; a command that it left running there runs on.
         plugins: Its plugins; what they know is in the journal.
-        place: The envelope of its last event.
-        incarnation: Its last one.
         due_at_ms: When it is to wake by itself, on the clock of signals; None for not at all.
-        reading: How its answers read.
     """
 
     ports: Ports
@@ -128,7 +124,6 @@ class Waking:
     """That a session is to wake: for who waits until it is known what became of that.
 
     Attributes:
-        done: Set when it is known.
         error: Why it could not; None when it is awake.
     """
 
@@ -152,12 +147,7 @@ class Sleep:
     __slots__ = ("_wake", "row", "stage", "waking", "was_asleep")
 
     def __init__(self, wake: "Callable[[SleepingCell], None]", row: SleepingSession | None = None) -> None:
-        """Begin awake; with a row asleep.
-
-        Args:
-            wake: Begins to wake a session that sleeps; it does not wait.
-            row: What is left of it.
-        """
+        """Begin awake; with a row asleep."""
         self._wake = wake
         self.row: SleepingSession | None = row
         self.stage: SleepStage = SleepStage.AWAKE if row is None else SleepStage.ASLEEP
@@ -248,10 +238,6 @@ class SleepingCell(HeldCode):
     async def awake(self) -> None:
         """Wake it, if it sleeps, and wait until what it knows is there; it stays so until the next checkpoint of the caller.
 
-        Raises:
-            SessionRested: It slept when its supervisor closed.
-            AgentrailError: It could not be woken, as of `resume_session`; it sleeps on.
-
         Cancellation: A checkpoint only where it has to wait. It wakes all the same.
         """
         sleep = self.sleep
@@ -298,13 +284,7 @@ class SleepingCell(HeldCode):
             del self.state
 
     def restore(self, state: SessionState, ports: Ports, events: Sequence[Event]) -> None:
-        """Take what the journal came to. Handles, subscribers and callers are those of before.
-
-        Args:
-            state: What it knows.
-            ports: What it works with.
-            events: What it published last.
-        """
+        """Take what the journal came to. Handles, subscribers and callers are those of before."""
         self.state, self.ports, self.scrub = state, ports, scrub_of(ports)
         self.bus.fill(last_envelope_of(state), events, self.take_snapshot)
 
@@ -411,14 +391,7 @@ class SessionCell(SleepingCell):
         *,
         sleep: Sleep | None = None,
     ) -> None:
-        """Make a session that has not begun.
-
-        Args:
-            state: What it knows; None of one that sleeps.
-            ports: What it works with.
-            events: Of one that comes back: what it published last, for subscribers that come back too.
-            sleep: Of one that sleeps: how it is woken.
-        """
+        """Make a session that has not begun."""
         self.sleep: Sleep | None = sleep
         row = None if sleep is None else sleep.row
         if state is not None:
@@ -463,12 +436,7 @@ class SessionCell(SleepingCell):
         return self if found is None or own_id not in found.state.data.config.path else found
 
     def give_callers_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
-        """Raise an error where callers wait, since the store keeps them waiting: here, and above, where they wait for this session.
-
-        Args:
-            error: Why.
-            answered: As of `PendingCalls.give_up`.
-        """
+        """Raise an error where callers wait, since the store keeps them waiting: here, and above, where they wait for this session."""
         self.pending_calls.give_up(error, answered)
         for session_id in self.state.data.config.path[:-1]:
             above = self.find(self.ports.scope, session_id)
@@ -482,17 +450,7 @@ class SessionCell(SleepingCell):
         return self.ports.tools[call.call.name, call.generation]
 
     async def run(self, task_group: TaskGroup) -> str | None:
-        """Be the actor of one incarnation, until the session has ended.
-
-        Args:
-            task_group: Its tasks; the caller dismisses them.
-
-        Returns:
-            Why its recovery left it parked; None for any other end.
-
-        Raises:
-            BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
-        """
+        """Be the actor of one incarnation, until the session has ended."""
         self._finish_last_step()
         interpreter = self.interpreter = Interpreter(
             task_group, self.ports, self.bus, self.pending_calls, self.journal
@@ -651,10 +609,6 @@ class SessionCell(SleepingCell):
     async def rewind(self, request: RewindRequest) -> bool:
         """Let the actor go back, and wait until that is durable; say whether it could.
 
-        Raises:
-            SessionDown: The session has ended.
-            Fenced, StoreUnavailable: As of `SessionJournal.wait_durable`.
-
         Cancellation: It may go back all the same.
         """
         await self.awake()
@@ -762,11 +716,7 @@ class SessionCell(SleepingCell):
     def _step_kept(
         self, signal: Signal, journal: SessionJournal
     ) -> tuple[tuple[Effect, ...], tuple[Effect, ...]]:
-        """Step, and hand over what is recorded of it, in one: a step commits all of its record, or nothing.
-
-        Returns:
-            What the step decided; and what of earlier ones never left, and is not to.
-        """
+        """Step, and hand over what is recorded of it, in one: a step commits all of its record, or nothing."""
 
         def put_aside(error: BaseException) -> Stepped:
             return _step_noted(journal, self.state, self._quarantine(signal, error))
@@ -925,20 +875,12 @@ def _stepped(
 
 
 def _step_stored(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
-    """Step what the bytes of a signal say, whatever door it came in by: a journal will give that back, and nothing else.
-
-    Raises:
-        BaseException: It cannot be stepped; or not even be looked at, which makes it no signal either.
-    """
+    """Step what the bytes of a signal say, whatever door it came in by: a journal will give that back, and nothing else."""
     return step(state, settled(signal))
 
 
 def _step_noted(journal: SessionJournal, state: SessionState, signal: Signal) -> Stepped:
-    """Step what the bytes of a signal say, and say what is recorded of it: what cannot be written was never stepped.
-
-    Raises:
-        BaseException: As of `_step_stored`; or it cannot be written.
-    """
+    """Step what the bytes of a signal say, and say what is recorded of it: what cannot be written was never stepped."""
     said = settled(signal)
     after, effects = step(state, said)
     return journal.noted(state, said, after, effects)

@@ -496,11 +496,7 @@ Check: TypeAlias = Callable[[object], str | None]
 
 
 def check_arguments(operation: Operation[Any], given: Mapping[str, object]) -> None:
-    """Check the arguments of a call, all of them.
-
-    Raises:
-        OptionError: Your move: one of the arguments cannot be.
-    """
+    """Check the arguments of a call, all of them."""
     faults: list[str] | None = None
     for name, plain, check in _checks_of(operation):
         value = given[name]

@@ -14,10 +14,6 @@ async def open_files(session: Session) -> AsyncIterator[Sandbox]:
 
     A session that ends meanwhile does not wait: the files are let go of when the block is left.
 
-    Raises:
-        SessionDown: The session has ended.
-        SandboxError: Your move: its sandbox cannot be made.
-
     Cancellation: Leaving may close the sandbox, shielded, for at most five seconds.
     """
     cell = session._cell  # noqa: SLF001 - the door between a handle and its cell

@@ -135,15 +135,6 @@ class FileNotes:
     ) -> Refusal | None:
         """Put a note into the mailbox, and wait until its record is durable.
 
-        Args:
-            number: Of the note.
-            signal: The note.
-            contents: What is stored beside its record.
-            deliver: Puts it into the mailbox.
-
-        Returns:
-            None; or why it is not durable.
-
         Cancellation: It may be recorded all the same.
         """
         new = {digest: content for digest, content in contents.items() if digest not in self._known}
@@ -193,15 +184,7 @@ class NotingKeeper:
         call_id: CallId,
         tool: str,
     ) -> None:
-        """Note what a call writes.
-
-        Args:
-            notes: Of its session.
-            deliver: Puts a note into the mailbox of that.
-            effect_id: The call, as the journal knows it.
-            call_id: The call.
-            tool: Its tool.
-        """
+        """Note what a call writes."""
         self._notes = notes
         self._deliver = deliver
         self._effect_id = effect_id
@@ -315,9 +298,6 @@ class Stepped:
     """A step that was taken, and what is recorded of it.
 
     Attributes:
-        before: What the signal met.
-        after: What the session knows behind it.
-        effects: What it decided.
         drafts: What is recorded; may be none.
     """
 
@@ -392,20 +372,7 @@ class SessionJournal:
         old_events: OldEvents | None = None,
         scrub: Scrub = keep,
     ) -> None:
-        """Go on behind what is durable.
-
-        Args:
-            state: What that came to.
-            tail: Where the journal ends.
-            writer: Who writes what comes.
-            mailbox: Of the session, which is told that something may leave.
-            callers: Of the session.
-            first: The first signal of a session that comes back.
-            snapshot: Behind which record its newest snapshot stands; 0 for none.
-            gone_tools: Its tools that are not there any more.
-            old_events: What makes events again that are kept no more.
-            scrub: Takes the secrets of the session out of a text.
-        """
+        """Go on behind what is durable."""
         self.files: FileNotes = FileNotes(self, scrub)
         self.first: Recovered | None = first
         self.gone_tools: tuple[str, ...] = gone_tools
@@ -432,18 +399,7 @@ class SessionJournal:
     def note_drift(
         self, drift: Drift, state: SessionState, begun: tuple[EffectId, ...], *, at_ms: int, engine: str
     ) -> None:
-        """Record, before anything else, that the code here makes another history of what is recorded, and the state that counts.
-
-        Args:
-            drift: Where it differs.
-            state: What the session goes on from.
-            begun: The open effects of that state that may have begun.
-            at_ms: Now, on the clock of signals.
-            engine: The version of agentrail whose code counts.
-
-        Raises:
-            CodecError: A plugin author's: a state that JSON does not hold.
-        """
+        """Record, before anything else, that the code here makes another history of what is recorded, and the state that counts."""
         self._wants_snapshot = True
         self._record((drifted_draft(drift, state, begun, at_ms=at_ms, engine=engine),))
 
@@ -452,29 +408,11 @@ class SessionJournal:
     def noted(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> Stepped:
-        """Say what is recorded of a step. Nothing is handed over yet.
-
-        Args:
-            before: What the signal met.
-            signal: As it was stepped.
-            after: What that came to.
-            effects: What it decided.
-
-        Raises:
-            CodecError: The signal cannot be written.
-        """
+        """Say what is recorded of a step. Nothing is handed over yet."""
         return Stepped(before, after, effects, self._recorder.note(before, signal, after, effects))
 
     def hand_over(self, stepped: Stepped, signal: Signal) -> Leaving:
-        """Hand the records of a step to the writer, and let its effects wait for them.
-
-        Args:
-            stepped: The step.
-            signal: As it came.
-
-        Returns:
-            What of the effects does not wait.
-        """
+        """Hand the records of a step to the writer, and let its effects wait for them."""
         self._latest = stepped.after
         drafts = stepped.drafts
         if self.refusal is not None:
@@ -525,14 +463,7 @@ class SessionJournal:
         self.writer.put(self, records, blobs)
 
     def go_back(self, number: int, before: SessionState, after: SessionState, at_ms: int) -> None:
-        """Record that the session goes on behind an earlier record of its own.
-
-        Args:
-            number: Which one.
-            before: What it knew.
-            after: What it knows from here on.
-            at_ms: Now.
-        """
+        """Record that the session goes on behind an earlier record of its own."""
         body = encode_body(RewoundBody(number=number))
         self._recorder = Recorder(after)
         self._latest = after
@@ -542,10 +473,6 @@ class SessionJournal:
 
     async def wait_durable(self, number: int) -> None:
         """Wait until all records up to a number are durable.
-
-        Raises:
-            Fenced: Another owner has the session.
-            StoreUnavailable: The store takes nothing for now; they are written when it is back.
 
         Cancellation: A checkpoint only where it has to wait. They are written all the same.
         """
@@ -626,11 +553,7 @@ class SessionJournal:
         return not (self.writer.is_available or self.outbox.is_empty)
 
     def check_admission(self, signal: Asked) -> None:
-        """Refuse what would have to be acknowledged while no record can be.
-
-        Raises:
-            StoreUnavailable: The store takes nothing for now.
-        """
+        """Refuse what would have to be acknowledged while no record can be."""
         if not self.writer.is_available and not isinstance(signal, _HARMLESS):
             raise self.writer.unavailable_error()
 

@@ -249,11 +249,7 @@ _PROVIDER_MEMBERS: Final = ("name", "capabilities", "encode", "open_stream")
 
 
 def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
-    """Take options in one value, or make them from keywords; those of a blueprint stand behind the keywords.
-
-    Raises:
-        OptionError: Your move: both, or something else than options; or keywords that cannot be.
-    """
+    """Take options in one value, or make them from keywords; those of a blueprint stand behind the keywords."""
     if options is None:
         return make_options(given)
     if is_blueprint(options):
@@ -272,12 +268,7 @@ def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
 
 
 def make_options(given: Mapping[str, Any]) -> SessionOptions:
-    """Make options from keywords; those of a `blueprint` stand behind them, and explicit ones win.
-
-    Raises:
-        OptionError: Your move: an unknown option (with the nearest known one), a missing model, a wrong value, or a
-            blueprint without options.
-    """
+    """Make options from keywords; those of a `blueprint` stand behind them, and explicit ones win."""
     if "blueprint" in given:
         blueprint = given["blueprint"]
         behind = {} if blueprint is None else _options_of(blueprint, given)
@@ -316,12 +307,7 @@ def _options_of(blueprint: Any, besides: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def faults_of_value(name: str, value: object) -> list[str]:
-    """Say all that is wrong with one option, a sentence each: as much as can be said without the others.
-
-    Args:
-        name: Of the option.
-        value: What it is to be.
-    """
+    """Say all that is wrong with one option, a sentence each: as much as can be said without the others."""
     if name not in _KNOWN:
         return [_unknown(name)]
     return [fault for of, check in _BY_OPTION if of == name for fault in check(name, _frozen(value))]

@@ -91,13 +91,7 @@ class SessionReports:
         self._sender.close()
 
     async def __aenter__(self) -> Self:
-        """Begin: what happens from now on is reported. Not even a checkpoint lies between.
-
-        Raises:
-            YourMove: It was entered before; ask for reports once more.
-            NoTrioRun: Your move: no Trio runs here, so that they could not be read.
-            SessionDown: The supervisor is closed: nothing would ever come.
-        """
+        """Begin: what happens from now on is reported. Not even a checkpoint lies between."""
         if self._is_entered:
             message = "these reports were entered before: call supervisor.reports() once more"
             raise YourMove(message)
@@ -119,9 +113,6 @@ class SessionReports:
 
     async def __anext__(self) -> SessionReport:
         """Give the next report.
-
-        Raises:
-            YourMove: Its block was not entered, so that nothing would ever come.
 
         Cancellation: Always a checkpoint, and nothing is lost by it.
         """
@@ -145,11 +136,7 @@ class ReportBoard:
         self._down: str | None = None
 
     def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
-        """Make reports; they come from when their block is entered.
-
-        Raises:
-            OptionError: Your move: a scope that can be none, or a buffer below 1. All faults at once.
-        """
+        """Make reports; they come from when their block is entered."""
         faults = [] if scope is None else [fault_of_scope("scope", scope)]
         if type(buffer) is not int or buffer < 1:
             faults.append(f"buffer is {buffer!r:.200}: expected a whole number from 1")

@@ -63,13 +63,7 @@ def of_part(
 
 @define(eq=False)
 class SessionEntry:
-    """A session under supervision.
-
-    Attributes:
-        cell: What survives its actor.
-        workspace: What is closed when it is gone.
-        branch: What runs behind its actor.
-    """
+    """A session under supervision."""
 
     cell: SessionCell
     workspace: Workspace
@@ -91,13 +85,6 @@ class Shared:
     Attributes:
         nursery: Runs the tasks of sessions; it outlives each of them.
         keeping: The store with its writer; None without a store.
-        dependencies: What sessions are assembled from.
-        ended: Sessions that ended not long ago.
-        entries: Sessions that have an actor, by key.
-        asleep: Rows of hibernated sessions, by key.
-        beginnings: Keys that one task has to itself.
-        fan_in: Subscriptions to many sessions.
-        board: Reports about sessions.
         down: Why no more sessions are taken; None while they are.
     """
 
@@ -119,11 +106,7 @@ class Shared:
         return None if entry is None or entry.cell.state.ended else entry
 
     def store_of(self, call: str) -> Keeping:
-        """Return the store.
-
-        Raises:
-            OptionError: Your move: there is none, and `call` needs one.
-        """
+        """Return the store."""
         if self.keeping is None:
             message = f"{call} needs a store: open_supervisor(store='sqlite:'), or 'memory:' for tests"
             raise OptionError([message])
@@ -132,12 +115,7 @@ class Shared:
     async def begin_journal(
         self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None
     ) -> None:
-        """Begin the journal of a new session, where there is a store.
-
-        Raises:
-            AlreadyExists, StoreUnavailable, OptionError: As of `start_session`.
-            SessionDown: The supervisor closed meanwhile.
-        """
+        """Begin the journal of a new session, where there is a store."""
         if self.keeping is None:
             return
         await self.keeping.begin(cell, forked_from=forked_from)

@@ -107,10 +107,6 @@ async def rest_session(cell: SessionCell, within: float) -> Rested:
 async def leave_quietly(cell: SessionCell, within: float) -> None:
     """Let a session that comes back from its journal leave without an end, and wait until nothing of it acts any more.
 
-    Args:
-        cell: The session; one that works for another too.
-        within: How many seconds to wait for a place where nothing is at work; then it is cut where it is.
-
     Cancellation: It goes on, where it has not left yet.
     """
     with suppress(SessionDown):  # it was faster

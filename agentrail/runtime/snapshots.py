@@ -15,12 +15,7 @@ MIN_RECORDS: Final = 200
 
 
 def is_snapshot_due(last: int, now: int) -> bool:
-    """Say whether there should be a snapshot: what would have to be read is long, and half as long as what one stands for.
-
-    Args:
-        last: Behind which record the last one stands; 0 for none.
-        now: Where the journal ends.
-    """
+    """Say whether there should be a snapshot: what would have to be read is long, and half as long as what one stands for."""
     return now - last > max(MIN_RECORDS, last // 2)
 
 
@@ -59,16 +54,7 @@ def begun_effects(state: SessionState) -> tuple[EffectId, ...]:
 def make_snapshot(
     state: SessionState, tail: Tail, begun: tuple[EffectId, ...] | None = None
 ) -> StoredSnapshot:
-    """Make the snapshot of a session.
-
-    Args:
-        state: What it knows behind its last record.
-        tail: Which one that is.
-        begun: Of one that is not at rest: its open effects that may have begun.
-
-    Raises:
-        CodecError: There is something in it that JSON does not hold.
-    """
+    """Make the snapshot of a session."""
     text = encode_session(state, begun=begun)
     config = state.data.config
     return StoredSnapshot(

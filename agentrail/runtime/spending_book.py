@@ -85,12 +85,7 @@ class SpendingBook:
     """What is known of the sessions of one store."""
 
     def __init__(self, store: Store, find_code: FindCode = where_defined) -> None:
-        """Know nothing yet.
-
-        Args:
-            store: Which one; it is only read.
-            find_code: Gives the code of plugins, for one session.
-        """
+        """Know nothing yet."""
         self._store = store
         self._find_code = find_code
         self._known: dict[tuple[str, str], _Known] = {}
@@ -101,15 +96,7 @@ class SpendingBook:
         self._find_code = find_code
 
     def look(self, scope: str | None = None, since_ms: int | None = None) -> tuple[SessionSpending, ...]:
-        """Bring it up to date, and say what sessions have used.
-
-        Args:
-            scope: Only sessions of this scope; None for all.
-            since_ms: Only sessions that were written since; None for all.
-
-        Raises:
-            StoreUnavailable: The store cannot be read now.
-        """
+        """Bring it up to date, and say what sessions have used."""
         found = tuple(self._sessions(scope))
         wanted = [one for one in found if since_ms is None or one.written_at_ms >= since_ms]
         told = tuple([self._spending_of(stored) for stored in wanted])

@@ -83,9 +83,6 @@ class WriterJob:
     """What one session has recorded since its last batch was taken.
 
     Attributes:
-        of: The session.
-        records: In order; one at least.
-        blobs: Large values in them.
         bugs: How often the store raised at it, alone, what it may not raise.
     """
 
@@ -101,11 +98,7 @@ class WriterJob:
 
 @frozen
 class StoreBug(Exception):
-    """A store raised what no store may raise.
-
-    Attributes:
-        said: What it was.
-    """
+    """A store raised what no store may raise."""
 
     said: str
 
@@ -143,13 +136,7 @@ class Writer:
     """Gives a store what sessions record."""
 
     def __init__(self, store: Store, *, patience_seconds: float, outside: Outside | None = None) -> None:
-        """Begin with nothing to write.
-
-        Args:
-            store: To which.
-            patience_seconds: How long a batch may take before the store counts as unavailable.
-            outside: Where functions that block are run; None for what is in place here.
-        """
+        """Begin with nothing to write."""
         self.store: Store = store
         self.patience_seconds: float = patience_seconds
         self._outside = outside or current()
@@ -173,13 +160,7 @@ class Writer:
     def put(
         self, of: WriterClient, records: Sequence[Record], blobs: Mapping[str, bytes] | None = None
     ) -> None:
-        """Take records, without waiting. They are written whatever becomes of the caller.
-
-        Args:
-            of: The session, which is told what became of them.
-            records: Behind those that it gave before.
-            blobs: Large values in them.
-        """
+        """Take records, without waiting. They are written whatever becomes of the caller."""
         job = self._jobs.get(of)
         if job is None:
             job = self._jobs[of] = WriterJob(of, [])
@@ -191,20 +172,12 @@ class Writer:
     async def call(self, function: Callable[[], T]) -> T:
         """Let the store do something else that writes, between two batches, and wait for it.
 
-        Raises:
-            BaseException: What the function raised.
-            StoreUnavailable: The store does not take anything for now.
-
         Cancellation: What has not begun is not done; what has is, and its result is thrown away.
         """
         return cast("T", await self._value_of(_Call(function)))
 
     async def take(self, wanted: TakeOver) -> Taken:
         """Let the store take a tree; those that directly follow it in the queue are taken with it, in one call of the store.
-
-        Raises:
-            SessionNotFound, OptionError, HeldBy: As of `Store.take`.
-            StoreUnavailable: The store does not take anything for now.
 
         Cancellation: What has not begun is not done; what has is, and its result is thrown away.
         """
@@ -497,11 +470,8 @@ class HeldStep:
     """A step whose effects wait.
 
     Attributes:
-        number: Of the record that they wait for.
         before: What the session knew in front of it.
-        after: And behind it.
         effects: In order; None in the place of one that was taken out.
-        left: How many of them have left.
         begun: Under which some of them can be found.
     """
 
@@ -553,11 +523,7 @@ class Outbox:
                     yield effect
 
     def visible(self, now: SessionState) -> SessionState:
-        """Give what the session knew when the last effect left: what may be shown of it.
-
-        Args:
-            now: What it knows.
-        """
+        """Give what the session knew when the last effect left: what may be shown of it."""
         return self._steps[0].before if self._steps else now
 
     def put(
@@ -569,15 +535,7 @@ class Outbox:
         *,
         is_recorded: bool,
     ) -> Leaving:
-        """Let the effects of a step wait behind all that waits; and give what does not.
-
-        Args:
-            number: Of the last record of the session, with those of this step.
-            effects: What it decided.
-            before: What the session knew before it.
-            after: And behind it.
-            is_recorded: Whether the step has a record of its own.
-        """
+        """Let the effects of a step wait behind all that waits; and give what does not."""
         if not is_recorded and not self._steps:
             return Leaving(at_once=tuple(effects))  # of a step without a record, behind which nothing waits
         step = HeldStep(number, before, after)
@@ -605,9 +563,6 @@ class Outbox:
         """Give the effects whose records are durable, in order, each with what the session knew behind its step.
 
         Each counts as left before it is given, whatever becomes of it. Who stops in between goes on where it was.
-
-        Args:
-            durable: The number up to which they are.
         """
         steps = self._steps
         while steps and steps[0].number <= durable:

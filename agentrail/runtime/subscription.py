@@ -46,12 +46,7 @@ class Terms:
 
 
 def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: int) -> Terms:
-    """Take the terms as they were given.
-
-    Raises:
-        OptionError: Your move: a buffer below 1, kinds that are no classes of events, or `deltas` that is neither True nor
-            False. All faults at once.
-    """
+    """Take the terms as they were given."""
     wanted = _kinds_of(kinds)
     faults = [] if type(buffer) is int and buffer >= 1 else [_whole("buffer", buffer, least=1)]
     if wanted is not None:

@@ -364,11 +364,7 @@ class SessionSupervisor:
                 await session.monitor().wait()
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
-        """Start a session; one for a call must have the tool.
-
-        Raises:
-            Exception: As of `start_session`, and `UnknownTool`. Nothing was started.
-        """
+        """Start a session; one for a call must have the tool."""
         session_id = SessionId(chosen.session_id or f"s-{self._shared.dependencies.outside.ids(6)}")
         self._check_free(chosen.scope, session_id)
         cell, workspace = assemble(session_id, chosen, self._shared.dependencies)
@@ -866,12 +862,7 @@ class OneCallModel:
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Ask for the call, once.
-
-        Raises:
-            BadRequest: A model is wanted: by a plugin, or by a session that works for the call. There is none, and an answer that
-                means nothing would be taken for one.
-        """
+        """Ask for the call, once."""
         await trio.lowlevel.checkpoint()
         if self._has_asked or self._tool not in request.tools.names:
             message = f"there is no model to ask: this session was started for one call of {self._tool!r}"
@@ -889,12 +880,7 @@ async def _only(chunk: Chunk) -> AsyncGenerator[Chunk, None]:
 
 
 def decide_call(name: object, arguments: object, options: object, given: Mapping[str, Any]) -> SessionOptions:
-    """Make the options of the session for a call: as given, but for what asks models.
-
-    Raises:
-        OptionError: Your move: a name that is no text, arguments that are no JSON object, or options that cannot be. All faults
-            of the call at once.
-    """
+    """Make the options of the session for a call: as given, but for what asks models."""
     faults = [
         fault for fault in (fault_of_text("name", name), _fault_of_arguments(arguments)) if fault is not None
     ]
@@ -927,13 +913,6 @@ def _fault_of_arguments(arguments: object) -> str | None:
 async def run_call(session: Session, name: str) -> Ok | Error:
     """Let a session make its call, and give what came of it.
 
-    Args:
-        session: It has just begun.
-        name: Of the tool.
-
-    Raises:
-        CycleAborted, CycleFailed, SessionDown: It ended without a result of the call.
-
     Cancellation: The session goes on; the caller stops it.
     """
     result: ToolResult | None = None
@@ -948,11 +927,7 @@ async def run_call(session: Session, name: str) -> Ok | Error:
 
 
 def decide_call_outcome(end: Event, result: ToolResult | None, name: str) -> Ok | Error:
-    """Say what came of a call, from how its cycle ended and what was published as its result.
-
-    Raises:
-        CycleAborted, CycleFailed: There is no result.
-    """
+    """Say what came of a call, from how its cycle ended and what was published as its result."""
     if result is not None:  # also of a call that was stopped: its result says so
         if result.is_error:
             return Error(text=result.text, details=result.details)

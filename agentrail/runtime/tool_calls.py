@@ -94,12 +94,6 @@ async def refusal_of_links(
 ) -> str | None:
     """Say why a call does not run whose path leads elsewhere; None where nothing is wrong with that.
 
-    Args:
-        known: What its session knew when it began.
-        effect: The call.
-        working_dir: What paths of rules begin at.
-        open_sandbox: Gives the sandbox of the session.
-
     Cancellation: Nothing has run by then.
     """
     for member in known.stack.following:
@@ -138,21 +132,13 @@ class Progress:
     __slots__ = ("_next_at", "_send", "_waiting")
 
     def __init__(self, send: Callable[[str], None]) -> None:
-        """Begin with nothing said.
-
-        Args:
-            send: Takes what may go out.
-        """
+        """Begin with nothing said."""
         self._send = send
         self._waiting: list[str] = []
         self._next_at = 0.0
 
     def say(self, text: str, at_seconds: float) -> float | None:
-        """Send a text, or keep it until its time has come.
-
-        Returns:
-            When `flush` has to be called, unless the caller knows that already; None where nothing has to be done.
-        """
+        """Send a text, or keep it until its time has come."""
         self._waiting.append(text)
         if at_seconds >= self._next_at:
             self._next_at = at_seconds + MIN_PAUSE_SECONDS
@@ -187,8 +173,6 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tool: The object that the call started with; a later change of the session's tools does not touch it.
-        context: What the tool is given.
-        timeout_seconds: How long it may take.
         withheld: What may not be in what it says.
         refusal: Says right before it runs why it does not, for what no step could know; None where there is nothing to ask.
     """
@@ -208,13 +192,8 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt ended.
 
     Attributes:
-        text: What the model may read.
-        is_error: Whether it failed.
-        details: JSON for people.
-        changes: What it wants changed in the session.
         crashed: Whether it raised, so that it may be made once more.
         late: What the tool gave although it had been stopped or its time was up.
-        images: Pictures that the model may see.
         ran: Whether code of the tool ran at all.
     """
 
@@ -229,16 +208,7 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> AttemptEnd:
-    """Run one attempt and say how it ended, whatever the tool does.
-
-    Args:
-        effect: The call.
-        attempt: The tool and its context.
-        scope: The scope of this call alone; who cancels it stops the call. It carries the timeout as its deadline.
-
-    Raises:
-        trio.Cancelled: Only when something around the call was cancelled, never by `scope`.
-    """
+    """Run one attempt and say how it ended, whatever the tool does."""
     arguments = decide_arguments(effect)
     if arguments is None:
         return AttemptEnd(text=ARGUMENTS_CHANGED, is_error=True, ran=False)
@@ -282,11 +252,7 @@ async def _execute_again(effect: RunTool, attempt: Attempt, arguments: JsonObjec
 
 
 def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
-    """Say what follows from what a tool found out about its earlier attempt; None: it runs again.
-
-    Raises:
-        ToolContractError: The tool author's move: that is no answer.
-    """
+    """Say what follows from what a tool found out about its earlier attempt; None: it runs again."""
     match found:
         case Done(result=result):
             return result
@@ -312,11 +278,7 @@ def decide_arguments(effect: RunTool) -> JsonObject | None:
 
 
 def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
-    """Take what a tool returned, if it may return that.
-
-    Raises:
-        ToolContractError: The tool author's move: its details are no JSON, or too large.
-    """
+    """Take what a tool returned, if it may return that."""
     tool = attempt.tool
     if not isinstance(returned, _OUTCOMES):
         kind = type(returned).__name__
@@ -345,11 +307,7 @@ def _without_words(images: tuple[Image, ...]) -> str:
 
 
 def plain_details(name: str, details: object) -> JsonValue:
-    """Copy details, so that what was published cannot change any more.
-
-    Raises:
-        ToolContractError: The author's move, of the tool of this name: they are no JSON, too large, or nested too deeply.
-    """
+    """Copy details, so that what was published cannot change any more."""
     if details is None:
         return None
     size = too_large(details)
@@ -457,7 +415,6 @@ class BegunCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that the session has decided to run.
 
     Attributes:
-        effect: The call.
         known: What the session knew behind the step that started it.
         scope: Of this call alone; who cancels it stops the call.
     """
@@ -473,7 +430,6 @@ class RunningCall:
     One object and its methods, and not a function for each wish: twenty calls that only add have none.
 
     Attributes:
-        effect: The call.
         known: What the session knew when the call started.
         ports: What the session was given to work with.
     """
@@ -529,11 +485,7 @@ class RunningCall:
     # --- what the tool is given
 
     def progress(self, text: object) -> None:
-        """Take what `ctx.report_progress` is given, from any thread.
-
-        Raises:
-            ToolContractError: The tool author's move: it is no text.
-        """
+        """Take what `ctx.report_progress` is given, from any thread."""
         # Refused here, in the tool: from a thread it would come out in the loop.
         if not isinstance(text, str):
             message = f"report_progress takes a text, got {type(text).__name__}"
@@ -541,11 +493,7 @@ class RunningCall:
         self._in_trio(self._say, text)
 
     def event(self, name: object, payload: JsonValue) -> None:
-        """Take what `ctx.emit` is given, from any thread.
-
-        Raises:
-            ToolContractError: The tool author's move: a name that is no text.
-        """
+        """Take what `ctx.emit` is given, from any thread."""
         if not isinstance(name, str):
             message = f"emit takes a name, got {type(name).__name__}"
             raise ToolContractError(message)
@@ -557,11 +505,7 @@ class RunningCall:
         self._in_trio(self._emit, name, payload)
 
     def detach(self, text: object, details: JsonValue) -> None:
-        """Take what `ctx.detach` is given, from any thread.
-
-        Raises:
-            ToolContractError: The tool author's move: as of `ToolContext.detach`.
-        """
+        """Take what `ctx.detach` is given, from any thread."""
         if not isinstance(text, str):
             message = f"detach takes text, got {type(text).__name__}"
             raise ToolContractError(message)
@@ -865,13 +809,7 @@ class ToolCallRunner:
     async def run(
         self, began: BegunCall, processes: Processes, child_usages: list[ChildUsage]
     ) -> ToolFinished:
-        """Run one attempt at a call, and give the outcome that the effect owes.
-
-        Args:
-            began: The call.
-            processes: Those that the call opens; gone when this returns, or listed as stuck.
-            child_usages: Gets one for each session that the call lets work.
-        """
+        """Run one attempt at a call, and give the outcome that the effect owes."""
         started_at_ms = ended_at_ms = now_ms()
         effect, scope = began.effect, began.scope
         call: RunningCall | None = None

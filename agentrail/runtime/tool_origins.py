@@ -51,11 +51,7 @@ def fault_of_bare(tool: Tool) -> str:
 
 
 def tool_at(spec: ToolSpec) -> Tool | None:
-    """Import the tool of a spec. This may block, and runs code of the tool's module.
-
-    Returns:
-        The tool; None where there is none at its origin, it cannot be imported or made, or has another name by now.
-    """
+    """Import the tool of a spec. This may block, and runs code of the tool's module."""
     found = found_at(spec.origin)
     if isinstance(found, type):
         found = call_guarded(lambda _: None, found)
@@ -68,10 +64,7 @@ class GoneTool:
     """Stands for a tool that is not there any more, for calls that were open: each is answered, and does nothing.
 
     Attributes:
-        name: As of the tool that was.
         description: For who looks at it; no model is told.
-        parameters: As of the tool that was.
-        effect_class: As of the tool that was.
     """
 
     name: str

@@ -42,9 +42,6 @@ class ToolSpecs:
 
         A supervisor mostly has one kind of session. Ten thousand of them share one box then, and the list of tools is
         encoded once for all; sessions of several kinds in turn each get their own, as good and no more.
-
-        Raises:
-            ToolDefinitionError: Your move: as of `of`, or two tools of one name.
         """
         specs = tuple([self.of(tool, listing) for tool in tools])
         known, box = self._last_box
@@ -61,9 +58,6 @@ class ToolSpecs:
 
         Tools that say the same share what was checked and compiled, also where each session makes its own: those that a
         function makes around a connection, say.
-
-        Raises:
-            ToolDefinitionError: Your move: its schema is none, or it lacks what its traits ask for.
         """
         spec = _spec_of(tool, listing)
         # What has no hash, or one that raises, is checked for each session.

@@ -29,7 +29,6 @@ class ThreadStatistics:
     """What the threads of a supervisor are doing.
 
     Attributes:
-        running: How many are at work.
         left_behind: The tools of those whose calls were stopped and that work on, oldest first.
     """
 
@@ -55,12 +54,6 @@ class ToolThreads:
         self, name: str, scope: trio.CancelScope, function: Callable[[], T], *, abandonable: bool
     ) -> T:
         """Run a function in a thread.
-
-        Args:
-            name: Of the tool.
-            scope: Of its call: what is at work although this was cancelled is left behind.
-            function: What to run.
-            abandonable: Whether a cancellation leaves the thread behind instead of waiting for it.
 
         Cancellation: Takes effect at once for an abandonable one; else when the function returns, or raises because
             it asked `check_cancelled()`.

@@ -49,14 +49,7 @@ class UserErasure:
         sessions: Callable[[], tuple[Session, ...]],
         stop: Callable[[str, str], Awaitable[None]],
     ) -> None:
-        """Erase nothing yet.
-
-        Args:
-            shared: State of the supervisor.
-            known: Finds the cell of a session that is alive here, awake or hibernated.
-            sessions: Returns the sessions that are awake.
-            stop: Ends the session of an id and a scope because its user is forgotten, and waits until it is gone.
-        """
+        """Erase nothing yet."""
         self._shared = shared
         self._known, self._sessions, self._stop = known, sessions, stop
 
@@ -130,12 +123,7 @@ class UserErasure:
         return forgotten_of(erased, done, left)
 
     async def _erase_tree(self, keeping: Keeping, scope: str, root: SessionId) -> Erasure:
-        """End what is alive of a tree, and erase it; it may be woken in between by who reads it.
-
-        Raises:
-            StillNeeded: It is alive all the same; or a node owns it.
-            SessionNotFound: It is gone.
-        """
+        """End what is alive of a tree, and erase it; it may be woken in between by who reads it."""
         key = key_of(scope, root)
         why: AgentrailError | None = None
         for _ in range(_TRIES):

@@ -42,14 +42,7 @@ class Workspace:
     def __init__(
         self, make: MakeSandbox, name: str, working_dir: str, *, given: Sandbox | None = None
     ) -> None:
-        """Open nothing yet.
-
-        Args:
-            make: Makes a sandbox.
-            name: Of what it makes.
-            working_dir: The root of that; text, since a path for each of ten thousand idle sessions would weigh.
-            given: What the session brought, which stays its owner's to close; None for one that is made.
-        """
+        """Open nothing yet."""
         self._make = make
         self._name = name
         self._working_dir = working_dir
@@ -92,9 +85,6 @@ class Workspace:
         """Give the sandbox, and keep it open for the block: for what is no call of the session, so that the session does not wait for it.
 
         Closed under a write, its root would be a number that the next directory of another session gets.
-
-        Raises:
-            trio.ClosedResourceError: It was closed already.
         """
         if self._is_closed:
             message = "the workspace was closed: its session has ended"

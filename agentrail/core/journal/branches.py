@@ -52,14 +52,7 @@ class CallBehind(Value, frozen=True, kw_only=True):
 
 
 def calls_behind(steps: Iterable[Walked]) -> tuple[CallBehind, ...]:
-    """Name the calls that may have changed something outside which is not taken back: those that are not harmless to run twice.
-
-    Args:
-        steps: Of the records behind the number.
-
-    Returns:
-        Each call once, in the order in which they began.
-    """
+    """Name the calls that may have changed something outside which is not taken back: those that are not harmless to run twice."""
     found: dict[CallId, CallBehind] = {}
     for walked in steps:
         for effect in walked.effects:
@@ -129,9 +122,6 @@ def past_turns(steps: Iterable[Walked]) -> tuple[PastTurn, ...]:
     """Name the turns that are over, in order: the first turn of the first cycle comes first.
 
     A turn that is not over is not among them.
-
-    Args:
-        steps: Of all records, from the first one on.
     """
     asked: dict[PromptRef, str] = {}
     found: list[PastTurn] = []

@@ -49,11 +49,8 @@ class GateStory:
     """What was decided about a call.
 
     Attributes:
-        gate: What decided: `approval`, `rule`, `plugin`.
-        verdict: Such as `asked`, `approved`, `blocked`.
         by: Who; None while nothing is decided.
         reason: In words; None where none was given.
-        at_ms: When.
     """
 
     gate: str
@@ -68,15 +65,8 @@ class CallStory:
     """What is known of one call so far.
 
     Attributes:
-        call: As the model wrote it.
         seq: The number of the response that asked for it.
-        at_ms: When that was.
         effective: What ran, was refused, or waits for a person; None before that is known.
-        gates: What was decided, in order.
-        started_at_ms: When the verdict was known.
-        ended_at_ms: When it had its result.
-        result: What it came to.
-        outcome: How it ended.
         offloaded: The file that has all of a large result.
     """
 
@@ -93,15 +83,7 @@ class CallStory:
 
 
 def story_of_call(call_id: str, events: Iterable[Event]) -> CallStory | None:
-    """Tell the story of a call.
-
-    Args:
-        call_id: Which one.
-        events: Committed ones in order, from the response that asked for it on; others among them are passed over.
-
-    Returns:
-        None: no response among them asked for it.
-    """
+    """Tell the story of a call."""
     story: CallStory | None = None
     for event in events:
         meta = event.meta

@@ -26,15 +26,7 @@ USER_FORGOTTEN: Final = "user forgotten"
 
 
 def erased_record(record: Record, why: str) -> Record:
-    """Give what stands in place of a record from now on; one that was erased before stays as it is.
-
-    Args:
-        record: Any; its hash is taken as it is.
-        why: Such as `USER_FORGOTTEN`; no content.
-
-    Returns:
-        A record with the number, owner, time, events and hash of that one, and without a word of it.
-    """
+    """Give what stands in place of a record from now on; one that was erased before stays as it is."""
     if record.kind == ERASED:
         return record
     body = ErasedBody(
@@ -48,25 +40,14 @@ def erased_record(record: Record, why: str) -> Record:
 
 
 def closing_record(last: Record, why: str, at_ms: int) -> Record:
-    """Give the record that ends a journal which is erased: of a higher epoch, so that an old owner who wakes can add nothing to it.
-
-    Args:
-        last: What it stands behind.
-        why: As of `erased_record`.
-        at_ms: Now, on the clock of the store.
-    """
+    """Give the record that ends a journal which is erased: of a higher epoch, so that an old owner who wakes can add nothing to it."""
     tail = Tail(seq=last.seq, epoch=last.epoch + 1, hash=last.hash)
     draft = Draft(at_ms=at_ms, kind=CLOSED, body=_closing_body(why), events=last.events)
     return sealed([draft], tail, scope=last.scope, session=last.session)[0][0]
 
 
 def is_erased(end: Sequence[Record], why: str) -> bool:
-    """Say whether all of a journal was erased before, for this reason.
-
-    Args:
-        end: Its last two records, or all of one.
-        why: As of `erased_record`.
-    """
+    """Say whether all of a journal was erased before, for this reason."""
     # What `closed` says alone is no proof: a session may have been stopped with these very words.
     *before, last = end[-2:]
     is_behind_erased = bool(before) and before[0].kind == ERASED

@@ -73,13 +73,7 @@ class ExplainedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def explained_step(walked: Walked, runs: tuple[ExplainedRun, ...], begun_by: int | None) -> ExplainedStep:
-    """Tell of a record what it came to.
-
-    Args:
-        walked: The record.
-        runs: Whom it made the plugins be asked.
-        begun_by: The number of the record that began the effect whose outcome it is, or None.
-    """
+    """Tell of a record what it came to."""
     record, signal = walked.record, walked.signal
     effects = tuple(_effects_of(walked.effects))
     numbers = [effect.seq for effect in effects if effect.seq is not None]

@@ -26,16 +26,11 @@ class ExportHead(Value, frozen=True, kw_only=True):
     """What a session's part of an export begins with.
 
     Attributes:
-        agentrail_export: The version of this form.
-        session: Which session.
-        records: How many records follow.
         hash: That of the last one, hexadecimal; empty without content.
         scope: Of the session; empty without content.
-        root: The session on top of its tree.
         parent: The session above it; empty for a root.
         forked_from: Which session it is a fork of, and at which number; None for none.
         is_working: Whether something of it is open or waits to begin.
-        has_ended: Whether nothing follows.
         waits_for: How many approvals and questions wait for people.
         due_at_ms: When its next timer is due; None without one.
         title: What it is about; empty without content.
@@ -84,8 +79,6 @@ class ExportedSession(Value, frozen=True, kw_only=True):
     """One session of an export that was read.
 
     Attributes:
-        head: What it begins with.
-        records: All of its records; sound.
         blobs: The large values in them, by their SHA-256.
     """
 
@@ -97,16 +90,7 @@ class ExportedSession(Value, frozen=True, kw_only=True):
 def encode_export(
     head: ExportHead, records: Sequence[Record], blob: Callable[[str], bytes | None]
 ) -> Iterator[bytes]:
-    """Write a session, line by line.
-
-    Args:
-        head: What it begins with; its number of records and its hash are those of the records.
-        records: All of them.
-        blob: Gives a large value by its SHA-256; None where it is not there.
-
-    Raises:
-        JournalCorrupt: A large value is missing.
-    """
+    """Write a session, line by line."""
     last = records[-1].hash.hex() if records else ""
     yield _line(msgspec.structs.replace(head, records=len(records), hash=last))
     told: set[str] = set()
@@ -121,12 +105,7 @@ def encode_export(
 
 
 def encode_sizes(head: ExportHead, records: Sequence[Record]) -> Iterator[bytes]:
-    """Write what is known of a session without a word of what was said: kinds, numbers, times and sizes.
-
-    Args:
-        head: Of it the id, the tree and the standing are kept.
-        records: All of them.
-    """
+    """Write what is known of a session without a word of what was said: kinds, numbers, times and sizes."""
     bare = msgspec.structs.replace(
         head, records=len(records), hash="", scope="", title="", forked_from=head.forked_from, content=False
     )
@@ -145,12 +124,7 @@ def encode_sizes(head: ExportHead, records: Sequence[Record]) -> Iterator[bytes]
 
 
 def read_export(text: bytes) -> tuple[ExportedSession, ...]:
-    """Read what `encode_export` wrote, of one session or of several behind each other.
-
-    Raises:
-        JournalCorrupt: A record is changed, missing or torn, or a large value is; the number of the first one is there.
-        CodecError: Your move: it is no export, one without content, or one of a newer version.
-    """
+    """Read what `encode_export` wrote, of one session or of several behind each other."""
     lines = text.split(b"\n")
     if lines.pop():
         lines.append(b"{")  # torn: nothing that can be read stands there

@@ -65,11 +65,8 @@ class FileNote(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     """What one event says of files.
 
     Attributes:
-        version: Of this form.
         number: Tells it from the others that its process is about to make.
         call_id: The call that writes; empty for a session that goes back.
-        tool: Its tool.
-        changes: What it writes.
         is_untold: Whether the call runs a command, of which no sandbox can say what it writes; or writes a path that may not be told.
     """
 
@@ -148,13 +145,6 @@ def files_behind(records: Iterable[Record], get: Callable[[str], bytes | None]) 
 
     Files are changed in the order of the records, whatever branch of the conversation these belong to by now. So what stood at a path is
     what the first write behind the number found there, and what the session left is what the last one put there.
-
-    Args:
-        records: Those behind it, to the end.
-        get: Gives large values.
-
-    Raises:
-        CodecError: A record cannot be read.
     """
     paths = _Paths()
     untold: dict[CallId, UntoldCall] = {}

@@ -177,22 +177,7 @@ def fold(
     begun: Iterable[EffectId] = (),
     sources: Sources = NO_SOURCES,
 ) -> Folded:
-    """Give what records come to.
-
-    Args:
-        start: The state in front of them: of a snapshot, or of the `opened` record, which may be the first of them.
-        records: In order, without a gap behind `tail`.
-        tail: Where the journal ends in front of them.
-        begun: What the records in front of them name as begun.
-        sources: Where what they refer to comes from.
-
-    Raises:
-        JournalCorrupt: A record is damaged or missing; its number is there.
-        Erased: What stood in one of them was removed: start behind it.
-        CodecError: A record is of a newer version; its number is in the message. Or a large value is missing or damaged.
-        PluginError: A plugin is not there, or does not take a state.
-        OptionError: A rewind goes further back than the records, and `sources` has no `state_at`.
-    """
+    """Give what records come to."""
     first = _newest_state(records, sources)
     if first:  # what a newer code made of the records before it stands in it, and they are not folded again
         _check_all(records[:first], tail)
@@ -312,22 +297,12 @@ def _attempts(records: Sequence[Record]) -> int:
 
 
 def fold_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Folded:
-    """Give what a whole journal comes to, from its `opened` record on.
-
-    Raises:
-        JournalCorrupt: As of `fold`, whose other errors come too; also where the first record is not `opened`.
-    """
+    """Give what a whole journal comes to, from its `opened` record on."""
     return fold(first_state(records, sources), records, sources=sources)
 
 
 def first_state(records: Sequence[Record], sources: Sources = NO_SOURCES) -> SessionState:
-    """Give the state that a journal begins with.
-
-    Raises:
-        JournalCorrupt: There is no first record, it is damaged, or it is not `opened`.
-        CodecError: It is of a newer version.
-        PluginError: A plugin is not there, or does not take its state.
-    """
+    """Give the state that a journal begins with."""
     if not records:
         raise JournalCorrupt(_NO_SESSION, 1, why="it is missing")
     first = records[0]
@@ -407,11 +382,6 @@ def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionS
     All is as it was then, but for two things. What was open then has ended, as in a fork: nothing works on it any more. And what was
     told to the world cannot be taken back: numbers of events and ids of effects go on, what was spent is spent, ids of calls are not
     given out again, and a caller who sends the same message again gets its receipt.
-
-    Args:
-        now: Where it stands; nothing of it runs any more.
-        then: Where it goes back to.
-        at_ms: When it does.
     """
     data = now.data
     then = without_what_was_open(then, at_ms)
@@ -455,11 +425,7 @@ _MANY_NAMED: Final = 1_000
 
 
 def _check(tail: Tail, record: Record) -> None:
-    """Hold a record against the one before it.
-
-    Raises:
-        JournalCorrupt: It does not fit.
-    """
+    """Hold a record against the one before it."""
     due = tail.seq + 1
     if record.seq != due:
         raise JournalCorrupt(record.session, due, why=f"it is missing: number {record.seq} stands there")

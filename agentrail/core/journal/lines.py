@@ -65,11 +65,7 @@ def encode_line(record: Record) -> bytes:
 
 
 def decode_line(text: bytes) -> Record:
-    """Read what `encode_line` wrote. Whether its hash belongs to it is not looked at.
-
-    Raises:
-        CodecError: Your move: it is no such line, or one of a newer version.
-    """
+    """Read what `encode_line` wrote. Whether its hash belongs to it is not looked at."""
     try:
         line = _LINES.decode(text)
         digest = bytes.fromhex(line.hash)
@@ -99,12 +95,7 @@ def encode_journal(records: Iterable[Record]) -> bytes:
 
 
 def read_journal(text: bytes, tail: Tail = Tail()) -> ReadJournal:  # noqa: B008 - frozen
-    """Read what `encode_journal` wrote, as far as it is sound.
-
-    Args:
-        text: The lines. The last one may be torn, because its writer was stopped: it is left out.
-        tail: What they stand behind.
-    """
+    """Read what `encode_journal` wrote, as far as it is sound."""
     whole, _, torn = text.rpartition(b"\n")
     records: list[Record] = []
     session, epoch, seq, last = SessionId(""), 0, tail.seq, tail.hash if tail.seq else NO_HASH

@@ -103,10 +103,6 @@ def hash_of(before: bytes, record: Record) -> bytes:
     """Give the hash that belongs into a record. What `hash` holds already does not count.
 
     Each part is written with its length, so that no two records give one text.
-
-    Args:
-        before: The hash of the record before it; `NO_HASH` for the first.
-        record: Any.
     """
     scope, session, kind = record.scope.encode(), record.session.encode(), record.kind.encode()
     body, does = record.body, record.does.encode()
@@ -131,17 +127,7 @@ def fits_behind(before: bytes, record: Record) -> bool:
 def sealed(
     drafts: Iterable[Draft], tail: Tail, *, scope: str, session: SessionId
 ) -> tuple[tuple[Record, ...], Tail]:
-    """Number drafts, and chain them to the end of a journal.
-
-    Args:
-        drafts: In order.
-        tail: Where the journal ends, and the epoch to write with.
-        scope: Of the session.
-        session: Its id.
-
-    Returns:
-        The records, and where the journal ends with them.
-    """
+    """Number drafts, and chain them to the end of a journal."""
     records: list[Record] = []
     seq, last = tail.seq, tail.hash
     for draft in drafts:
@@ -163,15 +149,7 @@ def sealed(
 
 
 def first_broken(records: Iterable[Record], tail: Tail = Tail()) -> int | None:  # noqa: B008 - frozen
-    """Give the number of the first record that does not fit behind the one before it; None when all do.
-
-    Args:
-        records: In order.
-        tail: What they stand behind. Its epoch is not looked at.
-
-    Returns:
-        The number that should have stood there: of a record whose hash, number or epoch is not right.
-    """
+    """Give the number of the first record that does not fit behind the one before it; None when all do."""
     seq, epoch, last = tail.seq, 0, tail.hash
     for record in records:
         seq += 1
@@ -205,15 +183,7 @@ class TakenBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def taken_draft(*, node: str, cause: str, engine: str, at_ms: int, events: int) -> Draft:
-    """Make the record of a new owner; a store seals it, with an epoch one higher.
-
-    Args:
-        node: As of `TakenBody`.
-        cause: As of `TakenBody`.
-        engine: As of `TakenBody`.
-        at_ms: Now, on the clock of the store.
-        events: Of the last record.
-    """
+    """Make the record of a new owner; a store seals it, with an epoch one higher."""
     body = TakenBody(node=node, cause=cause, engine=engine)
     return Draft(at_ms=at_ms, kind=TAKEN, body=msgspec.json.encode(body), events=events)
 
@@ -340,11 +310,7 @@ class ErasedBody(Value, frozen=True, kw_only=True):
 
 
 def encode_body(body: Value | TakenBody) -> bytes:
-    """Write a body: one JSON object, UTF-8, without a line break.
-
-    Raises:
-        CodecError: Your move: half of a character stands in a text of it.
-    """
+    """Write a body: one JSON object, UTF-8, without a line break."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:
@@ -353,11 +319,7 @@ def encode_body(body: Value | TakenBody) -> bytes:
 
 
 def decode_opened(text: bytes | str) -> OpenedBody:
-    """Read what an `opened` record says, but for the state in it: see `state_of`.
-
-    Raises:
-        CodecError: Your move: it is no such text, or one of a newer version. So it is with all of these.
-    """
+    """Read what an `opened` record says, but for the state in it: see `state_of`."""
     return _read(OpenedBody, text)
 
 
@@ -439,44 +401,19 @@ def opened_body(
     parent: str = "",
     forked_from: tuple[SessionId, int] | None = None,
 ) -> OpenedBody:
-    """Say what a session begins with.
-
-    Args:
-        state: Before its first signal.
-        engine: As of `OpenedBody`; so are the others.
-        origin: As there.
-        parent: As there.
-        forked_from: As there.
-
-    Raises:
-        CodecError: There is something in the state that JSON does not hold; see `encode_session`.
-    """
+    """Say what a session begins with."""
     return OpenedBody(
         state=Raw(encode_session(state)), engine=engine, origin=origin, parent=parent, forked_from=forked_from
     )
 
 
 def open_state(text: bytes | str, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly) -> SessionState:
-    """Give the state that an `opened` record begins with.
-
-    Args:
-        text: The body of the record, with its large values in place.
-        resolve: Gives the plugin of each that is stored.
-        ask: How handlers are called; with a `find`, plugins that come later are found by it too.
-
-    Raises:
-        CodecError: Your move: it is no such text, or one of a newer version.
-        PluginError: Your move: a plugin is not there, cannot be loaded, or does not take the state of another version.
-    """
+    """Give the state that an `opened` record begins with."""
     return decode_session(bytes(decode_opened(text).state), resolve, ask=ask)
 
 
 def changed_body(state: SessionState, *, engine: str = "") -> ChangedBody:
-    """Say which tools and plugins a session has now.
-
-    Raises:
-        CodecError: A plugin author's: a state that JSON does not hold.
-    """
+    """Say which tools and plugins a session has now."""
     data = state.data
     return ChangedBody(
         tools=Raw(encode_toolbox(data.tools)),
@@ -488,12 +425,7 @@ def changed_body(state: SessionState, *, engine: str = "") -> ChangedBody:
 def state_changed(
     state: SessionState, body: ChangedBody, resolve: Resolve = NO_PLUGINS, ask: Ask = plainly
 ) -> SessionState:
-    """Give a session the tools and plugins of a `changed` record.
-
-    Raises:
-        CodecError: Your move: it is no such text, or one of a newer version.
-        PluginError: As of `open_state`.
-    """
+    """Give a session the tools and plugins of a `changed` record."""
     stack, states = decode_stack(bytes(body.plugins), resolve, ask=ask)
     tools = decode_toolbox(bytes(body.tools))
     data = msgspec.structs.replace(state.data, tools=tools, stack=stack, plugin_states=states)
@@ -515,14 +447,6 @@ def split_blobs(body: bytes, limit: int = BLOB_LIMIT) -> tuple[bytes, dict[str, 
 
     An object that looks like that by itself, because a caller or a model has written it, gets one more `$` in its key, and
     loses it in `join_blobs`.
-
-    Args:
-        body: JSON, as one of the encoders here or `encode_signal_body` wrote it.
-        limit: In bytes of UTF-8: a longer text goes.
-
-    Returns:
-        The body, the very one where there was nothing to do; and what was taken out, by its SHA-256 in hexadecimal digits. The same text
-        is there once.
     """
     if len(body) <= limit and _MARK not in body:
         return body, {}
@@ -557,18 +481,7 @@ def split_draft(draft: Draft) -> tuple[Draft, dict[str, bytes]]:
 
 
 def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:
-    """Put large texts back: the inverse of `split_blobs`.
-
-    Args:
-        body: As `split_blobs` gave it.
-        get: Gives a text by its SHA-256; None where it is not there.
-
-    Returns:
-        The body as it was; the very one where there was nothing to do.
-
-    Raises:
-        CodecError: A text is missing, or is not the one that was taken out; or the body is nested too deeply.
-    """
+    """Put large texts back: the inverse of `split_blobs`."""
     if _MARK not in body:
         return body
 
@@ -591,11 +504,7 @@ def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:
 
 
 def blobs_of(body: bytes) -> frozenset[str]:
-    """Name the large texts that a stored body needs, by their SHA-256.
-
-    Raises:
-        CodecError: The body is nested too deeply.
-    """
+    """Name the large texts that a stored body needs, by their SHA-256."""
     if _MARK not in body:
         return frozenset()
 

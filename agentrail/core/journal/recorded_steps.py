@@ -34,14 +34,7 @@ _OF_THE_RECORD: Final = frozenset({"at_ms"})
 
 
 def encode_signal_body(signal: Signal) -> bytes:
-    """Write a signal as the body of its record.
-
-    Args:
-        signal: Any; its `at_ms` and its kind are left to the record.
-
-    Returns:
-        A JSON object, UTF-8, without a line break.
-    """
+    """Write a signal as the body of its record."""
     try:
         return _encoder.encode(_SIGNALS[type(signal)](signal))
     except UnicodeEncodeError:  # half of a character: what that codec makes of it
@@ -50,16 +43,7 @@ def encode_signal_body(signal: Signal) -> bytes:
 
 
 def decode_signal_body(kind: str, at_ms: int, body: bytes) -> Signal:
-    """Read what `encode_signal_body` wrote, or the whole signal that a body of version 1 is.
-
-    Args:
-        kind: Of the record.
-        at_ms: Of the record.
-        body: Of the record, with its large values in place.
-
-    Raises:
-        CodecError: Your move: it is no such text, or one of a newer version.
-    """
+    """Read what `encode_signal_body` wrote, or the whole signal that a body of version 1 is."""
     if body.startswith(_WHOLE):
         signal = decode_signal(body)
         if SIGNAL_KINDS[type(signal)] != _TAGS.get(kind):
@@ -74,16 +58,7 @@ def decode_signal_body(kind: str, at_ms: int, body: bytes) -> Signal:
 
 
 def whole_body(kind: str, at_ms: int, body: bytes) -> bytes:
-    """Give a body with all that its record says and all defaults, as `encode_signal` writes it; of no signal the very one.
-
-    Args:
-        kind: As of `decode_signal_body`; so are the others.
-        at_ms: As there.
-        body: As there.
-
-    Raises:
-        CodecError: As there.
-    """
+    """Give a body with all that its record says and all defaults, as `encode_signal` writes it; of no signal the very one."""
     return encode_signal(decode_signal_body(kind, at_ms, body)) if kind in _HEADS else body
 
 
@@ -120,13 +95,7 @@ def _short_event(event: Event) -> Raw:
 
 
 def _short_of(kind: type[msgspec.Struct], *, left_out: frozenset[str] = frozenset(), is_tagged: bool) -> Any:
-    """Make what makes the short form of the values of a class.
-
-    Args:
-        kind: The class.
-        left_out: Names of fields that are not written.
-        is_tagged: Whether it says which class it is.
-    """
+    """Make what makes the short form of the values of a class."""
     # msgspec leaves out a field only where the very object of the default stands in it, or for all fields of a class. So the
     # values go into a class of the same fields that leaves out what it may: what is one object wherever it comes from.
     own = [field for field in fields(kind) if field.name not in left_out]
@@ -206,15 +175,7 @@ _BEGUN: Final = re.compile(
 
 
 def outline(effects: Iterable[Effect]) -> str:
-    """Say what a step decided.
-
-    Args:
-        effects: Of one step, in order.
-
-    Returns:
-        One line for each that is not an ephemeral event, without a line break at the end; committed events in a row are one line,
-        `publish 31-33`. Empty where nothing is left.
-    """
+    """Say what a step decided."""
     lines: list[str] = []
     first = last = 0  # the run of committed events that is being gathered; 0 for none
     for effect in effects:
@@ -234,15 +195,7 @@ def outline(effects: Iterable[Effect]) -> str:
 
 
 def effects_named(does: str) -> frozenset[EffectId]:
-    """Name the effects that a record says to have begun: what may have run when its process stopped.
-
-    Args:
-        does: As `outline` writes it.
-
-    Returns:
-        Ids of requests, tools, sessions, agents, questions to the host, requests of plugins and gatherings; no timers, which begin
-        nothing.
-    """
+    """Name the effects that a record says to have begun: what may have run when its process stopped."""
     return frozenset(map(EffectId, _BEGUN.findall(does)))
 
 
@@ -254,11 +207,7 @@ _OPERATION: Final = re.compile(
 
 
 def operations_in(does: str) -> tuple[str, ...]:
-    """Name the operations that an outline begins: requests, tools with their arguments, agents, and writes of plugins.
-
-    Returns:
-        One text for each, with its id as the second word; models, counts of messages and timers are not in them.
-    """
+    """Name the operations that an outline begins: requests, tools with their arguments, agents, and writes of plugins."""
     return tuple([" ".join(filter(None, line)) for line in _OPERATION.findall(does)])
 
 

@@ -65,18 +65,7 @@ class Recorder:
     def note(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> tuple[Draft, ...]:
-        """Say what is recorded of a step.
-
-        Args:
-            before: What the signal met.
-            signal: As it was stepped: settled, and without secrets.
-            after: What that came to.
-            effects: What it asked for.
-
-        Returns:
-            None, one, or two, of which the first is a `heard`. None too behind the end of a session. Effects of a step without a
-            record leave behind the records that were made so far.
-        """
+        """Say what is recorded of a step."""
         self.state = after
         if before.ended:
             return ()
@@ -159,19 +148,7 @@ def opened_draft(  # noqa: PLR0913 - what the record says
     parent: str = "",
     forked_from: tuple[SessionId, int] | None = None,
 ) -> Draft:
-    """Make the first record of a session. `SessionBegan` comes behind it, as a signal like others.
-
-    Args:
-        state: Before its first signal.
-        at_ms: Now, on the clock of signals.
-        engine: As of `OpenedBody`; so are the others.
-        origin: As there.
-        parent: As there.
-        forked_from: As there.
-
-    Raises:
-        CodecError: There is something in the state that JSON does not hold, and no journal could begin with it.
-    """
+    """Make the first record of a session. `SessionBegan` comes behind it, as a signal like others."""
     body = opened_body(state, engine=engine, origin=origin, parent=parent, forked_from=forked_from)
     return Draft(at_ms=at_ms, kind=OPENED, body=encode_body(body), events=state.data.seq)
 
@@ -179,18 +156,7 @@ def opened_draft(  # noqa: PLR0913 - what the record says
 def drifted_draft(
     drift: Drift, state: SessionState, begun: tuple[EffectId, ...], *, at_ms: int, engine: str
 ) -> Draft:
-    """Make the record that says of those before it that newer code made another history of them, which counts from here on.
-
-    Args:
-        drift: What was found.
-        state: What the session goes on from.
-        begun: The open effects of that state that may have begun.
-        at_ms: Now, on the clock of signals.
-        engine: The version of agentrail whose code counts.
-
-    Raises:
-        CodecError: A plugin author's: a state that JSON does not hold.
-    """
+    """Make the record that says of those before it that newer code made another history of them, which counts from here on."""
     body = DriftedBody(
         first=drift.first,
         what=str(drift)[:_MAX_WHAT],
@@ -206,11 +172,5 @@ _MAX_WHAT: Final = 2_000
 
 
 def closed_draft(reason: str, *, at_ms: int, events: int) -> Draft:
-    """Make the last record of a session, behind which nothing follows.
-
-    Args:
-        reason: Why it has ended, one line.
-        at_ms: Now, on the clock of signals.
-        events: The number of its last event.
-    """
+    """Make the last record of a session, behind which nothing follows."""
     return Draft(at_ms=at_ms, kind=CLOSED, body=encode_body(ClosedBody(reason=reason)), events=events)

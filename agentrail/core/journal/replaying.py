@@ -43,8 +43,6 @@ class HookAnswer(msgspec.Struct, frozen=True, gc=False):
     """What a plugin answered to one question, within one step.
 
     Attributes:
-        plugin: Its name.
-        hook: What it was asked on.
         answer: What it answered: the name of the action, or of the error that it raised.
     """
 
@@ -61,8 +59,6 @@ class ReplayStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One record that was lived again.
 
     Attributes:
-        walked: The record, and what it came to.
-        asked: Which plugins were asked, in order.
         runs: Each hook event of it, what each plugin answered, and what came of that; empty unless it was asked for.
         caused_by: The number of the record that began the effect whose outcome this is; None for what came from outside.
     """
@@ -77,8 +73,6 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a replay is another history than the one that was recorded.
 
     Attributes:
-        seq: The number of the record.
-        kind: Of that record.
         what: `does`, `events`, `crash`; or `state`, of a snapshot behind it.
         asked: The plugins that were asked in this step: what differs mostly comes from one of them.
         diff: What was recorded and what came out, for people, in lines: `-` recorded, `+` replayed.
@@ -100,8 +94,6 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a replay came to.
 
     Attributes:
-        state: The state behind the last record.
-        records: How many were gone through.
         difference: The first one; None where all is as it was.
     """
 
@@ -116,16 +108,7 @@ NO_SNAPSHOTS: Final[Mapping[int, bytes]] = MappingProxyType({})
 def replay(
     records: Sequence[Record], sources: Sources = NO_SOURCES, snapshots: Mapping[int, bytes] = NO_SNAPSHOTS
 ) -> Replayed:
-    """Live a journal again, and compare: what was decided, the numbers of events, and states where there are snapshots.
-
-    Args:
-        records: All of it.
-        sources: Where plugins and large values come from.
-        snapshots: As of `encode_session`, by the number that they stand behind.
-
-    Raises:
-        JournalCorrupt: As of `fold`, with its other errors.
-    """
+    """Live a journal again, and compare: what was decided, the numbers of events, and states where there are snapshots."""
     state, found = first_state(records, sources), None
     settled = max((record.seq for record in records if record.kind == DRIFTED), default=0)
     for one in steps(records, sources):
@@ -136,17 +119,7 @@ def replay(
 
 
 def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURCES) -> SessionState:
-    """Give what a session was behind a record, with all that was open and all that waited for people.
-
-    Args:
-        records: All of its journal, or more of it than is needed.
-        number: Of the record, from 1.
-        sources: Where plugins and large values come from.
-
-    Raises:
-        OptionError: Your move: there is no such record; the message has the range.
-        JournalCorrupt: As of `fold`, with its other errors.
-    """
+    """Give what a session was behind a record, with all that was open and all that waited for people."""
     if not 0 < number <= len(records):
         message = (
             f"the number is {number}: expected one from 1 to {len(records)}, which are the records there are"
@@ -158,16 +131,7 @@ def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURC
 def steps(
     records: Sequence[Record], sources: Sources = NO_SOURCES, *, explains: bool = False
 ) -> Iterator[ReplayStep]:
-    """Walk through a journal, one record at a time, and show which plugins were asked and what had begun it.
-
-    Args:
-        records: All of it.
-        sources: Where plugins and large values come from.
-        explains: Whether it is told, too, what came of each answer of a plugin.
-
-    Raises:
-        JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
-    """
+    """Walk through a journal, one record at a time, and show which plugins were asked and what had begun it."""
     yield from steps_from(first_state(records, sources), records, sources=sources, explains=explains)
 
 
@@ -179,18 +143,7 @@ def steps_from(
     sources: Sources = NO_SOURCES,
     explains: bool = False,
 ) -> Iterator[ReplayStep]:
-    """Walk through the end of a journal as `steps` does; what stands in front of it is named as the cause of nothing.
-
-    Args:
-        start: The state in front of the records.
-        records: In order, without a gap behind `tail`.
-        tail: Where the journal ends in front of them.
-        sources: As of `steps`.
-        explains: As of `steps`.
-
-    Raises:
-        JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
-    """
+    """Walk through the end of a journal as `steps` does; what stands in front of it is named as the cause of nothing."""
     watch = (_Explaining if explains else _Watch)(sources.ask)
     watched = msgspec.structs.replace(sources, ask=watch, state_at=_watched_by(watch, sources.state_at))
     began: dict[EffectId, int] = {}
@@ -202,11 +155,7 @@ def steps_from(
 
 
 def explain_steps(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[ExplainedStep]:
-    """Tell of each record who caused what, as data.
-
-    Raises:
-        JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
-    """
+    """Tell of each record who caused what, as data."""
     for one in steps(records, sources, explains=True):
         yield explained_step(one.walked, one.runs, one.caused_by)
 
@@ -215,9 +164,6 @@ def explain_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) ->
     """Tell who caused what, in lines: each record, what had begun it, the plugins that were asked, and what came of it.
 
     What users, models and tools said is not in them; why a plugin decided as it did is, in its words.
-
-    Raises:
-        JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
     """
     for one in explain_steps(records, sources):
         yield from lines_of_step(one)
@@ -254,14 +200,6 @@ def where_they_part(
     """Find where two runs part, as of one prompt with two versions of a plugin; None where they do not.
 
     Times, ids that a shell drew, and who owned a session do not count: two runs never agree in those.
-
-    Args:
-        one: A journal.
-        other: Another one.
-        sources: Where large values come from; no plugin is asked.
-
-    Raises:
-        CodecError: A large value is missing, or a record is of a newer version.
     """
     pairs = zip_longest(_told_of(one), _told_of(other))
     for first, second in pairs:

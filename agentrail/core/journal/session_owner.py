@@ -16,12 +16,6 @@ def session_owner_key(user_data: Mapping[str, Any]) -> str:
     """Return the owner under which a session is stored: BLAKE2b-128 over tenant and user, in hexadecimal digits.
 
     Hashed, so that an index repeats no name of a person, and a key has one length.
-
-    Args:
-        user_data: Of the session; a host writes `tenant_id` and `user_id` into it.
-
-    Returns:
-        32 digits; `NO_OWNER` where one of the two is missing or no text.
     """
     tenant_id, user_id = user_data.get("tenant_id"), user_data.get("user_id")
     if not (isinstance(tenant_id, str) and isinstance(user_id, str)):

@@ -62,12 +62,7 @@ class JournalSpan:
         trace_id: Of its cycle, or of that above it; 32 hexadecimal digits.
         span_id: Its own; 16.
         parent_id: Of the span that it stands below; empty for none.
-        name: As the conventions make it.
-        kind: Whether it asks another system.
-        began_at_ms: On the clock of signals.
-        ended_at_ms: The same.
         attributes: What is known of it, by their names in the conventions.
-        moments: What happened within: name, time and attributes.
         error: The class of its error; None for none.
         message: What is said of that; empty without content.
     """
@@ -89,23 +84,12 @@ class SpanTree:
     """Makes the spans of a tree of sessions, of one journal after the other: the root first, and each session before its children."""
 
     def __init__(self, *, content: bool = True) -> None:
-        """Begin.
-
-        Args:
-            content: Whether what was said goes along: prompts, answers, arguments, results, messages of errors, and what a model or a
-                vendor made up, such as ids of calls and names of tools that there are not.
-        """
+        """Begin."""
         self._content = content
         self._above: dict[SessionId, JournalSpan] = {}
 
     def spans_of(self, scope: str, session: SessionId, walked: Iterable[Walked]) -> tuple[JournalSpan, ...]:
-        """Give the spans of one session, in the order in which they began.
-
-        Args:
-            scope: Of the session.
-            session: Its id.
-            walked: All of its records, with what they came to.
-        """
+        """Give the spans of one session, in the order in which they began."""
         found = _SessionSpans(scope, session, self._above, content=self._content)
         for one in walked:
             found.feed(one)
@@ -388,11 +372,7 @@ _FAILED: Final = 2
 
 
 def encode_otlp(spans: Iterable[JournalSpan]) -> bytes:
-    """Write spans as one line of JSON, as OpenTelemetry's file exporter writes a request to export traces.
-
-    Returns:
-        UTF-8, with a line break at its end; nothing where there are no spans.
-    """
+    """Write spans as one line of JSON, as OpenTelemetry's file exporter writes a request to export traces."""
     written = list(map(_written, spans))
     if not written:
         return b""

@@ -81,11 +81,7 @@ def add_up(amounts: Iterable[SpentAmount]) -> SpentAmount:
 
 
 def spendings_in(steps: Iterable[Walked]) -> tuple[Spending, ...]:
-    """Say what a session used in these steps, in the order of time.
-
-    Args:
-        steps: Of one journal, as of `walk`.
-    """
+    """Say what a session used in these steps, in the order of time."""
     found: dict[tuple[int, str], SpentAmount] = {}
     for walked in steps:
         used = _used_in(walked)

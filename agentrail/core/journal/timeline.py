@@ -70,7 +70,6 @@ class SpanMark:
     """Something that happened within a span: mostly that a plugin acted.
 
     Attributes:
-        at_ms: When.
         plugin: Who; empty where no plugin did.
         hook: At which hook event; empty where that is not known.
         action: What: `failed`, `slow`, `ignored`, `intervened`, `options`, `event`, `model`, `steered`, `suspended`, `resumed`,
@@ -92,20 +91,15 @@ class TimelineSpan:
     Attributes:
         key: Its name in the session: what it is, and the number of the event that began it.
         parent: The key of the span that it stands below; None for none.
-        kind: What it is.
         name: As the conventions of OpenTelemetry name it, without any words of people or models.
         from_ms: When it began, on the clock of signals.
         to_ms: When it ended; None while it is open. Of a gate the same as `from_ms`: no one works while a person is waited for.
         seq: The number of the event that began it.
-        to_seq: Of the one that ended it.
         outcome: How it ended: `done`, `error`, `aborted`, `failed`, `blocked`, `killed`, `skipped`, `unknown`, `incomplete`; of a gate the
             verdict, `waiting` before it. None while it is open.
         attempt: Of a request or a call; None of others.
         tokens_in: The input that it has used itself, with its cached part; None where it is not known, or it uses none.
-        tokens_out: The output.
         cost_usd: What that cost; None where it is not known.
-        marks: What happened within.
-        attributes: What else is known.
     """
 
     key: str

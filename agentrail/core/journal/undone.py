@@ -50,16 +50,7 @@ class UndoneEvents:
 
 
 def range_before(before: int, limit: int, undone: Iterable[NumberRange]) -> NumberRange:
-    """Give the range that the last `limit` numbers which count lie in, in front of one.
-
-    Args:
-        before: The number in front of which to end.
-        limit: How many, from 1 on; fewer where the beginning is nearer.
-        undone: What does not count, in order.
-
-    Returns:
-        The first and the last; the first is larger where there is none.
-    """
+    """Give the range that the last `limit` numbers which count lie in, in front of one."""
     first, left = before, limit
     for low, high in reversed(tuple(undone)):
         if high >= first:
@@ -74,14 +65,7 @@ def range_before(before: int, limit: int, undone: Iterable[NumberRange]) -> Numb
 
 
 def range_after(after: int, last: int, limit: int, undone: Iterable[NumberRange]) -> NumberRange:
-    """Give the range that the first `limit` numbers which count lie in, behind one; as of `range_before`.
-
-    Args:
-        after: The number behind which to begin.
-        last: The last number that there is.
-        limit: How many, from 1 on.
-        undone: What does not count, in order.
-    """
+    """Give the range that the first `limit` numbers which count lie in, behind one; as of `range_before`."""
     end, left = after, limit
     for low, high in undone:
         if low <= end:

@@ -206,13 +206,7 @@ class BudgetLeft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def bound_of(input_tokens: int, max_output_tokens: int | None, price: Price | None) -> Bound:
-    """Say what a request may use at most.
-
-    Args:
-        input_tokens: The estimate of what it sends.
-        max_output_tokens: Its output limit, or the model's; None when unknown.
-        price: Of the model; None when unknown.
-    """
+    """Say what a request may use at most."""
     tokens = input_tokens + (max_output_tokens or 0)
     knows_tokens = max_output_tokens is not None
     if price is None:
@@ -228,13 +222,7 @@ def bound_of(input_tokens: int, max_output_tokens: int | None, price: Price | No
 
 
 def reserve(ledger: Ledger, reservation_id: ReservationId, bound: Bound) -> Ledger | BudgetRefusal:
-    """Promise a request what it may use, or refuse it.
-
-    Args:
-        ledger: As it stands.
-        reservation_id: Of the request; one that is open already is asked for again and changes nothing.
-        bound: The most that the request may use.
-    """
+    """Promise a request what it may use, or refuse it."""
     if any(reservation_id == held for held, _ in ledger.open):
         return ledger
     refusal = _cost_refusal(ledger, bound) or _tokens_refusal(ledger, bound)
@@ -244,14 +232,7 @@ def reserve(ledger: Ledger, reservation_id: ReservationId, bound: Bound) -> Ledg
 
 
 def settle(ledger: Ledger, reservation_id: ReservationId, usage: TokenUsage | None) -> Ledger:
-    """Book what a request used, and take its promise back. A reservation is settled once; a second time does nothing.
-
-    Args:
-        ledger: As it stands.
-        reservation_id: Of the request.
-        usage: What it used. Where that is unknown (a crash took the session away while it was out), or where the cost has
-            no known price, what was reserved is booked: too much rather than too little.
-    """
+    """Book what a request used, and take its promise back. A reservation is settled once; a second time does nothing."""
     bound = _held(ledger, reservation_id)
     if bound is None:
         return ledger
@@ -264,16 +245,7 @@ def settle(ledger: Ledger, reservation_id: ReservationId, usage: TokenUsage | No
 
 
 def lend(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Ledger, Budget] | BudgetRefusal:
-    """Promise a child an equal share of what is left, and make the budget that it works with.
-
-    Args:
-        ledger: As it stands.
-        reservation_id: Of the child.
-        shares: How many children want one, this one included; at least 1.
-
-    Returns:
-        The ledger with the promise, and the child's budget; or why nothing can be lent.
-    """
+    """Promise a child an equal share of what is left, and make the budget that it works with."""
     budget = ledger.budget
     nano_usd, tokens = (max(0, left) // shares for left in _left(ledger))
     if budget.max_cost_usd is not None and not nano_usd:
@@ -346,13 +318,7 @@ def spent_since(now: Spent, before: Spent) -> Spent:
 
 
 def take_back(ledger: Ledger, reservation_id: ReservationId, spent: Spent | None) -> Ledger:
-    """Book what a child used of its share; the rest is free again. A share is taken back once; a second time does nothing.
-
-    Args:
-        ledger: As it stands.
-        reservation_id: Of the child.
-        spent: What it used; None: unknown, so all that it was lent is booked.
-    """
+    """Book what a child used of its share; the rest is free again. A share is taken back once; a second time does nothing."""
     if spent is None:
         return settle(ledger, reservation_id, None)
     if _held(ledger, reservation_id) is None:
@@ -361,12 +327,7 @@ def take_back(ledger: Ledger, reservation_id: ReservationId, spent: Spent | None
 
 
 def spent_of(usage: TokenUsage, ledger: Ledger | None) -> Spent:
-    """Say what a session has used, for the session that it works for.
-
-    Args:
-        usage: All that was reported to it.
-        ledger: Its own; what is promised there still is counted as used, because it will not be heard of again.
-    """
+    """Say what a session has used, for the session that it works for."""
     if ledger is None:
         is_known = usage.cost_usd is not None
         nano_usd = _nano_of(usage.cost_usd) if usage.cost_usd is not None else 0

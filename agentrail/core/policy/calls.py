@@ -38,7 +38,6 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         text: What the model reads: what was wrong and what to do.
-        unknown: Whether there is no such tool.
     """
 
     text: str
@@ -154,7 +153,6 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         path: The file, spelled the same way each time.
         before: A hash of what it held; empty when it did not exist.
-        after: A hash of what it holds now.
     """
 
     path: str
@@ -166,11 +164,9 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call with its result, whatever became of it: a refusal is a result too.
 
     Attributes:
-        name: The tool.
         arguments_hash: Of the canonical arguments; of what the model wrote where those are no JSON object.
         text: What the model reads as the result; behind it what tells the pictures of the result from others.
         is_error: Whether it failed, or never ran.
-        is_pure: Whether the tool promises to change nothing.
         polling: Whether repeats are the nature of the tool: then the watch does not look.
         change: What it did to a file, where it told.
     """
@@ -212,10 +208,7 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A loop that was just noticed; the first three fields are those of the event `LoopDetected`.
 
     Attributes:
-        type: Which kind.
         name: The tool that is repeated, or the file that is edited to and fro.
-        count: How often.
-        aborts: Whether the cycle ends here.
     """
 
     type: LoopType
@@ -231,15 +224,7 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def watched(watch: LoopHistory, calls: Sequence[CallSeen]) -> tuple[LoopHistory, tuple[Loop, ...]]:
-    """Look at a batch.
-
-    Args:
-        watch: What the cycle did before.
-        calls: All calls of the batch with their results, in the order of the calls.
-
-    Returns:
-        The watch after them, and the loops that were noticed. Where one of them `aborts`, the cycle is over.
-    """
+    """Look at a batch."""
     repeats, files = dict(watch.repeats), dict(watch.files)
     loops: list[Loop] = []
     for call in calls:
@@ -252,11 +237,7 @@ def watched(watch: LoopHistory, calls: Sequence[CallSeen]) -> tuple[LoopHistory,
 
 
 def file_change_in(details: JsonValue) -> FileChange | None:
-    """Read what a tool did to a file from the details of its result.
-
-    Args:
-        details: `{"file": {"path": …, "sha256_before": … or null, "sha256_after": …}}`, beside whatever else is there.
-    """
+    """Read what a tool did to a file from the details of its result."""
     match details:
         case {
             "file": {"path": str(path), "sha256_before": str() | None as before, "sha256_after": str(after)}

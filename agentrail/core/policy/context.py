@@ -63,23 +63,13 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: int = 0
 
     def reported(self, usage: TokenUsage, messages: int, *, added_tokens: int = 0) -> "TokenCount":
-        """Take a vendor's word in place of all that was known before.
-
-        Args:
-            usage: Of a response. One that we estimated ourselves, or that says nothing, changes nothing.
-            messages: The length of the history with that response in it.
-            added_tokens: Of what was read besides the history, estimated; it is taken off.
-        """
+        """Take a vendor's word in place of all that was known before."""
         if usage.estimated or not usage.input:
             return self
         return TokenCount(fixed=self.fixed, tokens=max(usage.total - added_tokens, 0), messages=messages)
 
     def grown(self, messages: Sequence[Message]) -> "TokenCount":
-        """Count what was added since; a conversation that has become shorter is counted anew.
-
-        Args:
-            messages: The whole conversation.
-        """
+        """Count what was added since; a conversation that has become shorter is counted anew."""
         known, length = self.messages, len(messages)
         if known == length and known:
             return self
@@ -165,7 +155,6 @@ class CompactionLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         window: Of the model, in tokens; `ASSUMED_WINDOW` where it is unknown.
-        is_assumed: Whether it is unknown.
         compact_at_tokens: Compact from here on, however large the window is.
     """
 
@@ -205,11 +194,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NoCompaction(msgspec.Struct, frozen=True, gc=False):
-    """None is to be.
-
-    Attributes:
-        why: What stands against it.
-    """
+    """None is to be."""
 
     why: Literal["not_due", "too_soon", "calls_open", "nothing_to_cut"]
 
@@ -218,7 +203,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the model made of the beginning.
 
     Attributes:
-        text: Its summary.
         saved_to: Where the full text is in the workspace; None when it could not be written.
     """
 
@@ -227,14 +211,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The conversation goes on with the summary.
-
-    Attributes:
-        history: The new one.
-        watch: The new one.
-        tokens_before: Estimated, of all messages.
-        tokens_after: The same.
-    """
+    """The conversation goes on with the summary."""
 
     history: History
     watch: CompactionWatch
@@ -243,13 +220,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NotShrunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The summary is empty or too long: the conversation stays as it is.
-
-    Attributes:
-        watch: The new one.
-        tokens_before: Estimated, of all messages.
-        tokens_after: What it would have become.
-    """
+    """The summary is empty or too long: the conversation stays as it is."""
 
     watch: CompactionWatch
     tokens_before: int
@@ -268,15 +239,7 @@ def decide_compaction(
     estimate: int,
     limits: CompactionLimits,
 ) -> CompactionPlan | NoCompaction:
-    """Decide whether to compact, and where to cut.
-
-    Args:
-        history: The conversation.
-        watch: When the last ones were.
-        reason: `due` asks for the limits, `overflow` and `asked` do not.
-        estimate: Of the next request, in tokens, as a `TokenCount` has it.
-        limits: How long it may be.
-    """
+    """Decide whether to compact, and where to cut."""
     if reason == "due" and not is_due(estimate, limits):
         return NoCompaction("not_due")
     earliest = {"due": watch.due_from, "overflow": watch.forced_from, "asked": 0}[reason]
@@ -313,12 +276,7 @@ def cut_of(messages: Sequence[Message], window: int) -> int:
 
 
 def messages_for_summary(plan: CompactionPlan, removed: Sequence[Message]) -> tuple[Message, ...]:
-    """Give what the model is sent that shall write the summary: what is cut off, and what is wanted of it.
-
-    Args:
-        plan: Where to cut.
-        removed: What is cut off, as far as a model may read it.
-    """
+    """Give what the model is sent that shall write the summary: what is cut off, and what is wanted of it."""
     ask = Text(text=SUMMARY_PROMPT)
     if plan.squeezed_tokens is None:
         return (*removed, UserMessage(content=(ask,), origin="note"))
@@ -334,14 +292,7 @@ def can_shrink(history: History, plan: CompactionPlan) -> bool:
 def finish_compaction(
     history: History, watch: CompactionWatch, plan: CompactionPlan, summary: Summary
 ) -> Compacted | NotShrunk:
-    """Take a summary, if the conversation shrinks by a fifth with it.
-
-    Args:
-        history: The conversation, as it was when the plan was made.
-        watch: When the last compactions were.
-        plan: What was planned.
-        summary: What came of it.
-    """
+    """Take a summary, if the conversation shrinks by a fifth with it."""
     where = f"; their full text is in {summary.saved_to}" if summary.saved_to else ""
     head = SUMMARY_HEAD.format(removed=plan.cut, where=where)
     message = UserMessage(content=(Text(text=f"{head}\n\n{summary.text.strip()}"),), origin="note")
@@ -365,14 +316,7 @@ def compaction_failed(history: History, watch: CompactionWatch, plan: Compaction
 
 
 def overflow_error(error: ErrorInfo, history: History, estimate: int, limits: CompactionLimits) -> ErrorInfo:
-    """Make the error of an overflow that nothing can be done about.
-
-    Args:
-        error: The vendor's.
-        history: The conversation that does not fit.
-        estimate: Of the request, in tokens.
-        limits: How long it may be.
-    """
+    """Make the error of an overflow that nothing can be done about."""
     kept = history.messages[cut_of(history.messages, limits.window) :]
     assumed = ", assumed" if limits.is_assumed else ""
     counted = "1 message" if len(kept) == 1 else f"{len(kept)} messages"
@@ -445,17 +389,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def outgoing(
     kept: Outgoing, messages: Sequence[Message], refused: Collection[PromptRef] = ()
 ) -> tuple[Outgoing, Sequence[Message]]:
-    """Say what is sent of a conversation.
-
-    Args:
-        kept: What this function returned for the request before, or an empty value.
-        messages: The conversation; longer than the last time, or another one after a compaction.
-        refused: Prompts whose cycles ended because a vendor refused to say a word.
-
-    Returns:
-        What to keep for the next request, and the messages as they are sent: the very same ones where nothing is short
-        and nothing left out.
-    """
+    """Say what is sent of a conversation."""
     # The border is a multiple of the step; it lies at most FRESH_MESSAGES + STEP - 1 from the end.
     length = len(messages)
     border = max(0, (length - FRESH_MESSAGES) // STEP * STEP)

@@ -47,7 +47,6 @@ class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         models: The model and its fallbacks, in order; at least one.
-        max_retries: Per request and model.
         stall_policy: Only `retry` makes a stalled stream worth another attempt at the same model.
     """
 
@@ -79,21 +78,13 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RetryAfter(msgspec.Struct, frozen=True, gc=False):
-    """Ask the same model again.
-
-    Attributes:
-        delay_ms: How long to wait first.
-    """
+    """Ask the same model again."""
 
     delay_ms: int
 
 
 class NextModel(msgspec.Struct, frozen=True, gc=False):
-    """Ask another model, at once.
-
-    Attributes:
-        model: Its model string.
-    """
+    """Ask another model, at once."""
 
     model: str
 
@@ -118,17 +109,7 @@ Remedy: TypeAlias = RetryAfter | NextModel | CompactFirst | GiveUp
 def decide_retry(
     error: ErrorInfo, attempts: Attempts, jitter: float, options: RetryOptions
 ) -> tuple[Attempts, Remedy]:
-    """Decide what follows a failed attempt.
-
-    Args:
-        error: Why it failed; `retryable` is the server's word where it gave one, else that of the error's class.
-        attempts: What the turn has been through, the failed attempt included.
-        jitter: A random number from 0 to 1, 1 excluded.
-        options: What the session was told.
-
-    Returns:
-        What the turn will have been through when the remedy is carried out, and the remedy.
-    """
+    """Decide what follows a failed attempt."""
     if error.code == "context_overflow" and not attempts.compacted:
         # Outside of the retry count: it is another request, not the same once more.
         return _changed(attempts, compacted=True), CompactFirst()
@@ -145,29 +126,14 @@ def decide_retry(
 
 
 def decide_tool_retry(attempt: int, max_retries: int, jitter: float) -> RetryAfter | None:
-    """Decide whether an attempt at a tool that raised is followed by another.
-
-    Args:
-        attempt: The attempt that raised, from 1.
-        max_retries: As `tool_retries` has it.
-        jitter: A random number from 0 to 1, 1 excluded.
-
-    Returns:
-        The pause before the next attempt, or None when this was the last.
-    """
+    """Decide whether an attempt at a tool that raised is followed by another."""
     if attempt > max_retries:
         return None
     return RetryAfter(_jittered(FIRST_TOOL_PAUSE_MS, attempt, MAX_TOOL_PAUSE_MS, jitter))
 
 
 def tool_retries(effect_class: EffectClass, own: int | None, session: int) -> int:
-    """Say how often a tool that raised may be tried again.
-
-    Args:
-        effect_class: What it promises about being run twice.
-        own: The tool's explicit number, which wins; of a `once` tool it says that raising means nothing happened.
-        session: The session's `tool_max_retries`.
-    """
+    """Say how often a tool that raised may be tried again."""
     if own is not None:
         return own
     return session if effect_class in {"pure", "idempotent"} else 0
@@ -263,7 +229,6 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         reported_seconds: How long the silence is, when a report is due; else None.
-        error: Set when the request is over.
         look_again_at_ms: When the next look is due; None when the request is over.
     """
 
@@ -273,16 +238,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def decide_stall(clock: StallClock, at_ms: int, options: StallOptions) -> tuple[StallClock, Silence]:
-    """Look at the clock of a stream that is still open.
-
-    Args:
-        clock: What was heard, and when.
-        at_ms: The time of the look; a first look is due as soon as the request is sent.
-        options: How patient the session is.
-
-    Returns:
-        The clock after the look, and what there is to do.
-    """
+    """Look at the clock of a stream that is still open."""
     elapsed_ms = at_ms - clock.heard_at_ms
     ends_at_ms = _ends_at_ms(clock, options)
     if ends_at_ms is not None and at_ms >= ends_at_ms:

@@ -26,31 +26,19 @@ _FENCED: Final = re.compile(
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """The answer is as it should be.
-
-    Attributes:
-        value: What it says.
-    """
+    """The answer is as it should be."""
 
     value: JsonValue
 
 
 class RepairTurn(msgspec.Struct, frozen=True, gc=False):
-    """The model gets another turn.
-
-    Attributes:
-        note: What it is told.
-    """
+    """The model gets another turn."""
 
     note: str
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False):
-    """The cycle fails.
-
-    Attributes:
-        error: Its code is `response_format`.
-    """
+    """The cycle fails."""
 
     error: ErrorInfo
 
@@ -69,13 +57,7 @@ class ResponseFormat:
         self._faults_of = CompiledSchema(self.schema)
 
     def check(self, text: str, *, repaired: bool, misfit: str | None = None) -> AnswerVerdict:
-        """Judge the final text of a cycle.
-
-        Args:
-            text: All of it. JSON, or one fenced block of JSON with prose around it.
-            repaired: Whether the model had its turn to put it right, or cannot have one.
-            misfit: Why the caller cannot read it, where the schema has nothing against it: the 30th of February.
-        """
+        """Judge the final text of a cycle."""
         try:
             _, value = _read(text)
         except NotJson as error:
@@ -130,10 +112,6 @@ def document_in(text: str, schema: JsonObject | None = None) -> str:
     """Return the JSON document of an answer: the whole text, or its one fenced block; the text itself if neither is JSON.
 
     It is what was judged, and so what a caller is given: a fence would be in the way of every decoder.
-
-    Args:
-        text: The answer.
-        schema: What it is judged by. Where that is `enclosed`, a bare value is enclosed too: `42` becomes `{"value": 42}`.
     """
     try:
         document, value = _read(text)
@@ -158,11 +136,7 @@ def _is_bare(value: JsonValue, schema: JsonObject) -> bool:
 
 
 def _read(text: str) -> tuple[str, JsonValue]:
-    """Find the document and read it, once: all of the text, or what stands in its one fence, where a fault is looked for then.
-
-    Raises:
-        NotJson: It is none.
-    """
+    """Find the document and read it, once: all of the text, or what stands in its one fence, where a fault is looked for then."""
     whole = text.strip()
     try:
         return whole, decode_strictly(whole)

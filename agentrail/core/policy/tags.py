@@ -60,7 +60,6 @@ class Tag(msgspec.Struct, frozen=True, gc=False):
     """A tag that was found.
 
     Attributes:
-        name: Which one.
         content: What stood in it, as it was written.
     """
 
@@ -86,14 +85,7 @@ class TagReader(msgspec.Struct, frozen=True, gc=False):
     code: Code = "none"
 
     def fed(self, text: str) -> tuple["TagReader", str, tuple[Tag, ...]]:
-        """Read on.
-
-        Args:
-            text: The next chunk.
-
-        Returns:
-            The reader for the chunk after it, the text that is visible by now, and the tags that are complete.
-        """
+        """Read on."""
         # Nearly all chunks: nothing is on its way and nothing begins. Then nothing is made but the answer.
         if not self.held and self.code != "inline" and "<" not in text and "`" not in text:
             return self, text, ()

@@ -506,10 +506,6 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
     """Say what is wrong with what an action carries; None for a sound one. The state is not looked at.
 
     Nothing checks a Struct when it is made, and what a plugin says may come from a model or a file.
-
-    Args:
-        action: What a plugin said.
-        shown: Messages that it was shown; those need no second look.
     """
     fault = _fault_of_extras(action)
     if fault is not None:

@@ -36,8 +36,6 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What becomes of a call or a command.
 
     Attributes:
-        name: Of the agent.
-        text: What a model reads.
         fault: Why nothing is done; None where it is.
     """
 

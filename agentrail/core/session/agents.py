@@ -349,13 +349,7 @@ def _tell(step: StepContext, state: AgentState) -> None:
 
 
 def tell_or_wake(step: StepContext, source: str, text: str) -> None:
-    """Let news of the background be the next prompt of an idle session; of one at work a note, which wakes it where no turn reads it.
-
-    Args:
-        step: Of what brings the news.
-        source: What the news is of: a part of the name of the prompt.
-        text: What the model reads.
-    """
+    """Let news of the background be the next prompt of an idle session; of one at work a note, which wakes it where no turn reads it."""
     if _may_be_woken(step):
         _wake(step, source, text)
         return

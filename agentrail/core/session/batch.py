@@ -76,11 +76,7 @@ from agentrail.messages import CallId, JsonObject, StopReason, Text, ToolResult,
 
 
 def _look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...], str | None]:
-    """Look at a batch whose calls are all answered.
-
-    Returns:
-        What the model is to be told before its next turn. Where it has been told in vain, also why the cycle is to be over.
-    """
+    """Look at a batch whose calls are all answered."""
     cycle = step.cycle
     is_at_work = any(state.status == "working" for state in step.data.agents.states)
     watch, loops = watched(cycle.loops, _seen_of(batch, is_at_work=is_at_work))
@@ -462,11 +458,7 @@ def pause_call_anew(step: StepContext, state: CallState) -> None:
 
 
 def run_anew(step: StepContext, state: CallState, *, has_begun: bool) -> CallState:
-    """Run a call anew whose tool ran when the process stopped: the same operation, and another attempt where one has begun.
-
-    Returns:
-        The call; answered where it cannot run any more.
-    """
+    """Run a call anew whose tool ran when the process stopped: the same operation, and another attempt where one has begun."""
     attempt = state.attempt + 1 if has_begun else state.attempt
     return _run(step, msgspec.structs.replace(state, attempt=attempt))
 
@@ -513,13 +505,7 @@ def abort_tool(step: StepContext, phase: Phase, signal: AbortTool) -> Next:
 
 
 def decided(step: StepContext, trigger: ResumeTrigger, *, resume: bool) -> Next:
-    """Go on as far as a decision about one call allows; say so when the cycle was suspended.
-
-    Args:
-        step: The step.
-        trigger: What it was.
-        resume: Whether the model gets another turn when all calls are answered.
-    """
+    """Go on as far as a decision about one call allows; say so when the cycle was suspended."""
     step.data.cycle = msgspec.structs.replace(step.cycle, resume=resume)
     # One that was approved just now may be a question, or the client's: it needs no slot, and the next wait begins with it.
     released = [state for state in step.data.batch if state.stage == "waiting" and state.is_put_to_people]
@@ -608,13 +594,7 @@ def _close(step: StepContext) -> Next:
 
 
 def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) -> Next:
-    """Go on behind a batch about which plugins were asked: with the next turn, or with the end of the cycle.
-
-    Args:
-        step: The step.
-        notes: What the model is told of loops.
-        abort: Why the cycle is to be over; None: it is not.
-    """
+    """Go on behind a batch about which plugins were asked: with the next turn, or with the end of the cycle."""
     if abort is not None:
         return BreakOff(abort)
     cycle = step.cycle
@@ -773,11 +753,7 @@ def _spawn(step: StepContext, state: CallState) -> CallState:
 
 
 def _pause(step: StepContext, state: CallState, signal: ToolFinished) -> tuple[bool, str | None]:
-    """Let a call that raised be made once more after a pause, if its tool allows that.
-
-    Returns:
-        Whether it does, and why plugins abort the cycle, if they do.
-    """
+    """Let a call that raised be made once more after a pause, if its tool allows that."""
     spec = state.spec
     assert spec is not None  # noqa: S101 - a call without a tool never runs
     allowed = tool_retries(spec.effect_class, spec.max_retries, step.data.config.tool_max_retries)

@@ -28,10 +28,6 @@ def without_what_was_open(state: SessionState, at_ms: int) -> SessionState:
     """Give the state from which a branch goes on: in idle, with nothing open.
 
     Plugins are asked once where a cycle ends by this, as for every cycle that is broken off; what they want then does not begin.
-
-    Args:
-        state: Behind any record. One in idle of which nothing is open stays as it is.
-        at_ms: Now.
     """
     step = StepContext(state.data, at_ms, suspended=state.suspended)
     step.give_up_all()
@@ -62,11 +58,6 @@ def forked_state(state: SessionState, config: SessionConfig, at_ms: int) -> Sess
 
     The conversation, what plugins know, what people always allow, and what was spent are those of the state. A message that is sent
     again is a new one: its receipt was of another session.
-
-    Args:
-        state: Behind the record that it begins at.
-        config: What it is set up with: the id is its own.
-        at_ms: Now.
     """
     branch = without_what_was_open(state, at_ms)
     data = branch.data

@@ -40,18 +40,7 @@ def reserve_request(
     is_handed: bool = False,
     added_tokens: int = 0,
 ) -> ErrorInfo | None:
-    """Promise a request what it may use at most.
-
-    Args:
-        step: The step.
-        request: The request.
-        notes: How many of its last messages are none of the history's.
-        is_handed: Whether plugins handed its messages on, in place of the history's.
-        added_tokens: Of what was gathered for it, which is not in it.
-
-    Returns:
-        None when it may go out; else the error that ends the cycle.
-    """
+    """Promise a request what it may use at most."""
     ledger = step.data.ledger
     if ledger is None:
         return None
@@ -67,16 +56,7 @@ def reserve_request(
 
 
 def reserve_plugin_request(step: StepContext, effect_id: EffectId, wanted: CallModel) -> ErrorInfo | None:
-    """Promise a plugin's question to a model what it may use at most.
-
-    Args:
-        step: The step.
-        effect_id: Of the request.
-        wanted: The question, with its model.
-
-    Returns:
-        None when it may be asked; else why not.
-    """
+    """Promise a plugin's question to a model what it may use at most."""
     ledger = step.data.ledger
     if ledger is None:
         return None
@@ -110,14 +90,7 @@ def book(step: StepContext, effect_id: EffectId, usage: TokenUsage | None) -> No
 
 
 def book_lost(step: StepContext, effect_id: EffectId, input_tokens: int, facts: ModelFacts) -> None:
-    """Book a request that no turn waits for, and whose final usage will not come; as `spend_lost`.
-
-    Args:
-        step: The step.
-        effect_id: Of the request.
-        input_tokens: The estimate of what it sent.
-        facts: Of its model.
-    """
+    """Book a request that no turn waits for, and whose final usage will not come; as `spend_lost`."""
     if step.data.semantics > 0:
         _count(step, _estimated(TokenUsage(input=input_tokens), facts))
     book(step, effect_id, None)
@@ -138,16 +111,7 @@ def _question(step: StepContext, wanted: CallModel) -> tuple[int, ModelFacts]:
 
 
 def lend_to_child(step: StepContext, effect_id: EffectId, shares: int) -> Budget | ErrorInfo | None:
-    """Lend a child its share of what is left.
-
-    Args:
-        step: The step.
-        effect_id: Of the child.
-        shares: How many want a child and have none yet, this one included.
-
-    Returns:
-        What the child may spend; None without a budget; or the error that answers the call.
-    """
+    """Lend a child its share of what is left."""
     ledger = step.data.ledger
     share = None
     if ledger is not None:
@@ -163,17 +127,7 @@ def lend_to_child(step: StepContext, effect_id: EffectId, shares: int) -> Budget
 def lend_to_agent(
     step: StepContext, loan: EffectId, shares: int, own: Budget | None
 ) -> Budget | ErrorInfo | None:
-    """Lend an agent in the background what its next cycle may spend.
-
-    Args:
-        step: The step.
-        loan: What it is lent under.
-        shares: In how many parts what is left is divided; more than there are agents, so that the session can ask on.
-        own: What each of its cycles is to have; None for a share.
-
-    Returns:
-        What it may spend; None without a budget; or the error that answers the call.
-    """
+    """Lend an agent in the background what its next cycle may spend."""
     ledger = step.data.ledger
     if ledger is None:
         return own

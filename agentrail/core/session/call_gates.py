@@ -34,12 +34,7 @@ _DENIED: Final = "The host does not allow this call."
 
 
 def check_call(step: StepContext, state: CallState) -> tuple[CallState, str | None]:
-    """Bring a call whose arguments fit its tool before the plugins, the host and a person, as far as each of them wants to see it.
-
-    Returns:
-        The call: as it will run, answered with a refusal, or waiting for the host or for a person. And why plugins abort the
-        cycle, if they do.
-    """
+    """Bring a call whose arguments fit its tool before the plugins, the host and a person, as far as each of them wants to see it."""
     wanted = None
     if _is_judged(step):
         outcome = _ask_plugins(step, state)
@@ -58,16 +53,6 @@ def check_decided(
     """Bring a call that a person has let run before every plugin that has not judged it as it will run, and what is new also before the host.
 
     The person is not asked twice about what it decided, and once more about what became of that.
-
-    Args:
-        step: The step.
-        state: The call, with the arguments that the person saw or wrote; they fit its tool.
-        asked: The approval.
-        always: Whether the person allows all that is like them.
-        is_edited: Whether the person wrote them.
-
-    Returns:
-        As of `check_call`. It is bound to what the person saw or wrote, or to what is shown to that person now.
     """
     if is_edited:
         state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
@@ -86,11 +71,7 @@ def check_decided(
 
 
 def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tuple[CallState, str | None]:
-    """Go on with a call of which the host has said whether it may run, and with what.
-
-    Returns:
-        As of `check_call`.
-    """
+    """Go on with a call of which the host has said whether it may run, and with what."""
     check = state.check
     assert check is not None  # noqa: S101 - it is checking
     state = msgspec.structs.replace(state, stage="waiting", effect_id=None, check=None)
@@ -124,11 +105,7 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
 def report_call(
     step: StepContext, state: CallState, result: ToolResult, signal: ToolFinished | ToolAnsweredEarly
 ) -> CallState:
-    """Tell the host what a call came to, where it wants to hear that and the code of the tool has ended.
-
-    Returns:
-        The call as done; or as reporting, when the host is told.
-    """
+    """Tell the host what a call came to, where it wants to hear that and the code of the tool has ended."""
     ended = msgspec.structs.replace(state, stage="done", effect_id=None, result=result)
     if signal.ran_ms is None or "after_tool" not in step.data.config.host_hooks:
         return ended
@@ -205,11 +182,7 @@ def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> t
 
 
 def allow_from_now_on(step: StepContext, approved: CallState) -> str | None:
-    """Make a rule of an approval, and let what waits already run by it, as far as the plugins let it.
-
-    Returns:
-        Why plugins abort the cycle, if they do.
-    """
+    """Make a rule of an approval, and let what waits already run by it, as far as the plugins let it."""
     abort = None
     for interaction in interactions.allow_always(step, approved):
         asked = interaction.asked
@@ -223,11 +196,7 @@ def allow_from_now_on(step: StepContext, approved: CallState) -> str | None:
 def _judge_rest(
     step: StepContext, state: CallState, *, is_edited: bool = False
 ) -> tuple[CallState, str | None, str]:
-    """Let every plugin judge a decided call that has not judged it as it will run.
-
-    Returns:
-        As of `check_call`, and who changed its arguments; empty where they are unchanged.
-    """
+    """Let every plugin judge a decided call that has not judged it as it will run."""
     is_old = (
         step.data.semantics == 0
     )  # then an approval was the last word, and an edit came before the guards alone

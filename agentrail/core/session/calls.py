@@ -107,19 +107,7 @@ def answer(
     is_error: bool = True,
     details: JsonValue = None,
 ) -> tuple[CallState, ToolResult]:
-    """Answer a call that is not going to answer itself. One that never began gets its start event here.
-
-    Args:
-        step: The step.
-        state: The call; it has no result yet.
-        text: What the model reads.
-        between: What happened to it, published between start and end.
-        is_error: Whether the model should take it as a failure.
-        details: JSON for people.
-
-    Returns:
-        The call as done, and its result.
-    """
+    """Answer a call that is not going to answer itself. One that never began gets its start event here."""
     started = publish_start(step, state)
     for event in between:
         step.publish(event)

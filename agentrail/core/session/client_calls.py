@@ -55,11 +55,7 @@ def _check_answer(interaction: Interaction, signal: AnswerCall) -> None:
 
 
 def check_size(ref: str, text: str) -> None:
-    """Refuse a text that is too long for the result of a call.
-
-    Raises:
-        InvalidResponse: It is.
-    """
+    """Refuse a text that is too long for the result of a call."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_ANSWER_BYTES:
         message = (

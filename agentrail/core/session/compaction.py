@@ -66,15 +66,7 @@ _SAID: Final = {"due": "threshold", "overflow": "overflow"}
 
 
 def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bool:
-    """Begin a compaction, if it is time for one, or was asked for, or a request did not fit.
-
-    Args:
-        step: The step; no request is out.
-        error: Of the request that did not fit, or None.
-
-    Returns:
-        Whether the session is busy with it now; whatever wanted to go on then goes on when it is over.
-    """
+    """Begin a compaction, if it is time for one, or was asked for, or a request did not fit."""
     asked = step.data.compact_asked
     reason: CompactionReason = "overflow" if error is not None else "asked" if asked is not None else "due"
     step.data.compact_asked = None
@@ -151,14 +143,7 @@ def summarise_anew(step: StepContext) -> bool:
 
 
 def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
-    """Make the request for a summary.
-
-    Args:
-        request: What would be sent to go on: the id of the summary's own effect, the whole conversation, system prompt
-            and tools. They stay as they are, so that the vendor's prompt cache serves the summary too.
-        plan: Where to cut.
-        removed: What is cut off, as far as a model may read it.
-    """
+    """Make the request for a summary."""
     return msgspec.structs.replace(
         request,
         messages=messages_for_summary(plan, removed),
@@ -213,11 +198,7 @@ def give_up(step: StepContext) -> ErrorInfo | None:
 
 
 def saved(step: StepContext, result: RequestResult) -> ErrorInfo | None:
-    """Go on with the summary, if the conversation shrinks with it.
-
-    Returns:
-        The error of the request that did not fit, when it still does not; else None.
-    """
+    """Go on with the summary, if the conversation shrinks with it."""
     compaction = _running(step)
     where = result.path if isinstance(result, FileWritten) else None
     summary = Summary(text=compaction.summary or "", saved_to=where)
@@ -241,15 +222,7 @@ def saved(step: StepContext, result: RequestResult) -> ErrorInfo | None:
 
 
 def go_on_without_summary(step: StepContext, usage: TokenUsage | None) -> ErrorInfo | None:
-    """Go on without a summary: there will be none. Not to be tried again at once.
-
-    Args:
-        step: The step.
-        usage: What the request for it has used; None, or nothing at an unknown price: it broke off, and that is unknown.
-
-    Returns:
-        The error of the request that did not fit, when this was because of one; else None.
-    """
+    """Go on without a summary: there will be none. Not to be tried again at once."""
     compaction = _running(step)
     data = step.data
     if data.semantics == 0:

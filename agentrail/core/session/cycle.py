@@ -144,16 +144,7 @@ def change_tools(step: StepContext, signal: ChangeTools) -> None:
 
 
 def _say_tools_changed(step: StepContext, before: Toolbox, attached: tuple[str, ...]) -> tuple[str, ...]:
-    """Publish which tools came and which went.
-
-    Args:
-        step: The step, which has the new ones.
-        before: The ones so far.
-        attached: The names of those that came, sorted; some may have been there, of another make.
-
-    Returns:
-        The names of those that went.
-    """
+    """Publish which tools came and which went."""
     detached = tuple([name for name in before.names if step.data.tools.get(name) is None])
     for name in attached:
         step.publish(ToolAttached(name=name))
@@ -331,11 +322,7 @@ def _spec_of(step: StepContext, name: object) -> tuple[int, AgentSpec]:
 
 
 def _stack_of(step: StepContext, spec: AgentSpec) -> ChangedStack | None:
-    """Give the plugins with which the session goes on as an agent; None for those that it has.
-
-    Raises:
-        PluginError: One of them is not there, or nothing holds the permissions of the agent.
-    """
+    """Give the plugins with which the session goes on as an agent; None for those that it has."""
     stack, states = step.data.stack, step.data.plugin_states
     change = None
     if spec.plugins is not None:
@@ -534,12 +521,7 @@ def _ask_about_request(step: StepContext) -> str | None:
 
 
 def go_on_after_compaction(step: StepContext, error: ErrorInfo | None) -> Next:
-    """Do what a compaction held up: the request, its end, or nothing at all.
-
-    Args:
-        step: The step.
-        error: Of a request that did not fit before and does not fit now; None where there is nothing like that.
-    """
+    """Do what a compaction held up: the request, its end, or nothing at all."""
     cycle = step.data.cycle
     if cycle is None:
         return Phase.IDLE
@@ -837,15 +819,7 @@ def note_chunk(step: StepContext) -> None:
 
 
 def look(step: StepContext, pinged_at_ms: int) -> ErrorInfo | None:
-    """Look at the clock: report a silence, and set the next look; or stop a stream that has been silent for too long.
-
-    Args:
-        step: The step.
-        pinged_at_ms: The last sign of life that is no chunk; 0 if there was none.
-
-    Returns:
-        Why the request is over, or None when it goes on.
-    """
+    """Look at the clock: report a silence, and set the next look; or stop a stream that has been silent for too long."""
     stream = step.stream
     heard = stream.clock.pinged(pinged_at_ms) if pinged_at_ms else stream.clock
     clock, silence = decide_stall(heard, step.at_ms, model_of(step.data).stalls)

@@ -210,11 +210,7 @@ def hear_steer(step: StepContext) -> Next:
 
 
 def find_approval(step: StepContext, wanted: str) -> Interaction:
-    """Find a call that waits for an approval.
-
-    Raises:
-        InteractionError: Nothing of this id waits, or it is a question.
-    """
+    """Find a call that waits for an approval."""
     interaction = interactions.find_interaction(step, wanted)
     if not isinstance(interaction.asked, Approval):
         is_question = isinstance(interaction.asked, Question)
@@ -225,11 +221,7 @@ def find_approval(step: StepContext, wanted: str) -> Interaction:
 
 
 def hold_offered(interaction: Interaction, answer: PermissionOption) -> None:
-    """Hold an answer against those that are taken; a question takes every one.
-
-    Raises:
-        AnswerNotOffered: It is none of them.
-    """
+    """Hold an answer against those that are taken; a question takes every one."""
     asked = interaction.asked
     if isinstance(asked, Approval) and answer not in asked.permission_options:
         offered = ", ".join(asked.permission_options)
@@ -238,11 +230,7 @@ def hold_offered(interaction: Interaction, answer: PermissionOption) -> None:
 
 
 def find_approval_in_chat(step: StepContext, wanted: str) -> Interaction:
-    """Find what a line in the chat means: by its id, or by the command that waits, letter by letter.
-
-    Raises:
-        InteractionError: Nothing of this id or command waits, or more than one call does: then only an id can say which.
-    """
+    """Find what a line in the chat means: by its id, or by the command that waits, letter by letter."""
     waiting = step.data.interactions
     alike = [one for one in waiting if _command_of(one) == wanted]
     # An id comes first: no model may name its command like the id of another call.

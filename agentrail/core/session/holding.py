@@ -60,13 +60,7 @@ def ask_behind_batch(step: StepContext, event: AfterToolBatch, notes: tuple[str,
 
 
 def go_on_asking(step: StepContext, result: RequestResult, *, is_late: bool = False) -> Outcome:
-    """Tell the plugin what it waited for, and ask the others. `held` is set again when one of them wants to wait.
-
-    Args:
-        step: The step.
-        result: The answer.
-        is_late: Whether that stands for one that did not come in time.
-    """
+    """Tell the plugin what it waited for, and ask the others. `held` is set again when one of them wants to wait."""
     held = now_held(step)
     book_plugin_request(step, held.effect_id, _wanted_of(held), result)
     step.data.held = None

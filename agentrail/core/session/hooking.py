@@ -69,18 +69,7 @@ def ask_plugins(
     edited_by: str | None = None,
     judged_by: Collection[str] | None = None,
 ) -> Outcome:
-    """Ask the plugins, and carry out what their answers mean wherever they are given.
-
-    Args:
-        step: The step.
-        event: What happened, or is about to.
-        fit: On `BeforeTool`: judges rewritten arguments by the tool's schema.
-        edited_by: On `BeforeTool`: who changed the arguments outside of the pipeline. Then only guards are asked.
-        judged_by: On `BeforeTool`: of a call that a user has decided about, who has judged it as it will run. Then all others are asked.
-
-    Returns:
-        What they said; the decision is the caller's to carry out, an abort too.
-    """
+    """Ask the plugins, and carry out what their answers mean wherever they are given."""
     outcome = consult(step, event, fit=fit, edited_by=edited_by, judged_by=judged_by)
     apply_outcome(step, outcome)
     return outcome
@@ -113,16 +102,7 @@ def consult(  # noqa: PLR0913 - what is asked, and how
     judged_by: Collection[str] | None = None,
     is_lenient: bool = False,
 ) -> Outcome:
-    """Ask the plugins as `ask_plugins` does, and carry out nothing: the caller publishes something first, and then calls `apply_outcome`.
-
-    Args:
-        step: As of `ask_plugins`.
-        event: As there.
-        fit: As there.
-        edited_by: As there.
-        judged_by: As there.
-        is_lenient: Whether no plugin can refuse a call: see `RecordedCalls`.
-    """
+    """Ask the plugins as `ask_plugins` does, and carry out nothing: the caller publishes something first, and then calls `apply_outcome`."""
     data = step.data
     ctx = context_of(step)
     stack = data.stack

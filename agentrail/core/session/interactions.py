@@ -44,13 +44,7 @@ MAX_RESOLVED: Final = 256
 
 
 def require_approval(step: StepContext, state: CallState, wanted: WantedApproval) -> None:
-    """Let a call wait for a person.
-
-    Args:
-        step: The step.
-        state: The call, with its final arguments.
-        wanted: Why a person is asked and by whom, how long the call waits, and the answers that are taken.
-    """
+    """Let a call wait for a person."""
     config = step.data.config
     expires_at_ms = None if wanted.timeout_ms is None else step.at_ms + wanted.timeout_ms
     approval = Approval(
@@ -70,14 +64,7 @@ def require_approval(step: StepContext, state: CallState, wanted: WantedApproval
 
 
 def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
-    """Let a call wait for the answer to the question that it is.
-
-    Args:
-        step: The step.
-        state: The call; `question` and perhaps `options`, `schema` and `url` are among its arguments, which
-            `fault_of_question` has nothing against.
-        timeout_ms: How long it waits; None for ever.
-    """
+    """Let a call wait for the answer to the question that it is."""
     arguments = state.arguments
     listed = arguments.get("options")
     options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
@@ -124,13 +111,7 @@ def fault_of_question(schema: object, url: object) -> str | None:
 
 
 def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None:
-    """Let a running tool wait for the answer to a question of its own.
-
-    Args:
-        step: The step.
-        state: The call, which runs.
-        signal: What it asks; its reply is the answer.
-    """
+    """Let a running tool wait for the answer to a question of its own."""
     expires_at_ms = step.at_ms + signal.timeout_ms if signal.timeout_ms is not None else None
     question = Question(
         ref=QuestionRef(_name(step)),
@@ -168,13 +149,7 @@ def withdraw(step: StepContext, call_id: CallId) -> None:
 
 
 def find_interaction(step: StepContext, wanted: str) -> Interaction:
-    """Find what a person decides.
-
-    Raises:
-        AlreadyResolved: It is decided; the error says how, and by whom.
-        ApprovalExpired: Its time is over.
-        UnknownApproval: There never was one of this id, or it was decided long ago.
-    """
+    """Find what a person decides."""
     for interaction in step.data.interactions:
         if interaction.id == wanted:
             return interaction
@@ -258,9 +233,6 @@ def allow_always(step: StepContext, approved: CallState) -> tuple[Interaction, .
     """Make a rule of an approval, and judge by it all that waits already; none of arguments that were not shown.
 
     What became of arguments that a person wrote goes on waiting for that person.
-
-    Returns:
-        What the rule decided, closed; the plugins have still to judge these calls.
     """
     if approved.bound_to != hash_arguments(approved.arguments):
         return ()

@@ -34,7 +34,6 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
     """What the table says about a signal in a phase.
 
     Attributes:
-        verdict: Whether it is welcome.
         followed_by: Where its step may leave the session, with all that follows in it: the phases that are possible at all.
     """
 

@@ -182,14 +182,6 @@ def step(
     """Return the complete next state and the effects to carry out, in order.
 
     Total: every pair of phase and signal has a verdict. On a session that has ended nothing happens any more.
-
-    Args:
-        state: The session.
-        signal: What happens to it.
-        recorded: In a fold that brings a session back: what its records say about calls. None otherwise.
-
-    Raises:
-        InternalError: Ours: a bug. The state that was given is as good as before; the shell puts the signal aside.
     """
     if state.ended:
         return state, ()
@@ -226,11 +218,7 @@ def _check_time(signal: signals.Signal) -> None:
 def _advance(
     step: StepContext, phase: Phase, postponed: tuple[signals.Signal, ...], signal: signals.Signal
 ) -> tuple[Phase, tuple[signals.Signal, ...], bool]:
-    """Take a signal, and all that follows from it, until only the mailbox could bring more.
-
-    Returns:
-        The phase, what is postponed, and whether the session is over.
-    """
+    """Take a signal, and all that follows from it, until only the mailbox could bring more."""
     todo: list[signals.Signal] = [signal]  # the next one last
     while True:
         before = phase

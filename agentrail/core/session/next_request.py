@@ -46,9 +46,7 @@ class RequestPart:
 
     Attributes:
         name: Of a section, a tool, or what a message is: `prompt`, `answer`, `results`, `steer`, `note`.
-        kind: What it is.
         role: Of a message; None of others.
-        tokens: How long it is, estimated.
         text_head: How it begins; at most 500 characters.
         call_ids: Of an answer the calls that it asks for, of results those that they answer.
         ref: The prompt that a message is; None of others.
@@ -68,9 +66,7 @@ class NextRequest:
     """What a model will be sent next, as far as it is known now.
 
     Attributes:
-        model: The model string.
         window: How many tokens it reads at most; None where that is not known.
-        tokens: Of all parts, estimated.
         counted_tokens: What the vendor counted in the last request; 0 before the first.
         digest: SHA-256 of what stands in the request, hexadecimal: two of them are the same where nothing has changed.
         parts: In the order in which they are sent.
@@ -89,12 +85,7 @@ Clean: TypeAlias = Callable[[str], str]
 
 
 def next_request_of(data: Known, clean: Clean) -> NextRequest:
-    """Say what a session will send to its model next.
-
-    Args:
-        data: What the session knows.
-        clean: Is given texts before they are cut: else the beginning of a secret could be left at an end.
-    """
+    """Say what a session will send to its model next."""
     handed = data.cycle.handed if data.cycle is not None else None
     _, messages = outgoing(data.outgoing, data.history.messages if handed is None else handed, data.refused)
     drawn = (

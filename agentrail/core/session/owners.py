@@ -43,41 +43,25 @@ class OfTranscript(msgspec.Struct, frozen=True, gc=False):
 
 
 class OfCall(msgspec.Struct, frozen=True, gc=False):
-    """A call of the batch that runs.
-
-    Attributes:
-        call_id: Which one.
-    """
+    """A call of the batch that runs."""
 
     call_id: CallId
 
 
 class OfSurvivor(msgspec.Struct, frozen=True, gc=False):
-    """A call that runs although an abort has ended its cycle.
-
-    Attributes:
-        call_id: Which one.
-    """
+    """A call that runs although an abort has ended its cycle."""
 
     call_id: CallId
 
 
 class OfStoppedCall(msgspec.Struct, frozen=True, gc=False):
-    """A call that is answered, was told to stop, and has not ended yet: of the batch, or a survivor.
-
-    Attributes:
-        call_id: Which one.
-    """
+    """A call that is answered, was told to stop, and has not ended yet: of the batch, or a survivor."""
 
     call_id: CallId
 
 
 class OfChild(msgspec.Struct, frozen=True, gc=False):
-    """The tool of a call that runs, and that a session works for.
-
-    Attributes:
-        attempt: At that call.
-    """
+    """The tool of a call that runs, and that a session works for."""
 
     attempt: EffectId
 
@@ -87,61 +71,37 @@ class OfLoan(msgspec.Struct, frozen=True, gc=False):
 
 
 class OfHostCheck(msgspec.Struct, frozen=True, gc=False):
-    """A call that may run when the host says so.
-
-    Attributes:
-        call_id: Which one.
-    """
+    """A call that may run when the host says so."""
 
     call_id: CallId
 
 
 class OfHostReport(msgspec.Struct, frozen=True, gc=False):
-    """The host's being told of a call that has ended. Its batch waits for that; a cycle that was broken off does not.
-
-    Attributes:
-        call_id: Which one.
-    """
+    """The host's being told of a call that has ended. Its batch waits for that; a cycle that was broken off does not."""
 
     call_id: CallId
 
 
 class OfAgent(msgspec.Struct, frozen=True, gc=False):
-    """An agent that works in the background, until it has ended.
-
-    Attributes:
-        name: Which one.
-    """
+    """An agent that works in the background, until it has ended."""
 
     name: str
 
 
 class OfAgentWait(msgspec.Struct, frozen=True, gc=False):
-    """The timer of a call that waits for agents.
-
-    Attributes:
-        call_id: Which call.
-    """
+    """The timer of a call that waits for agents."""
 
     call_id: CallId
 
 
 class OfRetry(msgspec.Struct, frozen=True, gc=False):
-    """The timer before another attempt at a call.
-
-    Attributes:
-        call_id: Which one.
-    """
+    """The timer before another attempt at a call."""
 
     call_id: CallId
 
 
 class OfInteraction(msgspec.Struct, frozen=True, gc=False):
-    """The timer of what waits for a person.
-
-    Attributes:
-        id: Which interaction.
-    """
+    """The timer of what waits for a person."""
 
     id: ApprovalId | QuestionRef | ClientCallRef
 
@@ -150,8 +110,6 @@ class OfPluginRequest(msgspec.Struct, frozen=True, gc=False):
     """Something that is done for a plugin, which is told when it is there.
 
     Attributes:
-        by: The plugin.
-        tag: The plugin's name for it.
         wanted: What is done, so that it can be done again in another process; None in states that were stored without it.
     """
 

@@ -16,16 +16,7 @@ _TOLD_OTHERWISE: Final = frozenset({"history", "stack", "plugin_states", "tools"
 
 
 def plain_state(state: SessionState) -> dict[str, Any]:
-    """Say what a session knows.
-
-    Returns:
-        A JSON object: `phase`, `suspended`, `ended`; `messages`, the conversation; `plugins`, each by its name with its `version` and its
-        `state`; `tools`, their names; `config`, what it was started with; `postponed`, the kinds of signals that wait; and the other
-        fields of `SessionData` under their own names. What comes later comes as further names, and is left out while it holds its default.
-
-    Raises:
-        CodecError: Ours: there is something in it that JSON does not hold.
-    """
+    """Say what a session knows."""
     document: dict[str, Any] = msgspec.json.decode(encode_session(state))
     whole = document["session_state"]
     data: dict[str, Any] = whole["data"]

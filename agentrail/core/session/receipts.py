@@ -68,18 +68,7 @@ class ToolsReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def recall(
     step: StepContext, client_id: str | None, said: object, kind: type[R], *, digest: str | None = None
 ) -> R | None:
-    """Find the receipt of a message that came before.
-
-    Args:
-        step: The step.
-        client_id: The sender's name of the message; None: it has none, and is new.
-        said: What it says; must be the same as then.
-        kind: What its receipt is.
-        digest: Of the sender's own words, where they are not all that it says.
-
-    Raises:
-        ClientIdReused: The sender's move: the same name for something else.
-    """
+    """Find the receipt of a message that came before."""
     if client_id is None:
         return None
     known = _find(step, client_id)

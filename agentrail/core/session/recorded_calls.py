@@ -77,13 +77,7 @@ class RecordedCalls:
         self.set_aside: list[str] = []
 
     def judged(self, state: CallState, outcome: Outcome, ask_leniently: Callable[[], Outcome]) -> Outcome:
-        """Return the outcome that counts for a call.
-
-        Args:
-            state: The call, as it came before its guards.
-            outcome: Their answer.
-            ask_leniently: Calls the plugins again; none of them can refuse the call.
-        """
+        """Return the outcome that counts for a call."""
         self.was_asked = True
         spec = state.spec
         is_named_by_records = spec is None or spec.answered_by in {"code", "child"}

@@ -85,13 +85,7 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
 
 
 def decisions_of(data: Known, begun: frozenset[EffectId], at_ms: int) -> Iterator[RecoveryDecision]:
-    """Say what becomes of all that is open.
-
-    Args:
-        data: What the session knows.
-        begun: The open effects that a durable record names.
-        at_ms: Now.
-    """
+    """Say what becomes of all that is open."""
     for effect_id, owner in sorted(data.open.items(), key=lambda entry: int(entry[0][1:])):
         decision = _decision(data, effect_id, owner, has_begun=effect_id in begun, at_ms=at_ms)
         if decision is not None:

@@ -89,15 +89,7 @@ _PART: Final = re.compile(r"""([^'"]++)|'([^']*+)'|"([^"]*+)\"""")
 
 
 def plain_words(line: str, *, most: int | None = None) -> tuple[str, ...] | None:
-    """Split a line without shell syntax into words, as `shlex.split` does, in linear time.
-
-    Args:
-        line: A model's command, of any length.
-        most: How many words are wanted; None: all.
-
-    Returns:
-        The first words. None for a line with shell syntax, an empty line, and a quote without its end.
-    """
+    """Split a line without shell syntax into words, as `shlex.split` does, in linear time."""
     if _SHELL_SYNTAX.search(line) or not _CLOSED.fullmatch(line):
         return None
     return tuple(_unquoted(found[0]) for found in islice(_WORD.finditer(line), most)) or None

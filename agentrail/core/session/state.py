@@ -73,11 +73,7 @@ class Phase(enum.Enum):
 
 @final
 class BreakOff(msgspec.Struct, frozen=True, gc=False):
-    """The cycle is to be over, because a plugin wants that, or it has gone too far; nothing of it may begin any more.
-
-    Attributes:
-        reason: Why.
-    """
+    """The cycle is to be over, because a plugin wants that, or it has gone too far; nothing of it may begin any more."""
 
     reason: str
 

@@ -131,11 +131,7 @@ def encode_session(state: SessionState, *, begun: tuple[EffectId, ...] | None = 
 
 
 def begun_in(text: bytes | str) -> tuple[EffectId, ...]:
-    """Return the open effects that may have begun, as `encode_session` wrote them; none where it wrote none.
-
-    Raises:
-        CodecError: Your move: it is no such text.
-    """
+    """Return the open effects that may have begun, as `encode_session` wrote them; none where it wrote none."""
     try:
         return _BEGUN_READER.decode(text).begun
     except (msgspec.DecodeError, RecursionError) as error:

@@ -577,12 +577,7 @@ _OBJECT: Final = SHAPES.of(JsonObject)
 
 
 class Stacked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What `encode_stack` writes.
-
-    Attributes:
-        plugins: The stack.
-        states: The state of each of its plugins.
-    """
+    """What `encode_stack` writes."""
 
     plugins: Stack
     states: PluginStates

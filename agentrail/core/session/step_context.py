@@ -79,7 +79,6 @@ class StepContext:
     Attributes:
         data: What the session knows by now. Write its fields; keep the values in it, never the draft itself.
         at_ms: The time of the step, which is that of the signal.
-        effects: What was asked for so far.
         suspended: Whether `AgentSuspended` is out for the cycle, and no `AgentResumed` behind it.
         recorded: What records say about calls, in a fold that brings a session back; None in every other step.
     """
@@ -271,11 +270,7 @@ def say_queued(step: StepContext, prompt: QueuedPrompt, position: int) -> None:
 
 
 def begin_gathering(step: StepContext) -> bool:
-    """Ask for what is added to the requests of this turn, unless that is known already, or there is no such thing.
-
-    Returns:
-        Whether the request waits for it.
-    """
+    """Ask for what is added to the requests of this turn, unless that is known already, or there is no such thing."""
     if not step.data.config.gathers_context:
         return False
     cycle = step.cycle

@@ -53,13 +53,7 @@ def publish_tags(step: StepContext, message: AssistantMessage) -> None:
 
 
 def tags_at_end(stream: Stream, message: AssistantMessage, config: SessionConfig) -> tuple[Tag, ...]:
-    """Give the tags that are published when a response is complete: those that were not when it streamed.
-
-    Args:
-        stream: What was heard of it.
-        message: All of it.
-        config: Of the session.
-    """
+    """Give the tags that are published when a response is complete: those that were not when it streamed."""
     if not config.inline_tags:
         return ()
     if stream.text:

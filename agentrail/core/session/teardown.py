@@ -301,11 +301,7 @@ def _fail_cycle(step: StepContext, error: ErrorInfo) -> None:
 def _break_off(
     step: StepContext, reason: str | None, kill: KillPolicy, *, children: bool = True
 ) -> tuple[tuple[CallId, ...], tuple[CallId, ...]]:
-    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped.
-
-    Returns:
-        The calls of its batch that had ended before; and those that were stopped and may have taken effect.
-    """
+    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped."""
     committed = _ids_of(tuple(state for state in step.data.batch if state.stage in {"reporting", "done"}))
     # What is detached is answered, and has not ended.
     going_on = {state.call.call_id for state in step.data.survivors}

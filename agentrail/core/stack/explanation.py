@@ -112,13 +112,7 @@ class RunListener:
     """Hears each answer of one run, and tells the chain when it is over."""
 
     def __init__(self, event: HookEvent, listeners: tuple[Member, ...], tell: Tell | None = None) -> None:
-        """Hear nothing yet.
-
-        Args:
-            event: What is asked about.
-            listeners: Whose turn it may become.
-            tell: Is told of the run when it is over; None where its caller asks for the explanation.
-        """
+        """Hear nothing yet."""
         self._event = event
         self._listeners = listeners
         self._tell = tell

@@ -158,15 +158,7 @@ def load_stack(entries: Sequence[PluginEntry], *, ask: Ask = call_handler) -> tu
 
 
 def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member, Any]:
-    """Make a member and its first state.
-
-    Args:
-        entry: As in `load_stack`.
-        ask: As in `load_stack`.
-
-    Raises:
-        PluginError: Your move: it is no plugin, declares what cannot be, its `init` raised, or its state cannot be stored.
-    """
+    """Make a member and its first state."""
     given, options = entry if isinstance(entry, tuple) else (entry, {})
     plugin = sound_plugin(given, options, ask)
     state = _first_state(plugin, options, ask)
@@ -181,14 +173,6 @@ def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = call_hand
     """Make the member of a plugin whose state was stored. Its `init` is called only where it does not say what its states are.
 
     Not with all that a session was given meanwhile: `init` need not take what `on_config_update` took.
-
-    Args:
-        plugin: The code.
-        options: Those of the member that it was.
-        ask: As in `load_stack`.
-
-    Raises:
-        PluginError: Your move: as of `load_plugin`.
     """
     sound = sound_plugin(plugin, options, ask)
     state = _first_state(sound, options, ask) if sound.state_type is None else None
@@ -196,11 +180,7 @@ def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = call_hand
 
 
 def sound_plugin(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) -> Plugin:
-    """Make the plugin, where a class was given, and find nothing wrong with it.
-
-    Raises:
-        PluginError: Your move: it is no plugin, declares what cannot be, or its options are no JSON.
-    """
+    """Make the plugin, where a class was given, and find nothing wrong with it."""
     plugin = attempt_as(ask, given) if isinstance(given, type) else given
     if isinstance(plugin, Raised):
         raise PluginError([f"{show(given)} cannot be made without arguments: {plugin.error.message}"])
@@ -229,11 +209,7 @@ def _first_state(plugin: Plugin, options: JsonObject, ask: Ask) -> Any:
 
 
 def compile_stack(members: Sequence[Member], *, ask: Ask = call_handler) -> Stack:
-    """Put members in order, and check them against each other.
-
-    Raises:
-        PluginError: Your move: two of one name.
-    """
+    """Put members in order, and check them against each other."""
     ordered = tuple(sorted(members, key=lambda member: member.priority))  # stable: ties stay as registered
     names = [member.name for member in ordered]
     double = sorted({name for name in names if names.count(name) > 1})

@@ -31,15 +31,7 @@ from agentrail.messages import JsonObject
 
 
 def entries_now(stack: Stack, states: PluginStates) -> tuple[PluginEntry, ...]:
-    """Give the plugins of a stack as a session is started with them that works for this one, each with its options as they are at this moment.
-
-    Args:
-        stack: The plugins.
-        states: Their states, from which some of them say their options.
-
-    Raises:
-        PluginError: A plugin's: it raised, or gave what are no options.
-    """
+    """Give the plugins of a stack as a session is started with them that works for this one, each with its options as they are at this moment."""
     return tuple(
         [(member.plugin, _options_below(stack, member, states[member.name])) for member in stack.members]
     )
@@ -51,13 +43,7 @@ def options_shown(stack: Stack, states: PluginStates) -> tuple[JsonObject, ...]:
 
 
 def hidden_tools(stack: Stack, states: PluginStates, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the tools that a model need not know of, because no call of them would run: what guards are asked about is judged all the same.
-
-    Args:
-        stack: The plugins.
-        states: Their states.
-        names: Of all tools.
-    """
+    """Give the tools that a model need not know of, because no call of them would run: what guards are asked about is judged all the same."""
     hidden: dict[str, None] = {}
     for member in stack.hiding:
         say: Any = member.plugin
@@ -74,16 +60,7 @@ def narrows(stack: Stack) -> bool:
 
 
 def narrowing_of(stack: Stack, name: str, options: JsonObject) -> JsonObject | None:
-    """Return the rules of an option update that hold at once for the sessions below.
-
-    Args:
-        stack: The plugins of the session.
-        name: The plugin that is updated.
-        options: Its new options.
-
-    Returns:
-        Its rules of `deny` and `ask`, as permissions; None where the plugin takes none, or the update has none.
-    """
+    """Return the rules of an option update that hold at once for the sessions below."""
     member = stack.find(name)
     if member is None or _narrowing(member) is None:
         return None
@@ -92,16 +69,7 @@ def narrowing_of(stack: Stack, name: str, options: JsonObject) -> JsonObject | N
 
 
 def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) -> ChangedStack:
-    """Let a stack allow only what these permissions allow too.
-
-    Args:
-        stack: The plugins.
-        states: Their states.
-        permissions: What an agent may do.
-
-    Raises:
-        PluginError: Your move: no plugin of it can be told so, or it does not take these permissions. A plugin's: it raised.
-    """
+    """Let a stack allow only what these permissions allow too."""
     member, narrow = next(
         ((one, found) for one in stack.members if (found := _narrowing(one)) is not None), (None, None)
     )
@@ -126,16 +94,7 @@ def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) ->
 
 
 def replace_unsafe(stack: Stack, states: PluginStates, entries: Sequence[PluginEntry]) -> ChangedStack:
-    """Put other plugins in the place of those that guard nothing. The guards stay, with their states, also where one is named again.
-
-    Args:
-        stack: The plugins so far.
-        states: Their states.
-        entries: The others.
-
-    Raises:
-        PluginError: Your move: one of them cannot be loaded.
-    """
+    """Put other plugins in the place of those that guard nothing. The guards stay, with their states, also where one is named again."""
     members = [member for member in stack.members if member.guards]
     kept = {member.name: states[member.name] for member in members}
     for entry in entries:

@@ -174,16 +174,7 @@ def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx:
 def rerun_before_tool(  # noqa: PLR0913 - what `run_hook` takes, and who did it
     stack: Stack, event: BeforeTool, states: PluginStates, ctx: Context, *, by: str, fit: Fit | None = None
 ) -> Outcome:
-    """Let the safety plugins judge arguments that changed outside of the pipeline.
-
-    Args:
-        stack: As in `run_hook`.
-        event: With the new arguments.
-        states: As in `run_hook`.
-        ctx: As in `run_hook`.
-        by: Who changed them: a host plugin, or a person.
-        fit: As in `run_hook`.
-    """
+    """Let the safety plugins judge arguments that changed outside of the pipeline."""
     opened = msgspec.structs.replace(_opened(event, states), rewritten_by=(by,), is_fit=False)
     guards = tuple(member for member in stack.listeners(BeforeTool) if member.guards)
     hearing = listener_of(stack, event, guards)
@@ -200,21 +191,7 @@ def judge_decided(  # noqa: PLR0913 - what `run_hook` takes, and what was decide
     edited_by: str | None = None,
     fit: Fit | None = None,
 ) -> Outcome:
-    """Let every plugin judge a call that a user allowed and that it has not judged as it will run.
-
-    Args:
-        stack: As in `run_hook`.
-        event: With the arguments that were allowed.
-        states: As in `run_hook`.
-        ctx: As in `run_hook`.
-        judged_by: The plugins that have judged these very arguments.
-        edited_by: Who wrote them; None where they are as they were shown.
-        fit: As in `run_hook`.
-
-    Returns:
-        An outcome whose decision is another one than `RequireApproval` where the call must not run. A plugin that wants an approval has
-        no objection: there is one.
-    """
+    """Let every plugin judge a call that a user allowed and that it has not judged as it will run."""
     allowed = Decision(action=RequireApproval("", None), by="")
     opened = msgspec.structs.replace(
         _opened(event, states), decision=allowed, seen_by=frozenset(judged_by), is_decided=True

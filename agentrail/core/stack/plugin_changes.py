@@ -39,7 +39,6 @@ class ChangedStack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A stack and its states after a change.
 
     Attributes:
-        stack: The new stack.
         states: The states of all its plugins, and of no others.
     """
 
@@ -66,11 +65,7 @@ _MAX_NAME_COMPARED: Final = 100
 
 
 def find_plugin(stack: Stack, name: str) -> Member:
-    """Look a plugin up by its name.
-
-    Raises:
-        PluginError: Your move: there is none; the message names the nearest.
-    """
+    """Look a plugin up by its name."""
     member = stack.find(name)
     if member is None:
         near = difflib.get_close_matches(name[:_MAX_NAME_COMPARED], stack.names, n=1)
@@ -85,9 +80,6 @@ def apply_config_update(plugin: Plugin, options: JsonObject, state: Any) -> Any:
 
     A mapping, an attrs class and a Struct are merged, field by field; anything else is replaced by what `init` makes of the
     options.
-
-    Raises:
-        TypeError: Your move: the state has no such field.
     """
     if isinstance(state, msgspec.Struct):
         return msgspec.structs.replace(state, **options)
@@ -134,22 +126,14 @@ def decide_update(
 
 
 def attach_plugin(stack: Stack, states: PluginStates, entry: PluginEntry) -> ChangedStack:
-    """Add a plugin; among those of its priority it is asked last.
-
-    Raises:
-        PluginError: Your move: it cannot be loaded, or one of its name is there.
-    """
+    """Add a plugin; among those of its priority it is asked last."""
     member, state = load_plugin(entry, ask=stack.ask)
     grown = compile_stack([*stack.members, member], ask=stack.ask)
     return ChangedStack(stack=grown, states=MappingProxyType({**states, member.name: state}))
 
 
 def detach_plugin(stack: Stack, states: PluginStates, name: str) -> ChangedStack:
-    """Take a plugin away, and its state with it.
-
-    Raises:
-        PluginError: Your move: there is none of that name.
-    """
+    """Take a plugin away, and its state with it."""
     member = find_plugin(stack, name)
     rest = compile_stack([other for other in stack.members if other is not member], ask=stack.ask)
     left = {other: state for other, state in states.items() if other != name}
@@ -163,18 +147,7 @@ def reload_plugin(
     *,
     rehearsal: Iterable[tuple[HookEvent, Context]] = (),
 ) -> ChangedStack:
-    """Put new code in the place of the plugin of the same name, with its state.
-
-    Args:
-        stack: With the old code.
-        states: With the old state; one of another version goes through `migrate` of the new code.
-        entry: The new code, with its options; without any those of the old one stay.
-        rehearsal: What this session met lately. The new code has to answer all of it before it is let in.
-
-    Raises:
-        PluginError: Your move: none of that name is there, it cannot be loaded with its options, `migrate` refused or made what is no state
-            of it, or it failed in the rehearsal. Nothing has changed.
-    """
+    """Put new code in the place of the plugin of the same name, with its state."""
     given = entry[0] if isinstance(entry, tuple) else entry
     old = find_plugin(stack, getattr(given, "name", repr(given)))
     fresh, _ = load_plugin(entry if isinstance(entry, tuple) else (given, old.options), ask=stack.ask)

@@ -23,15 +23,7 @@ def plugin_origin(plugin: object) -> str:
 
 
 def part_entry(entry: PluginEntry, ask: Ask) -> tuple[Plugin, PluginRecord]:
-    """Part what a caller gave into the plugin, which is made where a class was given, and what stands for it.
-
-    Args:
-        entry: As of `load_stack`.
-        ask: How its code is called.
-
-    Raises:
-        PluginError: Your move: it is no plugin, declares what cannot be, or its options are no JSON.
-    """
+    """Part what a caller gave into the plugin, which is made where a class was given, and what stands for it."""
     given: Any = entry
     options: Any = None
     if isinstance(given, tuple):
@@ -47,16 +39,7 @@ def part_entry(entry: PluginEntry, ask: Ask) -> tuple[Plugin, PluginRecord]:
 
 
 def find_code(ask: Ask, change: str, record: PluginRecord) -> Plugin:
-    """Find the code of a plugin that is to come, where the shell's `call_handler` can: by its `find`.
-
-    Args:
-        ask: How handlers are called; its `find`, if it has one, is given the two below, and gives the code, or None.
-        change: The id of the signal that brings it.
-        record: What the signal says of it.
-
-    Raises:
-        PluginError: Your move: there is no such code, it cannot be made, or it is that of another plugin.
-    """
+    """Find the code of a plugin that is to come, where the shell's `call_handler` can: by its `find`."""
     find = getattr(ask, "find", None)
     found = None if find is None else attempt_as(ask, find, change, record)
     if isinstance(found, Raised):
@@ -69,11 +52,7 @@ def find_code(ask: Ask, change: str, record: PluginRecord) -> Plugin:
 
 
 def checked_code(found: object, record: PluginRecord, ask: Ask) -> Plugin:
-    """Take what was found for a record: a plugin, or the class of one.
-
-    Raises:
-        PluginError: Your move: it cannot be made without arguments, or has another name.
-    """
+    """Take what was found for a record: a plugin, or the class of one."""
     plugin = attempt_as(ask, found) if isinstance(found, type) else found
     if isinstance(plugin, Raised):
         raise PluginError(

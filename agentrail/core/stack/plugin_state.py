@@ -76,11 +76,7 @@ def encode_state(state: object) -> bytes:
 
 
 def decode_state(encoded: bytes, state_type: StateType) -> Any:
-    """Read a state back, as the type that its plugin declares.
-
-    Raises:
-        msgspec.ValidationError: The plugin's author's: what was stored does not have this type any more; `migrate`.
-    """
+    """Read a state back, as the type that its plugin declares."""
     return _frozen_again(decoder_of(state_type).decode(encoded))
 
 

@@ -30,12 +30,7 @@ Moment: TypeAlias = tuple[HookEvent, Context]
 
 
 def rehearsal_of(messages: Sequence[Message], ctx: Context) -> Iterator[Moment]:
-    """Give the hook events of the last messages, in order, each with the conversation as it was.
-
-    Args:
-        messages: The whole conversation; no call in it is open.
-        ctx: Of this moment; all in it but the messages is shown as it is now.
-    """
+    """Give the hook events of the last messages, in order, each with the conversation as it was."""
     for position in range(max(0, len(messages) - MAX_REHEARSED), len(messages)):
         known = tuple(messages[:position])
         is_last = position + 1 == len(messages) or isinstance(messages[position + 1], UserMessage)

@@ -41,32 +41,19 @@ class ValidationBudget:
     __slots__ = ("left", "patterns", "schema_parts")
 
     def __init__(self, *, patterns: tuple[str, ...], schema_parts: int) -> None:
-        """Begin a judgement.
-
-        Args:
-            patterns: All regular expressions that the schema holds the names of members against.
-            schema_parts: The size of the schema.
-        """
+        """Begin a judgement."""
         self.left: int = MAX_WORK
         self.patterns: tuple[str, ...] = patterns
         self.schema_parts: int = schema_parts
 
     def pay(self, units: float) -> None:
-        """Take from what is left.
-
-        Raises:
-            TooMuchWork: It is not enough.
-        """
+        """Take from what is left."""
         self.left -= int(units)
         if self.left < 0:
             raise TooMuchWork
 
     def pay_for_search(self, pattern: str, text: str) -> None:
-        """Take what a search costs at worst.
-
-        Raises:
-            TooMuchWork: As of `pay`; or this is no pattern.
-        """
+        """Take what a search costs at worst."""
         try:
             self.pay(min(effort_of(pattern).steps(len(text)) / _STEPS_PER_UNIT, MAX_WORK + 1) + 1)
         except NoPattern:

@@ -11,13 +11,7 @@ _MASKED: Final = "&lt;"
 
 
 def fenced_in(text: str, *names: str) -> str:
-    """Give a text as it stands between marks: what could be taken for one of them begins with `&lt;` in place of `<`.
-
-    Args:
-        text: Of anyone, and of any length: the time grows as it does.
-        names: Of the marks, such as `page`; all whose names begin so count, in any case, closing or opening, and whatever stands between `<`
-            and the name that is no letter.
-    """
+    """Give a text as it stands between marks: what could be taken for one of them begins with `&lt;` in place of `<`."""
     return _mark_of(names).sub(_MASKED, text)
 
 

@@ -33,20 +33,12 @@ class Raised(msgspec.Struct, frozen=True, gc=False):
 
 
 def attempt(function: Callable[..., Any], *args: Any) -> Any:
-    """Call foreign code.
-
-    Returns:
-        What it returned, or `Raised`.
-    """
+    """Call foreign code."""
     return call_guarded(_as_data, function, *args)
 
 
 def attempt_with_options(function: Callable[..., Any], *args: Any) -> Any:
-    """Call foreign code that takes options of a caller: an `OptionError` says what is wrong with those, and is no crash of it.
-
-    Returns:
-        What it returned, or `Raised`.
-    """
+    """Call foreign code that takes options of a caller: an `OptionError` says what is wrong with those, and is no crash of it."""
     return call_guarded(_as_refusal, function, *args)
 
 

@@ -175,16 +175,7 @@ def choices_of(field: FormField) -> tuple[str, ...]:
 
 
 def read_form(schema: JsonObject, given: object) -> JsonObject | str:
-    """Hold an answer against a form.
-
-    Args:
-        schema: A form that `fault_of_form` has nothing against.
-        given: What came.
-
-    Returns:
-        The answer as it counts: fields in the order of the form, defaults filled in, what was left empty left out, whole
-        numbers as such. Or what is wrong, a sentence for each field.
-    """
+    """Hold an answer against a form."""
     fields = fields_of(schema)
     if not isinstance(given, Mapping):
         return f"this is a form: expected an object with {_described(fields)}; got {_shown(given)}"

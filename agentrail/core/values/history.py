@@ -61,14 +61,7 @@ class Log(Sequence[T], Generic[T]):
         return longer
 
     def grew_from(self, older: "Log[T]") -> bool:
-        """Say at once, without a look at the items, that this sequence begins with all of an older one.
-
-        Args:
-            older: Perhaps a version that this one came from by `appended`, or this one.
-
-        Returns:
-            False where it does not, or where only a comparison could tell.
-        """
+        """Say at once, without a look at the items, that this sequence begins with all of an older one."""
         return self._items is older._items and self._length >= older._length  # noqa: SLF001 - of its own class
 
     def __len__(self) -> int:
@@ -183,11 +176,7 @@ class History:
 
     @staticmethod
     def of(messages: Iterable[Message]) -> "History":
-        """Make a history of what was one, as it was stored; the calls of a response that stands last are open.
-
-        Raises:
-            HistoryError: These messages are none, in this order.
-        """
+        """Make a history of what was one, as it was stored; the calls of a response that stands last are open."""
         made = History()
         for message in messages:
             match message:
@@ -202,11 +191,7 @@ class History:
         return made
 
     def with_user(self, message: UserMessage) -> "History":
-        """Add what the user said.
-
-        Raises:
-            HistoryError: Ours: calls are unanswered, or the message is empty.
-        """
+        """Add what the user said."""
         self._refuse_while_open("a user message")
         if not message.content:
             complaint = "a user message needs at least one block"
@@ -214,11 +199,7 @@ class History:
         return self._grown(message, ())
 
     def with_response(self, message: AssistantMessage) -> "History":
-        """Add what the model said; its calls are open from now on.
-
-        Raises:
-            HistoryError: Ours: calls are unanswered, the message is empty, or two of its calls share an id.
-        """
+        """Add what the model said; its calls are open from now on."""
         self._refuse_while_open("a response")
         if not message.content:
             complaint = "a response needs at least one block"
@@ -230,11 +211,7 @@ class History:
         return self._grown(message, calls)
 
     def answered(self, results: Sequence[ToolResult]) -> "History":
-        """Give every open call its result, all in one step.
-
-        Raises:
-            HistoryError: Ours: the results are not one for each open call, in the order of the calls.
-        """
+        """Give every open call its result, all in one step."""
         expected = [call.call_id for call in self.open]
         came = [result.call_id for result in results]
         if not expected or came != expected:
@@ -243,11 +220,7 @@ class History:
         return self._grown(ToolMessage(results=tuple(results)), ())
 
     def corrected(self, result: ToolResult) -> "History":
-        """Replace one result of the last message, for a call whose true outcome came after its answer.
-
-        Raises:
-            HistoryError: Ours: the last message has no result of that call.
-        """
+        """Replace one result of the last message, for a call whose true outcome came after its answer."""
         last = self.messages[-1] if len(self) else None
         ids = [one.call_id for one in last.results] if isinstance(last, ToolMessage) else []
         if not isinstance(last, ToolMessage) or result.call_id not in ids:
@@ -259,16 +232,7 @@ class History:
         return corrected
 
     def compacted(self, cut: int, summary: UserMessage) -> "History":
-        """Put a summary in the place of the beginning; what stays is shared, with the encoded forms that it keeps.
-
-        Args:
-            cut: How many messages go.
-            summary: What stands for them.
-
-        Raises:
-            HistoryError: Ours: calls are unanswered, there are not so many messages, the summary is empty, or the rest
-                would begin with results whose calls are gone.
-        """
+        """Put a summary in the place of the beginning; what stays is shared, with the encoded forms that it keeps."""
         self._refuse_while_open("a summary")
         if not 0 < cut <= len(self) or not summary.content:
             complaint = f"a summary of one block or more replaces 1 to {len(self)} messages, not {cut}"
@@ -315,12 +279,7 @@ class History:
 
 
 def fault_of_messages(messages: Any, known: Sequence[Message] = ()) -> str | None:
-    """Say what keeps messages from being a conversation that a model can be sent; None when nothing does.
-
-    Args:
-        messages: From outside, so anything.
-        known: Messages of a session; those among them are not looked into again.
-    """
+    """Say what keeps messages from being a conversation that a model can be sent; None when nothing does."""
     if not isinstance(messages, tuple | list):
         return f"needs a tuple of messages, got a value of type {type(messages).__name__}"
     if not messages:

@@ -64,12 +64,7 @@ class FittedInstructions:
 def fit_instructions(
     files: Sequence[InstructionFile], max_bytes: int = MAX_INSTRUCTION_BYTES
 ) -> FittedInstructions:
-    """Say what of the files is shown: the nearest whole, and the farther ones as far as there is room.
-
-    Args:
-        files: The farthest first.
-        max_bytes: How much there is room for, in bytes of UTF-8.
-    """
+    """Say what of the files is shown: the nearest whole, and the farther ones as far as there is room."""
     left = max_bytes
     shown: list[InstructionFile] = []
     cut: list[str] = []
@@ -104,13 +99,7 @@ def line_of_left_out(left_out: Iterable[str]) -> str:
 
 
 def touched_directories(tool: str, arguments: Mapping[str, Any], working_dir: str) -> tuple[str, ...]:
-    """Say which directories below the working directory a call of a file tool touches, from the top; none for any other call.
-
-    Args:
-        tool: Its name.
-        arguments: What it is given.
-        working_dir: Of the session; a path below it may be written with it.
-    """
+    """Say which directories below the working directory a call of a file tool touches, from the top; none for any other call."""
     path: Any = arguments.get("path")
     if not isinstance(path, str) or tool not in _FILE_TOOLS | _DIRECTORY_TOOLS or "\0" in path:
         return ()

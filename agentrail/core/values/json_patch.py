@@ -30,16 +30,7 @@ class PatchStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def json_patch(one: Any, other: Any) -> tuple[PatchStep, ...]:
-    """Say what makes one document the other.
-
-    Args:
-        one: A JSON document, as of `msgspec.json.decode`.
-        other: Another one.
-
-    Returns:
-        The operations in the order in which they have to be carried out; none where both are the same. `True` is not `1`, and `1` is not
-        `1.0`. The order of names in an object does not count.
-    """
+    """Say what makes one document the other."""
     found: list[PatchStep] = []
     todo: list[tuple[str, int, Any, Any]] = [("", 0, one, other)]
     while todo:

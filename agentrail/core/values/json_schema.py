@@ -317,12 +317,7 @@ _PLAIN: Final = frozenset({"type", "properties", "required", "additionalProperti
 
 
 def quick_check(schema: object) -> _QuickCheck | None:
-    """Compile a schema.
-
-    Returns:
-        A function that is true for values that the schema takes, and may be false for some that it takes too; None when
-        the schema has a keyword that is not plain.
-    """
+    """Compile a schema."""
     if schema is True:
         return _takes_anything
     if not isinstance(schema, Mapping) or not schema.keys() <= _SILENT | _PLAIN:
@@ -509,11 +504,7 @@ class NotJson(ValueError):
 
 
 def decode_strictly(text: str) -> JsonValue:
-    """Read a JSON text.
-
-    Raises:
-        NotJson: The model's move; also where it has more objects and arrays than may be made while others wait.
-    """
+    """Read a JSON text."""
     containers = _containers_in(text)
     if containers > MAX_CONTAINERS:
         message = (

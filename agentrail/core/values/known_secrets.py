@@ -70,11 +70,7 @@ class KnownSecrets:
         return text
 
     def replaced_pieces(self, pieces: Sequence[str]) -> Sequence[str]:
-        """Give texts without secrets that are read one behind the other: also without one that begins in one piece and ends in another.
-
-        Returns:
-            As many; where there is nothing to replace, the very ones.
-        """
+        """Give texts without secrets that are read one behind the other: also without one that begins in one piece and ends in another."""
         spans = self.found_in("".join(pieces))
         return self._cut(pieces, spans) if spans else pieces
 

@@ -60,7 +60,6 @@ class _Section:
     Attributes:
         topic: What it is about; of what stands in front of the first heading `USUAL_TOPIC`.
         heading: The line, as it is written; None in front of the first one.
-        at_ms: What the heading says.
         lines: What stands below it, as it is written.
     """
 
@@ -132,20 +131,7 @@ def new_notes(text: str, notes: Iterable[str]) -> tuple[str, ...]:
 
 
 def with_notes(text: str, topic: str, notes: Sequence[str], at_ms: int) -> str:
-    """Put notes behind those of a topic, which is made where there is none. What stands there already is not written twice.
-
-    Args:
-        text: The file, as it is.
-        topic: As `fault_of_topic` takes it.
-        notes: Texts; the lines of one belong together.
-        at_ms: When that was, in milliseconds since 1970.
-
-    Returns:
-        The file as it is to be; the same text where nothing is new.
-
-    Raises:
-        OptionError: Your move: there is no room for it, or no such topic can be.
-    """
+    """Put notes behind those of a topic, which is made where there is none. What stands there already is not written twice."""
     fault = fault_of_topic(topic)
     if fault is not None:
         raise OptionError([fault])

@@ -14,12 +14,7 @@ P = TypeVar("P")
 
 
 def offers(value: object, port: Callable[..., P]) -> "TypeIs[P]":
-    """Say whether a value has all members of a port, its own or those that its `__getattr__` finds.
-
-    Args:
-        value: An adapter, or a wrapper around one.
-        port: A class of `Protocol`, with methods, properties, and attributes that have a type only.
-    """
+    """Say whether a value has all members of a port, its own or those that its `__getattr__` finds."""
     bases: tuple[type, ...] = getattr(port, "__mro__", ())
     return all(
         hasattr(value, name)

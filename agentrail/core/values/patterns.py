@@ -41,7 +41,6 @@ class Effort:
     """How often a search may have to go back.
 
     Attributes:
-        factor: What does not depend on the text.
         degree: How many repetitions can each end in any place.
         nested: How many repetitions are of something that can itself be repeated in several ways.
         is_anchored: Whether a search begins in one place only.
@@ -68,11 +67,7 @@ class Effort:
 
 @functools.lru_cache(maxsize=512)
 def effort_of(pattern: str) -> Effort:
-    """Look at a pattern. A memo, because the answer is the same each time.
-
-    Raises:
-        NoPattern: It is none, or longer than 1,000 characters.
-    """
+    """Look at a pattern. A memo, because the answer is the same each time."""
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         message = f"it has {len(pattern):,} characters, at most {MAX_PATTERN_CHARACTERS:,} are taken"
         raise NoPattern(message)

@@ -13,12 +13,7 @@ _K: Final = 60
 
 
 def fuse(*rankings: Sequence[str], limit: int) -> tuple[str, ...]:
-    """Make one ranking of several: what stands high in most of them comes first, of equals by id.
-
-    Args:
-        rankings: Ids, the best first, each once.
-        limit: How many are wanted.
-    """
+    """Make one ranking of several: what stands high in most of them comes first, of equals by id."""
     scores: dict[str, float] = {}
     for ranking in rankings:
         for place, one in enumerate(ranking, 1):
@@ -27,11 +22,7 @@ def fuse(*rankings: Sequence[str], limit: int) -> tuple[str, ...]:
 
 
 def pack_vector(numbers: Sequence[float], dimension: int) -> bytes:
-    """Write a vector as it is kept: of length one, as float32, the least significant byte first.
-
-    Raises:
-        ValueError: The embedder's author's move: it has another dimension, no length, or something that is no number.
-    """
+    """Write a vector as it is kept: of length one, as float32, the least significant byte first."""
     if len(numbers) != dimension:
         message = f"a vector has {len(numbers)} numbers, expected {dimension}"
         raise ValueError(message)

@@ -15,12 +15,7 @@ _LAST_MS: Final = 253_402_300_800_000
 
 
 def show_memories(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Write memories, the first one first, each between marks that nothing in it can end.
-
-    Args:
-        entries: As a search gives them to plugins: objects with `id`, `text`, `tags` and `at_ms`. What another store says besides, or
-            leaves out, is passed over.
-    """
+    """Write memories, the first one first, each between marks that nothing in it can end."""
     return "\n".join([f"{count_memories(len(entries))} {_INTRODUCTION}", *map(_one, entries)])
 
 

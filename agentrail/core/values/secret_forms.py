@@ -21,11 +21,7 @@ _BEHIND: Final = (0, 2, 3)
 
 
 def secret_forms_of(secret: str) -> tuple[str, ...]:
-    """Give all forms of a secret, each once, in an order that is always the same; none of one that is too short.
-
-    Args:
-        secret: Any text; spaces and line breaks around it do not belong to it.
-    """
+    """Give all forms of a secret, each once, in an order that is always the same; none of one that is too short."""
     value = secret.strip()
     if len(value) < MIN_SECRET_CHARACTERS:
         return ()

@@ -113,11 +113,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
         return frozen_json({**arguments, **missing} if missing else arguments)
 
     def check(self) -> None:
-        """Refuse a tool that no model can be told of: a bad name, no description, a schema that is none.
-
-        Raises:
-            ToolDefinitionError: The tool author's move; of a schema the message has the path of the fault.
-        """
+        """Refuse a tool that no model can be told of: a bad name, no description, a schema that is none."""
         if not _NAME.fullmatch(self.name):
             message = f"a tool is named {self.name!r}: expected 1 to 64 of A-Z a-z 0-9 _ -"
             raise ToolDefinitionError(message)
@@ -320,14 +316,7 @@ def _refuse_change(name: str) -> NoReturn:
 
 
 def parse_arguments(text: str) -> JsonObject | str:
-    """Read the arguments that a model wrote.
-
-    Args:
-        text: What came. The empty string counts as `{}`; nothing else is ever turned into `{}`.
-
-    Returns:
-        The object, or a sentence for the model that says what is wrong and near which words.
-    """
+    """Read the arguments that a model wrote."""
     if not text:
         return EMPTY
     size = len(text.encode("utf-8", "surrogatepass"))
@@ -346,13 +335,7 @@ def parse_arguments(text: str) -> JsonObject | str:
 
 
 def read_call(call_id: str, name: str, text: str) -> ToolCall:
-    """Make a call of what a vendor sent.
-
-    Args:
-        call_id: The vendor's id of the call.
-        name: The tool, as the model wrote it.
-        text: The arguments, as the model wrote them. What is no JSON object is kept as text.
-    """
+    """Make a call of what a vendor sent."""
     parsed = parse_arguments(text)
     if isinstance(parsed, str):
         return ToolCall(call_id=CallId(call_id), name=name, arguments=None, malformed=text)

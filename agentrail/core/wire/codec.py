@@ -131,12 +131,7 @@ def _envelope_of(head: _Head, at: str = "$") -> Envelope | None:
 
 
 def _with_meta(document: Any, at: str = "$") -> Any:
-    """Make of the JSON of an event what msgspec makes an event of: what stands flat on the wire goes into `meta`.
-
-    Args:
-        document: Fresh from a text, and changed here; what is no object is left to msgspec, which says so.
-        at: Where it stands in its text.
-    """
+    """Make of the JSON of an event what msgspec makes an event of: what stands flat on the wire goes into `meta`."""
     if type(document) is not dict:
         return document
     if "meta" in document:  # a field of the class, and none of the wire
@@ -213,28 +208,14 @@ _outlines: Final = decoder_of(_Head)
 
 
 def encode_signal(signal: Signal) -> bytes:
-    """Encode a signal as one JSON object, without a line break.
-
-    Args:
-        signal: Any; whether it should be journaled is not decided here.
-
-    Returns:
-        UTF-8; `kind` comes first, then the signal's fields, all of them; of those that came later the ones that hold no default.
-    """
+    """Encode a signal as one JSON object, without a line break."""
     if isinstance(signal, ChildPublished):
         return _encode(replace(signal, event=Raw(encode_event(signal.event))))
     return _encode(signal)
 
 
 def decode_signal(text: bytes | str) -> Signal:
-    """Decode what `encode_signal` made, in this version or an older one.
-
-    Args:
-        text: One JSON object.
-
-    Raises:
-        CodecError: Your move: this is no JSON, no signal, or one of a newer version.
-    """
+    """Decode what `encode_signal` made, in this version or an older one."""
     try:
         return _signal_of(text)
     except _FAULTS as error:

@@ -15,14 +15,7 @@ _hooks: Final[msgspec.json.Decoder[Lifecycle]] = decoder_of(Lifecycle)
 
 
 def decode_hook_event(text: bytes | str) -> Lifecycle:
-    """Read one of the fourteen hook events.
-
-    Args:
-        text: One JSON object; `hook` is the name of its class, then come its fields. Messages are as in events.
-
-    Raises:
-        CodecError: Your move: this is no JSON, or no hook event.
-    """
+    """Read one of the fourteen hook events."""
     try:
         return _hooks.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

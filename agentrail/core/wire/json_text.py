@@ -12,11 +12,7 @@ from agentrail.core.wire.shapes import MAX_DIGITS, Misfit, PlainJson
 
 
 def read_json(text: bytes | str) -> PlainJson:
-    """Read JSON strictly: no key twice in one object, no number that takes long, no half of a character, nothing behind it.
-
-    Raises:
-        Misfit: It is no JSON, or such JSON.
-    """
+    """Read JSON strictly: no key twice in one object, no number that takes long, no half of a character, nothing behind it."""
     try:
         given = text.encode() if isinstance(text, str) else text
         if _has_long_number(given):

@@ -102,19 +102,11 @@ class Shape:
     tags: frozenset[tuple[str, str]] = frozenset()
 
     def encode(self, value: Any, table: Any, /) -> PlainJson:
-        """Make plain values of a value.
-
-        Raises:
-            Misfit: It is none of this type, or cannot be written.
-        """
+        """Make plain values of a value."""
         raise NotImplementedError
 
     def decode(self, plain: PlainJson, table: Any, /) -> Any:
-        """Make a value of plain values.
-
-        Raises:
-            Misfit: They are not of this shape.
-        """
+        """Make a value of plain values."""
         raise NotImplementedError
 
 
@@ -393,15 +385,7 @@ class Fields(Shape):
         tag: tuple[str, str] | None,
         later: frozenset[str] = frozenset(),
     ) -> None:
-        """Take a class.
-
-        Args:
-            kind: The class.
-            fields: The shape of each field.
-            tag: What tells the class apart; None where nothing needs to.
-            later: The fields that came after the class was stored first: not written where they hold their default, so that
-                a value which makes no use of them is written as it always was.
-        """
+        """Take a class."""
         self._kind = kind
         self._later = {name: default for name, default in _defaults(kind) if name in later}
         self._fields = tuple(fields.items())
@@ -537,11 +521,7 @@ def _shown_kind(plain: PlainJson, tag_fields: tuple[str, ...]) -> str:
 
 
 def step_down(step: str | int, function: Callable[..., T], *args: Any) -> T:
-    """Call what may find a misfit, one step further down.
-
-    Raises:
-        Misfit: That one, with the step.
-    """
+    """Call what may find a misfit, one step further down."""
     try:
         return function(*args)
     except Misfit as misfit:
@@ -581,13 +561,7 @@ class Shapes:
         fields: Mapping[tuple[str, str], Any] = MappingProxyType({}),
         later: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
-        """Begin with what stands for classes of their own.
-
-        Args:
-            special: Gives the shape of an annotation that it knows; None for all others.
-            fields: The annotations of fields whose own one says too little, by the names of class and field.
-            later: The fields that are not written where they hold their default, by the same names: see `Fields`.
-        """
+        """Begin with what stands for classes of their own."""
         self._later = later
         self._special = special
         self._of_fields = fields
@@ -599,23 +573,14 @@ class Shapes:
         return tuple(self._known.values())
 
     def of(self, hint: Any) -> Shape:
-        """Give the shape of an annotation.
-
-        Raises:
-            TypeError: Ours: it is not said how such values are written.
-        """
+        """Give the shape of an annotation."""
         found = self._known.get(hint)
         if found is None:
             found = self._known[hint] = self._special(self, hint) or self._made(hint)
         return found
 
     def fields_of(self, kind: Any, *, must_tell: bool = False) -> Fields:
-        """Give the shape of a class, made of its fields.
-
-        Args:
-            kind: A Struct or an attrs class.
-            must_tell: Whether it stands in a union, and has to say that it is the one.
-        """
+        """Give the shape of a class, made of its fields."""
         hints = get_type_hints(kind)
         names = [
             field.name for field in (attrs.fields(kind) if attrs.has(kind) else msgspec.structs.fields(kind))

@@ -32,16 +32,7 @@ _AS_IS: Final[frozenset[type]] = frozenset({bool, int, float, type(None), bytes,
 
 
 def withheld(value: V, known: KnownSecrets) -> V:
-    """Give a value in which no secret stands.
-
-    Args:
-        value: A signal, a message, a record of attrs or of a data class, JSON. An object of another kind is not looked into.
-        known: What may not be there.
-
-    Returns:
-        One of the same class; the very one where there was nothing to replace. A thought that was changed has no signature any more,
-        because its vendor would refuse it. Of two names of an object that become one, the second gets a number.
-    """
+    """Give a value in which no secret stands."""
     made: V = _value(value, known)
     return made
 

@@ -33,13 +33,7 @@ NOTHING: Final = b""
 
 
 def answer_with(value: object, *, status: int = 200, **headers: str) -> CallAnswer:
-    """Answer with a value.
-
-    Args:
-        value: What msgspec writes as JSON.
-        status: Of HTTP.
-        **headers: By name, `_` for `-`.
-    """
+    """Answer with a value."""
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return CallAnswer(status=status, body=encode_plain(value), headers=named)
 

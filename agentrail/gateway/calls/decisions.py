@@ -153,13 +153,6 @@ async def read_request(
 ) -> CallAnswer:
     """GET /sessions/{id}/requests/{request_id}.
 
-    Args:
-        host: Of the session.
-        principal: Who is calling.
-        session_id: Of the session.
-        request_id: Of the request.
-        wait: How many seconds to wait for its end; at most `MAX_WAIT_SECONDS`.
-
     Cancellation: Nothing is lost by it.
     """
     if wait > 0:

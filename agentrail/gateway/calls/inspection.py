@@ -32,11 +32,7 @@ from agentrail.wire.plain import encode_plain
 
 
 def check_may_inspect(principal: Principal) -> None:
-    """Let who may inspect pass.
-
-    Raises:
-        CallRefused: 403 `forbidden`.
-    """
+    """Let who may inspect pass."""
     refused = require_scope(principal, "inspect")
     if refused is not None:
         raise CallRefused(refused)

@@ -47,11 +47,7 @@ _LOOKED_AT_ONCE: Final = 5_000
 
 
 def kinds_of_query(text: str | None) -> frozenset[type[Event]] | None:
-    """Read kinds of events, with commas between them; None for all.
-
-    Raises:
-        CallRefused: 422: one of them is none.
-    """
+    """Read kinds of events, with commas between them; None for all."""
     if text is None:
         return None
     names = [one for one in text.split(",") if one]
@@ -78,16 +74,7 @@ async def read_call_details(  # noqa: PLR0913 - which one, and which part of it
     result_from: int = 0,
     result_to: int | None = None,
 ) -> CallAnswer:
-    """GET /sessions/{id}/calls/{call_id}.
-
-    Args:
-        host: Of the session.
-        principal: Who is calling.
-        session_id: Of the session.
-        call_id: Which call.
-        result_from: Where the part of its result begins, in bytes of UTF-8.
-        result_to: Where it ends; None for 256 KiB behind its beginning, and no more than 1 MiB behind it.
-    """
+    """GET /sessions/{id}/calls/{call_id}."""
     end = result_from + USUAL_RESULT_BYTES if result_to is None else result_to
     end = max(result_from, min(end, result_from + MAX_RESULT_PART_BYTES))
     story = await _story_of(host, principal, session_id, call_id)
@@ -152,14 +139,7 @@ async def read_context(host: Host, principal: Principal, session_id: str) -> Cal
 async def inspect_spans(
     host: Host, principal: Principal, session_id: str, *, cycle: int | None = None
 ) -> CallAnswer:
-    """GET /inspect/sessions/{id}/spans.
-
-    Args:
-        host: Of the session.
-        principal: Who is calling; may inspect.
-        session_id: Of the session.
-        cycle: The number of the event that began a cycle: its spans alone; None for those of the last events.
-    """
+    """GET /inspect/sessions/{id}/spans."""
     check_may_inspect(principal)
     # The prompt stands in front of the cycle that it began; what says how an abort settled behind it.
     first = (

@@ -170,12 +170,7 @@ async def fork_session(host: Host, principal: Principal, session_id: str, body: 
 async def record_to_fork(
     host: Host, principal: Principal, session_id: str, *, at: int | None, event: int | None
 ) -> int | None:
-    """Give the record that a session is to be forked behind; None where none is said. One that has ended can be forked too.
-
-    Raises:
-        CallRefused: 422: a record and an event are given.
-        Exception: As of `Host.session_to_read` and `record_of_event`.
-    """
+    """Give the record that a session is to be forked behind; None where none is said. One that has ended can be forked too."""
     # A handle is needed for an event alone: without one, nothing is woken before it is known whether the fork may be made.
     if event is None:
         return at
@@ -200,18 +195,7 @@ async def rewind_session(host: Host, principal: Principal, session_id: str, body
 
 
 async def record_of_place(session: Session, name: str, number: int | None, event: int | None) -> int | None:
-    """Give the record that is meant: by its number, or by that of an event, which readers have who may not read journals.
-
-    Args:
-        session: Whose.
-        name: Of the field of the number.
-        number: Of a record; None where it is not given.
-        event: Of an event; None where it is not given.
-
-    Raises:
-        CallRefused: 422: both are given.
-        AgentrailError: As of `record_of_event`.
-    """
+    """Give the record that is meant: by its number, or by that of an event, which readers have who may not read journals."""
     if event is None:
         return number
     if number is not None:
@@ -248,17 +232,7 @@ class AskedSessions:
     async def find(
         self, host: Host, principal: Principal, *, of_tenant: bool = False
     ) -> Sequence[ListedSession]:
-        """Find them, and one more where there are more.
-
-        Args:
-            host: Whose sessions they are.
-            principal: Who asks.
-            of_tenant: Whether those of all users of the tenant are meant.
-
-        Raises:
-            CallRefused: The cursor is none.
-            StoreUnavailable: The store cannot be read now.
-        """
+        """Find them, and one more where there are more."""
         wanted = self.wanted
         check_filter(wanted)
         if wanted.ended is None and wanted.phase is None:
@@ -288,11 +262,7 @@ CURSOR: Final = re.compile(r"([0-9]{1,16})~([A-Za-z0-9._:-]{1,128})")
 
 
 def place_of_cursor(cursor: str | None) -> ListPlace | None:
-    """Read where a page begins; None for the first.
-
-    Raises:
-        CallRefused: 400 `cursor_invalid`: it is none that a page gave.
-    """
+    """Read where a page begins; None for the first."""
     if cursor is None:
         return None
     found = CURSOR.fullmatch(cursor)
@@ -302,11 +272,7 @@ def place_of_cursor(cursor: str | None) -> ListPlace | None:
 
 
 def known_sort(sort: str) -> str:
-    """Let pass what sessions are sorted by.
-
-    Raises:
-        CallRefused: 422: there is nothing of this name.
-    """
+    """Let pass what sessions are sorted by."""
     if sort.removeprefix("-") not in SORTS:
         refuse_field("sort", f"is {sort!r:.40}: expected one of {', '.join(SORTS)}, or that with - in front")
     return sort
@@ -315,13 +281,7 @@ def known_sort(sort: str) -> str:
 def page_of_sessions(
     found: Sequence[ListedSession], asked: AskedSessions, *, with_users: bool = False
 ) -> CallAnswer:
-    """Write a page: `{sessions, next_cursor}`.
-
-    Args:
-        found: In order, one more than the page holds where there are more.
-        asked: Which page it is.
-        with_users: Whether it says whose they are.
-    """
+    """Write a page: `{sessions, next_cursor}`."""
     shown = found[: asked.limit]
     last = shown[-1].row if len(found) > asked.limit else None
     number, session_id = (0, "") if last is None else place_in_list(last, asked.sort)

@@ -300,10 +300,6 @@ def _stream(stream: _UiStream) -> OwnStream:
 async def _write_stream(stream: _UiStream, call: RouteCall) -> None:
     """Write a response to its end.
 
-    Raises:
-        CallerLeft: In the middle of it, or it did not read.
-        Exception: What the answers of people came to; nothing was written then.
-
     Cancellation: The connection is cut where a write is stuck.
     """
     hubs = call.gateway.opened()[1]

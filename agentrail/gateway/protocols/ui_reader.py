@@ -55,14 +55,7 @@ class UiReader(WatchedStream):
         first: Sequence[UiPart] = (),
         is_muted: bool = False,
     ) -> None:
-        """Take what was published by now, without a checkpoint: so no delta is missed, and none is shown twice.
-
-        Args:
-            events: Of its session; just entered, in the same step.
-            response: What it begins with.
-            first: What goes out in front of it.
-            is_muted: Whether its client has what was published by now: then it goes on with `go_on`.
-        """
+        """Take what was published by now, without a checkpoint: so no delta is missed, and none is shown twice."""
         super().__init__()
         self._events = events
         self._response = response
@@ -106,15 +99,7 @@ class UiReader(WatchedStream):
             self._response = fail_response(self._response, _LOST)
 
     async def go_on(self, message_id: str, apply: Callable[[], Awaitable[bool]]) -> None:
-        """Go on with a message that the client has, behind what it answers.
-
-        Args:
-            message_id: The message.
-            apply: Gives the answers to the session, and says whether that waits for more of them.
-
-        Raises:
-            Exception: What `apply` raises; nothing was written then.
-        """
+        """Go on with a message that the client has, behind what it answers."""
         self._response, parts = resume_response(self._response, message_id)
         self._pending = [_frame_of(part) for part in (*self._first, *parts)]
         waits = await apply()

@@ -72,14 +72,7 @@ class SandboxApp:
         is_for_one: bool = False,
         idle_seconds: float | None = None,
     ) -> None:
-        """Keep nothing yet.
-
-        Args:
-            tokens: Who may ask; each name of a tenant and user is a client of its own.
-            open_workspace: Makes a workspace.
-            is_for_one: Whether it is done when its first workspace has ended.
-            idle_seconds: How long nothing is asked until it is done; None for ever.
-        """
+        """Keep nothing yet."""
         self._tokens = tokens
         self._open_workspace = open_workspace
         self._is_for_one = is_for_one
@@ -173,11 +166,7 @@ class SandboxApp:
     # --- one call
 
     def _admit(self, scope: MutableMapping[str, Any]) -> tuple[CallHead, Principal, re.Match[str], Leases]:
-        """Judge who asks, and for what, before anything else is looked at.
-
-        Raises:
-            CallRefused: Its headers are too many, its token lets no one in, or there is no such path.
-        """
+        """Judge who asks, and for what, before anything else is looked at."""
         too_many = judge_headers(scope)  # before all that goes through them
         if too_many is not None:
             raise CallRefused(too_many)
@@ -319,12 +308,7 @@ class SandboxApp:
 
 
 async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) -> T:
-    """Do what a caller waits for, until they have left.
-
-    Raises:
-        CallerLeft: They have.
-        CallRefused: As the work raises it, and not in a group.
-    """
+    """Do what a caller waits for, until they have left."""
     results: list[T] = []
     refusals: list[CallRefused] = []
 

@@ -99,14 +99,7 @@ class Lease:
                 del self.operations[one]
 
     def arrive(self, number: int, digest: bytes) -> tuple[OpenOperation, bool]:
-        """Take an operation that changes something.
-
-        Returns:
-            It, and whether it is to be begun: one that is there already is not.
-
-        Raises:
-            CallRefused: It comes too late, was stopped, is another one than came under this number, or there are too many.
-        """
+        """Take an operation that changes something."""
         known = self.operations.get(number)
         if known is not None:
             if known.digest != digest:
@@ -117,11 +110,7 @@ class Lease:
         return self._add(number, OpenOperation(digest)), True
 
     def stop(self, number: int) -> OpenOperation:
-        """End an operation, and see that it does not begin if it has not arrived yet.
-
-        Raises:
-            CallRefused: There are too many.
-        """
+        """End an operation, and see that it does not begin if it has not arrived yet."""
         known = self.operations.get(number)
         if known is None:
             known = OpenOperation(None)
@@ -140,11 +129,7 @@ class Lease:
 
 
 def refuse_late(why: str) -> NoReturn:
-    """Refuse an operation that is not carried out, for good.
-
-    Raises:
-        CallRefused: 409.
-    """
+    """Refuse an operation that is not carried out, for good."""
     raise CallRefused(ErrorAnswer(status=409, code="operation_refused", message=why))
 
 
@@ -166,11 +151,7 @@ class Leases:
     last_used_at: float = field(factory=trio.current_time)
 
     def find(self, lease_id: str, owner: Principal, now: float) -> Lease:
-        """Find the lease of a client, and keep it for longer.
-
-        Raises:
-            CallRefused: It has none of this name.
-        """
+        """Find the lease of a client, and keep it for longer."""
         lease = self.by_id.get(lease_id)
         if lease is None or lease.owner != owner or lease.scope.cancel_called:
             raise refuse_unknown()
@@ -180,18 +161,7 @@ class Leases:
     def begin(
         self, lease_id: str, owner: Principal, start: Callable[[str, Lease], None], now: float
     ) -> Lease:
-        """Find a lease, or begin it.
-
-        Args:
-            lease_id: As its client minted it.
-            owner: The client.
-            start: Lets it live.
-            now: The time.
-
-        Raises:
-            CallRefused: It is another client's, or is ending; there are too many; or commands run unconfined, where
-                one client could read the files of another.
-        """
+        """Find a lease, or begin it."""
         if lease_id in self.by_id:
             return self.find(lease_id, owner, now)
         if len(self.by_id) >= MAX_LEASES:

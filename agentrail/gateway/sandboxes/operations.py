@@ -72,9 +72,6 @@ class AskedOperation:
 async def read_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
     """Read what a client asks for.
 
-    Raises:
-        CallRefused: 400: it is something else.
-
     Cancellation: A checkpoint where it is large.
     """
     try:
@@ -86,11 +83,7 @@ async def read_asked(name: str, content_type: str, body: bytes) -> AskedOperatio
 
 
 def decode_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
-    """Read what a client asks for, from all of its bytes.
-
-    Raises:
-        Unreadable: It is something else.
-    """
+    """Read what a client asks for, from all of its bytes."""
     kind, head = OPERATIONS[name].request, body
     contents: list[bytes] = []
     boundary = boundary_of(content_type)
@@ -123,9 +116,6 @@ def facts_of_sandbox(sandbox: Sandbox) -> Facts:
 
 async def carry_out_operation(sandbox: Sandbox, asked: AskedOperation) -> LeaseReply:
     """Carry an operation out, and write its answer.
-
-    Raises:
-        CallRefused: The sandbox cannot do that at all, 400; or the answer is larger than any may be, 413.
 
     Cancellation: As of the operation.
     """

@@ -36,12 +36,6 @@ FIRST_FRAME_SECONDS: Final = 10.0
 async def serve_process(lease: Lease, number: int, receive: AsgiReceive, send: AsgiSend) -> None:
     """Open a process for a WebSocket, and let them talk until one of them ends.
 
-    Args:
-        lease: Whose workspace it runs in.
-        number: Of the operation.
-        receive: The WebSocket, before its handshake.
-        send: As above.
-
     Cancellation: The process is stopped first.
     """
     await receive()

@@ -33,9 +33,6 @@ async def open_local_workspace(
     It lies in the temporary directory of this machine (`TMPDIR`), because that is hidden from confined commands: one client's command sees
     nothing of another's files.
 
-    Raises:
-        OSError: It cannot be made.
-
     Cancellation: The directory is removed, shielded, however long that takes.
     """
     directory = Path(await outside.offload(tempfile.mkdtemp, None, "agentrail-sandbox-"))
