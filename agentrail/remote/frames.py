@@ -127,8 +127,10 @@ def ping_frame(number: int) -> bytes:
     return encode_plain({"type": "ping", "n": number})
 
 
+# `rules` only reads, but its frame has always had a `client_id`: frames stay as they are.
 _READS: Final = frozenset(
-    {*(one.name for one in OPERATIONS if one.is_read), "messages", "request", "commands", "sessions"}
+    {one.name for one in OPERATIONS if one.is_read} - {"rules"}
+    | {"messages", "request", "commands", "sessions"}
 )
 
 
