@@ -360,7 +360,7 @@ def _limit(call: RouteCall, default: int, most: int) -> int:
 
 # --- calls of a session, and nothing else
 
-Reply: TypeAlias = Callable[[RouteCall, Any], object]
+OfferedReply: TypeAlias = Callable[[RouteCall, Any], object]
 """Makes the value that a call is answered with, of its result."""
 
 
@@ -368,7 +368,7 @@ def passes(
     operation: Operation[Any],
     *,
     asks: AskedSession = "any",
-    reply: Reply | None = None,
+    reply: OfferedReply | None = None,
     status: int = 200,
 ) -> RouteHandler:
     """Make the handler of a route that does nothing but call a session."""

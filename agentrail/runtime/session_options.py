@@ -27,7 +27,7 @@ from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, fault_of_remote, is_remote
 
-# --- Names that options have in other libraries: whoever uses one is told ours. Near misses are found by their letters.
+# --- Names that options have in other libraries: an error names ours. Near misses are found by their letters.
 
 
 def _of_the_model(name: str) -> str:

@@ -63,7 +63,7 @@ class Operation(Generic[R]):
     was_ours: Callable[[AgentrailError], bool] = _is_no_one
 
 
-def decided(status: str) -> Callable[[AgentrailError], bool]:
+def already_decided(status: str) -> Callable[[AgentrailError], bool]:
     """Return what finds the error of an interaction that users have decided in this way, and this call may have been the one."""
 
     def was_ours(error: AgentrailError) -> bool:
@@ -94,7 +94,7 @@ APPROVE: Final[Operation[None]] = Operation(
     local=("user",),
     signal=_approve,
     owner="approval_id",
-    was_ours=decided("approved"),
+    was_ours=already_decided("approved"),
 )
 
 
@@ -118,7 +118,7 @@ REJECT: Final[Operation[None]] = Operation(
     local=("user",),
     signal=Reject,
     owner="approval_id",
-    was_ours=decided("rejected"),
+    was_ours=already_decided("rejected"),
 )
 
 
@@ -140,7 +140,7 @@ RESPOND: Final[Operation[None]] = Operation(
     local=("user",),
     signal=Respond,
     owner="ref",
-    was_ours=decided("approved"),
+    was_ours=already_decided("approved"),
 )
 
 
@@ -162,7 +162,7 @@ DECLINE: Final[Operation[None]] = Operation(
     local=("user",),
     signal=Decline,
     owner="ref",
-    was_ours=decided("rejected"),
+    was_ours=already_decided("rejected"),
 )
 
 

@@ -41,7 +41,7 @@ from agentrail.sandboxes.remote.operations import (
     JSON_TYPE,
     MAX_NUMBER,
     MAX_SANDBOX_BODY_BYTES,
-    OPERATIONS,
+    SANDBOX_OPERATIONS,
     SETTLED_HEADER,
     STOP_SECONDS,
     StoppedOperation,
@@ -254,7 +254,7 @@ class SandboxApp:
         headers: Any,
         receive: AsgiReceive,
     ) -> LeaseReply | ErrorAnswer:
-        kind = OPERATIONS.get(name)
+        kind = SANDBOX_OPERATIONS.get(name)
         if kind is None:
             raise unknown_path()
         body = await self._bodies.read(receive, headers, MAX_SANDBOX_BODY_BYTES, caller=lease.owner)

@@ -24,7 +24,7 @@ from agentrail.sandboxes.remote.operations import (
     JSON_TYPE,
     MAX_FILES_AT_ONCE,
     MAX_SANDBOX_BODY_BYTES,
-    OPERATIONS,
+    SANDBOX_OPERATIONS,
     DownloadRequest,
     EditRequest,
     ExecuteRequest,
@@ -84,7 +84,7 @@ async def read_asked(name: str, content_type: str, body: bytes) -> AskedOperatio
 
 def decode_asked(name: str, content_type: str, body: bytes) -> AskedOperation:
     """Read what a client asks for, from all of its bytes."""
-    kind, head = OPERATIONS[name].request, body
+    kind, head = SANDBOX_OPERATIONS[name].request, body
     contents: list[bytes] = []
     boundary = boundary_of(content_type)
     if boundary is not None:

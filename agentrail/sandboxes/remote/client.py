@@ -62,7 +62,7 @@ from agentrail.sandboxes.remote.operations import (
     MAX_FILES_AT_ONCE,
     MAX_NUMBER,
     MAX_SANDBOX_BODY_BYTES,
-    OPERATIONS,
+    SANDBOX_OPERATIONS,
     SANDBOX_TOKEN_VARIABLE,
     SETTLED_HEADER,
     SPARE_SECONDS,
@@ -486,7 +486,7 @@ class RemoteSandbox:
         await self._open()
         number = self._begin_number()
         path = f"/leases/{self._lease}/operations/{number}"
-        is_over = not OPERATIONS[name].changes
+        is_over = not SANDBOX_OPERATIONS[name].changes
         try:
             reply = await self._connection.send(
                 "POST",

@@ -237,7 +237,7 @@ class FileHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @frozen
-class Operation:
+class SandboxOperation:
     """A kind of operation.
 
     Attributes:
@@ -252,21 +252,21 @@ class Operation:
     changes: bool = False
 
 
-OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
+SANDBOX_OPERATIONS: Final[Mapping[str, SandboxOperation]] = MappingProxyType(
     {
-        "read": Operation(ReadRequest, ReadResult),
-        "write": Operation(WriteRequest, WriteResult, changes=True),
-        "edit": Operation(EditRequest, EditResult, changes=True),
-        "exists": Operation(PathRequest, bool),
-        "list_dir": Operation(PathRequest, ListResult),
-        "leads_to": Operation(PathRequest, str | None),
-        "grep": Operation(GrepRequest, GrepResult),
-        "glob": Operation(GlobRequest, GlobResult),
-        "upload": Operation(UploadRequest, tuple[FileHead, ...], changes=True),
-        "download": Operation(DownloadRequest, tuple[FileHead, ...]),
-        "execute": Operation(ExecuteRequest, ExecuteResult, changes=True),
-        "snapshot": Operation(SnapshotRequest, str, changes=True),
-        "restore": Operation(RestoreRequest, Refusal | None, changes=True),
+        "read": SandboxOperation(ReadRequest, ReadResult),
+        "write": SandboxOperation(WriteRequest, WriteResult, changes=True),
+        "edit": SandboxOperation(EditRequest, EditResult, changes=True),
+        "exists": SandboxOperation(PathRequest, bool),
+        "list_dir": SandboxOperation(PathRequest, ListResult),
+        "leads_to": SandboxOperation(PathRequest, str | None),
+        "grep": SandboxOperation(GrepRequest, GrepResult),
+        "glob": SandboxOperation(GlobRequest, GlobResult),
+        "upload": SandboxOperation(UploadRequest, tuple[FileHead, ...], changes=True),
+        "download": SandboxOperation(DownloadRequest, tuple[FileHead, ...]),
+        "execute": SandboxOperation(ExecuteRequest, ExecuteResult, changes=True),
+        "snapshot": SandboxOperation(SnapshotRequest, str, changes=True),
+        "restore": SandboxOperation(RestoreRequest, Refusal | None, changes=True),
     }
 )
 """All that can be asked, by the last part of its path."""

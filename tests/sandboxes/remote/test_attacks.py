@@ -544,7 +544,7 @@ def test_parts_come_out_as_they_went_in_and_nothing_else_is_read(head, contents,
 @pytest.mark.check
 @settings(max_examples=300)
 @given(
-    st.sampled_from(sorted(operations.OPERATIONS)),
+    st.sampled_from(sorted(operations.SANDBOX_OPERATIONS)),
     st.sampled_from(["application/json", "text/plain", "multipart/mixed; boundary=" + "0" * 32]),
     st.one_of(
         st.binary(max_size=200),
@@ -566,7 +566,7 @@ def test_whatever_comes_is_an_operation_or_unreadable(name, kind, body):
     """No other exception leaves what reads strangers' bytes, and what it gives is of the operation's own kind."""
     with suppress(operations.UnreadableWire):
         asked = decode_asked(name, kind, body)
-        assert isinstance(asked.request, operations.OPERATIONS[name].request)
+        assert isinstance(asked.request, operations.SANDBOX_OPERATIONS[name].request)
 
 
 def test_a_name_that_is_no_text_has_a_mark_in_its_place():
