@@ -69,7 +69,7 @@ from agentrail.wire.forms import (
     decode_past_state,
     decode_receipt,
 )
-from agentrail.wire.operations import STOP, Operation, decided, fault_of_place
+from agentrail.wire.operations import STOP, Operation, already_decided, fault_of_place
 
 # The calls of a session that no server can be asked for: they take code, or have no command.
 
@@ -390,7 +390,7 @@ class RemoteSession(CycleCalls, SessionCalls, RemoteCommands, RemoteListing, Not
             "details": outcome.details,
             "images": outcome.images if isinstance(outcome, Ok) and outcome.images else None,
         }
-        await self._have_done("answer", told, decided("approved"))
+        await self._have_done("answer", told, already_decided("approved"))
 
     # --- how it stands
 
