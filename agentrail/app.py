@@ -319,18 +319,7 @@ def make_sandbox(
     shell_fallback: ShellFallback = "refuse",
     environ: Environment = MappingProxyType({}),
 ) -> OwnSandbox:
-    """Turn the name of a sandbox into one: `local`, `local:/path`, `memory`, `http://host:port`, `https://…` or `container:IMAGE`.
-
-    Args:
-        name: Of the sandbox.
-        working_dir: Where `local` is; below it are the skills that a container sees.
-        shell_fallback: What becomes of commands where bubblewrap does not work, in a directory of this machine.
-        environ: Where the token of a server is looked for, `AGENTRAIL_SANDBOX_TOKEN`.
-
-    Raises:
-        SandboxError: Your move: the directory cannot be opened, or is the whole machine.
-        OptionError: Your move: there is no sandbox of that name, or no token for a server.
-    """
+    """Turn the name of a sandbox into one: `local`, `local:/path`, `memory`, `http://host:port`, `https://…` or `container:IMAGE`."""
     kind, _, path = name.partition(":")
     if name == "memory":
         return MemorySandbox()
@@ -353,20 +342,7 @@ def make_provider(
     environ: Environment,
     profiles: Profiles | None = None,
 ) -> Provider:
-    """Turn a model string and options into a provider. Nothing is connected.
-
-    Args:
-        model: The model string.
-        provider_opts: What the provider is told; it comes before the environment.
-        http: The clients of the supervisor.
-        environ: Where keys and base urls are looked for.
-        profiles: What `registry:` looks into; None where there are no profiles.
-
-    Raises:
-        ModelNotFound: Your move: no such provider, or no colon; the message has the nearest name and all there are.
-        Authentication: Your move: a key is needed and there is none; the message names the variable.
-        OptionError: Your move: an option that the provider does not take.
-    """
+    """Turn a model string and options into a provider. Nothing is connected."""
     name = provider_of(model, has_profiles=profiles is not None and bool(profiles.list()))
     if name in _WITHOUT_OPTIONS and provider_opts:
         raise OptionError([f"{name}: takes no provider options, got {', '.join(sorted(provider_opts))}"])
@@ -432,15 +408,7 @@ def _check_found(found: Mapping[str, object], variables: Mapping[str, str]) -> N
 
 
 def provider_of(model: str, *, has_profiles: bool = False) -> str:
-    """Give the provider that a model string names.
-
-    Args:
-        model: The model string.
-        has_profiles: Whether there are any, so that `registry` is among the providers that a message lists.
-
-    Raises:
-        ModelNotFound: Your move: there is no such provider, no colon, or no model behind it.
-    """
+    """Give the provider that a model string names."""
     name, colon, rest = model.partition(":")
     typed = [one for one in PROVIDERS if one != "scripted" and (one != "registry" or has_profiles)]
     known = f"Providers are {', '.join(typed)}, as in 'anthropic:{DEFAULT_MODELS['anthropic']}' or 'demo:'"
@@ -486,12 +454,7 @@ def _guess_for_provider(name: str, rest: str) -> str:
 
 @frozen(kw_only=True)
 class ChosenModel:
-    """A model, and why it was chosen.
-
-    Attributes:
-        model: The model string.
-        why: For people, half a sentence.
-    """
+    """A model, and why it was chosen."""
 
     model: str
     why: str
@@ -503,16 +466,6 @@ async def choose_model(
     """Say which model a command should use: the wanted one, else what the environment points at, else `demo:`.
 
     A server in `OPENAI_BASE_URL` (or `base_url`) is asked for its models, and the first is taken.
-
-    Args:
-        environ: Where keys and base urls are looked for.
-        wanted: The model that was named; None when none was.
-        base_url: The server that was named.
-        api_key: The key that was given for it, in place of that of the environment.
-
-    Raises:
-        ModelNotFound: Your move: the server could not be asked, or lists nothing; name a model.
-        OptionError: Your move: the base url is no address.
     """
     if wanted:
         return ChosenModel(model=wanted, why="--model")
@@ -537,12 +490,7 @@ async def choose_model(
 
 
 async def first_model_of(base_url: str, api_key: str | None) -> str:
-    """Ask an OpenAI-compatible server for the first model that it lists.
-
-    Raises:
-        ModelNotFound: Your move: it could not be asked, or lists nothing; name a model.
-        OptionError: Your move: the base url is no address.
-    """
+    """Ask an OpenAI-compatible server for the first model that it lists."""
     try:
         models = await list_models(base_url, api_key)
     except ProviderError as error:
@@ -558,10 +506,6 @@ async def first_model_of(base_url: str, api_key: str | None) -> str:
 
 async def list_models(base_url: str, api_key: str | None) -> tuple[str, ...]:
     """Ask an OpenAI-compatible server for the models that it serves. Costs no tokens.
-
-    Raises:
-        ProviderError: It does not answer within five seconds, refuses, or answers something else.
-        OptionError: Your move: the base url is no address.
 
     Cancellation: Closes the connection.
     """
@@ -586,11 +530,7 @@ async def list_models(base_url: str, api_key: str | None) -> tuple[str, ...]:
 
 
 def read_models(text: str) -> tuple[str, ...]:
-    """Read the answer to `GET /models`: `{"data": [{"id": "…"}, …]}`.
-
-    Raises:
-        ProtocolError: The server's move: this is something else.
-    """
+    """Read the answer to `GET /models`: `{"data": [{"id": "…"}, …]}`."""
     listed = decode_object(text).get("data")
     if not isinstance(listed, list):
         message = "expected a list of models, got an object without one: does the base url end in /v1?"

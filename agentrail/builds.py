@@ -35,7 +35,6 @@ class BuildRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a build wrote down of what it compiled.
 
     Attributes:
-        version: Of the package.
         suffix: Of extension modules, for the Python and the machine that they were compiled for.
         extensions: The checksum of each file, by its path from the folder that the package is in.
         sources: The checksum of the source of each compiled module, by its dotted name.
@@ -87,26 +86,14 @@ def source_of(folder: Path, name: str) -> Path:
 
 
 def choose_build(version: str) -> None:
-    """See to it that compiled modules are imported only where all of them belong together. For the façade.
-
-    Args:
-        version: What the package calls itself.
-    """
+    """See to it that compiled modules are imported only where all of them belong together. For the façade."""
     build, names = look_at_build(FOLDER, version)
     if build.fault is not None:
         sys.meta_path.insert(0, SourcesOnly(FOLDER, names))
 
 
 def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
-    """Say which build a package is.
-
-    Args:
-        folder: That the package is in.
-        version: What the package calls itself.
-
-    Returns:
-        The build, and the modules of which something compiled was found or is missing.
-    """
+    """Say which build a package is."""
     strays = {_name_of(folder, path): path for path in _extensions(folder)}
     try:
         record = _RECORDS.decode((folder / "agentrail" / RECORD).read_bytes())

@@ -30,8 +30,6 @@ class ForeignDistribution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An installed distribution named `agentrail` that this package does not belong to.
 
     Attributes:
-        version: Version in its metadata.
-        folder: Directory that it is installed in.
         summary: Description of itself in one line, or an empty string.
     """
 
@@ -41,16 +39,7 @@ class ForeignDistribution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def install_command(*extras: str, flags: str = "", editable: bool = True) -> str:
-    """Return the shell command that installs this distribution again.
-
-    Args:
-        extras: Extras to install with it, such as `gateway`.
-        flags: Options of pip, such as `--no-deps`.
-        editable: Whether a checkout is installed with `-e`.
-
-    Returns:
-        The command. It names no project of the package index, unless this one is published there.
-    """
+    """Return the shell command that installs this distribution again."""
     pip = f"pip install {flags} " if flags else "pip install "
     chosen = f"[{','.join(extras)}]" if extras else ""
     if PUBLISHED:

@@ -44,7 +44,6 @@ class NotedProcess(msgspec.Struct, frozen=True, kw_only=True):
         started: When it started, in ticks since the boot, as proc_pid_stat(5) says.
         boot: Of which boot, and in which namespace of numbers.
         mark: The value of its marker; empty for the run itself.
-        ended: Whether it has ended.
     """
 
     pid: int
@@ -67,11 +66,7 @@ class ProcessList:
     """The list of one run: a file that is appended to, and gone at the clean end. Each call takes some microseconds of the disk's cache."""
 
     def __init__(self, path: Path) -> None:
-        """Begin nothing on the disk: the file comes with the first process.
-
-        Args:
-            path: Of the file; nothing may stand there yet.
-        """
+        """Begin nothing on the disk: the file comes with the first process."""
         self._path = path
         self._descriptor = -1
         self._alive: dict[int, NotedProcess] = {}
@@ -139,24 +134,12 @@ class ProcessList:
 
 
 def list_beside(store: Path, run: str) -> ProcessList:
-    """Make the list of a run beside a store.
-
-    Args:
-        store: The file of the store.
-        run: The name of the run, which no other has.
-    """
+    """Make the list of a run beside a store."""
     return ProcessList(store.with_name(f"{store.name}.{run}{SUFFIX}"))
 
 
 def end_left_processes(store: Path) -> int:
-    """End what dead runs over a store have left, and remove their lists. This blocks.
-
-    Args:
-        store: The file of the store.
-
-    Returns:
-        How many processes were killed.
-    """
+    """End what dead runs over a store have left, and remove their lists. This blocks."""
     killed = 0
     for path in sorted(store.parent.glob(f"{_escaped(store.name)}.*{SUFFIX}")):
         lines = _read(path)

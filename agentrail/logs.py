@@ -51,13 +51,7 @@ class Logger:
     name: str
 
     def error(self, event: str, *args: object, exception: str | None = None) -> None:
-        """Say what went wrong.
-
-        Args:
-            event: What happened; with `args` it is a pattern for them.
-            *args: What stands in the pattern.
-            exception: The traceback of a crash.
-        """
+        """Say what went wrong."""
         self._tell("error", event, args, {} if exception is None else {"exception": exception})
 
     def warning(self, event: str, *args: object, **fields: object) -> None:

@@ -61,18 +61,7 @@ class NamedModules(MetaPathFinder):
         self._paths: set[Path] = set()
 
     def trace(self, module: str, folder: str) -> tuple[ModuleFile, ...]:
-        """Read the file of a module, and those of all modules beside it that it imports; nothing is run.
-
-        Args:
-            module: Dotted.
-            folder: Where it is looked for first; empty for the left out places alone.
-
-        Returns:
-            The files; empty where the module has none here, and would have to be installed.
-
-        Raises:
-            OptionError: Your move: there are too many, or one cannot be read.
-        """
+        """Read the file of a module, and those of all modules beside it that it imports; nothing is run."""
         folders = [*([Path(folder)] if folder else []), *map(Path, LEFT_OUT), *_source_of(module, folder)]
         found: dict[str, ModuleFile] = {}
         waiting, seen = [module], set[str]()
@@ -98,9 +87,6 @@ class NamedModules(MetaPathFinder):
         """Let these be imported from now on, by their names. They are protected from tools at once; see `own_code.py`.
 
         A module of another place that has such a name is the one that is imported, as without us.
-
-        Raises:
-            OptionError: Your move: another named module has the name, and is loaded already.
         """
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)  # so that bytecode beside these very files is not read
@@ -118,13 +104,7 @@ class NamedModules(MetaPathFinder):
                 self._paths.add(one.path)
 
     def load(self, module: str, folder: str) -> ModuleType:
-        """Import a module by its name: the file in a directory, or an installed one.
-
-        Raises:
-            OptionError: Your move: as of `trace` and `admit`.
-            ImportError: There is none, or another module of this name is installed.
-            Exception: What the module raises.
-        """
+        """Import a module by its name: the file in a directory, or an installed one."""
         files = self.trace(module, folder)
         self.admit(files)
         try:

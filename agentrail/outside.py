@@ -44,38 +44,22 @@ class ProcessDoor(Protocol):
     """Where child processes come from. Options are those of `subprocess.Popen`."""
 
     async def open(self, command: Command, **options: Any) -> trio.Process:
-        """Start one, from a worker thread; as `trio.lowlevel.open_process`.
-
-        Raises:
-            OSError: It could not be started.
-        """
+        """Start one, from a worker thread; as `trio.lowlevel.open_process`."""
         ...
 
     async def run(self, command: Command, **options: Any) -> "subprocess.CompletedProcess[bytes]":
         """Run one to its end; as `trio.run_process`.
-
-        Raises:
-            OSError: It could not be started.
 
         Cancellation: Ends it.
         """
         ...
 
     def start(self, command: Command, **options: Any) -> "subprocess.Popen[bytes]":
-        """Start one from this very thread, for those that are to end with it.
-
-        Raises:
-            OSError: It could not be started.
-        """
+        """Start one from this very thread, for those that are to end with it."""
         ...
 
     def signal_group(self, group: int, number: int) -> None:
-        """Send a signal to a process group; 0 only asks whether there is one.
-
-        Raises:
-            ProcessLookupError: There is none.
-            PermissionError: It is another user's; or, on macOS, all that is left of it waits to be reaped.
-        """
+        """Send a signal to a process group; 0 only asks whether there is one."""
         ...
 
 
@@ -251,12 +235,6 @@ async def offload(
 ) -> T:
     """Run a function that blocks where it does not hold the loop, and wait for it.
 
-    Args:
-        function: What to run.
-        *args: What with.
-        abandon_on_cancel: Whether a cancellation leaves it behind instead of waiting for it.
-        limiter: How many may run at once; None for Trio's own limit.
-
     Cancellation: A checkpoint. Takes effect at once where it may be left behind; else when the function returns, or raises
         because it asked `check_cancelled()`.
     """
@@ -266,11 +244,7 @@ async def offload(
 
 
 def check_cancelled() -> None:
-    """Raise in an offloaded function when the task that waits for it was cancelled.
-
-    Raises:
-        trio.Cancelled: It was. Let it travel.
-    """
+    """Raise in an offloaded function when the task that waits for it was cancelled."""
     _IN_PLACE.get().check_cancelled()
 
 
@@ -278,9 +252,6 @@ def way_back() -> Callable[..., object]:
     """Give the way from an offloaded function back into the loop: it calls a function there, soon. Ask for it in the loop.
 
     Where functions are offloaded into the loop itself it is not needed: they are there already.
-
-    Raises:
-        trio.RunFinishedError: From the way itself: the loop is over, and the function was left behind.
     """
     return trio.lowlevel.current_trio_token().run_sync_soon
 

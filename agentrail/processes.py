@@ -48,13 +48,7 @@ def note_started(pid: int) -> None:
 
 
 def note_stopped(pid: int, *, ended: int, left: frozenset[int]) -> None:
-    """Note the end of a process and of those that it had started.
-
-    Args:
-        pid: As it was noted at its start.
-        ended: How many of them were alive, and are gone.
-        left: Those that are still there although they were killed.
-    """
+    """Note the end of a process and of those that it had started."""
     account = _ACCOUNT.get()
     if account is not None:
         account.alive.discard(pid)
@@ -63,11 +57,7 @@ def note_stopped(pid: int, *, ended: int, left: frozenset[int]) -> None:
 
 
 def note_left_elsewhere(address: str) -> None:
-    """Note that something was to end on another machine, and that it is not known to be gone.
-
-    Args:
-        address: Of that machine, for people.
-    """
+    """Note that something was to end on another machine, and that it is not known to be gone."""
     account = _ACCOUNT.get()
     if account is not None:
         account.left_at.add(address)

@@ -32,9 +32,6 @@ def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
 
     Types of agentrail get theirs when their module is imported. Types of an application are passed here for each use, since they become
     known at run time; tables that exist are not built again.
-
-    Raises:
-        TypeError: msgspec cannot decode the type.
     """
     with _BUILDING:
         return msgspec.json.Decoder(kind)
@@ -45,15 +42,7 @@ def converter_of(kind: type[T], *, str_keys: bool = False) -> Callable[[Any], T]
 @overload
 def converter_of(kind: Any, *, str_keys: bool = False) -> Callable[[Any], Any]: ...
 def converter_of(kind: Any, *, str_keys: bool = False) -> Callable[[Any], Any]:
-    """Make the `msgspec.convert` of a type, with all its tables built: see `decoder_of`.
-
-    Args:
-        kind: The type.
-        str_keys: Whether keys that are not text are read from text, as in JSON.
-
-    Raises:
-        TypeError: msgspec cannot convert to the type.
-    """
+    """Make the `msgspec.convert` of a type, with all its tables built: see `decoder_of`."""
     with _BUILDING:
         msgspec.msgpack.Decoder(kind)  # unlike the one for JSON, it takes keys of every type
     return partial(msgspec.convert, type=kind, str_keys=str_keys)

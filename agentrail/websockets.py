@@ -42,14 +42,7 @@ __all__ = [
 
 
 def need_websockets(what: str) -> None:
-    """Raise if WebSockets are not installed.
-
-    Args:
-        what: Needs them, as the caller knows it, such as `agentrail.connect`.
-
-    Raises:
-        OptionError: The extra is missing. The message has the command that installs it.
-    """
+    """Raise if WebSockets are not installed."""
     try:
         import_module("trio_websocket")
     except ModuleNotFoundError as error:

@@ -82,11 +82,6 @@ class Due(Generic[K]):
 async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspended: bool = False) -> object:
     """Take the next message of a loop, or `Due` for a deadline that has come: deadlines come first.
 
-    Args:
-        mailbox: Whose reader the running task is.
-        deadlines: Of the same loop.
-        suspended: Only control messages are taken, and no deadline.
-
     Cancellation: Always a checkpoint for cancellation; cancelled here nothing was taken.
     """
     await mailbox.give_way()
@@ -112,11 +107,7 @@ class MachineTimers:
     __slots__ = ("_deadlines", "_epochs", "_mailbox", "is_suspended")
 
     def __init__(self, mailbox: Mailbox[object]) -> None:
-        """Start empty.
-
-        Args:
-            mailbox: Of the machine. Whatever is put there lets timers be collected first.
-        """
+        """Start empty."""
         self._deadlines: Deadlines[TimerKey] = Deadlines()
         self._epochs: dict[TimerKey, int] = {}
         self._mailbox = mailbox
@@ -160,11 +151,6 @@ async def take_in_turn(
     mailbox: Mailbox[object], timers: MachineTimers | None, *, suspended: bool = False
 ) -> object:
     """Take the next message of a machine; a timer that came due is one of them, `TimerDue`.
-
-    Args:
-        mailbox: Whose reader the running task is.
-        timers: Of the same machine; `None` while it never had one.
-        suspended: Only control messages are taken.
 
     Cancellation: Always a checkpoint for cancellation; cancelled here nothing was taken.
     """

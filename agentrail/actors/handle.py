@@ -531,33 +531,21 @@ def cell_of(handle: ActorHandle) -> ActorCell:
 
 
 def mailbox_of(cell: ActorCell) -> Mailbox[object]:
-    """Return the mailbox of an actor that has one.
-
-    Raises:
-        NoMailbox: Your move: it is a worker.
-    """
+    """Return the mailbox of an actor that has one."""
     if cell.mailbox is None:
         raise cell.refuse_messages()
     return cell.mailbox
 
 
 def check_timeout(seconds: float | None) -> None:
-    """Refuse a time that is none.
-
-    Raises:
-        ValueError: Your move: it is negative or NaN.
-    """
+    """Refuse a time that is none."""
     if seconds is not None and not seconds >= 0:
         message = f"timeout_seconds is {seconds!r}, allowed are seconds from 0, or None for ever"
         raise ValueError(message)
 
 
 def refuse_self(cell: ActorCell, what: str) -> None:
-    """Refuse what an actor can only wait for in vain.
-
-    Raises:
-        CallingSelf: Your move: the running task is the actor's own.
-    """
+    """Refuse what an actor can only wait for in vain."""
     if cell.task is not None and cell.task is trio.lowlevel.current_task():
         message = (
             f"actor {cell.id!r} would {what} itself and wait for ever: use cast, Send(SELF, …) or Stop()"

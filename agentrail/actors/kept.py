@@ -29,10 +29,6 @@ class Kept:
         return error is not None
 
     def release(self) -> None:
-        """Raise what was kept, if there is something.
-
-        Raises:
-            BaseException: The error of the block, as itself.
-        """
+        """Raise what was kept, if there is something."""
         if self.error is not None:
             raise self.error

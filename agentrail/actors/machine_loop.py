@@ -59,14 +59,6 @@ def reason_of_raised(
 
     Only Trio's own cancellation, `KeyboardInterrupt` and `SystemExit` may leave. Whatever else is no `Exception` is a
     crash like any other. Not by `BaseExceptionGroup.split`: that walks every path to every leaf.
-
-    Args:
-        error: Any exception.
-        redact: Takes secrets out of texts.
-        interrupt: Takes a `KeyboardInterrupt` or `SystemExit`, which leaves by way of the root of the tree.
-
-    Returns:
-        How the actor ended by what it raised, `None` if that was only cancelled; and the cancellation, to be raised.
     """
     parts = leaves(error)
     for part in parts:
@@ -444,11 +436,7 @@ class MachineLoop:
         self.engine = structs.replace(self.engine, state=state, data=data)
 
     def change_code(self, behaviour: Behaviour[Any, Any], old_version: object) -> None:
-        """Put a behaviour in place of the old one.
-
-        Raises:
-            NotSuspended: Your move: the actor runs.
-        """
+        """Put a behaviour in place of the old one."""
         if not self.is_suspended:
             message = f"actor {self.cell.id!r} runs, and its code cannot change under it: suspend first"
             raise NotSuspended(message)
@@ -459,12 +447,7 @@ class MachineLoop:
     # --- the end
 
     async def terminate(self, reason: ExitReason, seconds: float) -> ExitReason:
-        """Let the machine clean up, and say what its exit reason is then.
-
-        Args:
-            reason: Why it ends.
-            seconds: How long it may take, unless its supervisor stops it and so looks to the time itself.
-        """
+        """Let the machine clean up, and say what its exit reason is then."""
         cell = self.cell
         limit = math.inf if cell.is_laddered else min(seconds, UNASKED_SECONDS)
         fault: ExitReason | None = None
@@ -531,11 +514,7 @@ def _performs(behaviour: Behaviour[Any, Any]) -> bool:
 async def begin_machine(
     cell: MachineCell, behaviour: Behaviour[Any, Any], options: Options
 ) -> MachineLoop | Ignore | InitStop:
-    """Call `init`, and make the loop that goes on from there; or return what `init` said in its place.
-
-    Raises:
-        TypeError: The behaviour's author: `init` answered with anything else.
-    """
+    """Call `init`, and make the loop that goes on from there; or return what `init` said in its place."""
     answer: object = await behaviour.init()
     match answer:
         case Init():

@@ -136,16 +136,7 @@ class Mailbox(Generic[M]):
     )
 
     def __init__(self, *, capacity: int = 1000, overflow: Overflow = "reject") -> None:
-        """Make an empty one.
-
-        Args:
-            capacity: How many messages from outside may wait.
-            overflow: What becomes of one more: `reject` it, `drop_oldest` in its place, make it a `dead_letter`, or
-                `block` senders that can wait.
-
-        Raises:
-            InvalidSpec: Your move: a capacity below 1, or another policy.
-        """
+        """Make an empty one."""
         check_mailbox(capacity, overflow)
         # A message, and the way it came: `None` of a notice; of one from outside `_DIRECT`, or what it was sent through.
         self._queue = _NO_MAIL
@@ -169,16 +160,7 @@ class Mailbox(Generic[M]):
     # --- putting
 
     def put_nowait(self, message: M, *, via: object = None, bounded: bool = True) -> None:
-        """Put a message from outside at the end. Into a closed mailbox: a dead letter.
-
-        Args:
-            message: What.
-            via: What it came through, for the reader that has to give it back.
-            bounded: Whether it may be refused. One whose sender was promised a place may not.
-
-        Raises:
-            MailboxFull: Your move: as many as are allowed wait already. Try again when the actor has caught up.
-        """
+        """Put a message from outside at the end. Into a closed mailbox: a dead letter."""
         if self._closed is not None:
             _discard(message, "the actor has ended", NoProcess())
             return
@@ -189,9 +171,6 @@ class Mailbox(Generic[M]):
 
     async def put(self, message: M) -> None:
         """Put a message from outside; with `block` wait for room first.
-
-        Raises:
-            MailboxFull: Your move: as of `put_nowait`.
 
         Cancellation: Always a checkpoint; a cancelled `put` has put nothing.
         """
@@ -388,11 +367,7 @@ class Mailbox(Generic[M]):
         return self._closed is not None
 
     def close(self, reason: ExitReason) -> None:
-        """Take nothing any more, for good: what waits is gone, and its calls are answered.
-
-        Args:
-            reason: What callers are told.
-        """
+        """Take nothing any more, for good: what waits is gone, and its calls are answered."""
         self._closed = self._closed or reason
         self._clockwork = None
         self.via = None
@@ -446,11 +421,7 @@ class Mailbox(Generic[M]):
 
 
 def check_mailbox(capacity: object, overflow: object) -> None:
-    """Refuse a mailbox that cannot be.
-
-    Raises:
-        InvalidSpec: Your move: `invalid_mailbox`.
-    """
+    """Refuse a mailbox that cannot be."""
     check_bound("capacity", capacity)
     if overflow not in _OVERFLOWS:
         message = f"overflow is {overflow!r}, allowed is one of {', '.join(map(repr, _OVERFLOWS))}"

@@ -105,12 +105,7 @@ class Monitor:
 
 @frozen
 class Notice:
-    """A `Down` in a mailbox; its taker looks whether its monitor still stands.
-
-    Attributes:
-        monitor: That wrote it.
-        down: What it says.
-    """
+    """A `Down` in a mailbox; its taker looks whether its monitor still stands."""
 
     monitor: Monitor
     down: Down

@@ -122,12 +122,7 @@ class JobRecord:
         self.over.set()
 
     def check_place(self) -> None:
-        """Raise what it was refused with, if it was.
-
-        Raises:
-            PoolFull: There was no place.
-            PoolStopped: No job is taken any more.
-        """
+        """Raise what it was refused with, if it was."""
         if not self.is_accepted and self.make_error is not None:
             raise self.make_error()
 
@@ -219,11 +214,7 @@ class PoolCore:
             self._take(Withdrawn(number))
 
     def refuse_own_jobs(self, what: str) -> None:
-        """Refuse what a job would wait for in vain as soon as all workers do the same.
-
-        Raises:
-            CallingSelf: Your move: this runs inside a job of this pool.
-        """
+        """Refuse what a job would wait for in vain as soon as all workers do the same."""
         if self.is_inside():
             message = f"a job would {what}: return the value, submit() what follows, or use another pool"
             raise CallingSelf(message)

@@ -100,11 +100,7 @@ class ChildRun:
     """One instance, as its supervisor keeps it.
 
     Attributes:
-        token: What the supervisor's reducer calls it.
-        shutdown_seconds: Of the child.
-        options: Of its start.
         reports_itself: It is a worker that says when it is up.
-        cell: Of the instance.
         stage: `ignored`: its start said that there is nothing to run.
         has_begun: Its task has come to what it is to live.
         held: What its caller is answered when it has begun.

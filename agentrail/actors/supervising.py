@@ -151,9 +151,7 @@ class Tree:
     """What all supervisors of one tree share.
 
     Attributes:
-        make_handle: Makes the handle of a supervisor.
         observer: Gets the reports; `None` for the log.
-        redact: Takes secrets out of texts.
         interrupt: Takes a `KeyboardInterrupt` or its like from a child.
     """
 
@@ -202,14 +200,8 @@ class Core:
     """One supervisor at work.
 
     Attributes:
-        cell: Its own.
-        tree: What it shares.
-        state: What the reducer returned last.
-        runs: The instances whose tasks have not ended.
-        end: Why it ended.
         culprit: Over whom it gave up, if it did.
         up_at_seconds: When all its initial children were up; `None` before.
-        steps: How many signals the reducer has seen.
         on_children: Called after each step, by what waits for a child; see `Address`.
     """
 
@@ -252,9 +244,6 @@ class Core:
 
     async def run(self, on_up: Callable[[], None]) -> ExitReason:
         """Serve until the supervisor has ended and nothing of it is left; say why it did.
-
-        Args:
-            on_up: Called once all initial children are up.
 
         Cancellation: Its runner shields it: a supervisor ends by `StopRequested`, in order.
         """
@@ -326,11 +315,7 @@ class Core:
     def _put_aside(
         self, signal: SupervisionSignal, error: BaseException
     ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
-        """Let a bug of the reducer cost one call, and no tree: the state stands. What a child said cannot be unsaid.
-
-        Raises:
-            BaseException: The bug, of any other signal: the supervisor crashes, and its own supervisor sees to it.
-        """
+        """Let a bug of the reducer cost one call, and no tree: the state stands. What a child said cannot be unsaid."""
         kind = type(signal).__name__
         LOGGER.error(
             "supervisor %r has a bug over a %s; please report it",
@@ -592,11 +577,6 @@ class Core:
 
     async def ask(self, call: Any, *, timeout_seconds: float | None = None, what: str = "call") -> Any:
         """Put a call to the reducer, and wait for the answer.
-
-        Raises:
-            ActorDown: The supervisor has ended.
-            CallTimeout: There was no answer in time.
-            SupervisorError: What the reducer answers.
 
         Cancellation: Always a checkpoint. The reducer hears of it: a start is undone, a stop goes on.
         """

@@ -79,11 +79,7 @@ class Task:
     """The books of one task: who wants to hear of it, and what it returned."""
 
     def __init__(self, linked_to: ActorHandle | None, report_to: ActorHandle | None) -> None:
-        """Refuse an actor that cannot be told.
-
-        Raises:
-            NoMailbox: Your move: `report_to` is a worker.
-        """
+        """Refuse an actor that cannot be told."""
         if report_to is not None:
             mailbox_of(cell_of(report_to))
         self.value: object = _NOTHING

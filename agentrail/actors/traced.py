@@ -50,12 +50,7 @@ class Origins:
         return self.came
 
     def hand_back(self, unhandled: Iterable[object], waiting: Iterable[tuple[object, object]]) -> None:
-        """Give each address what had come through it, in the order in which it came; forget the rest.
-
-        Args:
-            unhandled: What the machine was given and has not handled, in any order.
-            waiting: What was not even given to it, each with the address that it came through.
-        """
+        """Give each address what had come through it, in the order in which it came; forget the rest."""
         left = {id(event) for event in unhandled}
         came = [entry for key, entry in (self.came or {}).items() if key in left]
         by_address: dict[Any, list[object]] = {}

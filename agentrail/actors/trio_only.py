@@ -6,10 +6,6 @@ from agentrail.errors import NoTrioRun
 
 
 def need_trio() -> None:
-    """Refuse a call that is made where it could never wait.
-
-    Raises:
-        NoTrioRun: Your move: there is no Trio task here; the message names the ways to have one, and to do without.
-    """
+    """Refuse a call that is made where it could never wait."""
     if not trio.lowlevel.in_trio_task():
         raise NoTrioRun

@@ -90,7 +90,6 @@ class LastTold:
 
     Attributes:
         handle: Of the last instance that it was told of.
-        is_up: That one is up.
         reason: With which that one ended; `None` while it is up, or there was none.
     """
 
@@ -105,9 +104,7 @@ class Glimpse:
 
     Attributes:
         handle: Of the instance that is up; `None` if none is.
-        comes_back: As of `ChildDown`.
         gone: Why there will be no other; `None` while there may be one.
-        is_gone: Whether that is so.
     """
 
     handle: ActorHandle | None = None

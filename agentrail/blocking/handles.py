@@ -77,12 +77,7 @@ def later(
     *,
     within: Callable[[SupervisorThread, Awaitable[R]], Awaitable[R]] | None = None,
 ) -> Twin[P, Future[R]]:
-    """Make the twin of a call that gives a future.
-
-    Args:
-        call: Which.
-        within: Is awaited in its place, and awaits it.
-    """
+    """Make the twin of a call that gives a future."""
 
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":

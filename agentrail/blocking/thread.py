@@ -242,12 +242,7 @@ class SupervisorThread:
     def submit(
         self, make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None = None
     ) -> "Future[T]":
-        """Let something be done in the thread.
-
-        Args:
-            make: What.
-            unread: Is given, there, a value whose future was cancelled in the very moment in which it came.
-        """
+        """Let something be done in the thread."""
         call = _Call(self, make, unread)
         with self._lock:
             is_open = self._way_in is not None
@@ -306,11 +301,7 @@ class SupervisorThread:
         return threading.current_thread() is self._thread
 
     def refuse_inside(self, call: str) -> None:
-        """Refuse a call that would wait for the thread in which it is made.
-
-        Raises:
-            CallingSelf: Your move: await the calls of `ToolContext`, or let the future go on by itself.
-        """
+        """Refuse a call that would wait for the thread in which it is made."""
         if self.is_here():
             message = (
                 f"{call} in the thread of its own supervisor, such as in a tool, would wait for itself: "
@@ -319,12 +310,7 @@ class SupervisorThread:
             raise CallingSelf(message)
 
     def refuse_to_hold(self, call: str) -> None:
-        """Refuse a call that would block a loop.
-
-        Raises:
-            CallingSelf: Your move: as of `refuse_inside`.
-            HoldsLoop: Your move: a loop runs in this thread; the message says what to await.
-        """
+        """Refuse a call that would block a loop."""
         self.refuse_inside(call)
         if trio.lowlevel.in_trio_run():
             message = f"{call}(…) would hold the Trio run of this thread: use agentrail.open_supervisor(), whose calls are awaited"

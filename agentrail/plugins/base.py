@@ -72,12 +72,7 @@ class Plugin(abc.ABC, Generic[S]):
 
     @abc.abstractmethod
     def init(self, *args: Any, **options: Any) -> S:
-        """Make the first state. Raising refuses the start of the session, with the name of the plugin and the reason.
-
-        Args:
-            args: Never given; here so that a type checker lets you name your own options.
-            options: Those that the session was given for this plugin.
-        """
+        """Make the first state. Raising refuses the start of the session, with the name of the plugin and the reason."""
 
     def handle(self, event: HookEvent, state: S, ctx: Context) -> Action[S]:
         """Answer a hook event. Unless you write it, it goes to the method that is marked with the hook."""

@@ -32,13 +32,7 @@ def text_of_episode(asked: str, answered: str) -> str:
 
 
 def show_episodes(entries: Sequence[Any], session_id: str, limit: int) -> str:
-    """Write what was found for the model; empty for nothing.
-
-    Args:
-        entries: As `Found` has them, the best first.
-        session_id: Its own episodes are left out: the session has them in its history.
-        limit: How many at most.
-    """
+    """Write what was found for the model; empty for nothing."""
     others = [one for one in entries if isinstance(one, Mapping) and one.get("session_id") != session_id]
     texts = [fenced_in(str(one.get("text", "")), "episodes") for one in others[:limit]]
     lines = [f"- {text.replace(chr(10), chr(10) + '  ')}" for text in texts]

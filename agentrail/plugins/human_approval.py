@@ -47,7 +47,6 @@ class ChatDecision:
 
     Attributes:
         wanted: The id of what waits, or the command that waits.
-        answer: What becomes of it.
     """
 
     wanted: str

@@ -172,12 +172,7 @@ def with_reached(memory: MemoryFiles, call: BeforeTool, working_dir: str) -> Mem
 
 
 def newly_touched(memory: MemoryFiles, done: AbstractSet[CallId]) -> tuple[tuple[str, ...], MemoryFiles]:
-    """Say which directories the calls of a batch have touched for the first time; from then on they were looked at.
-
-    Args:
-        memory: With what they were about to touch.
-        done: Those that came to something; what the others would have touched they have not.
-    """
+    """Say which directories the calls of a batch have touched for the first time; from then on they were looked at."""
     reached = dict.fromkeys(path for one in memory.reached if one.call_id in done for path in one.paths)
     room = MAX_TOUCHED_DIRECTORIES - len(memory.touched)
     new = tuple(path for path in reached if path not in memory.touched)[:room]

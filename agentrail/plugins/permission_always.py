@@ -34,17 +34,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_./:@%+,^=\[\]?-]+")
 
 
 def proposed_rules(call: PermissionCall, verdict: PermissionVerdict) -> tuple[str, ...]:
-    """Give the narrowest rules with which a call would be allowed.
-
-    Args:
-        call: The call.
-        verdict: What a policy said to it.
-
-    Returns:
-        For a command its very words, with a star for programs of `ONLY_READS` alone; one rule for each command that was asked about, at
-        most five. For a file the file, for the web the host. Empty where no rule may be proposed: where a rule asks or denies, and for
-        commands that no star covers.
-    """
+    """Give the narrowest rules with which a call would be allowed."""
     if verdict.decision != "ask" or verdict.name in {"deny", "ask"} or call.tool == EXIT_PLAN:
         return ()
     if call.tool in CODE_TOOLS:  # code is read once and not again: there is no narrow rule of it
@@ -66,11 +56,7 @@ def offers_always(call: PermissionCall, proposed: tuple[str, ...]) -> bool:
 
 
 def what_else(text: str) -> str:
-    """Return what a rule allows in addition to the call that it was made of, in words; empty for a rule of very words.
-
-    Args:
-        text: A rule that `proposed_rules` returned.
-    """
+    """Return what a rule allows in addition to the call that it was made of, in words; empty for a rule of very words."""
     rule = read_permission_rule(text)
     match rule.pattern:
         case CommandPattern(has_star=True, words=words):

@@ -159,13 +159,7 @@ def _star(glob: str) -> re.Pattern[str]:
 
 
 def must_be(rule: CommandPattern, command: PlainCommand, *, is_covered: bool) -> bool:
-    """Say whether a rule of `allow` covers a simple command.
-
-    Args:
-        rule: Of one command.
-        command: As it was read.
-        is_covered: Whether a star covers such a command.
-    """
+    """Say whether a rule of `allow` covers a simple command."""
     if rule.not_read is not None:
         return False
     if not rule.has_star:

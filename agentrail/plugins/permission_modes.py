@@ -31,12 +31,7 @@ _LOOKING: Final = (
 
 
 def text_of_mode(policy: PermissionPolicy, tools: Collection[str]) -> str | None:
-    """Say what the model is told of the mode of a policy; None where it has to know nothing.
-
-    Args:
-        policy: What may run.
-        tools: Those of the session: without `exit_plan` no plan can be handed in.
-    """
+    """Say what the model is told of the mode of a policy; None where it has to know nothing."""
     if policy.mode == "plan" and not (policy.ends_plan and EXIT_PLAN in tools):
         return _LOOKING
     return MODE_TEXTS.get(policy.mode)

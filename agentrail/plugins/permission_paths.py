@@ -52,11 +52,7 @@ EDITED_WITH_CARE: Final = (
 
 @frozen(kw_only=True)
 class PathGlob:
-    """A pattern of paths.
-
-    Attributes:
-        text: As it was written.
-    """
+    """A pattern of paths."""
 
     text: str
 
@@ -70,7 +66,6 @@ class PathPlace:
         confined: Where it leads in a sandbox that takes its own root for `/` or for a home, if that is another end.
         inside: Whether it is sure to lie in the workspace.
         is_sure: Whether it is known where it leads; a home is not.
-        workspace: The directory that `./` means, absolute.
         home: The directory that `~/` means; empty where that is not known.
     """
 
@@ -105,17 +100,7 @@ def fault_of_glob(text: str) -> tuple[int, str] | None:
 
 
 def path_place(path: str, working_dir: str, home: str = "", also: tuple[str, ...] = ()) -> PathPlace | None:
-    """Find where a path leads, by its names.
-
-    Args:
-        path: As a tool was given it.
-        working_dir: What it is relative to; where that is relative itself, the root of a world of its own.
-        home: The home, absolute; empty where that is not known.
-        also: Absolute paths that it leads to by links, from who can follow them.
-
-    Returns:
-        The place; None for a path that is longer than any can be.
-    """
+    """Find where a path leads, by its names."""
     if len(path) > MAX_PATH_CHARACTERS:
         return None
     workspace = _joined("", working_dir if working_dir.startswith("/") else f"/{working_dir}")

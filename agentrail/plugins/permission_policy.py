@@ -148,17 +148,7 @@ def read_scope(
     places: Mapping[str, Sequence[str]] = MappingProxyType({}),
     is_trusted: bool = True,
 ) -> ScopedRules:
-    """Read what a file says of permissions.
-
-    Args:
-        scope: Whose file it is.
-        table: Its keys: `mode`, `deny`, `ask`, `allow`, and of a managed file `ceiling`.
-        places: For each list where its rules were written.
-        is_trusted: As of `ScopedRules`.
-
-    Raises:
-        OptionError: Your move: unknown keys, modes that there are not, rules that cannot be read; all at once.
-    """
+    """Read what a file says of permissions."""
     known = {"mode", *LISTS, *(("ceiling",) if scope == "managed" else ())}
     unknown = sorted(map(str, set(table) - known))
     faults = [
@@ -193,16 +183,7 @@ def join(
     may_bypass: bool = False,
     pure_tools: Sequence[str] = PURE_TOOLS,
 ) -> PermissionPolicy:
-    """Join what several scopes say: the lists are put together, the narrowest mode that is named counts, and a ceiling holds for all.
-
-    Args:
-        scoped: What each scope says.
-        may_bypass: Whether who started this said that `bypass` is wanted, in so many words.
-        pure_tools: As of `PermissionPolicy`.
-
-    Raises:
-        OptionError: Your move: the mode is `bypass`, and no option said so; or a managed file forbids it.
-    """
+    """Join what several scopes say: the lists are put together, the narrowest mode that is named counts, and a ceiling holds for all."""
     heard = [(scope, scoped[scope]) for scope in RULE_SCOPES if scope in scoped]
     modes = [
         one.mode for scope, one in heard if one.mode is not None and not _is_withheld(scope, one, one.mode)

@@ -58,10 +58,8 @@ class CommandPattern:
     """A command of the shell.
 
     Attributes:
-        text: As it was written.
         words: Its words; empty where it is a whole line, or could not be read.
         stars: The places of words in which `*` stands for letters.
-        has_tail: Whether any further words may follow.
         line: What it is as a line, where it has no star.
         not_read: Where reading stopped, of one that could not be read: only that very text is like it.
     """
@@ -91,7 +89,6 @@ class Argument:
     """An argument.
 
     Attributes:
-        pointer: The names that lead to it.
         glob: What its canonical text is like; `*` stands for any text.
         can_allow: Whether it allows anything: of a tool that runs code no rule does but one with the whole code.
     """
@@ -106,12 +103,7 @@ Pattern: TypeAlias = AnyCall | CommandPattern | PathGlob | Domain | Argument
 
 @frozen(kw_only=True)
 class ReadRule:
-    """A rule that has been read.
-
-    Attributes:
-        tool: A name, or a pattern of names.
-        pattern: Which of its calls.
-    """
+    """A rule that has been read."""
 
     tool: str
     pattern: Pattern
@@ -127,7 +119,6 @@ class RuleFault(Exception):
 
     Attributes:
         at: The character, from 0.
-        why: What stands there, and what to write.
     """
 
     def __init__(self, at: int, why: str) -> None:
@@ -138,16 +129,7 @@ class RuleFault(Exception):
 
 
 def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] = ()) -> list[str]:
-    """Find all faults of a list of rules.
-
-    Args:
-        name: The list.
-        rules: What should be texts of rules.
-        places: Where each was written, file and line, as far as that is known.
-
-    Returns:
-        A sentence for each rule that cannot be read, with list, index and position.
-    """
+    """Find all faults of a list of rules."""
     if isinstance(rules, str):
         return [f"{name}: expected a list of rules, got the text {rules!r:.80}: put it in brackets"]
     if len(rules) > MAX_PERMISSION_RULES:
@@ -168,22 +150,14 @@ def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] =
 
 
 def refuse_faults(faults: Sequence[str]) -> None:
-    """Raise what is wrong, all at once.
-
-    Raises:
-        OptionError: Your move: there are faults.
-    """
+    """Raise what is wrong, all at once."""
     if faults:
         raise OptionError(tuple(faults))
 
 
 @lru_cache(maxsize=16_384)
 def read_permission_rule(text: str) -> ReadRule:
-    """Read a rule.
-
-    Raises:
-        RuleFault: Your move: it is none; the place is a character of the text.
-    """
+    """Read a rule."""
     if len(text) > MAX_RULE_CHARACTERS:
         raise RuleFault(MAX_RULE_CHARACTERS, f"a rule has at most {MAX_RULE_CHARACTERS} characters")
     hidden = next((at for at, char in enumerate(text) if not char.isprintable() and char not in "\n\t"), None)
@@ -305,8 +279,6 @@ class OfTool:
     """The rules of one list that are about one tool, in their order.
 
     Attributes:
-        rules: All of them.
-        anywhere: Those that may be about any program.
         by_program: Those that may be about a program, by its name in lower case; those of `anywhere` among them.
         by_line: The place of the first rule that is a whole line.
     """

@@ -139,17 +139,7 @@ def begin(
     within: Sequence[Mapping[str, Any]],
     rest: Permitted,
 ) -> Permitted:
-    """Make the first state.
-
-    Args:
-        own: What the session says; a mode that is None is not named.
-        scopes: What the other scopes say.
-        within: What the sessions above say.
-        rest: The options besides.
-
-    Raises:
-        OptionError: Your move: a scope or a mode that there is not, a rule that cannot be read, a negative timeout, or `bypass` unasked for.
-    """
+    """Make the first state."""
     unknown = sorted(set(scopes) - _OTHERS)
     if unknown:
         raise OptionError([f"scopes are {', '.join(sorted(_OTHERS))}; got {', '.join(map(repr, unknown))}"])
@@ -164,11 +154,7 @@ def begin(
 
 
 def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
-    """Make the state that new options of a running session lead to.
-
-    Raises:
-        OptionError: Your move: an option that only a start takes, or as of `begin`.
-    """
+    """Make the state that new options of a running session lead to."""
     other = sorted(set(options) - {"mode", *LISTS})
     if other:
         message = f"a running session changes mode, {', '.join(LISTS)}; got {', '.join(map(repr, other))}"
@@ -199,19 +185,7 @@ def unlimited_options(home: str) -> JsonObject:
 
 
 def narrowed(options: JsonObject, state: Permitted, permissions: JsonObject) -> tuple[JsonObject, Permitted]:
-    """Give the meet of what a session may do and what an agent may: what it allows, both do. What the agent does not say is the session's.
-
-    Args:
-        options: Of the session's plugin, as they are now.
-        state: What the session may do.
-        permissions: What the agent says: `mode`, `deny`, `ask`, `allow`.
-
-    Returns:
-        Options to begin with, and the state that they lead to.
-
-    Raises:
-        OptionError: Your move: as of `read_scope`.
-    """
+    """Give the meet of what a session may do and what an agent may: what it allows, both do. What the agent does not say is the session's."""
     said = read_scope("session", permissions)
     policy = state.policy
     # An agent that names no rules of `allow` has those of the session; one that names some has these, as far as the session has them.

@@ -45,9 +45,6 @@ class PermissionCall:
     """A call that is judged.
 
     Attributes:
-        tool: Its tool.
-        arguments: Its arguments.
-        working_dir: The workspace.
         home: The home, absolute; empty where that is not known.
         leads_to: Where links on its path lead, absolute, from who can follow them.
     """
@@ -64,10 +61,7 @@ class AskedRule:
     """A rule that was compared with a call.
 
     Attributes:
-        name: Its list.
-        rule: The rule.
         matched: Whether it is about the call, or about this command of it.
-        command: The command, of a line.
     """
 
     name: ListName
@@ -82,7 +76,6 @@ class PermissionVerdict:
 
     Attributes:
         decision: Whether the call runs, a person is asked, or it does not run.
-        why: In a sentence.
         name: The list that decided; None: the mode did.
         by: The rules that decided: one, or for a line of commands one for each that was allowed.
         mode: The mode that decided, or made the answer of a rule stricter.
@@ -125,13 +118,7 @@ def reason_for(verdict: PermissionVerdict, tools: Collection[str]) -> str:
 
 
 def refusal_of_end(policy: PermissionPolicy, call: PermissionCall, end: str) -> str | None:
-    """Say why a call does not run whose path leads to another place by links; None where that is judged no more strictly than its name.
-
-    Args:
-        policy: What may run.
-        call: The call, which may run by its name.
-        end: Where its path leads, absolute.
-    """
+    """Say why a call does not run whose path leads to another place by links; None where that is judged no more strictly than its name."""
     named = judge(policy, call)
     found = judge(policy, evolve(call, leads_to=(end,)))
     if DECISIONS.index(found.decision) <= DECISIONS.index(named.decision):

@@ -17,15 +17,7 @@ from agentrail.plugins.shell_stars import uncovered_by_star, why_never
 
 
 def warnings_of(policy: PermissionPolicy, tools: Collection[str] | None = None) -> tuple[str, ...]:
-    """Say which rules of a policy can never match, and which hold nothing.
-
-    Args:
-        policy: The policy.
-        tools: The tools that there are; None where that is not known.
-
-    Returns:
-        A sentence for each, with list, index and where it was written.
-    """
+    """Say which rules of a policy can never match, and which hold nothing."""
     found: list[str] = []
     before: dict[str, tuple[ListName, WrittenRule]] = {}
     every: list[tuple[ListName, WrittenRule, ReadRule]] = []

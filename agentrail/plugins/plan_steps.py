@@ -52,12 +52,7 @@ def _is_same_list(before: tuple[PlanStep, ...], written: tuple[PlanStep, ...]) -
 
 
 def show_plan(steps: tuple[PlanStep, ...], refused: tuple[str, ...] = ()) -> str:
-    """Write the plan for the model, with what comes next. It stands behind the conversation, and in no history.
-
-    Args:
-        steps: Of the plan, of which one is open.
-        refused: Which moves of the last list were not made.
-    """
+    """Write the plan for the model, with what comes next. It stands behind the conversation, and in no history."""
     plan = Plan(steps=steps)
     current = plan.current_step
     assert current is not None  # noqa: S101 - it is shown while there is one

@@ -61,14 +61,7 @@ class Looks:
 
 
 def first_that_protects(patterns: Sequence[str], path: str, *, working_dir: str) -> str | None:
-    """Give the first of these patterns that protects a path; None when it is free.
-
-    Args:
-        patterns: `*.pem` is a name anywhere; `~/.ssh` a folder of any home, wherever it lies, and all in it; `/etc/shadow`
-            that very file or folder, and all in it. Case does not count: on some disks it does not either.
-        path: As it was written: relative, with `..`, with a home or wildcards in it.
-        working_dir: What it is relative to.
-    """
+    """Give the first of these patterns that protects a path; None when it is free."""
     parts = _parts(path, working_dir)
     if sum(map(len, parts)) + len(parts) > MAX_PATH_CHARACTERS:
         return None

@@ -74,7 +74,6 @@ class PlainCommand:
     """A simple command that is certain.
 
     Attributes:
-        words: The program and its arguments, quotes gone.
         patterns: The places of those words that hold `*`, `?` or `[` outside of quotes: names of files may come of them.
         behind: The place of the program that `timeout`, `nice`, `nohup` and `stdbuf` run; 0 without those.
     """
@@ -108,7 +107,6 @@ class NotRead:
 
     Attributes:
         at: The character at which reading stopped, from 0.
-        why: What stands there.
     """
 
     at: int
@@ -120,14 +118,7 @@ PlainReading: TypeAlias = PlainLine | NotRead
 
 @lru_cache(maxsize=512)
 def read_plain(line: str) -> PlainReading:
-    """Read a line, in time that grows as it does.
-
-    Args:
-        line: What a shell would be given.
-
-    Returns:
-        Its commands; or where reading stopped and why, which says nothing of whether the line is harmless.
-    """
+    """Read a line, in time that grows as it does."""
     if len(line) > MAX_PLAIN_CHARACTERS:
         return NotRead(MAX_PLAIN_CHARACTERS, f"more than {MAX_PLAIN_CHARACTERS:,} characters")
     if (at := _unprintable(line)) is not None:
@@ -136,14 +127,7 @@ def read_plain(line: str) -> PlainReading:
 
 
 def read_words(words: Sequence[str]) -> PlainReading:
-    """Read an argument vector: no shell looks at it, so its words are what they are.
-
-    Args:
-        words: The program and its arguments.
-
-    Returns:
-        Its only command; or why it is not read.
-    """
+    """Read an argument vector: no shell looks at it, so its words are what they are."""
     if sum(map(len, words)) > MAX_PLAIN_CHARACTERS:
         return NotRead(MAX_PLAIN_CHARACTERS, f"more than {MAX_PLAIN_CHARACTERS:,} characters")
     if not words or not _PROGRAM.fullmatch(words[0]):

@@ -30,7 +30,6 @@ class StarRow:
     """What a star covers of a program, and what not.
 
     Attributes:
-        reason: Why the rest is not covered.
         commands: The program's own commands that a star covers; None for a program that has none.
         short: Letters of short options that it does not cover, also in a bundle.
         long: Names of long options that it does not cover, without dashes; nor does it cover their beginnings, which getopt takes for them.
@@ -276,11 +275,7 @@ def runs_its_words(command: PlainCommand) -> str | None:
 
 
 def only_reads(command: PlainCommand) -> tuple[str, ...] | None:
-    """Return the words in front of the star that "always" writes for a command: its program, perhaps with a command of it.
-
-    Returns:
-        None where it may do more than read, so that only its very words can be allowed.
-    """
+    """Return the words in front of the star that "always" writes for a command: its program, perhaps with a command of it."""
     words = command.words
     row = None if command.behind else ONLY_READS.get(words[0])
     if row is None or uncovered_by_star(command) is not None:
@@ -291,11 +286,7 @@ def only_reads(command: PlainCommand) -> tuple[str, ...] | None:
 
 
 def uncovered_by_star(command: PlainCommand) -> str | None:
-    """Say why a star does not cover a command; None where it does.
-
-    Args:
-        command: As it was read. What `timeout` and its like run is judged in their place.
-    """
+    """Say why a star does not cover a command; None where it does."""
     words = command.run
     program = words[0]
     why = why_never(program)

@@ -103,12 +103,7 @@ class SkillListing(Plugin[Listing]):
 
 
 def write_listing(skills: Sequence[ListedSkill], most: int) -> str:
-    """Write the list: descriptions are shortened first, all to the same length, and then skills are left to `skill_search`.
-
-    Args:
-        skills: In order.
-        most: How many bytes it may have.
-    """
+    """Write the list: descriptions are shortened first, all to the same length, and then skills are left to `skill_search`."""
     if not skills:
         return ""
     longest = max(len(one.description) for one in skills)

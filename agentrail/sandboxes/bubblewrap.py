@@ -53,9 +53,7 @@ class MachineCode:
     """A kind of processor.
 
     Attributes:
-        architecture: Its number in `linux/audit.h`.
         first_foreign: The first number of another way to call, which has numbers of its own; None where there is none.
-        numbers: Of system calls.
     """
 
     architecture: int
@@ -128,16 +126,7 @@ _JUDGED_BY_ARGUMENTS: Final = frozenset({"ioctl", "socket", "socketpair", "clone
 
 
 def assemble_filter(machine: str, *, local_sockets: bool) -> bytes | None:
-    """Write the filter for a kind of processor.
-
-    Args:
-        machine: As `os.uname` has it.
-        local_sockets: Whether a command may make sockets that have a path or a name on this machine. Where it shares the
-            network of the host there is no other way to keep it from those of others.
-
-    Returns:
-        Instructions as `seccomp` takes them, or None where this kind of processor is not known.
-    """
+    """Write the filter for a kind of processor."""
     known = MACHINES.get(machine)
     if known is None:
         return None
@@ -278,7 +267,6 @@ class Confining:
         program: Where it is.
         options: All but those that name descriptors and variables.
         call_filter: Which system calls are refused, as `seccomp.py` writes it; None for none.
-        descriptors: Those that the options name.
     """
 
     program: str
@@ -295,10 +283,7 @@ class View:
         root: What may be written; also the home directory.
         directory: Where the command begins.
         network: `none` or `host`.
-        readable: What is shown although it is hidden.
         mounts: What below the root is not to be written or not to be renamed, those further up first.
-        max_temporary_bytes: In all temporary directories together.
-        lacks: Which of `OPTIONAL` cannot be had here.
     """
 
     root: Path
@@ -310,11 +295,7 @@ class View:
     lacks: frozenset[str] = field(default=frozenset())
 
     def decide(self, program: str) -> Confining:
-        """Write the call of bubblewrap.
-
-        Args:
-            program: Where it is.
-        """
+        """Write the call of bubblewrap."""
         temporary = _find_temporary()
         neighbours = find_neighbours(self.root)
         hidden = _outermost(
@@ -435,9 +416,6 @@ def find_neighbours(root: Path) -> tuple[Path, ...]:
 
     That is the outermost directory that leads to it and is none of the system, whole; where it lies in one of the system itself, every
     other directory there that the system does not have anyway.
-
-    Args:
-        root: Without links in it.
     """
     base = next((one for one in _BASES if one in root.parents), None)
     if base is None:

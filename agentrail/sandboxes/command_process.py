@@ -56,11 +56,7 @@ class OutputWindow:
         return self.received_bytes > MAX_OUTPUT_BYTES
 
     def feed(self, piece: bytes) -> bytes:
-        """Take the next bytes; nothing any more after `close`.
-
-        Returns:
-            What is new of the clean text, whether or not it will be shown.
-        """
+        """Take the next bytes; nothing any more after `close`."""
         if self._is_closed:
             return b""
         self.received_bytes += len(piece)
@@ -71,14 +67,7 @@ class OutputWindow:
         self._is_closed = True
 
     def finish(self, path: str | None = None) -> tuple[str, int]:
-        """Take it that nothing more comes.
-
-        Args:
-            path: Where all of it can be read, if anywhere; for the note.
-
-        Returns:
-            What to show, with a note where the middle was left out; and how many bytes of clean text were left out.
-        """
+        """Take it that nothing more comes."""
         self._keep(self._text.finish())
         kept = self._head + self._tail
         if not self._dropped_bytes and len(kept) <= MAX_SHOWN_BYTES and _count_lines(kept) <= MAX_SHOWN_LINES:
@@ -146,11 +135,7 @@ class Spool:
     """Takes text in pieces; makes a file when there is more than can be shown."""
 
     def __init__(self, open_file: Callable[[], int]) -> None:
-        """Keep nothing yet.
-
-        Args:
-            open_file: Gives a descriptor to write to. Called in a worker thread, at most once.
-        """
+        """Keep nothing yet."""
         self._open_file = open_file
         self._waiting: list[bytes] = []
         self._bytes = self._lines = 0
@@ -206,9 +191,7 @@ class Program:
     """What to start.
 
     Attributes:
-        argv: The program and its arguments.
         confine: How bubblewrap is called that confines it; None without.
-        directory: Where.
         environment: All variables that it sees, but for the marker of its processes.
         prepare_seconds: How long bubblewrap may take until it begins: it needs two milliseconds, and more where a machine
             is at its limits.
@@ -227,7 +210,6 @@ class CommandRun:
 
     Attributes:
         program: What to start; confined, its shell says at its input that the command has ended, and waits for leave to end.
-        timeout_seconds: After this time it is stopped.
         output_path: What the file with the whole output is called.
         open_output: Makes that file; called at most once.
     """
@@ -245,12 +227,7 @@ class _Process(Protocol):
 
 @frozen(kw_only=True)
 class _Running:
-    """A program that has been started.
-
-    Attributes:
-        process: What was started by us.
-        tree: All that belongs to it.
-    """
+    """A program that has been started."""
 
     process: _Process
     tree: ProcessTree
@@ -284,9 +261,6 @@ class _Ends:
 async def run_command(command: CommandRun) -> ExecuteResult:
     """Run a command to its end, or to the end of its time, and stop whatever it leaves behind.
 
-    Raises:
-        OSError: The program could not be started.
-
     Cancellation: Stops the whole tree first, which takes about two seconds where `SIGTERM` is ignored.
     """
     spool = Spool(command.open_output)
@@ -312,11 +286,7 @@ async def run_command(command: CommandRun) -> ExecuteResult:
 async def open_process(
     program: Program, *, errors: Literal["merged", "dropped"]
 ) -> AsyncIterator[ToolProcess]:
-    """Open a process with a pipe to it and one from it; leaving the block stops all that it started.
-
-    Raises:
-        OSError: The program could not be started.
-    """
+    """Open a process with a pipe to it and one from it; leaving the block stops all that it started."""
     with _Pipe() as to_it, _Pipe() as from_it:
         dropped = errors == "dropped"
         ends = _Ends(
@@ -402,7 +372,6 @@ class NotBegun(Exception):
 
     Attributes:
         code: Its exit code; None when it was ended because it took too long.
-        said: What it printed.
     """
 
     def __init__(self, code: int | None, said: str = "") -> None:
@@ -423,13 +392,6 @@ def _explaining(reading: int) -> Iterator[None]:
 
 async def try_program(program: Program) -> tuple[int, str]:
     """Start a confined program, and see how it ends.
-
-    Returns:
-        Its exit code, and what it and bubblewrap have printed.
-
-    Raises:
-        NotBegun: Bubblewrap did not get as far as the program.
-        OSError: There is no bubblewrap.
 
     Cancellation: All of it is ended first: killed a moment too early, bubblewrap would leave a process behind that waits for
         it for ever.
@@ -610,11 +572,7 @@ class _InMemory:
 
 
 def _join_options(options: Iterable[str]) -> bytes:
-    """Write options as bubblewrap reads them from a file.
-
-    Raises:
-        ValueError: There is a NUL in one, after which another would begin.
-    """
+    """Write options as bubblewrap reads them from a file."""
     encoded = [os.fsencode(option) for option in options]
     if any(b"\0" in option for option in encoded):
         message = "embedded null byte"  # as subprocess says it
@@ -664,9 +622,7 @@ class _Outlets:
     """Where what a command says comes out.
 
     Attributes:
-        output: Its output.
         ending: Where a confined command's shell says that the command has ended, else None.
-        spool: Takes what is too much.
     """
 
     output: int

@@ -75,14 +75,7 @@ class CommandLimits:
     def wrap(
         self, argv: tuple[str, ...], *, timeout_seconds: float, confined: bool, staying: bool
     ) -> tuple[str, ...]:
-        """Put a shell around a command that sets its limits.
-
-        Args:
-            argv: The command.
-            timeout_seconds: How long it may take; it gets a little more than that of processor time.
-            confined: Whether all its processes together can be counted.
-            staying: Whether the shell stays when the command has ended, says so at its input, and waits for leave to end.
-        """
+        """Put a shell around a command that sets its limits."""
         seconds = math.ceil(timeout_seconds) + _CPU_SLACK_SECONDS
         # A limit that is lower already stays, so a failure is none; and not every system has them all.
         settings = [
@@ -126,15 +119,7 @@ class Commands:
     """Runs commands that begin in a directory, or below it."""
 
     def __init__(self, root: int, path: Path, files: Files, rules: CommandRules, programs: Programs) -> None:
-        """Run nothing yet.
-
-        Args:
-            root: The directory, as a descriptor that the caller keeps open.
-            path: What it was called when it was opened.
-            files: For outputs, and to find what is protected.
-            rules: What is allowed.
-            programs: What is started outside.
-        """
+        """Run nothing yet."""
         self._root = root
         self._path = path
         self._files = files
@@ -220,11 +205,7 @@ class Commands:
     async def open_process(
         self, argv: tuple[str, ...], directory: int, options: ProcessOptions
     ) -> AsyncIterator[ToolProcess]:
-        """Open a process, in a directory that the caller has opened and keeps open.
-
-        Raises:
-            ProcessRefused: Commands are refused here, or this one could not be started.
-        """
+        """Open a process, in a directory that the caller has opened and keeps open."""
         confinement = await self.confinement()
         refusal = _refuse(confinement)
         if refusal is not None:

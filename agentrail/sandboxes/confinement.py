@@ -66,7 +66,6 @@ class Trial:
     Attributes:
         why: Why it does not work; None when it does.
         is_for_good: Whether that stays so: it is missing, or forbidden. All else may have been a fault that passes.
-        lacks: As of `Confinement`.
     """
 
     why: str | None
@@ -79,10 +78,6 @@ async def probe(fallback: ShellFallback, program: str | None) -> Confinement:
 
     Only where it is missing or forbidden does the fallback decide. A machine that is at its limits for a moment is no reason
     to run commands with all rights from then on: that is tried again, and then an error.
-
-    Args:
-        fallback: What becomes of commands where they cannot be confined.
-        program: Where bubblewrap is; None where it is not installed.
 
     Cancellation: The trial is killed.
     """
@@ -102,11 +97,7 @@ async def probe(fallback: ShellFallback, program: str | None) -> Confinement:
 
 
 def check_choice(name: str, value: object, allowed: object) -> None:
-    """Hold an option against the words that it may be.
-
-    Raises:
-        OptionError: Your move: it is none of them; the message has them all.
-    """
+    """Hold an option against the words that it may be."""
     words = get_args(allowed)
     if value not in words:
         raise OptionError([f"{name} is {value!r}: expected {' or '.join(map(repr, words))}"])
@@ -170,12 +161,7 @@ async def _try_confining(confining: Confining) -> Trial:
 
 
 def decide_trial(code: int, said: str) -> Trial:
-    """Tell by how a trial ended whether it would always end so.
-
-    Args:
-        code: Exit code; negative for a signal.
-        said: What was printed.
-    """
+    """Tell by how a trial ended whether it would always end so."""
     if code == 0:
         return Trial(why=None)
     why = (said.strip().splitlines() or [f"it ends with {code}"])[-1]

@@ -84,11 +84,7 @@ class Repositories:
         return self._lock if self._find(names) else nullcontext()
 
     def check(self, names: Names) -> None:
-        """Refuse what would complete a repository, or is protected in the one that is there.
-
-        Raises:
-            Refused: It may not be written.
-        """
+        """Refuse what would complete a repository, or is protected in the one that is there."""
         for at in self._find(names):
             parts = self._look(names[:at])
             if is_complete(parts):
@@ -128,15 +124,6 @@ def copy_tree(root: int, opener: Opener, directory: Path, check: Callable[[], No
     """Copy what is below a directory: files with their modes and times, directories, and links as they are.
 
     Pipes, sockets and devices are left out. What changes meanwhile is copied as it is when its turn comes.
-
-    Args:
-        root: The descriptor of the directory.
-        opener: Opens what is below it.
-        directory: Where the copy is to be; not there yet, or empty.
-        check: Called now and then; raises when no caller wants the copy any more.
-
-    Raises:
-        SandboxError: Your move: there is something, it lies in the directory itself, or it cannot be made. Nothing is left of the copy.
     """
     temporary = directory.parent / f".agentrail-{outside.ids(8)}.tmp"
     try:
@@ -255,13 +242,7 @@ class Files:
         self._repositories = Repositories(root, opener, protected)
 
     def refusing(self, what: str, names: Names, work: Callable[[], T]) -> T | Refusal:
-        """Do some work on these names; what it raises is told as a refusal.
-
-        Args:
-            what: `file` or `directory`, for the message when it is missing.
-            names: The path.
-            work: One of the methods below.
-        """
+        """Do some work on these names; what it raises is told as a refusal."""
         try:
             return work()
         except PathRefused as refused:
@@ -567,23 +548,7 @@ def hash_bytes(data: bytes) -> str:
 def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
     data: bytes, old: str, new: str, *, replace_all: bool, shown: str, check: Callable[[], None]
 ) -> tuple[bytes, int, str]:
-    """Replace the one occurrence of a text, or all.
-
-    Args:
-        data: Of the file.
-        old: What to replace.
-        new: What to put there.
-        replace_all: Whether it may occur more than once.
-        shown: The path, for messages and the diff.
-        check: Called now and then; raises when no caller wants the result any more.
-
-    Returns:
-        The new bytes, how often something was replaced, and the difference.
-
-    Raises:
-        Refused: It is no text, the edit is none, or what comes out is larger than a file that is written may be. One that
-            was larger before may stay so, and not grow.
-    """
+    """Replace the one occurrence of a text, or all."""
     decoded = decode_text(data, shown)
     if isinstance(decoded, Refusal):
         raise PathRefused(code=decoded.code, message=decoded.message)

@@ -39,12 +39,7 @@ _HELPER: Final = Path(__file__).with_name("grep_helper.py").read_text(encoding="
 
 @frozen(kw_only=True)
 class Document:
-    """A text to search.
-
-    Attributes:
-        path: From the root.
-        text: All of it.
-    """
+    """A text to search."""
 
     path: str
     text: str
@@ -80,15 +75,6 @@ async def grep_in_helper(
     pattern: str, options: GrepOptions, next_batch: NextBatch, *, searched_files: int
 ) -> GrepResult:
     """Search texts with Python's `re`.
-
-    Args:
-        pattern: The regular expression.
-        options: The rest.
-        next_batch: Gives what is to be searched.
-        searched_files: How many files there are, with those that are no text.
-
-    Returns:
-        The matches; with the code `invalid_pattern`, or `timeout` when the search took too long.
 
     Cancellation: The helper is killed.
     """
@@ -161,11 +147,7 @@ class _Helper:
         self._received = bytearray()
 
     async def ask(self, question: bytes) -> dict[str, Any]:
-        """Send something, then read the line of JSON that answers it.
-
-        Raises:
-            trio.BrokenResourceError: The helper has ended.
-        """
+        """Send something, then read the line of JSON that answers it."""
         await self._asking.send_all(question)
         while b"\n" not in self._received:
             piece = await self._answering.receive_some()
@@ -253,9 +235,6 @@ class RipgrepSearch:
     Attributes:
         program: Where ripgrep is.
         root: The root of the sandbox, as a path; ripgrep begins there.
-        start: The names of the directory to search.
-        pattern: The regular expression.
-        options: The rest.
         include: The only files to search, or None.
         rules: Lines as of a `.gitignore` at the root, for what stands above `start`.
     """
@@ -280,9 +259,6 @@ ReadDocuments = Callable[[Sequence[str]], Awaitable[Sequence[Document | None]]]
 async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepResult:
     """Search text files below a directory.
 
-    Returns:
-        The matches; or an error with the code `invalid_pattern` or `timeout`.
-
     Cancellation: ripgrep is stopped.
     """
     with trio.move_on_after(SEARCH_SECONDS):
@@ -293,13 +269,7 @@ async def grep_with_ripgrep(search: RipgrepSearch, read: ReadDocuments) -> GrepR
 def decide_rules(
     include: str | None, start: Sequence[str], above: Iterable[tuple[Sequence[str], str | None]]
 ) -> list[str]:
-    """Write what is to be ignored as lines of a `.gitignore` at the root.
-
-    Args:
-        include: The only files to search, or None.
-        start: The names of the directory to search.
-        above: Directories above that one, from the root on, each with the text of its `.gitignore` or None.
-    """
+    """Write what is to be ignored as lines of a `.gitignore` at the root."""
     rules: list[str] = []
     if include is not None:
         wanted = (decide_anchored(one, start) for one in expand_braces(include))

@@ -32,12 +32,7 @@ class FilesAbove:
     """The files for agents that hold for one working directory; see `InstructionFiles`."""
 
     def __init__(self, working_dir: Path, home: Path | None) -> None:
-        """Read nothing yet.
-
-        Args:
-            working_dir: Where to end.
-            home: The user's; None for no file of the user.
-        """
+        """Read nothing yet."""
         self._working_dir = working_dir
         self._home = home
 
@@ -138,11 +133,7 @@ def _name_of_level(depth: int) -> str:
 
 
 def _read(descriptor: int) -> str:
-    """Read the beginning of a text, and close it.
-
-    Raises:
-        ValueError: It is no regular file, or no text.
-    """
+    """Read the beginning of a text, and close it."""
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             message = "it is no regular file"

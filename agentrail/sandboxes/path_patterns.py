@@ -34,7 +34,6 @@ class PathPattern:
 
     Attributes:
         alternatives: Each a name pattern per name, and None for any number of names.
-        is_directory_only: Whether it ended with `/`.
     """
 
     alternatives: tuple[_Segments, ...]
@@ -48,12 +47,7 @@ class PathPattern:
 
 
 def compile_pattern(pattern: str) -> PathPattern:
-    """Read a pattern with `{a,b}`.
-
-    Raises:
-        PatternFault: It is empty, climbs, begins with `/`, is too long, has characters that no path has, or stands for
-            too many.
-    """
+    """Read a pattern with `{a,b}`."""
     fault = fault_of_path(pattern, MAX_GLOB_CHARACTERS)
     if fault is not None:
         raise PatternFault(fault)
@@ -74,11 +68,7 @@ def compile_pattern(pattern: str) -> PathPattern:
 
 
 def compile_names(pattern: str) -> _Segments:
-    """Read a pattern without `{a,b}`: a name pattern per name, None for `**`.
-
-    Raises:
-        PatternFault: A range such as `[z-a]`.
-    """
+    """Read a pattern without `{a,b}`: a name pattern per name, None for `**`."""
     segments = [
         None if one == "**" else _compile_name(one) for one in pattern.split("/") if one not in {"", "."}
     ]
@@ -166,11 +156,7 @@ def _character_class(members: str) -> str:
 
 
 def expand_braces(pattern: str) -> tuple[str, ...]:
-    """Write out `{a,b}`; what is not closed, and `{a}`, stand for themselves.
-
-    Raises:
-        PatternFault: It stands for too many.
-    """
+    """Write out `{a,b}`; what is not closed, and `{a}`, stand for themselves."""
     done: list[str] = []
     waiting = [(pattern, 0)]
     characters = 0
@@ -262,23 +248,13 @@ def pattern_lines(text: str) -> list[str]:
 
 
 def is_ignored(files: Iterable[IgnoreFile], names: Sequence[str], *, is_directory: bool) -> bool:
-    """Tell whether a path is ignored, given that the directories above it are not.
-
-    Args:
-        files: From the nearest directory up to the root: the nearest that says anything decides.
-        names: From the root to the path.
-        is_directory: What it is.
-    """
+    """Tell whether a path is ignored, given that the directories above it are not."""
     verdicts = (file.decide(names, is_directory=is_directory) for file in files)
     return next((verdict for verdict in verdicts if verdict is not None), False)
 
 
 def decide_anchored(line: str, directory: Sequence[str]) -> str | None:
-    """Rewrite a line so that it means the same in a file at the root.
-
-    Returns:
-        The line; None when it is a comment, empty, or no pattern.
-    """
+    """Rewrite a line so that it means the same in a file at the root."""
     parsed = _parse_line(line)
     if parsed is None:
         return None

@@ -13,15 +13,7 @@ _WAY_OUT: Final = 'Paths are relative to the working directory, such as "src/app
 
 
 def decide_names(path: str, roots: tuple[PurePosixPath, ...]) -> tuple[str, ...] | Refusal:
-    """Split a path into the names that lead from the root to what it means.
-
-    Args:
-        path: As a model wrote it.
-        roots: What the root is called, absolute; an absolute path is taken only below one of them.
-
-    Returns:
-        The names, none for the root itself; or a `Refusal` with the code `invalid_path`.
-    """
+    """Split a path into the names that lead from the root to what it means."""
     fault = _fault(path) or _fault_of_virtual(path)
     if fault is not None:
         return _refuse(path, fault)
@@ -36,16 +28,7 @@ def decide_names(path: str, roots: tuple[PurePosixPath, ...]) -> tuple[str, ...]
 
 
 def decide_anywhere(path: str, root: PurePosixPath, home: PurePosixPath) -> tuple[str, ...] | Refusal:
-    """Split a path into `/` and the names that lead from there to what it means: for who wants no confinement.
-
-    Args:
-        path: As a model wrote it.
-        root: Where relative paths begin.
-        home: What `~` stands for.
-
-    Returns:
-        The names; or a `Refusal` with the code `invalid_path`.
-    """
+    """Split a path into `/` and the names that lead from there to what it means: for who wants no confinement."""
     fault = _fault(path)
     if fault is not None:
         return _refuse(path, fault)

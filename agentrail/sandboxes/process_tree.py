@@ -62,9 +62,6 @@ class ProcessTree:
     async def stop(self) -> StoppedTree:
         """End all processes of the tree that are alive: `SIGTERM`, two seconds, `SIGKILL`, and look again.
 
-        Returns:
-            The pids that were found alive at first, and those that nothing could end.
-
         Cancellation: Leaves processes alive; so it is called under a shield, for which it is bounded by
             `GRACE_SECONDS + KILL_SECONDS`.
         """

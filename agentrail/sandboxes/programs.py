@@ -18,13 +18,7 @@ _MAX_LINKS: Final = 40  # as the kernel has it
 
 @frozen(kw_only=True)
 class Programs:
-    """Where they are, as absolute paths; None for what is not installed where it can be trusted.
-
-    Attributes:
-        bubblewrap: Confines commands.
-        ripgrep: Searches.
-        shell: Reads commands.
-    """
+    """Where they are, as absolute paths; None for what is not installed where it can be trusted."""
 
     bubblewrap: str | None
     ripgrep: str | None
@@ -32,11 +26,7 @@ class Programs:
 
 
 def find_programs(root: Path) -> Programs:
-    """Look for all programs of a sandbox.
-
-    Args:
-        root: Of the sandbox. When that is the whole machine, what its owner has there is taken.
-    """
+    """Look for all programs of a sandbox."""
     return Programs(
         bubblewrap=find_program("bwrap", root),
         ripgrep=find_program("rg", root),
@@ -45,12 +35,7 @@ def find_programs(root: Path) -> Programs:
 
 
 def find_program(name: str, root: Path | None = None) -> str | None:
-    """Look for a program in the directories of `PATH`.
-
-    Args:
-        name: What it is called.
-        root: A directory in which it must not be, nor any directory or link that leads to it.
-    """
+    """Look for a program in the directories of `PATH`."""
     for directory in os.environ.get("PATH", os.defpath).split(os.pathsep):
         path = Path(directory, name)
         # A relative entry means whatever directory we happen to be in, which is often the root.

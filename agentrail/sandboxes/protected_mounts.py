@@ -44,7 +44,6 @@ class Guarded:
     """What there is.
 
     Attributes:
-        own_code: Paths of the code of this process.
         found: Protected paths that exist, those that matter most first.
         links: Which of them are links: nothing can be mounted on those.
         repositories: Directories that git takes for a repository, with those called `.git`.
@@ -90,7 +89,6 @@ class Mount:
     """What a command sees of one path below the root.
 
     Attributes:
-        names: The path.
         descriptor: What is there, opened without following a link; the caller closes it.
         is_writable: Whether it may be written; it cannot be renamed in either case.
     """
@@ -147,12 +145,7 @@ class Guard:
         return opened
 
     def find_written(self, before: Guarded, output: str | None) -> list[Names]:
-        """Find what a command has written of what is protected.
-
-        Args:
-            before: What there was.
-            output: What the file with its output is called, if we made one.
-        """
+        """Find what a command has written of what is protected."""
         after = self.look(before.found)
         written = {names for names in after.found if after.found[names] != before.found.get(names)}
         written |= {
@@ -320,14 +313,7 @@ _PLACES: Final = _list_places()
 
 
 def find_own_code(root: Path) -> tuple[tuple[str, ...], ...]:
-    """List the paths below a root, as names from there, at which the code of this process lies.
-
-    Args:
-        root: Without links in it.
-
-    Raises:
-        SandboxError: Your move: the root lies in that code, or a link below the root leads to it, which could be replaced.
-    """
+    """List the paths below a root, as names from there, at which the code of this process lies."""
     if root == Path("/"):  # for who has asked for it; nothing confines anything there
         return ()
     found: set[tuple[str, ...]] = set()

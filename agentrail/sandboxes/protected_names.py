@@ -104,13 +104,7 @@ class ProtectedNames:
         own_code: Iterable[tuple[str, ...]] = (),
         private: Callable[[], Iterable[tuple[str, ...]]] = tuple,
     ) -> None:
-        """Take what is protected.
-
-        Args:
-            protected: Paths such as `.git/hooks`; they are compared without case.
-            own_code: Paths from the root, as names, at which the code of this process lies.
-            private: Lists the paths, as names, that are neither read nor written; it is called each time.
-        """
+        """Take what is protected."""
         self._private = private
         self._entries: tuple[_Entry, ...] = tuple(map(_read_entry, protected))
         self._own = tuple(tuple(map(fold_name, names)) for names in own_code)
@@ -131,11 +125,7 @@ class ProtectedNames:
         )
 
     def find_written(self, names: Sequence[str]) -> str | None:
-        """Give the protected path that a write of this file would touch.
-
-        Args:
-            names: From the root to the file.
-        """
+        """Give the protected path that a write of this file would touch."""
         folded = tuple(map(fold_name, names))
         for own in (*self._own, *_folded(self._private())):
             if folded[: len(own)] == own:

@@ -33,13 +33,7 @@ class PathRefused(Exception):
 
 
 def describe_neighbours(every: Sequence[str], names: Names, depth: int) -> str:
-    """Say what there is in a directory, where a name was not found.
-
-    Args:
-        every: The names in that directory.
-        names: The path.
-        depth: Which name of it was not found there.
-    """
+    """Say what there is in a directory, where a name was not found."""
     found = [name for name in every[:_MAX_NAMES_COMPARED] if name.isprintable()]
     found.sort(key=lambda name: (-_likeness(name, names[depth]), name))
     shown = ", ".join(found[:_MAX_NAMES_SHOWN]) or "nothing"
@@ -75,11 +69,7 @@ _REASONS: Final[Mapping[int, tuple[str, str]]] = MappingProxyType(
 
 
 def encode_text(content: str, shown: str) -> bytes:
-    """Encode what is to be written.
-
-    Raises:
-        PathRefused: It has a lone surrogate.
-    """
+    """Encode what is to be written."""
     try:
         return content.encode()
     except UnicodeEncodeError as error:
@@ -90,22 +80,14 @@ def encode_text(content: str, shown: str) -> bytes:
 
 
 def check_read_size(size_bytes: int, shown: str) -> None:
-    """Refuse a file that is too large to be read.
-
-    Raises:
-        PathRefused: It is.
-    """
+    """Refuse a file that is too large to be read."""
     if size_bytes > MAX_READ_BYTES:
         message = f"{shown} has {size_bytes:,} bytes, at most {MAX_READ_BYTES:,} are read. Look at a part with a command."
         raise PathRefused(code="too_large", message=message)
 
 
 def check_written_size(size_bytes: int, shown: str) -> None:
-    """Refuse to write too much at once.
-
-    Raises:
-        PathRefused: It is too much.
-    """
+    """Refuse to write too much at once."""
     if size_bytes > MAX_WRITTEN_BYTES:
         message = f"{size_bytes:,} bytes are too many for {shown}, at most {MAX_WRITTEN_BYTES:,} are written. Write several files."
         raise PathRefused(code="too_large", message=message)

@@ -49,11 +49,7 @@ def find_opener(directory: int) -> Opener:
 
 
 def open_in_kernel(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open with openat2: links are followed as long as they stay beneath the directory.
-
-    Raises:
-        OSError: `EXDEV` for a way that leads outside, absolute links included; `ELOOP` for a magic link or a circle.
-    """
+    """Open with openat2: links are followed as long as they stay beneath the directory."""
     how = _OpenHow(flags=flags | FLAGS, mode=0, resolve=_RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
     path = os.fsencode("/".join(names) or ".")
     code = 0
@@ -69,11 +65,7 @@ def open_in_kernel(directory: int, names: tuple[str, ...], flags: int) -> int:
 
 
 def open_by_walk(directory: int, names: tuple[str, ...], flags: int) -> int:
-    """Open one name after the other and hold each directory meanwhile; no link is followed, inside or not.
-
-    Raises:
-        OSError: `ELOOP` or `ENOTDIR` for a link.
-    """
+    """Open one name after the other and hold each directory meanwhile; no link is followed, inside or not."""
     if not names:
         return os.open(".", flags | FLAGS, dir_fd=directory)
     here = os.dup(directory)

@@ -21,7 +21,6 @@ class Decoded:
 
     Attributes:
         text: All of it, without a byte order mark.
-        encoding: For `encode`.
         mark: The byte order mark of the file, or nothing.
     """
 
@@ -35,15 +34,7 @@ class Decoded:
 
 
 def decode_text(data: bytes, path: str) -> Decoded | Refusal:
-    """Decode UTF-8 with or without a byte order mark, or UTF-16 with one.
-
-    Args:
-        data: The whole file.
-        path: For the message.
-
-    Returns:
-        The text; a `Refusal` with the code `not_text` for anything else.
-    """
+    """Decode UTF-8 with or without a byte order mark, or UTF-16 with one."""
     encoding, mark = _encoding_of(data)
     if _has_nul(data[:_SNIFFED_BYTES], encoding):
         return refuse_binary(path, len(data))
@@ -63,18 +54,7 @@ def decode_searched(data: bytes) -> str | None:
 def read_page(
     pieces: Iterable[bytes], *, offset: int, limit: int | None, path: str, size_bytes: int
 ) -> ReadResult:
-    """Read lines out of a file that comes in pieces, and hold no more of it than these.
-
-    Args:
-        pieces: The whole file, the first piece of 8 KiB or more unless that is all.
-        offset: The first line, from 1.
-        limit: How many; None for all.
-        path: For the message.
-        size_bytes: Of the file.
-
-    Returns:
-        The lines; or with the code `not_text`, whichever part of the file is broken.
-    """
+    """Read lines out of a file that comes in pieces, and hold no more of it than these."""
     binary = ReadResult(size_bytes=size_bytes, error=refuse_binary(path, size_bytes))
     page = _Page(offset=offset, limit=limit)
     decoder: codecs.IncrementalDecoder | None = None

@@ -37,8 +37,6 @@ class Edited:
     """What an edit makes of a text.
 
     Attributes:
-        text: All of it.
-        replacements: How often something was replaced.
         diff: Unified, of at most 4 KB.
     """
 
@@ -61,20 +59,7 @@ def decide_edit(  # noqa: PLR0913 - all but the text are the request's, by name
     max_bytes: int = MAX_WRITTEN_BYTES,
     check: Callable[[], None] = _never,
 ) -> Edited | Refusal:
-    """Replace the one occurrence of a text, or all of them.
-
-    Args:
-        text: Of the file.
-        old: What to replace.
-        new: What to put there.
-        replace_all: Whether it may occur more than once.
-        path: For messages and the diff.
-        max_bytes: What may come out, in UTF-8.
-        check: Called now and then; raises when no caller wants the result any more.
-
-    Returns:
-        The new text; a `Refusal` with the code `invalid_edit`, `old_not_found`, `old_not_unique` or `too_large`.
-    """
+    """Replace the one occurrence of a text, or all of them."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     plain = text.replace("\r\n", "\n")
     count = plain.count(old) if old else 0

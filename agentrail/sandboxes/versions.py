@@ -45,10 +45,7 @@ class PlannedWrite:
     """A write that has not begun.
 
     Attributes:
-        names: The path.
-        data: What is written.
         replaced: What stood there when it was planned; None for nothing.
-        change: The same, to be kept.
         contents: What stood there and what will, by SHA-256, as far as it is kept.
         result: What the caller is told when it is written.
     """
@@ -176,11 +173,7 @@ class VersionedFiles(Files):
         )
 
     def carry_out(self, planned: PlannedWrite) -> WriteResult | EditResult:
-        """Write what was planned, unless something else stands there by now.
-
-        Raises:
-            PathRefused: With the code `changed`: it does.
-        """
+        """Write what was planned, unless something else stands there by now."""
         names = planned.names
         with self._repositories.hold(names):
             self._refuse_names(names)
@@ -214,17 +207,7 @@ class VersionedFiles(Files):
     def stage(
         self, wanted: Sequence[WantedFile], content: GetContent, names_of: FindNames, *, force: bool
     ) -> StagedFiles:
-        """Put what is wanted beside its places. When this raises, or the caller throws it away, nothing is left of it.
-
-        Args:
-            wanted: What files are to be.
-            content: Gives what they contained.
-            names_of: Splits their paths.
-            force: Whether what others wrote is overwritten.
-
-        Raises:
-            OSError: There is no space left, or the disk fails.
-        """
+        """Put what is wanted beside its places. When this raises, or the caller throws it away, nothing is left of it."""
         staged = StagedFiles()
         try:
             for number, one in enumerate(wanted):
@@ -292,11 +275,7 @@ class VersionedFiles(Files):
     def _look_at(
         self, names: Names, *, force: bool
     ) -> tuple[os.stat_result | None, FileState | None, bytes | None]:
-        """Say what stands at a path now.
-
-        Raises:
-            PathRefused: The path leads elsewhere by now, or what stands there is no file that may be written.
-        """
+        """Say what stands at a path now."""
         self._refuse_names(names)
         existing, depth = self._open_checked(names)
         try:

@@ -51,12 +51,7 @@ class DirectoryTree:
 
 @frozen(kw_only=True)
 class FoundEntry:
-    """What a walk comes by.
-
-    Attributes:
-        names: From the root.
-        entry: What it is.
-    """
+    """What a walk comes by."""
 
     names: Names
     entry: DirectoryEntry

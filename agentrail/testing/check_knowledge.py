@@ -79,11 +79,7 @@ def _digest(text: str) -> str:
 
 
 def _expect(what: str, came: object, wanted: object) -> None:
-    """Say what was expected, and what came.
-
-    Raises:
-        AssertionError: They differ.
-    """
+    """Say what was expected, and what came."""
     if came != wanted:
         message = f"{what}: expected {wanted!r:.300}, and there came {came!r:.300}"
         raise AssertionError(message)

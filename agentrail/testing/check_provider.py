@@ -603,12 +603,7 @@ _ON_A_WIRE: Final[tuple[Demand, ...]] = (
 
 @frozen(kw_only=True)
 class _Heard:
-    """What came of one request.
-
-    Attributes:
-        chunks: In order.
-        error: What was raised behind them.
-    """
+    """What came of one request."""
 
     chunks: tuple[Chunk, ...]
     error: ProviderError | None

@@ -152,11 +152,7 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
 
 
 def come_to_rest(state: SessionState) -> Iterator[Seen]:
-    """Let the world answer whatever is open, and show every step, until nothing is. It takes a few steps per prompt.
-
-    Raises:
-        AssertionError: It does not end.
-    """
+    """Let the world answer whatever is open, and show every step, until nothing is. It takes a few steps per prompt."""
     for _ in range(MANY):
         signal = answer_what_is_open(state)
         if signal is None:
@@ -403,23 +399,11 @@ class Run:
         return machine.new_session(self.setup.config, self.setup.tools, stack, states)
 
     def say(self, drawn: Signal) -> None:
-        """Step with a drawn signal, and hold every promise.
-
-        Raises:
-            CounterExample: One broke.
-        """
+        """Step with a drawn signal, and hold every promise."""
         self.hear(self._fitting(fit(drawn, self.state, len(self.script) + 1)), drawn)
 
     def hear(self, signal: Signal, drawn: Signal | None = None) -> None:
-        """Step with a signal as it is, and hold every promise.
-
-        Args:
-            signal: It names what is there.
-            drawn: What it was made of, if that was not itself.
-
-        Raises:
-            CounterExample: A promise broke.
-        """
+        """Step with a signal as it is, and hold every promise."""
         self.drawn.append(signal if drawn is None else drawn)
         self.script.append(signal)
         with self._telling("step is total", self.script):
@@ -427,11 +411,7 @@ class Run:
         self._hold(Seen(self.state, signal, after, effects), self.script)
 
     def rest(self) -> None:
-        """Let the world answer all that is open, and hold what is promised of a whole run.
-
-        Raises:
-            CounterExample: A promise broke on the way, or it does not end.
-        """
+        """Let the world answer all that is open, and hold what is promised of a whole run."""
         script, turns = list(self.script), 0
         with self._telling("a quiet session comes to rest", self.script):
             steps = come_to_rest(self.state)

@@ -124,7 +124,6 @@ class _Life:
     """One session, from its first incarnation to its last, and how it ended.
 
     Attributes:
-        session_id: Its id.
         state: The last one that is known; kept, so that its identity stays its own.
     """
 

@@ -138,13 +138,7 @@ _MUCH_LATER_MS: Final = 200_000
 
 
 def fit(signal: S, state: SessionState, number: int) -> S:
-    """Give a signal its time and its ids.
-
-    Args:
-        signal: From one of the strategies.
-        state: What it is going to meet.
-        number: Which signal of the script it is; no two have the same.
-    """
+    """Give a signal its time and its ids."""
     changes: dict[str, object] = {"at_ms": 10 * number}
     match signal:
         case s.Asked():

@@ -60,11 +60,7 @@ class Twins(Run):
         super().__init__(setup)
 
     def compared(self, seen: Seen) -> None:
-        """Let the other one hear the same signal, and compare.
-
-        Raises:
-            AssertionError: They differ; the message says in what.
-        """
+        """Let the other one hear the same signal, and compare."""
         other, effects = machine.step(self._other, seen.signal)
         self._other = other
         difference = _state_differs(seen.after, other) or _effects_differ(seen.effects, effects)

@@ -219,11 +219,7 @@ def _below_by_scan(root: int) -> Mapping[int, str]:
 
 
 def _read_process(entry: str) -> tuple[int, int, str]:
-    """Read the number of a process, its parent's, and how people recognise it.
-
-    Raises:
-        OSError: It has gone.
-    """
+    """Read the number of a process, its parent's, and how people recognise it."""
     with open(f"{_PROC}/{entry}/stat", errors="replace") as file:  # noqa: PTH123 - see above
         # The name stands in brackets and may hold anything, brackets too; the parent is the second word behind it.
         number_and_name, _, rest = file.read().rpartition(")")

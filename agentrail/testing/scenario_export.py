@@ -50,17 +50,7 @@ _SKIPPED: Final = frozenset({OPENED, TAKEN, CLOSED})
 
 
 def scenario_of_journal(records: Sequence[Record], sources: Sources = NO_SOURCES, *, remark: str = "") -> str:
-    """Write a journal as a scenario, which `run_scenario` plays.
-
-    Args:
-        records: All of it, the `opened` one first.
-        sources: Where plugins and large values come from.
-        remark: The sentence at the head of the file; empty for one that names the session.
-
-    Raises:
-        OptionError: Your move: there is something in it that a scenario has no words for; the message has the record and what it is.
-        JournalCorrupt: As of `fold`, with its other errors.
-    """
+    """Write a journal as a scenario, which `run_scenario` plays."""
     start = state_at(records, 1, sources)
     _check_start(records[0], start)
     head = [f"# {remark or f'session {records[0].session}, {len(records)} records'}"]
@@ -75,12 +65,7 @@ def scenario_of_journal(records: Sequence[Record], sources: Sources = NO_SOURCES
 
 
 def sizes_of_journal(records: Sequence[Record], *, remark: str = "") -> str:
-    """Write of a journal what no word of a conversation is in: when which kind of signal came, and how long it was. Remarks alone.
-
-    Args:
-        records: All of it, or what is left.
-        remark: As of `scenario_of_journal`.
-    """
+    """Write of a journal what no word of a conversation is in: when which kind of signal came, and how long it was. Remarks alone."""
     lines = [f"# {remark or f'session {records[0].session}, {len(records)} records, without their content'}"]
     lines += [
         f"# @{one.at_ms} {one.kind} {len(one.body)} bytes, events up to {one.events}" for one in records

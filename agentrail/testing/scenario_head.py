@@ -50,11 +50,7 @@ _STEP: Final = re.compile(r"(?P<name>\w+)|\[(?P<index>\d+)\]|\.")
 
 
 def read_plugin(text: str) -> Any:
-    """Read what stands behind `plugin`; puppets have names in lower case.
-
-    Raises:
-        ScenarioError: Your move: there is no such plugin, or the words are none of those above.
-    """
+    """Read what stands behind `plugin`; puppets have names in lower case."""
     name, *words = split_words(text)
     if not isinstance(name, str):
         message = f"expected the name of a plugin, got {name!r}"
@@ -76,11 +72,7 @@ def read_plugin(text: str) -> Any:
 
 
 def import_path(path: str) -> Any:
-    """Import what a path such as `package.module:NAME`, `:Class.Inner` or `:STACK[2]` leads to.
-
-    Raises:
-        ScenarioError: Your move: it leads to nothing; the message says where it ends.
-    """
+    """Import what a path such as `package.module:NAME`, `:Class.Inner` or `:STACK[2]` leads to."""
     module_name, _, rest = path.partition(":")
     try:
         found: Any = import_module(module_name)
@@ -316,11 +308,7 @@ _TOOL: Final = Line(ToolSpec, _TOOL_GRAMMAR, _PARAMETERS, fixed={"description": 
 
 
 def read_session(text: str) -> tuple[SessionConfig, frozenset[Group]]:
-    """Read the line of the session: the configuration, and the groups of events to print.
-
-    Raises:
-        ScenarioError: Your move: an option that there is not, or a value that it does not take.
-    """
+    """Read the line of the session: the configuration, and the groups of events to print."""
     fields: dict[str, Any] = {}
     show = option("show", _GROUPS)
     words = LineWords.of(text, f"session {_SESSION.usage} {show.usage}")
@@ -337,11 +325,7 @@ def print_session(config: SessionConfig, show: Sequence[str]) -> str:
 
 
 def read_tool(text: str) -> ToolSpec:
-    """Read the line of a tool.
-
-    Raises:
-        ScenarioError: Your move: an option that there is not, or a value that it does not take.
-    """
+    """Read the line of a tool."""
     words = LineWords.of(text, f"tool {_TOOL.usage}")
     words.take_name()
     spec: ToolSpec = _TOOL.read(words)

@@ -81,11 +81,7 @@ from agentrail.testing.scenario_syntax import (
 
 
 def decode_changes(listed: Iterable[Mapping[str, Any]]) -> tuple[Change, ...]:
-    """Read the option.
-
-    Raises:
-        ValueError: Your move: an object that stands for no change.
-    """
+    """Read the option."""
     return tuple(map(_decode, listed))
 
 
@@ -177,15 +173,7 @@ _GRAMMAR: Final = """
 
 
 def read_signal(text: str, at_ms: int) -> Signal:
-    """Read the signal that a line stands for; `print_signal` writes it.
-
-    Args:
-        text: The line behind its time.
-        at_ms: The time.
-
-    Raises:
-        ScenarioError: Your move: no such command, a word that is missing, or one that the command does not take.
-    """
+    """Read the signal that a line stands for; `print_signal` writes it."""
     kind, _, _ = text.partition(" ")
     line = _LINES.get(kind)
     if line is None:
@@ -205,11 +193,7 @@ def print_signal(signal: Signal) -> str:
 
 
 def read_message(text: str) -> Message:
-    """Read the line of a message that a session begins with: whose it is, and words, calls and results as in signals.
-
-    Raises:
-        ScenarioError: Your move: it is a message of none of the three kinds.
-    """
+    """Read the line of a message that a session begins with: whose it is, and words, calls and results as in signals."""
     words = LineWords.of(text)
     fields: dict[str, Message] = {}
     within("message", _MESSAGES).read(words, fields)

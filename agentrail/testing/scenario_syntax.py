@@ -48,11 +48,7 @@ _JSON: Final = json.JSONDecoder()
 
 
 def split_words(text: str) -> tuple[ScenarioWord, ...]:
-    """Split one line into its words.
-
-    Raises:
-        ScenarioError: Your move: quotes or braces that are not closed, or an option without a name.
-    """
+    """Split one line into its words."""
     words: list[ScenarioWord] = []
     position = 0
     while position < len(text):
@@ -111,15 +107,7 @@ class LineWords:
 
     @classmethod
     def of(cls, text: str, grammar: str = "") -> "LineWords":
-        """Split a line.
-
-        Args:
-            text: The line.
-            grammar: How such lines are written, for the message about one that is not.
-
-        Raises:
-            ScenarioError: Your move: it is no line of words.
-        """
+        """Split a line."""
         return cls(text, list(split_words(text)), grammar)
 
     def take_name(self) -> str | None:
@@ -195,7 +183,6 @@ class WordForm:
     Attributes:
         expected: What a reader expects, for the message about something else.
         decode: Makes a value of what stands there; a `ValueError`, `LookupError` or `TypeError` refuses it.
-        encode: The inverse.
         empty: The value of a field that is left out and has no default.
     """
 
@@ -275,7 +262,6 @@ class Part:
     Attributes:
         read: Takes words, and puts the fields that they stand for beside those that are there; raises `ScenarioError`.
         write: Gives the words for a value that has the fields.
-        usage: What stands there, for messages.
     """
 
     read: Callable[[LineWords, dict[str, Any]], None]
@@ -288,11 +274,9 @@ class Line:
     """A kind of value, and the parts that its words are read by and written by.
 
     Attributes:
-        kind: Its class.
         grammar: The places of its fields, in the order of writing; options and flags are read wherever they stand.
         special: What the grammar names with an `@`: a part, or for the field of that name a line, or one for each of its kinds.
         forms: How values of some types stand in a word.
-        fixed: Fields that have no words.
     """
 
     kind: type[Any]
@@ -308,11 +292,7 @@ class Line:
         object.__setattr__(self, "parts", tuple(map(self._part, tokens)))
 
     def read(self, words: LineWords, **fields: Any) -> Any:
-        """Make a value of the words that the parts take.
-
-        Raises:
-            ScenarioError: Your move: a word is missing, or is not what was expected.
-        """
+        """Make a value of the words that the parts take."""
         for part in self.parts:
             part.read(words, fields)
         return self.kind(**self.fixed, **fields)
@@ -374,15 +354,7 @@ def within(name: str, line: Line | Mapping[str, Line]) -> Part:
 def option(
     key: str, form: WordForm, default: Any = _MISSING, *, name: str = "", unless_said: str = ""
 ) -> Part:
-    """Make a part of `key=value`.
-
-    Args:
-        key: Its name.
-        form: How the value stands there.
-        default: What its absence means, in the class.
-        name: The field; the key, unless it says something else.
-        unless_said: What its absence means here, as it would be written; `@field` is what that field says.
-    """
+    """Make a part of `key=value`."""
     name, other = name or key, unless_said.removeprefix("@")
     decoder = evolve(form, decode=json.loads) if form.expected == JSON.expected else form  # of a bare word
 

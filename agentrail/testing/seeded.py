@@ -120,7 +120,6 @@ class _Job:
 
     Attributes:
         waiting: The task that waits for it; None once it was left behind.
-        is_cancelled: Whether that task was cancelled.
     """
 
     waiting: trio.lowlevel.Task | None

@@ -103,12 +103,7 @@ _PLAIN: Final[Mapping[str, Any]] = {
 
 
 def hook_tours(tools: Toolbox, options: Mapping[str, Mapping[str, Any]]) -> Iterator[Tour]:
-    """Return the tours of a stack.
-
-    Args:
-        tools: Tools that the model may call.
-        options: An update for each plugin, by its name; see `updates_of`.
-    """
+    """Return the tours of a stack."""
     for tour in _tours(tools, options):
         yield (s.SessionBegan(at_ms=0), *tour)
 
@@ -300,12 +295,7 @@ class Vocabulary:
 
 
 def vocabulary_of(plugins: Sequence[Plugin], tools: Sequence[ToolSpec] | None) -> Vocabulary:
-    """Find out what matters to some plugins.
-
-    Args:
-        plugins: The members of a stack.
-        tools: That there are; for None the common ones, and one for each name that a plugin may mean.
-    """
+    """Find out what matters to some plugins."""
     constants = list(dict.fromkeys(chain.from_iterable(map(_constants_of, plugins))))
     words = [word for word in constants if isinstance(word, str) and 0 < len(word) <= _MAX_CHARACTERS]
     numbers = [

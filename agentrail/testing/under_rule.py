@@ -11,15 +11,7 @@ def sentence_of_rule(rule: Callable[..., object]) -> str:
 
 @contextmanager
 def under_rule(rule: Callable[..., object], tried: object) -> Iterator[None]:
-    """Try a rule in a block, and say which one it was when it fails.
-
-    Args:
-        rule: Its docstring is what is said.
-        tried: What is held against it; of a trial its `store`, as it is at the end: it may have been opened again meanwhile.
-
-    Raises:
-        AssertionError: The rule is broken; the message is the rule, and what came instead. What else is raised travels, with the rule as a note.
-    """
+    """Try a rule in a block, and say which one it was when it fails."""
     try:
         yield
     except AssertionError as error:

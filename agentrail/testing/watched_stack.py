@@ -41,11 +41,7 @@ _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
 
 @contextmanager
 def side_effects(found: list[str]) -> Iterator[None]:
-    """Note what the block calls of clocks, randomness, files, processes, sockets and the environment; it works as ever.
-
-    Args:
-        found: Gets one sentence for each, such as `time.time at guard.py:12`.
-    """
+    """Note what the block calls of clocks, randomness, files, processes, sockets and the environment; it works as ever."""
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
         name = _impure(arg) if event == "c_call" else _reads_environment(frame, event)
@@ -128,12 +124,7 @@ class AskedPlugin:
 
 
 class StackWatch:
-    """Calls handlers; give it to `load_stack(entries, ask=watch)`.
-
-    Attributes:
-        askings: What was asked since the last look.
-        faults: Which rules were broken meanwhile, in words.
-    """
+    """Calls handlers; give it to `load_stack(entries, ask=watch)`."""
 
     def __init__(self) -> None:
         """Begin with nothing seen."""

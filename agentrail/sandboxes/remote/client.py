@@ -478,11 +478,7 @@ class RemoteSandbox:
     async def _operate(
         self, name: str, body: bytes, within_seconds: float, content_type: str = JSON_TYPE
     ) -> SandboxReply:
-        """Send an operation under a number of its own, and see it end, whatever becomes of us.
-
-        Raises:
-            NoAnswer: There is none.
-        """
+        """Send an operation under a number of its own, and see it end, whatever becomes of us."""
         await self._open()
         number = self._begin_number()
         path = f"/leases/{self._lease}/operations/{number}"
@@ -533,11 +529,7 @@ class RemoteSandbox:
     # --- the lease
 
     async def _open(self) -> None:
-        """Have the workspace made, once.
-
-        Raises:
-            NoAnswer: There is none, or it is another one than the address says.
-        """
+        """Have the workspace made, once."""
         if self._gone is not None:
             raise self._gone
         if self._is_open():
@@ -569,11 +561,7 @@ class RemoteSandbox:
         return self._facts is not None
 
     async def _prepare(self) -> None:
-        """Have a server; here it is there already.
-
-        Raises:
-            NoAnswer: There is none.
-        """
+        """Have a server; here it is there already."""
 
     async def beat(self) -> None:
         """Say that we are there; what is asked says so too. Where the server knows us no more, the next call says so."""

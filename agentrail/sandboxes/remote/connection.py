@@ -71,12 +71,7 @@ class NoAnswer(Exception):
 
 @frozen(kw_only=True)
 class SandboxReply:
-    """What came back.
-
-    Attributes:
-        content_type: Of the body.
-        body: All of it.
-    """
+    """What came back."""
 
     content_type: str
     body: bytes
@@ -97,13 +92,7 @@ class Connection:
         token: Secret,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            address: Of the server.
-            token: What lets in there.
-            tls: Which certificates are believed; None for those of this machine.
-        """
+        """Connect to nothing yet."""
         self._address = address
         self._token = token
         self._tls = tls
@@ -121,18 +110,6 @@ class Connection:
         again: bool = True,
     ) -> SandboxReply:
         """Send a request, and again where it got no answer.
-
-        Args:
-            method: Of HTTP.
-            path: Behind the address; it has neither token nor name of a file.
-            body: What is sent, at most `MAX_BODY_BYTES`.
-            content_type: Of that.
-            headers: Besides the usual ones.
-            within_seconds: How long all of it may take.
-            again: Whether it is sent again.
-
-        Raises:
-            NoAnswer: The server does not answer, answers too late, or not with what was asked for.
 
         Cancellation: The connection is closed; whether the request has arrived is not known.
         """
@@ -229,9 +206,6 @@ async def dialed(
 ) -> AsyncIterator["websockets.WebSocketConnection"]:
     """Open a WebSocket for a block.
 
-    Raises:
-        NoAnswer: It cannot be opened.
-
     Cancellation: It is closed.
     """
     parts = urlsplit(address.url)
@@ -301,13 +275,7 @@ class RemoteProcess:
     def __init__(
         self, connection: "websockets.WebSocketConnection", pid: int, end: Callable[[], Awaitable[None]]
     ) -> None:
-        """Made by `RemoteSandbox.open_process`.
-
-        Args:
-            connection: To it.
-            pid: Its number there.
-            end: Ends it; shielded and bounded.
-        """
+        """Made by `RemoteSandbox.open_process`."""
         self._connection = connection
         self._pid = pid
         self._end = end
@@ -468,11 +436,7 @@ def _failures(*others: type[Exception]) -> tuple[type[Exception], ...]:
 async def begin_process(
     address: RemoteAddress, connection: "websockets.WebSocketConnection", request: OpenRequest
 ) -> ProcessOpened | ProcessRefusal:
-    """Ask for a process over an open WebSocket.
-
-    Raises:
-        NoAnswer: There is none.
-    """
+    """Ask for a process over an open WebSocket."""
     try:
         with trio.fail_after(ANSWER_SECONDS):
             await connection.send_message(encode_request(request).decode())

@@ -85,8 +85,6 @@ class ContainerLimits:
 
     Attributes:
         memory_bytes: Of all its processes, and none of it in swap.
-        cpus: How many processors' worth of time.
-        processes: At a time.
         idle_seconds: How long nothing is asked of it until it ends.
     """
 
@@ -115,19 +113,7 @@ class ContainerSandbox(RemoteSandbox):
         limits: ContainerLimits = CONTAINER_LIMITS,
         working_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Start nothing yet.
-
-        Args:
-            image: Of the container, such as `ghcr.io/acme/tools:1`.
-            skills: A directory that it sees at `/skills`, and may not write; None for none.
-            program: What starts it; None for the first of `docker` and `podman` that is there.
-            limits: What it may use up.
-            working_dir: The directory from below which no program is taken; None for the current one.
-
-        Raises:
-            OptionError: Your move: no image is called that.
-            SandboxError: Your move: there is no program that starts containers, or the directory of skills cannot be mounted.
-        """
+        """Start nothing yet."""
         try:
             self._image = image_of(f"{CONTAINER}{image}")
         except NoAddress as error:
@@ -248,16 +234,7 @@ class ContainerSandbox(RemoteSandbox):
 def decide_command(  # noqa: PLR0913 - what a container is made of
     program: str, image: str, *, name: str, directory: Path, skills: Path | None, limits: ContainerLimits
 ) -> tuple[str, ...]:
-    """Write the command that runs a container with a server in it.
-
-    Args:
-        program: That runs it.
-        image: Of what.
-        name: By which it is removed.
-        directory: Where the socket of the server will be.
-        skills: What it sees at `/skills`; None for nothing.
-        limits: What it may use up.
-    """
+    """Write the command that runs a container with a server in it."""
     options = [
         *("--rm", "--init", "--name", name),
         *("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
@@ -285,12 +262,7 @@ def skills_below(working_dir: Path) -> Path | None:
 
 
 def decide_variables(environ: Mapping[str, str], search_path: str) -> Mapping[str, str]:
-    """Choose the variables of the program that starts containers: what it needs to find its server, and no key of ours.
-
-    Args:
-        environ: Where they are taken from.
-        search_path: Its `PATH`, in which it looks for helpers.
-    """
+    """Choose the variables of the program that starts containers: what it needs to find its server, and no key of ours."""
     kept = {
         name: value
         for name, value in environ.items()

@@ -33,13 +33,7 @@ def boundary_of(content_type: str) -> str | None:
 
 
 def encode_parts(head: bytes, contents: Sequence[bytes], boundary: str) -> bytes:
-    """Write a body.
-
-    Args:
-        head: JSON that says what the parts are.
-        contents: Each file.
-        boundary: 32 hexadecimal digits.
-    """
+    """Write a body."""
     pieces = [*_part(_HEAD_KIND, head, boundary)]
     for content in contents:
         pieces += _part(_FILE_KIND, content, boundary)
@@ -58,19 +52,7 @@ def size_of_part(content_bytes: int) -> int:
 
 
 def decode_parts(body: bytes, boundary: str, *, max_parts: int) -> tuple[bytes, list[bytes]]:
-    """Read a body.
-
-    Args:
-        body: All of it.
-        boundary: As its content type has it.
-        max_parts: How many files it may have.
-
-    Returns:
-        The head, and each file.
-
-    Raises:
-        Unreadable: It is not what `encode_parts` writes.
-    """
+    """Read a body."""
     parts: list[bytes] = []
     end, at, mark = f"\r\n--{boundary}--\r\n".encode(), 0, boundary.encode()
     while body[at : at + len(end)] != end:

@@ -75,7 +75,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What a server says of itself, in each answer.
 
     Attributes:
-        can: What of `agentrail.wire.sandbox_address.CAPABILITIES` the sandbox has.
         is_unconfined: Whether its commands run with the rights of the server's user.
     """
 
@@ -84,12 +83,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WireAnswer(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """What comes back: how the server is, and what became of the operation.
-
-    Attributes:
-        facts: Of the server.
-        result: Of the operation.
-    """
+    """What comes back: how the server is, and what became of the operation."""
 
     facts: Facts
     result: T
@@ -103,11 +97,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PathRequest(_Request, frozen=True):
-    """`exists`, `list_dir`, `leads_to`.
-
-    Attributes:
-        path: What is looked at.
-    """
+    """`exists`, `list_dir`, `leads_to`."""
 
     path: str
 
@@ -152,21 +142,13 @@ class GlobRequest(_Request, frozen=True):
 
 
 class UploadRequest(_Request, frozen=True):
-    """The head of an `upload`; the contents are the parts behind it.
-
-    Attributes:
-        paths: Of each file, in order.
-    """
+    """The head of an `upload`; the contents are the parts behind it."""
 
     paths: tuple[str, ...]
 
 
 class DownloadRequest(_Request, frozen=True):
-    """`download`.
-
-    Attributes:
-        paths: Of each file, in order.
-    """
+    """`download`."""
 
     paths: tuple[str, ...]
 
@@ -192,11 +174,9 @@ class OpenRequest(_Request, frozen=True):
     """`open_process`, as the first message of its WebSocket.
 
     Attributes:
-        argv: The program and its arguments.
         workdir: Where it begins.
         env: Variables that it sees besides the usual ones.
         errors: Where its standard error goes.
-        timeout_seconds: How much time it may need.
     """
 
     argv: tuple[str, ...]
@@ -226,7 +206,6 @@ class FileHead(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one file of an upload or a download.
 
     Attributes:
-        size_bytes: How much was moved.
         has_content: Whether a part with its content follows, of a download.
         error: Why nothing was moved, else None.
     """
@@ -241,8 +220,6 @@ class SandboxOperation:
     """A kind of operation.
 
     Attributes:
-        request: What is asked.
-        result: What is answered.
         changes: Whether it may change something: then a second request of its number gets the answer of the first one, and who has left is
             waited for.
     """
@@ -273,11 +250,7 @@ SANDBOX_OPERATIONS: Final[Mapping[str, SandboxOperation]] = MappingProxyType(
 
 
 class StoppedOperation(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a stop.
-
-    Attributes:
-        is_gone: Whether nothing of the operation is left.
-    """
+    """The answer to a stop."""
 
     is_gone: bool
 
@@ -286,33 +259,20 @@ class StoppedOperation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessOpened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
-    """It runs.
-
-    Attributes:
-        pid: Its number at the server.
-    """
+    """It runs."""
 
     pid: int
 
 
 class ProcessRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
-    """It does not.
-
-    Attributes:
-        code: As of `ProcessRefused`.
-        message: Why.
-    """
+    """It does not."""
 
     code: str
     message: str
 
 
 class Exited(msgspec.Struct, frozen=True, kw_only=True, tag="exited"):
-    """It has ended.
-
-    Attributes:
-        code: Its exit code.
-    """
+    """It has ended."""
 
     code: int
 
@@ -369,20 +329,12 @@ def _mended(value: object) -> object:
 
 
 def encode_request(request: WireRequest) -> bytes:
-    """Write what is asked.
-
-    Raises:
-        UnicodeEncodeError: A text has a lone surrogate in it, which no UTF-8 has.
-    """
+    """Write what is asked."""
     return msgspec.json.encode(request)
 
 
 def decode_as(kind: type[T] | Any, text: bytes) -> T:
-    """Read JSON of a known shape, and nothing else: what does not fit is not made.
-
-    Raises:
-        Unreadable: It is something else.
-    """
+    """Read JSON of a known shape, and nothing else: what does not fit is not made."""
     try:
         read: T = decoder_of(kind).decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:

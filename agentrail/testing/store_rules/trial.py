@@ -126,22 +126,14 @@ def blob_name(content: bytes) -> str:
 
 
 def expect_same(found: object, expected: object, what: str) -> None:
-    """Compare.
-
-    Raises:
-        AssertionError: They differ; both are in the message, cut where they are long.
-    """
+    """Compare."""
     if found != expected:
         message = f"{what}: expected {expected!r:.400}, and there came {found!r:.400}"
         raise AssertionError(message)
 
 
 def expect_error(kind: type[E], call: Callable[[], object], what: str) -> E:
-    """Call, and give the error that must come.
-
-    Raises:
-        AssertionError: None came.
-    """
+    """Call, and give the error that must come."""
     try:
         answer = call()
     except kind as error:
