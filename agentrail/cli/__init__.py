@@ -1,16 +1,18 @@
-"""The command `agentrail`: one file per command, and what they share.
+"""The command `agentrail`: one file per command, and the modules they share.
 
-- `run.py`, `chat.py`, `doctor.py`, `plugins.py`, `check_plugins.py`: the commands. `commands.py` knows their names, and imports
-  the one that is wanted.
-- `chat_command.py` is how a chat begins, before `chat.py` is imported, which holds the conversation.
-- `choices.py`: what `run` and `chat` are told; `options.py`: what that comes to; `typed_options.py`: what `--opt` says. `exits.py`: exit codes, and errors as
-  sentences. `logs.py`: what of the log a person sees.
-- `rendering.py`: events as text, without any I/O. `screen.py`, `lines.py`: what is written, and what is typed.
-- `interrupts.py`: what Ctrl-C does.
+- `run.py`, `chat.py`, `doctor.py`, `plugins.py`, `check_plugins.py`: the commands. `commands.py` lists their names and
+  imports
+  only the requested command.
+- `chat_command.py` starts a chat before `chat.py`, which holds the conversation, is imported.
+- `choices.py`: the options of `run` and `chat`. `command_options.py` turns them into session options,
+  `typed_options.py` parses
+  `--opt`. `exits.py`: exit codes, and errors as sentences. `logs.py`: the log records shown to the user.
+- `rendering.py`: events as text, without any I/O. `screen.py`, `lines.py`: output and typed input.
+- `interrupts.py`: Ctrl-C handling.
 
     $ agentrail run "List the Python files here and say what each is for"
 
-Nothing is decided here that a session could decide; a program of yours needs nothing from this room.
+Decisions that a session can make are not made here. A program that embeds agentrail needs nothing from this package.
 """
 
 import signal
@@ -27,7 +29,7 @@ def main() -> None:
     """Run the command with the arguments of the process, and exit with its code."""
     leave_out_current()
     try:
-        # Not at the top: it takes a tenth of a second, and Ctrl-C in that time must not print a traceback either.
+        # Not at the top: the import takes 0.1 s, and Ctrl-C in that time must not print a traceback either.
         from agentrail.tuning import no_looks
 
         with no_looks():
@@ -36,7 +38,7 @@ def main() -> None:
         code = run_command_line(sys.argv[1:])
     except* KeyboardInterrupt:
         code = 130
-    # All is done and decided: Ctrl-C during the interpreter's own end could only print a traceback.
+    # The work is done: Ctrl-C while the interpreter shuts down could only print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 

@@ -1,4 +1,4 @@
-"""The words for what "always" would allow. Apart from `notices`: it needs the core, which is not loaded when the chat draws its editor."""
+"""Text for the "always" choice of an approval. Not in `notices`: it needs the core, which loads after the chat's editor."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from agentrail.plugins.permission_always import what_else
 
 
 def words_of_always(approval: Approval, rules: Sequence[str] = ()) -> str:
-    """Return what "always" would allow, and what else."""
+    """Return what "always" would allow, with any side effects."""
     if not rules:
         is_exact = rule_of(approval.tool, approval.arguments).exact
         every = f"every call of {approval.tool}, whatever its arguments are"
@@ -17,6 +17,6 @@ def words_of_always(approval: Approval, rules: Sequence[str] = ()) -> str:
 
 
 def with_others(rules: Sequence[str]) -> str:
-    """Return rules as text, with what else each of them would allow."""
+    """Return rules as text, with the other calls that each of them would allow."""
     others = dict.fromkeys(other for other in map(what_else, rules) if other)
     return f"{', '.join(rules)}; that also allows {' and '.join(others)}" if others else ", ".join(rules)

@@ -1,6 +1,6 @@
-"""Finds the application that `agentrail serve` is to serve, by its name, and says what is wrong with one that cannot be had.
+"""Find the application for `agentrail serve` by its name, and explain why it cannot be loaded.
 
-Nothing is served here. What goes wrong in the module of an application is its author's, and is told as that, with the line.
+Nothing is served here. An error in the application's module is reported as its author's, with the line.
 """
 
 import difflib
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class ApplicationFailed(Exception):
-    """The lifespan of an application raised: it could not start, or not end."""
+    """The lifespan of an application raised on startup or shutdown."""
 
     def __init__(self, name: str, error: BaseException) -> None:
-        """Keep what it raised."""
+        """Keep the original error."""
         super().__init__(f"the application {name} failed")
         self.error = error
 
 
 def find_application(name: str) -> "AsgiApp":
-    """Find an application by its name: a module of the current directory, or an installed one."""
+    """Find an application by its name, in a module of the current directory or an installed one."""
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise OptionError(["name an application, as package.module:NAME, where NAME is what create_app made"])
@@ -45,8 +45,10 @@ def find_application(name: str) -> "AsgiApp":
 
 
 def _refuse_module(module: str, error: BaseException) -> NoReturn:
-    """Say that an application's module cannot be had, and whose line it is: it is no bug of ours."""
-    if isinstance(error, AgentrailError):  # of `create_app`, say: it says itself what to do
+    """Report that an application's module cannot be imported, and at which line. It is not a bug of agentrail."""
+    if isinstance(
+        error, AgentrailError
+    ):  # from `create_app`, for example: its message already says what to do
         raise error
     if (
         isinstance(error, ModuleNotFoundError)
@@ -68,7 +70,7 @@ def _near(attribute: str, module: object) -> str:
 
 
 def fault_of_application(found: Any) -> str | None:
-    """Say why this can be no ASGI application; None for what may be one."""
+    """Return why this cannot be an ASGI application, or None if it may be one."""
     if not callable(found) or isinstance(found, type):
         return type(found).__name__
     try:
@@ -77,6 +79,6 @@ def fault_of_application(found: Any) -> str | None:
         if not inspect.isfunction(found):
             return f"{type(found).__name__}, which is not called with scope, receive and send"
         return "a function that takes other arguments: if it makes one, give what it returns a name, and say that name here"
-    except ValueError:  # of what is not written in Python nothing is known
+    except ValueError:  # callables not written in Python have no signature
         return None
     return None

@@ -1,4 +1,4 @@
-"""Pictures that a prompt names by their path: `what is wrong here? @shot.png` is sent with the picture. Other paths stay words."""
+"""Pictures named by path in a prompt: `what is wrong here? @shot.png` is sent with the picture. Other paths stay text."""
 
 import base64
 import re
@@ -10,7 +10,7 @@ from agentrail.errors import CommandError
 from agentrail.messages import Image, Text, UserBlock
 
 MAX_PICTURE_BYTES: Final = 5_000_000
-"""Of one picture: more than vendors take."""
+"""Limit for one picture. More than vendors accept."""
 _TYPES: Final = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -27,7 +27,7 @@ def pictures_in(text: str) -> tuple[str, ...]:
 
 
 def with_pictures(text: str, read: Callable[[str], bytes]) -> str | tuple[UserBlock, ...]:
-    """Put the pictures that a prompt names behind its words; the prompt as it is where it names none."""
+    """Append the pictures that a prompt names, or return the text unchanged if it names none."""
     blocks: list[UserBlock] = [Text(text=text)]
     for path in pictures_in(text):
         try:
@@ -45,7 +45,7 @@ def with_pictures(text: str, read: Callable[[str], bytes]) -> str | tuple[UserBl
 
 
 def reader_below(directory: Path) -> Callable[[str], bytes]:
-    """Give what reads files, relative to a directory."""
+    """Return a function that reads files relative to a directory."""
 
     def read(path: str) -> bytes:
         with (directory / Path(path).expanduser()).open("rb") as file:

@@ -1,4 +1,4 @@
-"""`agentrail sessions fork`, `export` and `import`: what a store holds goes on in a branch, and to other stores."""
+"""`agentrail sessions fork`, `export` and `import`: branch a stored session, or move it to another store."""
 
 import shlex
 from pathlib import Path
@@ -69,7 +69,7 @@ def fork(  # noqa: PLR0913 - the options of a command
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Begin a session that goes on from a record of another; see its help."""
+    """Start a session that continues from a record of another. See its help."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -77,7 +77,9 @@ def fork(  # noqa: PLR0913 - the options of a command
             raise OptionError(["--at and --turn are both given: give one of them"])
         if name is not None:
             _check_id(name)
-        with reading(place) as opened:  # so that no store is made where there is none, and near ids are named
+        with reading(
+            place
+        ) as opened:  # so that a missing store is not created, and similar ids are suggested
             find_one(opened, session, place.scope)
         with writing(place) as opened:
             found = find_one(opened, session, place.scope)
@@ -109,7 +111,7 @@ def fork(  # noqa: PLR0913 - the options of a command
 
 
 def _check_id(name: str) -> None:
-    """Refuse what is no id of a session."""
+    """Reject an invalid session id."""
     faults = faults_of_value("session_id", name)
     if faults:
         raise OptionError([fault.replace("session_id", "--id", 1) for fault in faults])
@@ -145,7 +147,7 @@ def export(
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Write a session as a file; see its help."""
+    """Write a session to a file. See its help."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -188,7 +190,7 @@ def import_(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Read a session back; see its help."""
+    """Import an exported session. See its help."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -219,7 +221,7 @@ async def _fork_with_files(
         finally:
             await (_close(copied.sandbox) if is_done else copied.remove())  # noqa: ASYNC102 - both are shielded inside
     finally:
-        await _close(sandbox)  # noqa: ASYNC102 - as above
+        await _close(sandbox)  # noqa: ASYNC102 - same
 
 
 async def _close(sandbox: Sandbox) -> None:

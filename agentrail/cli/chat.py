@@ -1,6 +1,6 @@
-"""The conversation of `agentrail chat`: lines and keys become what a session does, and what it publishes is shown.
+"""The conversation of `agentrail chat`: turns lines and keys into session calls, and shows the published events.
 
-How a chat begins, and what is seen before this is imported, stands in `chat_command.py`.
+`chat_command.py` starts a chat, and draws the prompt before this module is imported.
 """
 
 import contextlib
@@ -76,19 +76,19 @@ if TYPE_CHECKING:
     from agentrail.remote.session import RemoteSession
 
 _ANSWER_SECONDS: Final = 10.0
-"""How long a command waits for a server."""
+"""Time limit for a command that waits for a server."""
 
 _TOLD: Final = (YourMove, RemoteRefused, Unreachable)
-"""What a person is told who typed a line, and the chat goes on: a server that takes no more messages for a minute has the session still."""
+"""Errors that are shown while the chat continues: a server that rate-limits for a minute still has the session."""
 _MAX_WAITING_EVENTS: Final = 100_000
-"""How far the terminal may be behind before the chat is given up."""
+"""Maximum events that the terminal may lag behind before the chat ends."""
 
 
 # --- the terminal
 
 
 def _teller(terminal: "TerminalView | None") -> Say:
-    """Give what says something to the person: above the line of a screen while there is one, else on stderr."""
+    """Return a function that shows text: above the input line of an open screen, otherwise on stderr."""
     transcript = Transcript(look_of_process())
 
     async def tell(text: str) -> None:
@@ -113,15 +113,15 @@ class Chat:
     """A chat, as keys and lines see it.
 
     Attributes:
-        supervisor: Whose session that is; None for one on a server, which goes on there when it is left.
-        desk: Where one types and reads.
-        back: What the session was, where it came back; None for a new one.
-        commands: What a line that begins with a slash may be.
-        agent: As which agent of the configuration the session was started; None for none.
-        keep: Writes what is always allowed where the user keeps it, and says where.
-        store: Where other conversations are; None where nothing is kept.
-        far: The session, where it lives on a server; None for one of this process.
-        goes_to: The conversation that is gone on with when this one is left; None for none.
+        supervisor: The supervisor of the session, or None if the session runs on a server and outlives the chat.
+        desk: Input and output of the user.
+        back: The state of a resumed session, or None for a new one.
+        commands: The available slash commands.
+        agent: The agent of the configuration that the session was started with, or None.
+        keep: Writes "always" rules to the user's file, and returns its location.
+        store: The store with other conversations, or None if nothing is stored.
+        far: The session on a server, or None for a session of this process.
+        goes_to: The conversation to switch to when this one is left, or None.
     """
 
     session: Session
@@ -145,7 +145,7 @@ class Chat:
     _ahead: deque[Typed] = field(factory=deque)
 
     async def talk(self) -> None:
-        """Talk until the user leaves or the session ends, and stop what runs then."""
+        """Talk until the user leaves or the session ends, then stop running work."""
         after = None if self.back is None else self.back.after
         events = self.session.subscribe(after=after, buffer=_MAX_WAITING_EVENTS)
         async with events, trio.open_nursery() as nursery:
@@ -159,24 +159,24 @@ class Chat:
             nursery.cancel_scope.cancel(reason="the chat is over")
 
     def interrupt(self) -> None:
-        """Stop the running cycle; leave when there is none; leave at once when it is being stopped already."""
+        """Stop the running cycle, leave if there is none, or leave at once if it is already stopping."""
         if self._is_stopping:
             self.code = Exit.INTERRUPTED
             self.nursery.start_soon(leave_at_once, self.work)
         elif self.ledger.is_idle:
             self.code = Exit.INTERRUPTED
-            self._is_stopping = True  # who presses it once more does not want to wait
+            self._is_stopping = True  # the next Ctrl-C leaves at once
             self.work.cancel(reason="interrupted")
         else:
             self.nursery.start_soon(self._abort, "interrupted")
 
     def hang_up(self) -> None:
-        """Leave what runs as it is: the terminal is gone, and the session can be gone on with."""
+        """Leave running work as it is: the terminal is closed, and the session can be resumed."""
         self.code = Exit.INTERRUPTED
         self.work.cancel(reason="the terminal was closed")
 
     async def _ctrl_c(self) -> None:
-        """Do what the key means; the editor has cleared a line that was half typed already."""
+        """Handle Ctrl-C. The editor has already cleared a half-typed line."""
         since = None if self._warned_at is None else trio.current_time() - self._warned_at
         does = decide_ctrl_c(
             has_text=False,
@@ -191,7 +191,7 @@ class Chat:
             self.interrupt()
 
     async def _show_again(self, back: ComeBack) -> None:
-        """Show what was said before the session came back, and what it waits for."""
+        """Show the earlier conversation of a resumed session and its pending requests."""
         self.was_used = True
         self.ledger.come_back(back.running, back.queued)
         await self.desk.view.show_past(back.shown)
@@ -200,17 +200,17 @@ class Chat:
             self.ledger.note(asked)
 
     async def _show(self, events: Subscription) -> None:
-        """Show what the session publishes, until it ends."""
+        """Show published events until the session ends."""
         async for event in events:
             await self.desk.view.show(event)
             self.ledger.note(event)
             if isinstance(event, AgentEnd | AgentError | AbortSettled):
                 await self._invite()
-        self.code = Exit.FAILED  # it ended by itself; what was published says why
+        self.code = Exit.FAILED  # the session ended on its own: its events say why
         self.work.cancel(reason="the session has ended")
 
     async def _read(self) -> None:
-        """Take lines until there are no more."""
+        """Handle lines until there are no more."""
         await self._invite()
         while True:
             typed = self._ahead.popleft() if self._ahead else await self.desk.lines.next_line()
@@ -225,7 +225,7 @@ class Chat:
                 await self.ledger.wait_for_line()
 
     async def _take_in_time(self, line: str | SentLine | Chosen) -> bool:
-        """Do what a line says; over a network not for ever, because the next line may be `/quit`."""
+        """Handle a line. With a server, waiting is limited, because the next line may be `/quit`."""
         if self.supervisor is not None:
             return await self._take(line)
         stays: bool | None = None
@@ -233,7 +233,7 @@ class Chat:
             async with trio.open_nursery() as nursery:
                 if (
                     self.desk.asks_twice
-                ):  # elsewhere Ctrl-C is a signal, and a line that is waited for cannot be given back
+                ):  # elsewhere Ctrl-C is a signal, and a line already read cannot be put back
                     nursery.start_soon(self._read_ahead, waiting)
                 stays = await self._take(line)
                 nursery.cancel_scope.cancel(reason="it was taken")
@@ -244,7 +244,7 @@ class Chat:
         return stays is not False
 
     async def _read_ahead(self, waiting: trio.CancelScope) -> None:
-        """Keep what is typed while the server is waited for, in order; a key that stops or leaves ends the waiting."""
+        """Queue lines typed while waiting for the server, in order. A key that stops or leaves ends the wait."""
         while True:
             typed = await self.desk.lines.next_line()
             if typed is not KeyPress.CTRL_C:
@@ -253,19 +253,19 @@ class Chat:
                 waiting.cancel(reason="no one wants to wait any more")
 
     async def _leave(self) -> None:
-        """Stop what runs, and show that it did; the session itself ends with its supervisor."""
+        """Stop running work and show that it stopped. The session itself ends with its supervisor."""
         if not self.ledger.is_idle and self.supervisor is not None:
             await self._abort("leaving", clear_queue=True)
             await self.ledger.wait_idle()
 
     async def _take(self, line: str | SentLine | Chosen) -> bool:
-        """Do what a line says, or a choice; False when it says to leave."""
+        """Handle a line or a choice. Return False if it leaves the chat."""
         if isinstance(line, Chosen):
             await self._choose(line)
             return True
         self.desk.view.line_typed()
         text = (line.text if isinstance(line, SentLine) else line).strip()
-        # What was pasted is said to the model, whatever it begins with: no one pastes `/quit` to leave.
+        # Pasted text goes to the model, whatever it starts with: users do not paste `/quit` to leave.
         typed = None if isinstance(line, SentLine) and line.is_pasted else read_typed(text)
         stays = True
         if typed is not None:
@@ -278,7 +278,7 @@ class Chat:
 
     async def _prompt(self, text: str) -> None:
         try:
-            # From a pipe, and line by line, what is no command is a prompt, as ever: scripts count on it.
+            # From a pipe, each line that is not a command is a prompt: scripts rely on it.
             if self.desk.asks_twice and not self.ledger.is_idle:
                 told = await people.answer_waiting(self.session, text)
                 if told is not None:
@@ -296,7 +296,7 @@ class Chat:
             await self._say(f"queued at position {receipt.position}; 0 is next")
 
     async def _content(self, text: str) -> Content:
-        """Give a prompt with the pictures that it names; from a pipe it is taken as it is."""
+        """Return a prompt with the pictures it names. From a pipe, the text is unchanged."""
         if self.desk.in_order or not pictures_in(text):
             return text
         return await outside.offload(with_pictures, text, reader_below(self.directory))
@@ -309,7 +309,7 @@ class Chat:
             await self._say(f"error: {describe_error(error)}")
 
     async def _choose(self, chosen: Chosen) -> None:
-        """Carry out what was chosen in a dialogue, as its command does."""
+        """Apply the choice of a dialogue, same as its command."""
         waiting = [
             one.id if isinstance(one, Approval) else ""
             for one in people.waiting_of(await self.session.status())
@@ -329,18 +329,18 @@ class Chat:
                 await self._decide("/edit", f"{place} {chosen.words}")
 
     async def _look_who_waits(self) -> None:
-        """Note whether a person decided what a cycle waited for; the event that says so may lie unread."""
+        """Record whether a suspended cycle was decided. Its event may still be unread."""
         if not (await self.session.status()).suspended:
-            self.ledger.decided()  # else the next line of a pipe would not wait
+            self.ledger.decided()  # otherwise the next line of a pipe would not wait
 
     async def _command(self, typed: TypedCommand) -> bool:
-        """Carry a command out; False where it says to leave."""
+        """Run a command. Return False if it leaves the chat."""
         if f"/{typed.name}" in people.DECISION_COMMANDS:
             await self._decide(f"/{typed.name}", typed.text)
             return True
         if (
             typed.name == "abort"
-        ):  # while it waits the next line is read, and a second one does not wait for it
+        ):  # the next line is read during the abort, so that a second one need not wait
             if self.ledger.is_idle:
                 await self._say("nothing runs")
             else:
@@ -368,8 +368,8 @@ class Chat:
         return not answer.leaves
 
     async def _switch(self, typed: TypedCommand) -> bool:
-        """Go to another conversation, or say which there are; False where this one is left."""
-        if self.desk.in_order:  # the lines behind it were meant for this conversation
+        """Switch to another conversation, or list them. Return False if this one is left."""
+        if self.desk.in_order:  # the remaining lines were meant for this conversation
             await self._say(f"/{typed.name} is for a terminal, not for a pipe")
             return True
         try:
@@ -391,11 +391,11 @@ class Chat:
         return await switch_far(typed.name, typed.text, self.far)
 
     async def _prompt_of(self, name: str, answer: CommandAnswer) -> None:
-        """Say what a command wants said, with the model that it wants asked."""
+        """Send the prompt of a command, with the model it selects."""
         if answer.model is not None:
             try:
                 await self.session.switch_model(answer.model)
-            except AgentrailError as error:  # the caller typed the command, and not the model
+            except AgentrailError as error:  # the user typed the command but did not choose the model
                 await self._say(f"error: /{name} names the model {answer.model}: {describe_error(error)}")
                 return
         await self._prompt(answer.prompt or "")
@@ -422,7 +422,7 @@ class Chat:
     async def _abort(self, reason: str, *, clear_queue: bool = False) -> None:
         self._is_stopping = True
         self.desk.view.stopping(is_so=True)
-        with contextlib.suppress(SessionDown):  # it was faster
+        with contextlib.suppress(SessionDown):  # it ended before the abort
             await self.session.abort(reason, kill_tools="all", clear_queue=clear_queue)
         self._is_stopping = False
         self.desk.view.stopping(is_so=False)
@@ -445,7 +445,7 @@ async def hold(
     interrupts: Interrupts,
     hang_ups: Interrupts,
 ) -> tuple[Exit, ChatOrder | None]:
-    """Hold one conversation; gives how it ended, and what is gone on with."""
+    """Hold one conversation. Return its exit code and the conversation to switch to."""
     tell = _teller(terminal)
     try:
         try:
@@ -461,11 +461,11 @@ async def hold(
 
 
 async def _with_files(order: ChatOrder, tell: Say) -> ChatOrder:
-    """Read the configuration files, where they are still to be read, and say first that a project is not trusted."""
+    """Read the configuration files unless already read, and first report an untrusted project."""
     is_resumed = order.keeping.resume is not None and order.connect is None
     if (
         order.files is None or is_resumed
-    ):  # those that hold where that session works are read when it is found
+    ):  # the session's working directory decides which files apply; they are read once it is found
         return order
     setup = read_setup(order.files, order.agent, order.choices.cwd, coding=order.coding)
     order = evolve(order, files=None, setup=setup)
@@ -479,7 +479,7 @@ async def _tell_notice(order: ChatOrder, tell: Say) -> None:
         await tell(f"{notice}.")
 
 
-async def _start(  # noqa: PLR0913, PLR0917 - as of `hold`
+async def _start(  # noqa: PLR0913, PLR0917 - same as `hold`
     order: ChatOrder,
     terminal: "TerminalView | None",
     tell: Say,
@@ -514,16 +514,16 @@ async def _start(  # noqa: PLR0913, PLR0917 - as of `hold`
                 )
                 interrupts.handle, hang_ups.handle = chat.interrupt, chat.hang_up
                 await chat.talk()
-                await _leave_terminal(terminal)  # before what runs is stopped, which may take a while
+                await _leave_terminal(terminal)  # before running work is stopped, which may take a while
             await _end(chat, store, tell)
-    except AgentrailError as error:  # of the options; once it talks, errors come in groups
+    except AgentrailError as error:  # from the options; once the chat runs, errors come in groups
         await _leave_terminal(terminal)
         write_error(describe_error(error))
         return Exit.USAGE, None
     return chat.code, None if chat.goes_to is None else following(order, chat.goes_to)
 
 
-async def _start_far(  # noqa: PLR0913, PLR0917 - as of `hold`
+async def _start_far(  # noqa: PLR0913, PLR0917 - same as `hold`
     order: ChatOrder,
     terminal: "TerminalView | None",
     tell: Say,
@@ -532,14 +532,14 @@ async def _start_far(  # noqa: PLR0913, PLR0917 - as of `hold`
     hang_ups: Interrupts,
 ) -> tuple[Exit, ChatOrder | None]:
     """Hold a conversation with a session on a server."""
-    assert order.connect is not None  # noqa: S101 - said by who calls
+    assert order.connect is not None  # noqa: S101 - guaranteed by the caller
     try:
-        # Imported here: what connects takes a while, and only who is far away needs it.
+        # Imported here: the import is slow, and only remote chats need it.
         from agentrail.cli.far_commands import far_registry, others_on_server
         from agentrail.cli.far_session import find_far, open_far, watch_server
 
         async with open_far(order.connect, order.keeping.resume, order.agent) as far:
-            session: Any = far  # its calls are those of `Session`
+            session: Any = far  # it has the same calls as `Session`
             commands, others = await far_registry(far), partial(others_on_server, far)
             desk = await open_desk(terminal, session, commands, order.choices.cwd, others)
             async with trio.open_nursery() as watching:
@@ -568,7 +568,7 @@ async def _start_far(  # noqa: PLR0913, PLR0917 - as of `hold`
 
 
 def following(order: ChatOrder, goes_to: GoTo) -> ChatOrder:
-    """Say what is asked for when a chat goes to another conversation: one that comes back has the model, agent and sandbox that it had."""
+    """Return the order for the next conversation. A resumed session keeps its model, agent and sandbox."""
     keeping = evolve(order.keeping, resume=goes_to.session)
     if goes_to.session is None:
         return evolve(order, keeping=keeping)
@@ -576,8 +576,8 @@ def following(order: ChatOrder, goes_to: GoTo) -> ChatOrder:
 
 
 def commands_for(order: ChatOrder) -> CommandRegistry:
-    """Read the commands of the project and the user, and join those of the session's skills and of other programs' files."""
-    # Imported here, as `configuring` does: what it needs takes a while, and `--help` needs it not.
+    """Read the commands of the project and the user, and add those from the session's skills and imported files."""
+    # Imported here, same as in `configuring`: its dependencies load slowly, and `--help` does not need them.
     from agentrail.blueprints.command_files import read_commands
     from agentrail.blueprints.joined_commands import join_commands, skills_of_session
 
@@ -589,10 +589,10 @@ def commands_for(order: ChatOrder) -> CommandRegistry:
 
 
 async def _resumed(order: ChatOrder, store: Store | None, tell: Say) -> tuple[ChatOrder, Resumable | None]:
-    """Find the session that is to come back, if one is: the files that hold are those of where it works, wherever the command was called."""
+    """Find the session to resume, if any. The files of its working directory apply, not those of the current one."""
     if order.keeping.resume is None:
         return order, None
-    assert store is not None  # noqa: S101 - without one it was an error
+    assert store is not None  # noqa: S101 - a missing store is reported earlier
     files = ConfigFiles(config=order.config, trust_project=order.trust_project)
     found = await find_resumable(store, order.keeping.resume, files, order.agent)
     choices = evolve(order.choices, cwd=found.working_dir)
@@ -608,9 +608,9 @@ async def _session_for(
     resumable: Resumable | None,
     tell: Say,
 ) -> tuple[Session, ComeBack | None]:
-    """Start a session, or bring one back."""
+    """Start a session or resume one."""
     if resumable is not None:
-        assert store is not None  # noqa: S101 - it was found there
+        assert store is not None  # noqa: S101 - the session was found in it
         back = await come_back(supervisor, store, resumable, order.choices)
         await tell(
             f"session {back.session.session_id} is back, with model {(await back.session.status()).model}"
@@ -624,7 +624,7 @@ async def _session_for(
 
 
 async def _end(chat: Chat, store: Store | None, tell: Say) -> None:
-    """Say how the session comes back; of one in which nothing was said nothing is kept."""
+    """Say how to resume the session. An unused session is deleted."""
     if store is None or not is_lasting(store):
         return
     session = chat.session

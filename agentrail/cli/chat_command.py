@@ -1,6 +1,6 @@
-"""`agentrail chat` as it begins: in a terminal the prompt comes first, and what answers is imported while one types.
+"""`agentrail chat` at startup: a terminal shows the prompt first, and the conversation is imported while the user types.
 
-What is imported here at the top is what a person waits for. The conversation itself is `chat.py`.
+Imports at the top of this module delay the prompt. The conversation itself is `chat.py`.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ Hold: TypeAlias = Callable[
     [ChatOrder, "TerminalView | None", trio.Nursery, Interrupts, Interrupts],
     Awaitable[tuple[Exit, ChatOrder | None]],
 ]
-"""Holds one conversation; gives how it ended, and what is gone on with."""
+"""Holds one conversation. Returns its exit code and the conversation to switch to."""
 
 
 def chat(  # noqa: PLR0913 - an option each
@@ -46,7 +46,7 @@ def chat(  # noqa: PLR0913 - an option each
     connect: ConnectOption = None,
     kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
 ) -> Exit:
-    """Talk with a model; see `commands.py` for the help."""
+    """Talk with a model. See `commands.py` for the help."""
     faults = [
         *faults_of_coding(choices, agent if connect is None else None, coding=coding),
         *faults_of_far(choices, kept_in, files, approve, connect, coding=coding),
@@ -70,7 +70,7 @@ def chat(  # noqa: PLR0913 - an option each
 
 
 _OF_A_NEW_SESSION: Final = ("tools", "system", "max_turns", "max_retries")
-"""The options that say what a session begins with."""
+"""Options that apply only when a session starts."""
 
 _OF_THIS_PROCESS: Final = (
     *_OF_A_NEW_SESSION,
@@ -81,11 +81,11 @@ _OF_THIS_PROCESS: Final = (
     "shell_fallback",
     "dangerously_bypass_permissions",
 )
-"""The options that say how a session of this process works."""
+"""Options that configure a session of this process."""
 
 
 def faults_of_coding(choices: Choices, agent: str | None, *, coding: bool) -> tuple[str, ...]:
-    """Refuse options that contradict `--coding`: another agent, and other tools than its own."""
+    """Reject options that contradict `--coding`: another agent, or other tools."""
     if not coding:
         return ()
     named = [
@@ -104,7 +104,7 @@ def faults_of_far(  # noqa: PLR0913 - a group of options each
     *,
     coding: bool = False,
 ) -> tuple[str, ...]:
-    """Say which options cannot count, because a server has the session: who gives `--approve` must not believe that it guards."""
+    """Reject options that a remote session ignores. A user of `--approve`, for example, must not believe that it guards."""
     if connect is None:
         return ()
     named = [
@@ -113,7 +113,7 @@ def faults_of_far(  # noqa: PLR0913 - a group of options each
         *_differing(files, ConfigFiles(), ("config", "trust_project")),
         *_differing(kept_in, KeptIn(), ("keep_days", "keep_bytes")),
         *(["--approve"] if approve is not None else []),
-        # With `memory:` nothing that was typed is kept here.
+        # With `memory:`, no input history is kept here.
         *(["--store"] if kept_in.store not in {None, "memory:"} else []),
     ]
     return _leave_out(named, "for a session of this process: what one on a server has its profile says")
@@ -127,7 +127,7 @@ def faults_of_resumed(
     *,
     coding: bool = False,
 ) -> tuple[str, ...]:
-    """Say which options cannot count, because a session comes back with what it had; `profile` is the one that was named of a server."""
+    """Reject options that a resumed session ignores, because it keeps its own. `profile` is the profile of a server."""
     if resume is None:
         return ()
     named = [
@@ -152,7 +152,7 @@ def _leave_out(named: Sequence[str], why: str) -> tuple[str, ...]:
 
 
 async def serve_chat(order: ChatOrder) -> Exit:
-    """Chat until the user leaves, and say how it ended."""
+    """Chat until the user leaves, and return the exit code."""
     code = Exit.FAILED
     try:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, _hang_ups() as gone:
@@ -160,7 +160,7 @@ async def serve_chat(order: ChatOrder) -> Exit:
     except* OutputFailed as failed:
         write_error(f"{failed.exceptions[0]}.")
     except* OutputClosed:
-        code = Exit.FAILED  # the output is read no more
+        code = Exit.FAILED  # the reader of the output is gone
     except* AgentrailError as failed:
         write_error(describe_error(first_error(failed)))
     return code
@@ -168,7 +168,7 @@ async def serve_chat(order: ChatOrder) -> Exit:
 
 @contextlib.contextmanager
 def _hang_ups() -> Iterator[AsyncIterator[int] | None]:
-    """Receive SIGHUP, which says that the terminal was closed; nothing where `nohup` says that this is not to matter."""
+    """Receive SIGHUP, sent when the terminal closes, unless `nohup` ignores it."""
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         yield None
         return
@@ -187,18 +187,18 @@ async def _serve(order: ChatOrder, signals: AsyncIterator[int], gone: AsyncItera
             going: ChatOrder | None = order
             while going is not None:
                 async with open_terminal(going, starting.cancel) as terminal:
-                    # In a thread, so that keys are heard and Ctrl-C leaves meanwhile.
+                    # In a thread, so that keys are read and Ctrl-C works meanwhile.
                     hold = await outside.offload(_import_conversation)
                     send_logs_to_stderr(debug=order.choices.debug)
                     looks = contextlib.nullcontext() if terminal is None else short_looks()
-                    with many_sessions(collect=False), looks:  # so far there was nothing but imports
+                    with many_sessions(collect=False), looks:  # only imports so far
                         code, going = await hold(going, terminal, nursery, interrupts, hang_ups)
         nursery.cancel_scope.cancel(reason="the chat is over")
     return code
 
 
 def _import_conversation() -> Hold:
-    """Import what answers."""
+    """Import the conversation."""
     with no_looks():
         from agentrail.cli.chat import hold
     return hold
@@ -211,11 +211,11 @@ def _import_conversation() -> Hold:
 async def open_terminal(
     order: ChatOrder, interrupt: Callable[[], None]
 ) -> AsyncIterator["TerminalView | None"]:
-    """Open a screen, where there is a terminal that can have one; leaving the block gives the terminal back."""
+    """Open a screen if the terminal supports one, and restore the terminal on exit."""
     if not decide_editor(is_terminal=os.isatty(0) and os.isatty(1), term=os.environ.get("TERM", "")):
         yield None
         return
-    # Imported here: neither pipes nor `--help` have to wait for it.
+    # Imported here: pipes and `--help` need not wait for it.
     from agentrail.cli.terminal.helping import files_to_complete
     from agentrail.cli.terminal.live_view import open_terminal_view
 
@@ -225,12 +225,12 @@ async def open_terminal(
 
 
 def decide_editor(*, is_terminal: bool, term: str) -> bool:
-    """Say whether there is a screen with lines that are edited: in a terminal that knows escape sequences."""
+    """Return whether lines are edited on a screen: in a terminal that supports escape sequences."""
     return is_terminal and term not in {"", "dumb"}
 
 
 def _history_file(order: ChatOrder) -> Path | None:
-    """Where what was typed is kept; None where the user has no place for it."""
+    """Return the file of the input history, or None if the user has no data directory."""
     with contextlib.suppress(AgentrailError):
         return directory_of(order.keeping.data_dir) / "chat-history"
     return None

@@ -1,4 +1,4 @@
-"""What the command line asks of `agentrail chat`. Imports nothing that works."""
+"""The command line of `agentrail chat` as a value. Imports no heavy modules."""
 
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -40,17 +40,17 @@ CodingOption: TypeAlias = Annotated[
 
 @frozen(kw_only=True)
 class ChatOrder:
-    """What the command line asks for.
+    """The command line of a chat.
 
     Attributes:
-        keeping: How the session is kept, and which one comes back.
-        files: The configuration files that are to be read first; None where they were, or do not count.
-        setup: What configuration files say; None where there are none.
-        trust_project: Whether the project's files count as trusted, this time.
-        config: The file of configuration that was named; None where none was.
-        connect: The server on which the session lives; None for this process.
-        agent: The agent of the configuration, or the profile of the server; None for the usual one.
-        coding: Whether the built-in coding agent is meant, in place of one of the configuration.
+        keeping: How the session is stored, and which one to resume.
+        files: The configuration files to read first, or None if already read or not used.
+        setup: The settings of the configuration files, or None if there are none.
+        trust_project: Whether to trust the project's files for this run.
+        config: The configuration file given on the command line, or None.
+        connect: The server that runs the session, or None for this process.
+        agent: The agent of the configuration, or the profile of the server. None selects the default.
+        coding: Whether to use the built-in coding agent instead of a configured one.
     """
 
     choices: Choices

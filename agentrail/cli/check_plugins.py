@@ -1,7 +1,8 @@
-"""`agentrail check-plugins`: in which order of events does a stack of plugins break? Offline, without a model.
+"""`agentrail check-plugins`: find an order of events that breaks a stack of plugins. Offline, without a model.
 
-Plain functions around `agentrail.testing.stacks`, which is imported when it is needed: it takes a third of a second, and
-hypothesis, which a user of the command may not have.
+Plain functions around `agentrail.testing.stacks`, which is imported on demand: the import takes 0.3 s and needs
+hypothesis,
+which users of the command may not have installed.
 """
 
 import itertools
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from agentrail.testing.stacks import StackMachine, Tally
 
 DEFAULT_SECONDS: Final = 30.0
-"""How long is looked, unless the operator says how many sessions: a stack of three runs a thousand in this time on a quiet machine."""
+"""Default search time in seconds. A stack of three runs 1,000 sessions in it on an idle machine."""
 MAX_COMBINED: Final = 4
-"""How many plugins a drawn combination has at most: most faults need two, and hardly one needs more than three."""
+"""Maximum plugins in a drawn combination. Most faults need two, and hardly any needs more than three."""
 
 ORDER_SECONDS: Final = 5.0
-"""How long is looked for pairs whose order matters."""
+"""Time limit for finding pairs whose order matters, in seconds."""
 
 _BAR_WIDTH: Final = 30
 _EVERY: Final = 20
@@ -36,7 +37,7 @@ PORTION: Final = 50
 
 
 class NotThere(Exception):
-    """What was named leads to no stack; the message says how far it got."""
+    """The name leads to no stack. The message says how far the lookup got."""
 
 
 def check_plugins(
@@ -53,7 +54,7 @@ def check_plugins(
     ] = False,
     debug: Debug = False,
 ) -> Exit:
-    """Look for a conversation in which a stack breaks a promise; see `commands.py` for the help."""
+    """Search for a conversation that breaks a promise of a stack. See `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
     if examples is not None and examples < 1:
         write_error(f"--examples is {examples}: expected 1 or more, or nothing would be tried.")
@@ -70,7 +71,7 @@ def check_plugins(
 
 
 def load_machine(path: str, *, combinations: bool) -> "type[StackMachine]":
-    """Import what a path leads to: plugins, or a class that `stack_machine` made, with invariants perhaps."""
+    """Import the target of a path: plugins, or a class made by `stack_machine`, possibly with invariants."""
     try:
         from agentrail.testing import stacks
     except ModuleNotFoundError as error:
@@ -99,7 +100,7 @@ def _imported(path: str) -> Any:
     except (
         Exception,
         SystemExit,
-    ) as error:  # a script ends itself, and would end this command with a success
+    ) as error:  # a script that exits would otherwise end this command successfully
         message = f"{module_name!r} cannot be imported: {type(error).__name__}: {error}"
         raise NotThere(message) from error
 
@@ -133,7 +134,7 @@ def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | N
 def _check_for_a_while(
     machine: "type[StackMachine]", seed: int | None, tally: "Tally", *, until: float
 ) -> None:
-    """Run sessions, a portion at a time, until the time is over or something broke; at least one portion."""
+    """Run sessions in batches until the time is over or one breaks, and at least one batch."""
     from agentrail.testing import stacks
 
     for portion in itertools.count():
@@ -144,7 +145,7 @@ def _check_for_a_while(
 
 
 def _look_at_orders(machine: "type[StackMachine]") -> str:
-    """Say which pairs of the stack do not commute: for a few seconds, because an order may matter on purpose."""
+    """Return the pairs of the stack that do not commute. Limited to seconds, because an order may matter on purpose."""
     from agentrail.testing import stacks
 
     until = outside.stopwatch() + ORDER_SECONDS
@@ -155,7 +156,7 @@ def _look_at_orders(machine: "type[StackMachine]") -> str:
 
 
 def describe_coverage(tally: "Tally", machine: "type[StackMachine]") -> str:
-    """Show how often each declared hook was asked, and with which answers; and the share of sessions that ran a tool."""
+    """Return how often each declared hook was called, with which answers, and the share of sessions that ran a tool."""
     from agentrail.testing import stacks
 
     lines = []
@@ -168,7 +169,7 @@ def describe_coverage(tally: "Tally", machine: "type[StackMachine]") -> str:
 
 
 def describe_tally(tally: "Tally", *, is_whole: bool) -> str:
-    """Say what came of it: the counter-example, or how much was tried without finding one."""
+    """Return the result: the counter-example, or how much was tried without finding one."""
     tried = f"{tally.runs} sessions, {tally.signals} signals"
     if tally.found is None:
         return f"{'Nothing broke' if is_whole else 'Interrupted; nothing broke so far'}: {tried}.\n"
@@ -177,13 +178,13 @@ def describe_tally(tally: "Tally", *, is_whole: bool) -> str:
 
 
 def _show_progress(tally: "Tally", examples: int | None, seconds: float) -> None:
-    """Draw a bar, where a person looks."""
+    """Draw a progress bar on a terminal."""
     if tally.runs % _EVERY == 0 and os.isatty(2):
         write_all(2, f"\r\x1b[K{describe_progress(tally, examples, seconds)}".encode())
 
 
 def describe_progress(tally: "Tally", examples: int | None, seconds: float) -> str:
-    """Draw a bar with the time that is left: what was said, or, for a number of sessions, what they will take at this pace."""
+    """Draw a bar with the time left: of the time limit, or estimated from the pace for a number of sessions."""
     if examples is None:
         done, left, of = seconds / DEFAULT_SECONDS, DEFAULT_SECONDS - seconds, ""
     else:

@@ -1,4 +1,4 @@
-"""The options that `run` and `chat` share, as the command line gives them. Imports nothing that works: what they come to says `options.py`."""
+"""The options that `run` and `chat` share, as typed. Imports no heavy modules. `command_options.py` evaluates them."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,9 +10,9 @@ from agentrail.cli.logs import Debug
 from agentrail.sandboxes.fallback import ShellFallback
 
 DEFAULT_TOOLS: Final = "list_dir,read_file"
-"""Those that only read. `shell` must be asked for."""
+"""The tools that only read. `shell` must be requested."""
 ALL_TOOLS: Final = "ask_user, compact_conversation, edit_file, glob, grep, list_dir, read_file, shell, task, write_file, write_todos"
-"""The names of `agentrail.tools.builtin()`, written out: to import the tools takes longer than to ask for a prompt. A test holds both equal."""
+"""The names of `agentrail.tools.builtin()`, written out: importing the tools would delay the prompt. A test keeps both equal."""
 
 BaseUrl = Annotated[
     str | None, Parameter(help="Where the provider's server is, such as http://localhost:11434/v1.")
@@ -37,15 +37,15 @@ class Choices:
     """The options that `run` and `chat` share.
 
     Attributes:
-        model: The model string; None to choose by the environment.
-        base_url: Where the provider's server is; None for what the environment or the vendor says.
-        sandbox: Where files are and commands run; None for what the configuration says.
-        tools: Names with commas between them, or `none`; None for those of the configuration.
-        shell_fallback: What becomes of commands that cannot be confined.
-        max_turns: Model calls in one cycle; None for what the configuration says.
-        max_retries: How often a request is sent again after an error that may pass; None for what the configuration says.
-        dangerously_bypass_permissions: Whether the mode `bypass` of the configuration may hold.
-        debug: Whether a crash is shown with its traceback.
+        model: The model string, or None to choose from the environment.
+        base_url: URL of the provider's server, or None for the default of the environment or vendor.
+        sandbox: Where files are and commands run, or None for the configured one.
+        tools: Names separated by commas, or `none`. None uses the configured ones.
+        shell_fallback: How to treat commands that cannot be confined.
+        max_turns: Maximum model calls in one cycle, or None for the configured limit.
+        max_retries: How often to retry a request after a transient error, or None for the configured number.
+        dangerously_bypass_permissions: Whether the configured mode `bypass` may apply.
+        debug: Whether to show a crash with its traceback.
     """
 
     model: Model = None

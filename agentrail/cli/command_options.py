@@ -1,4 +1,4 @@
-"""What `run` and `chat` are told, and what becomes of it before anything is started."""
+"""Convert the options of `run` and `chat` to session options before anything starts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -19,13 +19,13 @@ from agentrail.runtime.session_options import SessionOptions, make_options
 from agentrail.tools import builtin
 
 AGENT_KEY: Final = "agent_id"
-"""Where the data of a session say which agent it began as; a host writes its profile there."""
+"""Key in a session's data for the agent it was started with. A host writes its profile there."""
 
 CODING_KEY: Final = "agentrail_coding"
-"""Where they say that it began as the built-in coding agent."""
+"""Key that marks a session of the built-in coding agent."""
 
 SANDBOX_KEY: Final = "agentrail_sandbox"
-"""Where they say which sandbox the command line named, in front of the files."""
+"""Key for the sandbox given on the command line, which overrides the files."""
 
 
 def decide_tools(text: str) -> tuple[Tool, ...]:
@@ -43,7 +43,7 @@ def decide_tools(text: str) -> tuple[Tool, ...]:
 
 
 def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
-    """Make the plugin that asks before the tools that `--approve` names; none without it, and for `none`."""
+    """Return the plugin that asks before the tools of `--approve`, or nothing without it and for `none`."""
     if text is None or text.strip() == "none":
         return ()
     names: list[JsonValue] = [name.strip() for name in text.split(",")]
@@ -52,7 +52,7 @@ def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
             f"--approve is {text!r}: expected names of tools with commas between them, such as shell, or *"
         )
         raise OptionError([message])
-    # The user of a chat sits before it, and may be gone for lunch: a call waits for as long as they like.
+    # A chat has its user nearby, perhaps at lunch: a call waits as long as it takes.
     approval: Any = (HumanApproval, {"require_approval_for": names})
     return (approval,)
 
@@ -69,7 +69,7 @@ _UNASKED: Final = frozenset(
         "write_todos",
     ]
 )
-"""Tools with an effect whose calls no user approves: it is in the session and the user's own notes alone, or judged where it is done."""
+"""Tools with an effect that need no approval: they change only the session and the user's notes, or are judged elsewhere."""
 
 _ASKING: Final = (HumanApproval, Permissions)
 
@@ -77,9 +77,10 @@ _ASKING: Final = (HumanApproval, Permissions)
 def with_approvals(
     plugins: Sequence[PluginEntry], text: str | None, tools: Iterable[Tool] = ()
 ) -> tuple[PluginEntry, ...]:
-    """Give a stack of plugins with what `--approve` says in place of what it had of that kind.
+    """Return a stack of plugins whose approvals are replaced by those of `--approve`.
 
-    Without it, each tool that does more than read waits for an approval, unless a plugin of the stack asks already.
+    Without `--approve`, each tool that does more than read waits for an approval, unless a plugin of the stack already
+    asks.
     """
     kinds = [one[0] if isinstance(one, tuple) else one for one in plugins]
     if text is None and not any(kind in _ASKING or isinstance(kind, _ASKING) for kind in kinds):
@@ -97,7 +98,7 @@ def with_approvals(
 async def choose_for(
     choices: Choices, environ: Mapping[str, str], setup: CommandSetup | None = None
 ) -> ChosenModel:
-    """Say which model to use: of the flag, the environment, the files of `setup`, else what the environment points at."""
+    """Choose the model: from the flag, the environment, the files of `setup`, or the configured providers."""
     opts = decide_provider_options(choices)
     found = model_of_files(setup, environ) if choices.model is None else None
     if found is not None:
@@ -108,7 +109,7 @@ async def choose_for(
 
 
 def decide_provider_options(choices: Choices) -> Mapping[str, Any]:
-    """Make the options of the provider: those of `--opt`, and `--base-url`, which is short for one of them."""
+    """Return the provider options: those of `--opt`, and `--base-url`, a shorthand for one of them."""
     given = {"base_url": choices.base_url} if choices.base_url else {}
     return read_options(choices.opt, given)
 
@@ -119,7 +120,7 @@ def decide_session(
     setup: CommandSetup | None = None,
     environ: Mapping[str, str] = MappingProxyType({}),
 ) -> SessionOptions:
-    """Make the options of the session: what the command line says stands in front of what files say."""
+    """Return the session options. The command line overrides the files."""
     said = {
         "tools": None if choices.tools is None else decide_tools(choices.tools),
         "sandbox": choices.sandbox,
@@ -137,7 +138,7 @@ def decide_session(
 
 
 def with_origin(options: SessionOptions, choices: Choices, setup: CommandSetup | None) -> SessionOptions:
-    """Write into the data of a session by what a command finds its agent again when it comes back, and keeps it in its sandbox: `stored_code.py`."""
+    """Record the agent and sandbox in the session's data, so that `stored_code.py` restores them on resume."""
     data = dict(options.user_data)
     data |= {} if setup is None or setup.agent is None else {AGENT_KEY: setup.agent}
     data |= {CODING_KEY: True} if setup is not None and setup.is_coding else {}
@@ -146,7 +147,7 @@ def with_origin(options: SessionOptions, choices: Choices, setup: CommandSetup |
 
 
 def decide_prompt(argument: str | None, piped: bytes | None) -> str:
-    """Find the prompt: the argument, else what was piped in."""
+    """Return the prompt: the argument, otherwise the piped text."""
     if argument is not None and piped is not None:
         message = "there are two prompts, an argument and stdin: leave out the argument, or the -"
         raise PromptError(message)

@@ -1,4 +1,4 @@
-"""The tree of commands. A command's module is imported when it is the one that was asked for."""
+"""The tree of commands. Only the requested command's module is imported."""
 
 from collections.abc import Sequence
 from importlib import metadata
@@ -16,7 +16,7 @@ from agentrail.tuning import no_looks
 
 
 def version_line() -> str:
-    """Name the program and its version."""
+    """Return the program's name and version."""
     try:
         return f"agentrail {metadata.version(NAME)}"
     except metadata.PackageNotFoundError:
@@ -29,8 +29,8 @@ app: Final = App(
     version=version_line,
     result_action="return_value",
 )
-# The help stands here and not in the docstrings of the commands, for those are not imported to list them. Of each text
-# the list shows the first sentence.
+# The help texts are here and not in docstrings, because listing the commands does not import them. The list shows the
+# first sentence of each text.
 app.command(
     "agentrail.cli.run:run",
     name="run",
@@ -217,7 +217,7 @@ app.command(
 
 
 def _import_and_run(arguments: Sequence[str]) -> object:
-    """Import the command that is wanted, and run it."""
+    """Import and run the requested command."""
     with no_looks():
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     return command(*bound.args, **bound.kwargs)

@@ -1,4 +1,4 @@
-"""`agentrail config check`, `agentrail init`, `agentrail trust`: configuration files, looked at, written and trusted. No model is asked."""
+"""`agentrail config check`, `agentrail init`, `agentrail trust`: check, write and trust configuration files, without a model."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -83,7 +83,7 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 # token_file = "tokens.toml"                 # agentrail token new writes it; others than this machine need one
 # limits = { messages_per_minute = 20, cost_per_day_usd = 5.0 }
 """
-"""What `agentrail init` writes; a test holds that it passes the check."""
+"""The file that `agentrail init` writes. A test ensures that it passes the check."""
 
 
 @app.command(
@@ -97,7 +97,7 @@ def check_files(
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
-    """Look at configuration files; see the help above."""
+    """Check configuration files. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         read = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
@@ -106,7 +106,7 @@ def check_files(
         return Exit.USAGE if files.config is not None and not files.config.is_file() else Exit.FAILED
     if read.notice is not None:
         write_error(f"{read.notice}.")
-    # A second look finds what is wrong with the rest.
+    # A second check finds the remaining faults.
     built = faults_of_building(read.settings, skills=read.read_skills)
     faults = tuple(dict.fromkeys((*read.faults, *built, *faults_of_host(read.settings))))
     for fault in faults:
@@ -124,7 +124,7 @@ def init(
     *,
     debug: Debug = False,
 ) -> Exit:
-    """Write a commented configuration file; see `commands.py` for the help."""
+    """Write a commented configuration file. See `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
     path = Path(CONFIG_NAME)
     try:
@@ -147,7 +147,7 @@ def trust(
     ] = False,
     debug: Debug = False,
 ) -> Exit:
-    """Trust a project's configuration files as they are; see `commands.py` for the help."""
+    """Trust a project's configuration files in their current state. See `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
     try:
         read = read_configuration(os.environ, config=files.config, to_trust=True)
@@ -180,11 +180,11 @@ def trust(
     return print_text("\n".join([*lines, *(["it grants:", *granted] if granted else [])]))
 
 
-# --- what results, as text
+# --- the resulting configuration, as text
 
 
 def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Iterator[str]:
-    """Say what results, a line for each value; never a secret."""
+    """Yield the resulting configuration, one line per value, without secrets."""
     names = [one.name for one in (*read.files.project, *read.files.user)]
     if not names:
         yield f"there is no {CONFIG_NAME} here or above, and none of yours: agentrail init writes one"
@@ -249,12 +249,12 @@ def _policy(title: str, policy: PolicySettings) -> Iterator[str]:
 def _row(name: str, said: Sourced, environ: Mapping[str, str] | None = None) -> str:
     text = in_one_line(
         show_setting(name, said.value, environ), _MAX_SHOWN
-    )  # so that its place still stands behind it
+    )  # so that its source still fits behind it
     return f"{name:<{_NAME_WIDTH}} {text:<{_VALUE_WIDTH}}  {said.place}"
 
 
 def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None) -> str:
-    """Write a value in one line; of a secret where it is, and never what it is."""
+    """Format a value in one line. For a secret, show its source and never its value."""
     match value:
         case SecretForm(env=str(variable)):
             is_set = environ is not None and bool(environ.get(variable))
@@ -267,7 +267,7 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
         case PromptForm(file=str(file)):
             return f'{{ file = "{file}" }}'
         case PromptForm(text=text):
-            shown = hide_keys(text or "")  # before it is cut: half a key does not look like one
+            shown = hide_keys(text or "")  # before truncating: half a key is not recognised as one
             return repr(shown if len(shown) <= _VALUE_WIDTH else f"{shown[:_VALUE_WIDTH]}…")
         case HeaderForm(secret=secret):
             return HIDDEN if secret is None else show_setting(name, secret, environ)

@@ -1,6 +1,6 @@
-"""What configuration files are to commands: which one was named, which agent, and what stands in front of what.
+"""How commands use configuration files: which file, which agent, and which source takes precedence.
 
-A flag comes first, then the environment, the project's files, the user's, and what is built in.
+A flag comes first, then the environment, the project's files, the user's files, and the defaults.
 """
 
 import os
@@ -34,10 +34,10 @@ MODEL_VARIABLE: Final = "AGENTRAIL_MODEL"
 @Parameter(name="*")
 @frozen(kw_only=True)
 class ConfigFiles:
-    """Which configuration files count.
+    """The configuration files to use.
 
     Attributes:
-        trust_project: Whether the project's count as trusted, this time.
+        trust_project: Whether to trust the project's files for this run.
     """
 
     config: Annotated[
@@ -59,10 +59,10 @@ class ConfigFiles:
 
 @frozen(kw_only=True)
 class CommandSetup:
-    """What files say for one command.
+    """The settings of configuration files for one command.
 
     Attributes:
-        agent: The agent that is used; None where none is named.
+        agent: The selected agent, or None if none is named.
         is_coding: Whether it is the built-in coding agent, which has no name in files.
     """
 
@@ -72,7 +72,7 @@ class CommandSetup:
     is_coding: bool = False
 
     def said(self, option: str) -> "Sourced | None":
-        """Give what files say of an option, with its place."""
+        """Return the value of an option in the files, with its location."""
         settings = self.configuration.settings
         own = settings.agents[self.agent].values.get(option) if self.agent is not None else None
         return own or settings.defaults.get(option)
@@ -81,8 +81,8 @@ class CommandSetup:
 def read_setup(
     files: ConfigFiles, agent: str | None, cwd: Path | None = None, *, coding: bool = False
 ) -> CommandSetup | None:
-    """Read the files that hold, and make what they say of an agent; None where there are none and none was named."""
-    # What they need takes a twentieth of a second to import, which a run without files should not wait for.
+    """Read the applicable files and build the agent's blueprint, or return None without any files and agent."""
+    # Imported below: these modules take 0.05 s, which a run without files should not wait for.
     from agentrail.blueprints.finding import find_files
 
     where = Path.cwd() if cwd is None else cwd.resolve()
@@ -113,7 +113,7 @@ def read_setup(
 
 
 def with_agent(setup: CommandSetup, agent: str) -> CommandSetup:
-    """Take another agent of the same files."""
+    """Select another agent of the same files."""
     if agent == setup.agent:
         return setup
     from agentrail.blueprints.building import build_blueprint
@@ -124,8 +124,8 @@ def with_agent(setup: CommandSetup, agent: str) -> CommandSetup:
 
 
 def keep_rules(config: Path | None, cwd: Path | None, rules: tuple[str, ...]) -> str:
-    """Write rules that a person always allows where they are kept for a directory, and say where; an empty text for nowhere."""
-    from agentrail.blueprints.permission_files import keep_allowed  # as above
+    """Save "always" rules for a directory and return the location, or an empty text if they cannot be saved."""
+    from agentrail.blueprints.permission_files import keep_allowed  # same reason
 
     where = Path.cwd() if cwd is None else cwd.resolve()
     kept = keep_allowed(rules, os.environ, cwd=where, config=config)
@@ -133,20 +133,20 @@ def keep_rules(config: Path | None, cwd: Path | None, rules: tuple[str, ...]) ->
 
 
 def write_faults(error: AgentrailError) -> None:
-    """Write what is wrong to stderr, a line for each fault."""
+    """Write each fault to stderr on its own line."""
     for fault in getattr(error, "faults", (str(error),)):
         write_error(f"{fault.rstrip('.')}.")
 
 
 def write_notice(setup: CommandSetup | None) -> None:
-    """Say first that a project is not trusted, where it is not."""
+    """Report an untrusted project."""
     notice = None if setup is None else setup.configuration.notice
     if notice is not None:
         write_error(f"{notice}.")
 
 
 def model_of_files(setup: CommandSetup | None, environ: Mapping[str, str]) -> "ChosenModel | None":
-    """Give the model that files name, where nothing stands in front of them."""
+    """Return the model that files name, unless a variable overrides it."""
     if setup is None or environ.get(MODEL_VARIABLE):
         return None
     from agentrail.app import ChosenModel
@@ -158,9 +158,9 @@ def model_of_files(setup: CommandSetup | None, environ: Mapping[str, str]) -> "C
 def options_of_files(
     setup: CommandSetup | None, model: str, environ: Mapping[str, str], *, may_bypass: bool = False
 ) -> dict[str, Any]:
-    """Give the options of a session that files say, for the model that was chosen.
+    """Return the session options of the files, for the chosen model.
 
-    `may_bypass` says whether the command was told to let the mode `bypass` of the permissions hold.
+    `may_bypass`: whether the command line permits the permission mode `bypass`.
     """
     if setup is None:
         return {}

@@ -1,4 +1,4 @@
-"""`agentrail cost`: what stored sessions have used, added up. The sums are those of `GET /inspect/cost`: one function makes both."""
+"""`agentrail cost`: total usage of stored sessions. The same function computes the sums of `GET /inspect/cost`."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ COLUMNS: Final = (
     "estimated_usd",
     "unpriced",
 )
-"""Of the CSV: the fields of a row of `GET /inspect/cost`."""
+"""The columns of the CSV: the fields of a row of `GET /inspect/cost`."""
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _UNREAD_NAMED: Final = 5
@@ -63,7 +63,7 @@ def show_cost(  # noqa: PLR0913 - an option each
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Add up; see `commands.py` for the help."""
+    """Add up usage. See `commands.py` for the help."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -80,7 +80,7 @@ def show_cost(  # noqa: PLR0913 - an option each
 
 
 def read_table(place: StorePlace, query: CostQuery, at_ms: int) -> CostTable:
-    """Add up what is in a store."""
+    """Add up the usage in a store."""
     first = first_day_of(query, at_ms)
     since_ms = None if first is None else begin_of(first, query.zone)
     admit_named_code()
@@ -90,11 +90,11 @@ def read_table(place: StorePlace, query: CostQuery, at_ms: int) -> CostTable:
 
 
 def csv_lines(table: CostTable) -> Iterator[str]:
-    """Write a table as lines of CSV, the first one with the names of the columns. Sums are exact."""
+    """Yield a table as lines of CSV, starting with the column names. Sums are exact."""
     yield _csv(COLUMNS)
     for row in table.rows:
         one = row.amount
-        # A table calculation would take some names for formulas.
+        # A spreadsheet would treat some names as formulas.
         key = f"'{row.key}" if row.key.startswith(_FORMULA) else row.key
         counts = (one.requests, one.tokens_in, one.tokens_out, one.cached)
         yield _csv([
@@ -109,13 +109,13 @@ def _csv(fields: Sequence[str]) -> str:
 
 
 def exact_usd(atto_usd: int) -> str:
-    """Write an amount with all of its digits, and none that say nothing."""
+    """Format an amount exactly, without trailing zeros."""
     text = f"{Decimal(atto_usd).scaleb(-18):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def table_lines(table: CostTable, query: CostQuery) -> Iterator[str]:
-    """Draw a table for people, with its sum, what caches saved reading, and what was estimated."""
+    """Yield a readable table, with its total, the share read from caches, and estimates."""
     heads = (query.by, "requests", "in", "cached", "out", "cost", "")
     rows = [_cells(row.key or "-", row.amount) for row in table.rows]
     rows.append(_cells("all", table.total))
@@ -140,7 +140,7 @@ def _cells(key: str, one: SpentAmount) -> tuple[str, ...]:
 
 
 def say_unread(unread: Sequence[str]) -> str:
-    """Say of which sessions something is missing."""
+    """Return a warning that names sessions with missing usage."""
     some = ", ".join(unread[:_UNREAD_NAMED])
     more = f" and {len(unread) - _UNREAD_NAMED} more" if len(unread) > _UNREAD_NAMED else ""
     return f"what these sessions used is not all in it, since their journals cannot be read: {some}{more}"

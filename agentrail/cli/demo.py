@@ -1,4 +1,4 @@
-"""`agentrail demo`: a tour in the terminal, offline and without a key; its scenes stand in `demo_tour`."""
+"""`agentrail demo`: a tour in the terminal, offline and without a key. Its scenes are in `demo_tour`."""
 
 import signal
 from collections.abc import AsyncIterator
@@ -23,14 +23,14 @@ def demo(
     ] = False,
     debug: Debug = False,
 ) -> Exit:
-    """Show what a session can do, scene by scene; see `commands.py` for the help."""
+    """Show the features of a session, scene by scene. See `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
     stage = TourStage(screen=DirectScreen(), look=demo_look_of_process(), is_fast=fast)
     return trio.run(show_tour, stage)
 
 
 async def show_tour(stage: TourStage) -> Exit:
-    """Show the tour until it is over, or until Ctrl-C; both are a good end."""
+    """Show the tour until it ends or Ctrl-C. Both exit with success."""
     end = Exit.DONE
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
@@ -39,7 +39,7 @@ async def show_tour(stage: TourStage) -> Exit:
                 await give_tour(stage)
             except OutputFailed as error:
                 end = end_without_output(error)
-            except OutputClosed:  # its reader has seen enough (`| head`)
+            except OutputClosed:  # its reader closed the pipe (`| head`)
                 pass
             finally:
                 nursery.cancel_scope.cancel(reason="the tour is over")

@@ -1,6 +1,6 @@
-"""The three profiles of `agentrail serve --demo`: their tools, which only pretend, and the plugins that the pages tell of.
+"""The three profiles of `agentrail serve --demo`: their simulated tools, and the plugins shown on the pages.
 
-Nothing here touches the machine: files are in memory, and no command is run. Who plays them, and when, stands in `demo_server`.
+The machine is not touched: files are in memory, and no command is run. `demo_server` scripts the sessions.
 """
 
 from typing import Final
@@ -26,13 +26,13 @@ from agentrail.tools import builtin
 from agentrail.tools.function import tool
 
 STEP_SECONDS: Final = 0.25
-"""How long one step of a tool takes that tells how far it is."""
+"""Duration in seconds of one step of a tool that reports progress."""
 
 MAX_ANSWER_TOKENS: Final = 2_000
-"""Of the support desk: what a request may cost at most is known by that, and held against its budget."""
+"""Output limit of the support desk. It bounds the cost of a request, which is checked against its budget."""
 
 SUPPORT_BUDGET_USD: Final = 0.08
-"""What a session of the support desk may spend, by the prices that the demo model pretends: so that there are budgets to see."""
+"""Budget of a support session, at the demo model's pretended prices, so that the pages show budgets."""
 
 _ORDERS: Final = {17: "a lamp, 25.00 EUR, sent this morning", 4411: "a kettle, 39.90 EUR, arrived broken"}
 _TOTALS: Final = '''"""What an invoice adds up to."""
@@ -140,35 +140,35 @@ def _shown_for(command: str) -> list[str]:
 
 
 class Audit(HostPlugin):
-    """Sees all calls and requests, and lets them pass: so that there is something to see of plugins of a host."""
+    """Observes all calls and requests and allows them, so that the pages show a host plugin."""
 
     name = "audit"
     version = "1.2.0"
     priority = 100
 
     async def on_request_start(self, ctx: RequestContext) -> None:
-        """Take note of a request."""
+        """Observe a request."""
         await trio.sleep(0.001)
 
     async def on_before_tool_call(self, event: BeforeToolCall) -> Allow:
-        """Take note of a call."""
+        """Observe a call."""
         await trio.sleep(0.002)
         return Allow()
 
     async def on_after_tool_call(self, event: AfterToolCall) -> None:
-        """Take note of its end."""
+        """Observe the end of a call."""
         await trio.sleep(0.001)
 
 
 class Bookkeeper(HostPlugin):
-    """Writes down what was asked for; its books are closed at times, so that there is a failure to see."""
+    """Records requests and fails at intervals, so that the pages show a failure."""
 
     name = "ledger"
     version = "2.0.1"
     _seen = 0
 
     async def on_request_end(self, ctx: RequestContext) -> None:
-        """Write down the end of a request; each fourth time the books are closed."""
+        """Record the end of a request. Every fourth call fails."""
         await trio.sleep(0.004)
         self._seen += 1
         if self._seen % 4 == 0:
@@ -178,24 +178,24 @@ class Bookkeeper(HostPlugin):
 
 @frozen
 class Noted:
-    """What a note taker knows."""
+    """The state of a note taker."""
 
     calls: int = 0
 
 
 class NoteTaker(Plugin[Noted]):
-    """Counts calls, and stumbles over a prompt that speaks of an archive: so that a failing plugin of a session can be seen."""
+    """Counts calls and fails on a prompt about an archive, so that the pages show a failing session plugin."""
 
     priority = 300
-    on_error: OnError | None = "open"  # a session goes on without its notes
+    on_error: OnError | None = "open"  # a session continues without its notes
 
     def init(self) -> Noted:
-        """Begin with nothing."""
+        """Return the initial state."""
         return Noted()
 
     @on(BeforePrompt)
     def look(self, event: BeforePrompt, state: Noted, ctx: Context) -> Action[Noted]:
-        """Look at a prompt."""
+        """Inspect a prompt."""
         if "archive" in event.text:
             message = "no note can be taken of an archive"
             raise ValueError(message)
@@ -211,7 +211,7 @@ class NoteTaker(Plugin[Noted]):
 
 
 def demo_profiles() -> list[AgentProfile]:
-    """Give the three profiles: a support desk, a coder with files in memory, and a reader with helpers."""
+    """Return the three profiles: a support desk, a coder with files in memory, and a reader with sub-agents."""
     support = SessionOptions(
         model="demo:support",
         system_prompt="You answer questions on orders.",
@@ -249,7 +249,7 @@ def demo_profiles() -> list[AgentProfile]:
 
 
 async def _coder(_context: ProfileContext) -> SessionOptions:
-    """Give each session files of its own: an edit in one is none in another."""
+    """Give each session its own files: an edit in one does not affect another."""
     await trio.lowlevel.checkpoint()
     return SessionOptions(
         model="demo:coder",

@@ -1,7 +1,8 @@
-"""What `agentrail serve --demo` serves: three profiles on the demo model, and sessions that are at work when the first page opens.
+"""The application of `agentrail serve --demo`: three profiles on the demo model, and sessions that run from the start.
 
-It plays people who write messages, in the order of `SCRIPT`, the same in each run; answers, approvals and aborts are left to who looks at
-it. What the profiles do stands in `demo_profiles`, what the model says in `agentrail.providers.demo`.
+It plays users who send messages in the order of `SCRIPT`, the same in each run. Answers, approvals and aborts are left
+to the
+viewer. `demo_profiles` defines the profiles, and `agentrail.providers.demo` the model's replies.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -27,26 +28,26 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 FIRST_FALL_SECONDS: Final = 5.0
-"""How soon what runs behind a session falls over for the first time: who looks at the tree at once is to see it."""
+"""Time until the background worker of a session first fails, in seconds, so that a viewer of the tree sees it soon."""
 
 FALL_SECONDS: Final = 45.0
-"""How long it stays up later on: a restart is shown for a minute."""
+"""Time between later failures, in seconds. The tree shows a restart for a minute."""
 
 DAY_BUDGET_USD: Final = 20.0
-"""What all that the demo does may cost in a day: a price that is only pretended, so that there is a budget to see."""
+"""Daily cost limit of the demo, at pretended prices, so that the pages show a budget."""
 
 MAX_REPEATS: Final = 100
-"""How often a message is sent again: a demo that is left alone for a night comes to rest."""
+"""How often a message is repeated, so that a demo left running overnight becomes idle."""
 
 
 @frozen(kw_only=True)
 class ScriptLine:
-    """A message that a person would write.
+    """A scripted message of a user.
 
     Attributes:
-        again_seconds: How long after its end it is sent again; None for once.
-        abort_seconds: How long after it the session is aborted; None for never.
-        feed: The name of something that runs behind the session from then on, and falls over at times; None for nothing.
+        again_seconds: Delay between its end and the next repetition, or None to send it once.
+        abort_seconds: Delay before its session is aborted, or None not to abort.
+        feed: Name of a background worker that its session then runs and that fails at times, or None.
     """
 
     session_id: str
@@ -84,20 +85,20 @@ SCRIPT: Final[tuple[ScriptLine, ...]] = (
     ),
     ScriptLine(session_id="archive", agent_id="reader", message="What does the archive say?"),
 )
-"""What is written, in order; all of it is out after a second."""
+"""The messages in order. All are sent within a second."""
 
 
 @contextmanager
 def demo_directory() -> Iterator[Path]:
-    """Give a directory for the sessions of a demo, which is gone behind the block. Blocks."""
+    """Provide a directory for the sessions of a demo, deleted on exit. Blocks."""
     with TemporaryDirectory(prefix="agentrail-demo-") as name:
         yield Path(name)
 
 
 def make_demo_application(directory: Path) -> "Starlette":
-    """Make the application, whose sessions are kept in a directory.
+    """Return the application, with its sessions stored in a directory.
 
-    Its lifespan sends the messages of `SCRIPT`; they end with it.
+    Its lifespan sends the messages of `SCRIPT` and cancels them on shutdown.
     """
     from agentrail.gateway.app import ServedHost, create_app
 
@@ -106,9 +107,9 @@ def make_demo_application(directory: Path) -> "Starlette":
         plugins=[Audit(), Bookkeeper()],
         store=f"sqlite:{directory / 'demo.db'}",
         data_dir=directory,
-        idle_after=None,  # files in memory would be gone when a session comes back
+        idle_after=None,  # hibernation would lose the files in memory
         limits=Limits(tenant_cost_per_day_usd=DAY_BUDGET_USD),
-        drain_timeout=1.0,  # who stops a demo does not want to wait for its reports
+        drain_timeout=1.0,  # a short drain, because nobody waits for the demo's reports
     )
     served: ServedHost = app.state.host
     served.gateway.is_demo = True
@@ -125,9 +126,9 @@ def make_demo_application(directory: Path) -> "Starlette":
 
 
 async def play_script(host: Host, script: tuple[ScriptLine, ...] = SCRIPT) -> None:
-    """Send the messages of a script, until all that are sent again were sent often enough.
+    """Send the messages of a script, until all repetitions have been sent.
 
-    Cancellation: No more are sent; what was sent goes on.
+    Cancellation: No more are sent. Sent messages continue.
     """
     async with trio.open_nursery() as nursery:
         for line in script:
@@ -136,7 +137,7 @@ async def play_script(host: Host, script: tuple[ScriptLine, ...] = SCRIPT) -> No
 
 
 async def _play_line(host: Host, line: ScriptLine) -> None:
-    """Send one message, and again. A host that takes no more, or a session that is gone, ends it: people may delete what they see."""
+    """Send one message and its repetitions. A host that refuses or a deleted session ends it: viewers may delete sessions."""
     try:
         for _ in range(1 if line.again_seconds is None else MAX_REPEATS):
             sent = await _send(host, line)
@@ -152,7 +153,7 @@ async def _play_line(host: Host, line: ScriptLine) -> None:
 
 
 async def _start_feed(host: Host, session_id: str, name: str) -> None:
-    """Start what runs behind a session, as a connection of its own would: its supervisor starts it again, and the tree shows it."""
+    """Start a background worker of a session, such as a connection. Its supervisor restarts it, and the tree shows it."""
     falls = iter(range(MAX_REPEATS))
 
     async def feed() -> None:
@@ -176,5 +177,5 @@ async def _send(host: Host, line: ScriptLine) -> HostRequest:
         session_id=SessionId(line.session_id),
     )
     sent = await host.submit(request, ANYONE_HERE)
-    assert isinstance(sent, HostRequest)  # noqa: S101 - no plugin of the demo answers in place of a session
+    assert isinstance(sent, HostRequest)  # noqa: S101 - no plugin of the demo replaces the session's answer
     return sent

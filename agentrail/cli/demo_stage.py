@@ -1,6 +1,6 @@
-"""Where `agentrail demo` plays: what is said about a scene, what a session publishes in it, and the pauses in which it is read.
+"""Output of `agentrail demo`: the text of a scene, the events of its session, and pauses for reading.
 
-All of it goes to stdout, in the order in which it happened, so that a pipe has the whole tour. Nothing is decided here.
+All of it goes to stdout in order, so that a pipe has the whole tour. No decisions are made here.
 """
 
 import os
@@ -18,19 +18,19 @@ from agentrail.cli.terminal.inks import Ink, decide_colors, decide_unicode, draw
 from agentrail.events import Event
 
 MAX_WIDTH: Final = 80
-"""Lines of prose that are longer are hard to read, however wide the terminal is."""
+"""Longer lines of prose are hard to read, however wide the terminal is."""
 READING_SECONDS: Final = 8.0
-"""What is about to be shown is read in this time."""
+"""Time to read the introduction of a scene, in seconds."""
 WATCH_SECONDS: Final = 6.0
-"""What was shown is looked at in this time."""
+"""Time to look at the result, in seconds."""
 
 
 @frozen(kw_only=True)
 class TourLook:
-    """What stdout can show.
+    """The capabilities of stdout.
 
     Attributes:
-        ink: How wide it is, its colours, and whether it shows more than ASCII.
+        ink: Its width and colours, and whether it shows more than ASCII.
     """
 
     ink: Ink
@@ -40,7 +40,7 @@ class TourLook:
 def decide_demo_look(
     variables: Mapping[str, str], *, is_terminal: bool, columns: int, encoding: str
 ) -> TourLook:
-    """Decide how the tour looks: plain lines without a terminal, no colours with `NO_COLOR`, ASCII where nothing else is shown."""
+    """Choose the look of the tour: plain lines without a terminal, no colours with `NO_COLOR`, ASCII where needed."""
     locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
     colors = decide_colors(
         term=variables.get("TERM", ""),
@@ -53,7 +53,7 @@ def decide_demo_look(
 
 
 def demo_look_of_process() -> TourLook:
-    """Look at stdout."""
+    """Return the look for stdout."""
     return decide_demo_look(
         os.environ,
         is_terminal=os.isatty(1),
@@ -64,11 +64,11 @@ def demo_look_of_process() -> TourLook:
 
 @define(eq=False, kw_only=True)
 class TourStage:
-    """What a scene shows itself on.
+    """The stage on which scenes are shown.
 
     Attributes:
-        screen: Where it is written.
-        is_fast: Whether nothing is waited for that only a reader needs.
+        screen: The output.
+        is_fast: Whether to skip pauses for the reader.
     """
 
     screen: Screen
@@ -77,7 +77,7 @@ class TourStage:
     _transcript: Transcript = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Begin at the start of a line."""
+        """Start at the beginning of a line."""
         is_terminal, dims = self.look.is_terminal, self.look.ink.colors is not None
         self._transcript = Transcript(
             ChatStyle(out_is_terminal=is_terminal, err_is_terminal=is_terminal, dims=dims)
@@ -85,38 +85,38 @@ class TourStage:
 
     @property
     def model(self) -> str:
-        """The model of the tour: the one that pauses between its words, where a person reads them."""
+        """The model of the tour. With pauses, it streams at reading speed."""
         return "demo:fast" if self.is_fast else "demo:"
 
     async def heading(self, text: str) -> None:
-        """Say which scene begins."""
+        """Write the heading of a scene."""
         await self._draw("", "")
         await self._draw(text, "bold")
 
     async def tell(self, text: str) -> None:
-        """Say something about what is shown."""
+        """Write an explanation."""
         await self._draw(text, "")
 
     async def typed(self, text: str) -> None:
-        """Show what a user would type, or a program would call."""
+        """Show what a user would type or a program would call."""
         mark = "▸" if self.look.ink.is_unicode else ">"
         await self._draw(f"{mark} {text}", "cyan")
 
     async def page(self, path: str) -> None:
-        """Say where more stands about it."""
+        """Name the page with more information."""
         await self._draw(f"read on: {path}", "dim")
 
     async def show(self, event: Event) -> None:
-        """Show what a session published, as `agentrail run` does."""
+        """Show a published event, same as `agentrail run`."""
         await self._write(self._transcript.feed(event))
 
     async def quote(self, text: str) -> None:
-        """Show lines as they are, wrapped where the terminal ends; what could steer it is taken out."""
+        """Show lines verbatim, wrapped to the terminal's width. Control sequences are removed."""
         for line in text.splitlines():
             await self._draw(f"  {on_one_line(line)}" if not line.startswith(" ") else line, "dim")
 
     async def pause(self, seconds: float) -> None:
-        """Wait until it is read."""
+        """Wait for the reader."""
         await trio.sleep(0.0 if self.is_fast else seconds)
 
     async def _draw(self, text: str, style: str) -> None:

@@ -1,6 +1,7 @@
-"""The scenes of `agentrail demo`, in order: each says what it shows, shows it on a real session, and names the page to read.
+"""The scenes of `agentrail demo`, in order. Each explains its subject, shows it on a real session, and names the page to read.
 
-The model is the demo model, and the tools only pretend; supervisor, session, abort, approval, crash and property test are real.
+The model is the demo model and the tools are simulated. Supervisor, session, abort, approval, crash and property test
+are real.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
     from agentrail.testing.checked_run import CounterExample
 
 TOUR_STEP_SECONDS: Final = 0.25
-"""How long one step of a tool takes."""
+"""Duration of one step of a tool, in seconds."""
 STEPS_SEEN: Final = 2
-"""So many steps of a tool are seen before it is steered away or aborted."""
+"""Number of tool steps to show before a steer or an abort."""
 EXAMPLES: Final = 200
-"""So many sessions the property test may try; the planted bug is found in the first few."""
+"""Maximum sessions of the property test. It finds the planted bug in the first few."""
 SEED: Final = 1
 
 
-# --- tools of a small railway, which only pretend
+# --- simulated tools of a small railway
 
 
 @tool(effect_class="pure")
@@ -72,20 +73,20 @@ async def watch_platforms(ctx: ToolContext) -> str:
 TOOLS: Final[tuple[Tool, ...]] = (find_train, book_seat, watch_platforms)
 
 
-# --- plugins of the property test; together they have a bug
+# --- plugins of the property test, which have a bug in combination
 
 
 @p.plugin(priority=500, init=int, hooks=(p.BeforeTool,))
-def ask_for_first_class(event: p.HookEvent, asked: int, ctx: p.Context) -> p.Action[int]:  # noqa: ARG001 - as hooks are called
-    """Asks a person before a seat in first class is booked."""
+def ask_for_first_class(event: p.HookEvent, asked: int, ctx: p.Context) -> p.Action[int]:  # noqa: ARG001 - the signature of a hook
+    """Ask for approval before booking a first-class seat."""
     if isinstance(event, p.BeforeTool) and event.arguments.get("city") == "Porto, first class":
         return p.RequireApproval("first class?", asked)
     return p.Continue(asked)
 
 
 @p.plugin(priority=600, init=int, hooks=(p.BeforeTool,))
-def upgrade(event: p.HookEvent, upgraded: int, ctx: p.Context) -> p.Action[int]:  # noqa: ARG001 - as hooks are called
-    """Books first class in place of whatever was asked for, behind the back of the other one."""
+def upgrade(event: p.HookEvent, upgraded: int, ctx: p.Context) -> p.Action[int]:  # noqa: ARG001 - the signature of a hook
+    """Book first class instead of the requested seat, after the other plugin has run."""
     if isinstance(event, p.BeforeTool) and event.name == "book_seat":
         return p.ReplaceToolArgs({"city": "Porto, first class"}, upgraded)
     return p.Continue(upgraded)
@@ -96,11 +97,11 @@ def upgrade(event: p.HookEvent, upgraded: int, ctx: p.Context) -> p.Action[int]:
 
 @frozen(kw_only=True)
 class TourScene:
-    """One thing that is shown.
+    """One scene of the tour.
 
     Attributes:
-        about: What will be seen, and why it matters.
-        page: Where more stands about it, in the repository.
+        about: An introduction: what is shown, and why it matters.
+        page: The page with more information, in the repository.
     """
 
     title: str
@@ -117,7 +118,7 @@ async def _ask(stage: TourStage, session: Session, prompt: str) -> None:
 async def _watch(
     stage: TourStage, session: Session, prompt: str, meanwhile: Callable[[], Awaitable[None]] | None
 ) -> None:
-    """Prompt, show the cycle to its end, and do something when a tool has told of a few steps."""
+    """Prompt, show the cycle to its end, and call `meanwhile` after a few steps of a tool."""
     await stage.typed(prompt)
     steps = 0
     async with session.stream(prompt) as events:
@@ -125,7 +126,7 @@ async def _watch(
             await stage.show(event)
             if isinstance(event, ToolProgress):
                 steps += 1
-                if steps <= STEPS_SEEN:  # what is said while it is being stopped says nothing new
+                if steps <= STEPS_SEEN:  # later steps, during the stop, add nothing
                     await stage.quote(event.text)
                 if steps == STEPS_SEEN and meanwhile is not None:
                     await meanwhile()
@@ -167,7 +168,7 @@ async def _approve(stage: TourStage, session: Session) -> None:
 
 
 async def _crash(stage: TourStage, session: Session) -> None:
-    # Imported here, like all of the test kit: no other command needs it.
+    # Imported here, with the rest of the test kit: no other command needs it.
     from agentrail.testing.cancelling import crash
 
     async with session.subscribe() as events:
@@ -180,9 +181,7 @@ async def _crash(stage: TourStage, session: Session) -> None:
             if isinstance(event, ToolExecutionStart) and event.name == "watch_platforms":
                 await stage.typed("(its actor is crashed, in the middle of the call)")
                 crash(session, "a cosmic ray")
-            elif isinstance(
-                event, AgentEnd
-            ):  # of the prompt that waited: the other cycle ended with an error
+            elif isinstance(event, AgentEnd):  # of the queued prompt: the other cycle ended with an error
                 break
     status = await session.status()
     await stage.tell(f"The handle is the same; restarts: {status.restarts}, messages: {status.messages}.")
@@ -191,7 +190,7 @@ async def _crash(stage: TourStage, session: Session) -> None:
 async def _find_a_bug(stage: TourStage, _session: Session) -> None:
     await stage.typed("stacks.check_stack(machine)")
     try:
-        # In a thread, so that Ctrl-C is heard; who leaves leaves it behind.
+        # In a thread, so that Ctrl-C works. Cancellation abandons the thread.
         found, runs = await outside.offload(_check_the_plugins, abandon_on_cancel=True)
     except ModuleNotFoundError:
         await stage.tell("Without hypothesis only short conversations are tried, which find this bug too.")
@@ -207,7 +206,7 @@ async def _find_a_bug(stage: TourStage, _session: Session) -> None:
 
 
 def _check_the_plugins() -> "tuple[CounterExample | None, int]":
-    # Imported here: it takes a third of a second, and hypothesis, which a user of the command may not have.
+    # Imported here: it takes 0.3 s and needs hypothesis, which users of the command may not have installed.
     from agentrail.testing.stacks import check_stack, stack_machine
 
     machine = stack_machine(plugins=[ask_for_first_class, upgrade], tools=[book_seat])
@@ -216,7 +215,7 @@ def _check_the_plugins() -> "tuple[CounterExample | None, int]":
 
 
 def _try_short_conversations() -> "tuple[CounterExample | None, int]":
-    """Let the model call the tool once with each city that the plugins name: what `check_stack` tries first, without hypothesis."""
+    """Call the tool once with each city that the plugins name: the first attempts of `check_stack`, without hypothesis."""
     from agentrail.testing.checked_run import CounterExample, Run, Setup
 
     listing = ToolListing(session_id=SessionId("demo"), model="scripted:model", working_dir=".", user_data={})
@@ -284,13 +283,13 @@ TOUR: Final[tuple[TourScene, ...]] = (
         page="docs/how-to/test-a-plugin-stack.md",
     ),
 )
-"""In the order in which they are shown."""
+"""The scenes in order."""
 
 
 async def give_tour(stage: TourStage) -> None:
     """Show all scenes on one session, which ends with the tour.
 
-    Cancellation: The session ends, with all that it has at work.
+    Cancellation: The session ends, and its running work is stopped.
     """
     await stage.tell(
         "agentrail in two minutes: supervisor, session and plugins are real, the model is the built-in demo. Ctrl-C leaves."

@@ -1,4 +1,4 @@
-"""Where one types and reads in a chat: a screen in a terminal that can have one, else plain lines."""
+"""Input and output of a chat: a screen if the terminal supports one, otherwise plain lines."""
 
 import os
 from pathlib import Path
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class Desk:
-    """Where one types and reads.
+    """Input and output of a chat.
 
     Attributes:
-        in_order: Whether a line waits until the cycle before it has ended: they come from a pipe.
-        asks_twice: Whether Ctrl-C leaves a chat that rests when it comes twice, and comes as a key; else the first one does, as a signal.
+        in_order: Whether a line waits for the previous cycle to end, because lines come from a pipe.
+        asks_twice: Whether Ctrl-C is a key that must be pressed twice to leave an idle chat. Otherwise it is a signal
+            and leaves at once.
     """
 
     lines: Lines
@@ -40,9 +41,9 @@ async def open_desk(
     directory: Path,
     others: FindWords,
 ) -> Desk:
-    """Take what there is: the screen that is open, else plain lines."""
+    """Return a desk on the open screen, or on plain lines without one."""
     if terminal is not None:
-        # Imported here: what completes words is of no use to pipes.
+        # Imported here: pipes need no completion.
         from agentrail.cli.terminal.chat_view import introduce
 
         await introduce(terminal, session, commands, directory, others)

@@ -1,4 +1,4 @@
-"""`agentrail doctor`: what is configured, installed and reachable, and what to do about what is not. Costs nothing."""
+"""`agentrail doctor`: report what is configured, installed and reachable, and how to fix the rest. Costs nothing."""
 
 import importlib.util
 import os
@@ -56,7 +56,7 @@ def doctor(  # noqa: PLR0913 - an option each
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
-    """Say what is configured, installed and reachable; see `commands.py` for the help."""
+    """Report what is configured, installed and reachable. See `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
     setup, looked_at = look_at_files(files, agent)
     findings = (
@@ -74,18 +74,18 @@ def doctor(  # noqa: PLR0913 - an option each
 
 
 def decide_health(findings: tuple[Finding, ...]) -> Exit:
-    """Say whether a run would work."""
+    """Return the exit code: whether a run would work."""
     return Exit.FAILED if any(finding.verdict == "bad" for finding in findings) else Exit.DONE
 
 
 def show_finding(finding: Finding) -> str:
-    """Show a finding, and below it what to do."""
+    """Format a finding, followed by its remedy."""
     line = f"{_MARKS[finding.verdict]} {finding.name:<{_NAME_WIDTH}} {finding.text}"
     return f"{line}\n  → {finding.remedy}" if finding.remedy else line
 
 
 def look_at_installation() -> tuple[Finding, ...]:
-    """Look at what is installed."""
+    """Check the installed packages and programs."""
     return (
         Finding(name="python", verdict="good", text=platform.python_version()),
         show_build(look_at_build(FOLDER, metadata.version(NAME))[0]),
@@ -97,12 +97,12 @@ def look_at_installation() -> tuple[Finding, ...]:
 
 
 def show_build(build: Build) -> Finding:
-    """Say which build runs, and why no other."""
+    """Report the running build, and why it is not the compiled one."""
     if build.fault is not None:
         again = install_command(flags="--force-reinstall --no-deps", editable=False)
         return Finding(
             name="build",
-            verdict="absent",  # it runs, and does the same, only slower
+            verdict="absent",  # it runs and behaves the same, but slower
             text=f"pure, though {build.compiled} modules were compiled: {build.fault}",
             remedy=f"install it again: AGENTRAIL_COMPILE=1 {again}, or without the variable",
         )
@@ -148,7 +148,7 @@ def _look_at_shell() -> Finding:
 
 
 async def look_at_confinement() -> Finding:
-    """Look whether commands can be confined here, by trying."""
+    """Check whether commands can be confined here, by trying."""
     found = await probe("refuse", find_program("bwrap"))
     if found.mode == "bubblewrap":
         return Finding(
@@ -163,8 +163,8 @@ async def look_at_confinement() -> Finding:
 
 
 def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Look at which variables are set."""
-    # Two providers of one vendor look at the same ones.
+    """Check which variables are set."""
+    # Two providers of one vendor use the same variables.
     names = dict.fromkeys(("AGENTRAIL_MODEL", *(name for pair in VARIABLES.values() for name in pair)))
     return tuple(
         Finding(
@@ -177,7 +177,7 @@ def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup | None, tuple[Finding, ...]]:
-    """Look at which configuration files hold, and what they say of an agent."""
+    """Check the configuration files and the selected agent."""
     try:
         setup = read_setup(files, agent)
     except AgentrailError as error:
@@ -200,7 +200,7 @@ def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup |
 
 
 def look_at_serving(setup: CommandSetup | None, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Look at where `agentrail serve` would listen, and who says so; nothing where no one says anything."""
+    """Check where `agentrail serve` would listen, with the source of each value. Empty if nothing is configured."""
     said = {} if setup is None else setup.configuration.settings.host
     try:
         options = decide_serving(ServeFlags(), environ, said)
@@ -218,7 +218,7 @@ def look_at_serving(setup: CommandSetup | None, environ: Mapping[str, str]) -> t
 async def look_at_model(
     wanted: str | None, base_url: str | None, setup: CommandSetup | None = None
 ) -> tuple[Finding, ...]:
-    """Look at which model a run would use, who says so, and whether its server can be reached."""
+    """Check which model a run would use, its source, and whether its server can be reached."""
     try:
         chosen = model_of_files(setup, os.environ) if wanted is None else None
         if chosen is None:
@@ -241,7 +241,7 @@ async def look_at_model(
 async def look_at_server(
     model: str, base_url: str | None, environ: Mapping[str, str], http: HttpClients
 ) -> Finding:
-    """Ask the server of a model something that costs nothing."""
+    """Send a free request to the model's server."""
     provider = provider_of(model)
     if provider == "demo":
         return Finding(name="server", verdict="good", text="demo: needs none")
@@ -263,9 +263,9 @@ async def _look_at_models(model: str, url: str, key: str | None) -> Finding:
     listed = ", ".join(models[:10]) or "none"
     return Finding(
         name="server",
-        verdict="absent",  # no more than that: some servers take names that they do not list
+        verdict="absent",  # not bad: some servers accept names that they do not list
         text=f"{url} answers, but does not list {name}",
-        remedy=f"name one of its models: {listed}{', …' if len(models) > 10 else ''}",  # noqa: PLR2004 - as above
+        remedy=f"name one of its models: {listed}{', …' if len(models) > 10 else ''}",  # noqa: PLR2004 - same number
     )
 
 
@@ -283,7 +283,7 @@ async def _look_at_address(url: str, http: HttpClients) -> Finding:
     except ProviderError as error:
         if error.status is None:
             return _decide_refusal(url, error)
-        # Whatever it answers to a question that is not asked, it is there.
+        # Any response, even an error, shows that the server is reachable.
     return Finding(name="server", verdict="good", text=text)
 
 

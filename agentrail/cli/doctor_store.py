@@ -1,4 +1,4 @@
-"""What `agentrail doctor` says of the usual store, and of that of `[host]`: where it is, how large, who writes it, and how long a commit takes here at least."""
+"""Store checks of `agentrail doctor`, for the default and the `[host]` store: path, size, writer, and commit time."""
 
 import os
 import shlex
@@ -27,18 +27,18 @@ from agentrail.stores.sqlite_files import beside, check_place, writer_of
 _PAGE_BYTES: Final = 4096
 _TRIES: Final = 5
 _SLOW_MS: Final = 50.0
-"""From here on a person notices: a prompt waits for one commit, a cycle with a tool for four."""
+"""Noticeable from here on: a prompt waits for one commit, a cycle with a tool for four."""
 _OF_SERVER: Final = "store of [host]"
 
 
 def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> tuple[Finding, ...]:
-    """Look at the usual store, and at the disk below it."""
+    """Check the default store and its disk."""
     try:
         directory = find_data_directory(environ) if data_dir is None else data_dir
     except AgentrailError as error:
         return (_no_store(str(error)),)
     path = path_of_store(DEFAULT_STORE, directory)
-    assert path is not None  # noqa: S101 - it is a file
+    assert path is not None  # noqa: S101 - the default is a file
     try:
         found = _look_at_file(path)
     except AgentrailError as error:
@@ -47,7 +47,7 @@ def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> t
 
 
 def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Look at the store that `[host]` names: `agentrail serve` keeps sessions there, and other commands do where they are told to."""
+    """Check the store of `[host]`, where `agentrail serve` keeps sessions. Other commands use it only on request."""
     try:
         usual = find_data_directory(environ)
         path = path_of_store(
@@ -55,7 +55,7 @@ def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> t
         )
         if path in {None, path_of_store(DEFAULT_STORE, usual)}:
             return ()
-        assert path is not None  # noqa: S101 - see above
+        assert path is not None  # noqa: S101 - checked above
         found = _look_at_file(path)
     except AgentrailError as error:
         text = f"agentrail serve cannot keep sessions: {describe_error(error)}"
@@ -65,7 +65,7 @@ def look_at_store_of_server(settings: Settings, environ: Mapping[str, str]) -> t
 
 
 def _look_at_file(path: Path) -> Finding:
-    """Say what a store holds, or that it is not there yet."""
+    """Describe a store, or report that it does not exist yet."""
     if path.exists():
         check_place(path)
         return _look_into(path)
@@ -79,7 +79,7 @@ def _look_at_file(path: Path) -> Finding:
 def _no_store(why: str) -> Finding:
     return Finding(
         name="store",
-        verdict="absent",  # a run can do without, and a chat too
+        verdict="absent",  # a run and a chat also work without a store
         text=f"sessions cannot be kept: {why}",
         remedy="name another place with --data-dir or AGENTRAIL_DATA_DIR",
     )
@@ -101,12 +101,12 @@ def _look_into(path: Path) -> Finding:
 
 
 def _nearest(directory: Path) -> Path:
-    """Give the directory itself, or what is there of its path: the first above it, which may be a file."""
+    """Return the nearest existing path: the directory or an ancestor, which may be a file."""
     return next(one for one in (directory, *directory.absolute().parents) if os.path.lexists(one))
 
 
 def look_at_fsync(directory: Path, *, stopwatch: Callable[[], float] = time.perf_counter) -> Finding:
-    """Say how long it takes until a page is durable in a directory: what a commit waits for at least."""
+    """Measure how long a page takes to become durable in a directory: the minimum time of a commit."""
     took: list[float] = []
     try:
         with tempfile.TemporaryFile(dir=directory) as file:
@@ -129,5 +129,5 @@ def look_at_fsync(directory: Path, *, stopwatch: Callable[[], float] = time.perf
 
 
 def show_bytes(size: int) -> str:
-    """Say how many bytes something has."""
+    """Format a size in bytes."""
     return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.1f} kB"  # noqa: PLR2004 - a million

@@ -1,4 +1,4 @@
-"""How the command ends: exit codes, and errors as sentences for people. Plain functions."""
+"""Exit codes of the command, and errors as sentences for the user. Plain functions."""
 
 import enum
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
 
 
 class Exit(enum.IntEnum):
-    """What the command tells its caller."""
+    """Exit code of the command."""
 
     DONE = 0
     FAILED = 1
     USAGE = 2  # nothing was started: the command line or the environment must change
-    INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C ended
+    INTERRUPTED = 130  # the code that a shell reports after Ctrl-C
 
 
 ADVICE: Final[Mapping[str, str]] = MappingProxyType(
@@ -36,13 +36,13 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         "provider_error": "try again, or name another --model",
     }
 )
-"""What to do about each kind of failure, where its message has not said it itself."""
+"""Advice for each kind of failure, unless its message already has some."""
 
 
 def exit_of(event: Event) -> Exit | None:
-    """Say how a run ends with an event; None when it does not end with it.
+    """Return the exit code of a run that ends with this event, or None if it does not end it.
 
-    An aborted cycle ends with `AbortSettled`, when what was stopped is gone.
+    An aborted cycle ends with `AbortSettled`, once the stopped work has exited.
     """
     match event:
         case AgentEnd():
@@ -54,9 +54,9 @@ def exit_of(event: Event) -> Exit | None:
 
 
 def describe_failure(error: ErrorInfo) -> str:
-    """Say why a cycle failed, and what to do."""
+    """Explain why a cycle failed, with advice."""
     message = error.message.rstrip(".")
-    if WHAT_TO_DO in message:  # it knows more than its kind
+    if WHAT_TO_DO in message:  # more specific than the advice for its kind
         return f"{message}."
     advice = ADVICE.get(error.code)
     if error.retry_after_seconds is not None:
@@ -65,7 +65,7 @@ def describe_failure(error: ErrorInfo) -> str:
 
 
 def describe_error(error: AgentrailError) -> str:
-    """Say what was wrong with what the caller asked for; the messages say themselves what to do, but those of a server."""
+    """Describe an error of a request. The message contains the advice, except for errors of a server."""
     said = str(error).rstrip(".")
     if not isinstance(error, RemoteRefused):
         return f"{said}."
@@ -76,6 +76,6 @@ def describe_error(error: AgentrailError) -> str:
 
 
 def first_error(group: BaseExceptionGroup[AgentrailError]) -> AgentrailError:
-    """Give the first error of a group, however deep: the words of a group itself say nothing to people."""
+    """Return the first error of a group, at any depth. A group's own message does not help users."""
     first = group.exceptions[0]
     return first_error(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,6 +1,6 @@
-"""The commands of a chat whose session lives on a server: what only the server knows it is asked for, and its own commands are run there.
+"""The commands of a chat with a session on a server. The server runs its own commands and those that need its data.
 
-What the handle of the session says as well as the server would (`/status`, `/rewind`, `/cost` …) is done here, as everywhere.
+Commands that the session's handle can answer (`/status`, `/rewind`, `/cost` …) run here, as in a local chat.
 """
 
 from collections.abc import Iterable
@@ -20,36 +20,36 @@ from agentrail.remote.session import RemoteSession
 
 _MAX_LISTED: Final = 20
 _ASKED_THERE: Final = ("tools", "agents", "skills", "memory")
-"""Commands about what no answer of a session has: its code, and what stands in front of its requests."""
+"""Commands about state that no session call returns: the session's code (tools, agents, skills) and its memory."""
 
 
 async def far_registry(far: RemoteSession) -> CommandRegistry:
-    """Give the commands of a chat with a session on a server."""
+    """Return the commands of a chat with a session on a server."""
     try:
         rows = await far.commands()
-    except RemoteRefused:  # an older server, or one that lets no one list them
+    except RemoteRefused:  # an older server, or one that does not permit listing them
         rows = ()
     return registry_of(rows, partial(_run_there, far))
 
 
 def registry_of(rows: Iterable[CommandRow], run: RunCommand) -> CommandRegistry:
-    """Join the commands that a server lists to those that are built in."""
+    """Add the commands that a server lists to the built-in ones."""
     built = {one.name: one for one in built_in_commands()}
     there = tuple(_run_by(built[name], run) for name in _ASKED_THERE)
     registry = CommandRegistry().replacing(*there)
-    # Also what a newer server has built in, and this program does not know.
+    # Includes built-in commands of a newer server that this version does not know.
     for row in rows:
         if row.name in built:
             continue
         try:
             registry = registry.with_commands(_run_by(row, run))
-        except OptionError:  # of a name that is none, or too many: it can be run from elsewhere
+        except OptionError:  # an invalid name, or too many: such a command can still be run elsewhere
             continue
     return registry
 
 
 def _run_by(one: SlashCommand | CommandRow, run: RunCommand) -> SlashCommand:
-    """Make a command that is said as this one is, and carried out elsewhere; whether it may be there, is said there."""
+    """Return the same command, run elsewhere. The server checks its permission."""
     return SlashCommand(
         name=one.name, description=one.description, arguments=one.arguments, source=one.source, run=run
     )
@@ -61,7 +61,7 @@ async def _run_there(far: RemoteSession, call: CommandCall) -> CommandAnswer:
 
 
 async def switch_far(name: str, text: str, far: RemoteSession) -> GoTo | tuple[str, ...]:
-    """Carry out a command that is about other sessions, on the server of this one; as `switching.switch`."""
+    """Switch to or list other sessions on this session's server, same as `switching.switch`."""
     if name == "clear":
         return GoTo()
     if name == "sessions":
@@ -77,7 +77,7 @@ async def switch_far(name: str, text: str, far: RemoteSession) -> GoTo | tuple[s
 
 
 async def others_on_server(far: RemoteSession) -> Words:
-    """Give the caller's sessions on the server of this one that `/resume` can go to; as `switching.others_in`."""
+    """Return the caller's sessions on this server that `/resume` accepts, same as `switching.others_in`."""
     found = await far.sessions(_MAX_LISTED)
     return [
         (one.session_id, f"{one.phase} · {shorten(one.title)}")

@@ -1,4 +1,4 @@
-"""A session on a server, for `agentrail chat --connect`: how it is opened, what it shows of before, and who says that the server is gone."""
+"""A session on a server, for `agentrail chat --connect`: opening it, its history, and notices of a lost server."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,12 +18,12 @@ from agentrail.remote.session import RemoteSession
 _CONNECT_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 2.0
 _RUNNING: Final = PromptRef("running")
-"""For the cycle that runs when a chat connects: which prompt began it a status does not say, and its end ends it."""
+"""Stands for the running cycle when a chat connects: a status does not name its prompt."""
 
 
 @asynccontextmanager
 async def open_far(url: str, wanted: str | None, agent: str | None) -> AsyncIterator[RemoteSession]:
-    """Open a session on a server for a block; it goes on there behind it."""
+    """Open a session on a server for a block. The session outlives it."""
     if wanted == LATEST:
         raise OptionError(["--resume without an id is for what is kept here: name a session of the server"])
     async with connect(
@@ -33,7 +33,7 @@ async def open_far(url: str, wanted: str | None, agent: str | None) -> AsyncIter
 
 
 async def find_far(session: RemoteSession) -> ComeBack | None:
-    """Give what a session on a server shows of before; None for one in which nothing was said."""
+    """Return the history of a session on a server, or None for an unused one."""
     status = await session.status()
     if not status.last_seq:
         return None
@@ -47,14 +47,16 @@ async def find_far(session: RemoteSession) -> ComeBack | None:
 
 
 async def watch_server(session: RemoteSession, say: Callable[[str], Awaitable[None]]) -> None:
-    """Say when the server does not answer, and when it is back, until cancelled. Its connection is opened again by itself."""
+    """Report when the server stops answering and when it is back, until cancelled. The session reconnects automatically."""
     is_gone = False
     while True:
         await trio.sleep(_LOOK_SECONDS)
         with trio.move_on_after(_LOOK_SECONDS) as waited:
             try:
                 await session.status()
-            except AgentrailError:  # the session has ended there, say: who reads its events tells that
+            except (
+                AgentrailError
+            ):  # for example, the session has ended: the reader of its events reports that
                 return
         if waited.cancelled_caught and not is_gone:
             await say("the server does not answer; connecting again, and what was said is kept there")

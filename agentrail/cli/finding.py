@@ -1,4 +1,4 @@
-"""One thing that `agentrail doctor` looked at. Nothing is looked at here."""
+"""A result of `agentrail doctor`. The checks are elsewhere."""
 
 from typing import Literal, TypeAlias
 
@@ -9,12 +9,12 @@ CheckVerdict: TypeAlias = Literal["good", "absent", "bad"]
 
 @frozen(kw_only=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        verdict: `good`; `absent`, which a run can do without; `bad`, with which a run would fail.
-        text: What was found. Never the value of a variable.
-        remedy: What to do, where there is something to do.
+        verdict: `good`, `absent` (a run works without it), or `bad` (a run would fail).
+        text: The result. Never the value of a variable.
+        remedy: How to fix it, if possible.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Forgetting a user from the command line: journals in the store of sessions, and memories; what was touched is told, and what is not reached.
+"""Forgets a user from the command line: erases journals and memories, and reports what was and was not reached.
 
-Beside a server that writes the store of sessions the journals are the server's to erase: it knows which sessions are at work.
+While a server writes the store of sessions, only the server may erase journals, because it knows the running sessions.
 """
 
 import time
@@ -22,19 +22,19 @@ from agentrail.tools.printing import printable
 
 _TRIES: Final = 10
 _PAUSE_SECONDS: Final = 0.5
-"""How often, and how long after each other, a reader who stands in the way is waited for."""
+"""Attempts to overwrite while another process reads the store, and the delay between them in seconds."""
 
 
 def forget_everything(
     memories: RecallStore, notes: NoteStore, owner: MemoryOwner, sessions: StorePlace
 ) -> Exit:
-    """Forget a user: erase the journals of their sessions, and remove what is remembered of them."""
+    """Forget a user: erase the journals of their sessions and their memories."""
     in_use: StoreInUse | None = None
     told = ForgottenUser()
     if owner.user:
         try:
             told = _forget_sessions(owner, sessions)
-        except StoreInUse as error:  # what is remembered goes all the same
+        except StoreInUse as error:  # the memories are removed nevertheless
             in_use = error
     forgotten = memories.forget(owner)
     told = evolve(
@@ -49,7 +49,7 @@ def forget_everything(
 
 def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
     path = path_of_store(place.store, _directory(place))
-    if path is None or not path.exists():  # no store is made to find out that there is none
+    if path is None or not path.exists():  # do not create a store just to find it empty
         return ForgottenUser()
     with writing(place) as store:
         told = erase_trees(store, trees_of_user(store, owner))
@@ -62,7 +62,7 @@ def _forget_sessions(owner: MemoryOwner, place: StorePlace) -> ForgottenUser:
 
 
 def _directory(place: StorePlace) -> Path:
-    # Looked for where it is needed only: a command that names a file may have no home.
+    # Looked up only where needed: a command that names a file may run without a home directory.
     return directory_of(place.data_dir) if place.store == "sqlite:" else Path()
 
 

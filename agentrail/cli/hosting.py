@@ -1,6 +1,6 @@
-"""What configuration files say of a host becomes what `agentrail serve` serves: its options, and a profile for each agent.
+"""Turns the host settings of configuration files into the options and profiles of `agentrail serve`.
 
-A profile is an agent of the files with its name as id. What listens, and where, is decided in `serve_options`.
+A profile is a configured agent, with its name as id. `serve_options` decides the address.
 """
 
 import importlib.util
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from agentrail.providers.embeddings import OpenAIEmbedder
 
 DEFAULT_PROFILE: Final = "default"
-"""The id of the only profile where files name no agent."""
+"""The id of the only profile if files name no agent."""
 
 OF_APPLICATION: Final = frozenset(
     {"heartbeat", "drain_delay", "inspector", "console", "base_path", "protocols"}
 )
-"""The keys that are options of `create_app` itself."""
+"""The settings that are options of `create_app` itself."""
 
 _CHECKS: Final[Mapping[str, Callable[[Any], str | None]]] = {"host": fault_of_host, "port": fault_of_port}
 _STORES: Final = frozenset({"store", "memories", "knowledge"})
@@ -41,7 +41,7 @@ _OF_PROFILES: Final = frozenset({"profiles", "shared_workspace"})
 
 @frozen(kw_only=True)
 class ServedProfile:
-    """A profile, and which model it asks."""
+    """A profile with its chosen model."""
 
     profile: "AgentProfile"
     chosen: ChosenModel
@@ -49,7 +49,7 @@ class ServedProfile:
 
 
 def faults_of_host(settings: Settings) -> tuple[ConfigFault, ...]:
-    """Say what is wrong with what files say of a host, each with its line. No file is read, and nothing is opened."""
+    """Return the faults in a host's settings, each with its line. Reads no file and opens nothing."""
     found = [
         ConfigFault(place=said.place, said=fault)
         for name, said in settings.host.items()
@@ -70,7 +70,7 @@ def _faults_of(name: str, said: Sourced) -> Iterator[str]:
     elif name.startswith(LIMITS_PREFIX):
         yield from _faults_of_limit(name.removeprefix(LIMITS_PREFIX), said.value)
     elif name in OF_APPLICATION:
-        # They stand where Starlette is needed, which comes with an extra: without it nothing is served anyway.
+        # Their checks need Starlette, an optional extra: without it, nothing can be served.
         if importlib.util.find_spec("starlette") is not None:
             from agentrail.gateway.app import faults_of_own_options
 
@@ -84,7 +84,7 @@ def _faults_of(name: str, said: Sourced) -> Iterator[str]:
 
 
 def _without_name(name: str, faults: Sequence[str]) -> Iterator[str]:
-    """Leave the name out, which the path in front of a fault has already."""
+    """Remove the name, which the path before a fault already contains."""
     for fault in faults:
         yield fault.removeprefix(f"{name} is ").removeprefix(f"{name} has ")
 
@@ -122,11 +122,11 @@ def _faults_of_profiles(settings: Settings) -> Iterator[ConfigFault]:
             yield ConfigFault(place=one.place, said=no_such_agent(one.value, settings.agents))
 
 
-# --- what a host is made of
+# --- options and profiles of a host
 
 
 def options_of_host(settings: Settings) -> dict[str, Any]:
-    """Give the options of `create_app` that files say, by name; profiles, and what listens, are not among them."""
+    """Return the options of `create_app` in the files, by name, without profiles and listen address."""
     from agentrail.host.limits import Limits
 
     options: dict[str, Any] = dict(named_stores(settings))
@@ -145,12 +145,12 @@ def options_of_host(settings: Settings) -> dict[str, Any]:
 
 
 def named_stores(settings: Settings) -> Mapping[str, str]:
-    """Give the stores that `[host]` names, by their keys; a path begins at the file that says it."""
+    """Return the stores of `[host]` by key. Paths are relative to the file that names them."""
     return {name: _placed(said) for name, said in settings.host.items() if name in _STORES}
 
 
 def embedder_of(settings: Settings) -> "OpenAIEmbedder | None":
-    """Make the embedder that files name; None where they name none."""
+    """Return the configured embedder, or None if there is none."""
     if not settings.embedder:
         return None
     from agentrail.blueprints.embedder import read_embedder
@@ -160,7 +160,7 @@ def embedder_of(settings: Settings) -> "OpenAIEmbedder | None":
 
 
 def directory_of_host(settings: Settings, environ: Mapping[str, str]) -> Path | None:
-    """Give the data directory that `[host]` names, unless its variable stands in front; None where it names none."""
+    """Return the data directory of `[host]`, or None if it has none or the variable overrides it."""
     said = settings.host.get("data_dir")
     if said is None or environ.get(DATA_VARIABLE):
         return None
@@ -168,7 +168,7 @@ def directory_of_host(settings: Settings, environ: Mapping[str, str]) -> Path | 
 
 
 def _placed(said: Sourced) -> str:
-    """Let the path of a store begin at the file that names it."""
+    """Resolve the path of a store relative to the file that names it."""
     scheme, colon, rest = str(said.value).partition(":")
     if scheme != "sqlite" or not rest:
         return str(said.value)
@@ -176,13 +176,13 @@ def _placed(said: Sourced) -> str:
 
 
 def served_agents(settings: Settings) -> tuple[str, ...]:
-    """Name the agents that are served: those of `host.profiles`, else all; none where files have no agent."""
+    """Return the served agents: those of `host.profiles`, otherwise all. Empty if files have no agent."""
     said = settings.host.get("profiles")
     return tuple(settings.agents) if said is None else tuple(dict.fromkeys(said.plain))
 
 
 def default_profile(settings: Settings) -> str | None:
-    """Name the profile that is meant where a message names none: the default agent, if it is served; None for the first."""
+    """Return the default profile of a message: the default agent if it is served, or None for the first."""
     said = settings.default_agent
     return said.value if said is not None and said.value in served_agents(settings) else None
 
@@ -190,10 +190,10 @@ def default_profile(settings: Settings) -> str | None:
 async def make_profiles(
     configuration: "Configuration", environ: Mapping[str, str]
 ) -> tuple[ServedProfile, ...]:
-    """Make a profile of each agent that is served; without any agent one, `default`, of what `[defaults]` say."""
+    """Build a profile for each served agent, or one named `default` from `[defaults]` without agents."""
     faults: list[str] = []
     made: list[ServedProfile] = []
-    usual: ChosenModel | None = None  # asked for once: it may be found by asking a server
+    usual: ChosenModel | None = None  # chosen once: choosing may need a request to a server
     for name in served_agents(configuration.settings) or (None,):
         try:
             setup = _setup_of(configuration, name)

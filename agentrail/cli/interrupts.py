@@ -1,4 +1,4 @@
-"""What Ctrl-C does: the first one stops the work and waits until it is gone, a second one does not wait.
+"""Ctrl-C handling: the first one stops the work and waits until it has ended, a second one does not wait.
 
 SIGTERM counts as Ctrl-C. Neither raises `KeyboardInterrupt` here: a signal is a value that a task receives.
 """
@@ -16,35 +16,35 @@ from attrs import define, frozen
 from agentrail.cli.exits import Exit
 
 HARD_EXIT_SECONDS: Final = 5.0
-"""How long an orderly end may take after the second Ctrl-C."""
+"""Time limit for an orderly exit after the second Ctrl-C, in seconds."""
 
 _PROC: Final = Path("/proc")
 
 
 @define(eq=False)
 class Interrupts:
-    """The interrupts of a process, and what the next one does."""
+    """The interrupts of a process, and the handler of the next one."""
 
     handle: Callable[[], None]
     count: int = 0
 
     async def receive(self, signals: AsyncIterator[int]) -> None:
-        """Handle each signal, for ever."""
+        """Handle signals until cancelled."""
         async for _ in signals:
             self.count += 1
             self.handle()
 
 
 async def leave_at_once(work: trio.CancelScope) -> None:
-    """Cancel the work, kill the commands that it started, and end the process if that was not enough.
+    """Cancel the work, kill the commands that it started, and exit the process if that is not enough.
 
-    Cancelling the work ends them too, but asks them first and gives them two seconds.
+    Cancelling the work also ends them, but politely, with two seconds to exit.
     """
     work.cancel(reason="interrupted twice")
     kill_descendants()
     await trio.sleep(HARD_EXIT_SECONDS)
     kill_descendants()
-    # Something holds a thread that nothing can stop, such as a network file system.
+    # A thread is blocked in a call that cannot be interrupted, such as on a network file system.
     os._exit(Exit.INTERRUPTED)
 
 
@@ -53,8 +53,8 @@ class Process:
     """A process of this machine.
 
     Attributes:
-        parent: Who started it, or init when that one has ended.
-        session: The Unix session that it is in: the pid of who made it.
+        parent: The pid of its parent, or of init after the parent has exited.
+        session: Its Unix session: the pid of the session leader.
     """
 
     pid: int
@@ -63,16 +63,16 @@ class Process:
 
 
 def kill_descendants() -> None:
-    """Kill every process that this one started, with all that they started. Needs `/proc`; does nothing without it."""
+    """Kill every descendant of this process. Needs `/proc`, and does nothing without it."""
     for pid in decide_descendants(_processes(), os.getpid()):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
 def decide_descendants(processes: tuple[Process, ...], root: int) -> frozenset[int]:
-    """Say which processes come from another: its children, theirs, and who is in a Unix session that one of them leads.
+    """Return the descendants of a process: its children, theirs, and the members of Unix sessions that they lead.
 
-    The last are those whose parent has ended already: init adopted them, and only their session tells whose they are.
+    Members whose parent has exited were adopted by init: only their session identifies them.
     """
     found: frozenset[int] = frozenset()
     while True:
@@ -94,8 +94,8 @@ def _processes() -> tuple[Process, ...]:
 def _read_process(stat: Path) -> Process | None:
     try:
         line = stat.read_text(errors="replace")
-    except OSError:  # gone
+    except OSError:  # it has exited
         return None
-    # The second field is the name in parentheses, which may hold anything. Then: state, parent, group, session.
+    # The second field is the name in parentheses, which may contain anything. Then: state, parent, group, session.
     _state, parent, _group, session = line.rpartition(")")[2].split()[:4]
     return Process(pid=int(stat.parent.name), parent=int(parent), session=int(session))

@@ -1,4 +1,4 @@
-"""Journals as commands look at them: lived again, walked through, compared, checked. Nothing is carried out, and nothing is written."""
+"""Journal commands: replay, step through, compare and check. Read-only, and no effect is carried out."""
 
 import os
 import sys
@@ -27,11 +27,11 @@ _WALKED: Final = "Enter goes on, q leaves: "
 
 @frozen(kw_only=True)
 class LoadedJournal:
-    """A journal that was read.
+    """A loaded journal.
 
     Attributes:
-        sources: Where a fold finds what they refer to; large values were read with them.
-        snapshots: States as they were kept, by the number that they stand behind.
+        sources: Values that the fold looks up. Large values are already loaded.
+        snapshots: Stored states, by the number of the record they follow.
     """
 
     name: str
@@ -41,8 +41,8 @@ class LoadedJournal:
 
 
 def load(name: str, place: StorePlace) -> tuple[LoadedJournal, ...]:
-    """Read journals: of a file, where there is one of this name, else of a session of the store."""
-    # A session of a scope has a slash in its name too, and no id begins with one, or with a dot.
+    """Read journals: from a file, if one has this name, otherwise from a session of the store."""
+    # The name of a session in a scope also has a slash, but no id starts with one or with a dot.
     if name.endswith(".jsonl") or name.startswith((os.sep, ".")) or Path(name).is_file():
         return _load_file(Path(name))
     with reading(place) as opened:
@@ -92,7 +92,7 @@ def _load_export(path: Path, text: bytes) -> tuple[LoadedJournal, ...]:
 
 
 def live_again(loaded: LoadedJournal) -> Exit:
-    """Live a journal again, and say whether it came to the same."""
+    """Replay a journal and report whether the result is the same."""
     found = replay(loaded.records, loaded.sources, loaded.snapshots)
     if found.difference is not None:
         say(str(found.difference))
@@ -102,14 +102,14 @@ def live_again(loaded: LoadedJournal) -> Exit:
 
 
 def tell_causes(loaded: LoadedJournal) -> Exit:
-    """Tell who caused what."""
+    """Print the cause of each record."""
     for line in explain_journal(loaded.records, loaded.sources):
         say(line)
     return Exit.DONE
 
 
 def compare(one: LoadedJournal, other: LoadedJournal) -> Exit:
-    """Show where two journals part."""
+    """Print the first difference of two journals."""
 
     def blob(digest: str) -> bytes | None:
         found = one.sources.blob(digest)
@@ -124,7 +124,7 @@ def compare(one: LoadedJournal, other: LoadedJournal) -> Exit:
 
 
 def walk_through(loaded: LoadedJournal) -> Exit:
-    """Show a journal record by record: in a terminal one for each Enter, else all of it."""
+    """Print a journal record by record: one per Enter in a terminal, otherwise all."""
     is_asked = os.isatty(0)
     for step in steps(loaded.records, loaded.sources):
         for line in show_step(step):
@@ -138,7 +138,7 @@ def walk_through(loaded: LoadedJournal) -> Exit:
 
 
 def show_step(step: ReplayStep) -> Iterator[str]:
-    """Show what one record came to: what was asked, decided and published, and where the session stands behind it."""
+    """Yield the result of one record: hooks, decisions, published events, and the resulting state."""
     yield from show_record(step.walked.record)
     if step.caused_by is not None:
         yield f"        begun by record {step.caused_by}"
@@ -156,10 +156,10 @@ def show_step(step: ReplayStep) -> Iterator[str]:
 
 
 def damage_of(store: Store, stored: StoredSession) -> str | None:
-    """Say what is damaged of a session: a record, a large value, a snapshot. None where all is as it was written."""
+    """Return the damage of a session (a record, a large value or a snapshot), or None if it is intact."""
     behind = Tail()
     try:
-        if stored.first_seq > 1:  # what the first one is chained to was dropped: it is taken as it is
+        if stored.first_seq > 1:  # the record before the first was dropped, so its hash is taken as given
             first = store.read(stored.scope, stored.session, stored.first_seq - 1, 1)[0]
             behind = Tail(seq=first.seq, epoch=first.epoch, hash=first.hash)
         records = read_after(store, stored.scope, stored.session, behind.seq)

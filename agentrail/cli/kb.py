@@ -1,4 +1,4 @@
-"""`agentrail kb`: knowledge bases: documents are added, listed and searched, also beside a process that reads them."""
+"""`agentrail kb`: add, list, search and remove documents of knowledge bases, also while another process reads them."""
 
 import hashlib
 import os
@@ -65,12 +65,12 @@ app: Final = App(name="kb", result_action="return_value")
 @Parameter(name="*")
 @frozen(kw_only=True)
 class KnowledgePlace:
-    """Where knowledge bases are.
+    """The store of knowledge bases.
 
     Attributes:
-        knowledge: The name of the store; None for that of the files.
-        data_dir: The data directory; None for the usual one.
-        debug: Whether a crash is shown with its traceback.
+        knowledge: The name of the store, or None for the configured one.
+        data_dir: The data directory, or None for the default.
+        debug: Whether to show a crash with its traceback.
     """
 
     tenant: Annotated[str, Parameter(help="Of which tenant.", show_default=False)] = ""
@@ -151,7 +151,7 @@ def add_documents(  # noqa: PLR0913 - one for each flag
     ] = None,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    """Add; see the help above."""
+    """Add documents. See the help above."""
 
     def work(store: KnowledgeStore) -> Exit:
         urls = [one for one in dict.fromkeys(paths) if _is_url(one)]
@@ -197,7 +197,7 @@ def _tagged(tags: Sequence[str]) -> str:
 
 
 def _add_vectors(embedder: OpenAIEmbedder, store: KnowledgeStore, tenant: str) -> bool:
-    """Let what was added be found by meaning, and say whether that went well; words find it all the same."""
+    """Make vectors for the added documents. Return whether that succeeded. Word search works either way."""
     if not offers(store, VectorKnowledge):
         return True
     try:
@@ -210,12 +210,12 @@ def _add_vectors(embedder: OpenAIEmbedder, store: KnowledgeStore, tenant: str) -
 
 
 def chosen_model(model: str | None, environ: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
-    """Say which model is asked, and with which options of its provider: of the flag, the environment, the files, as for `agentrail run`."""
+    """Return the model and its provider options: from the flag, the environment or the files, same as for `agentrail run`."""
     setup = read_setup(ConfigFiles(), None)
     try:
         chosen = trio.run(choose_for, Choices(model=model), environ, setup)
         provider_of(chosen.model)
-    except ProviderError as error:  # no document has failed: none was added yet
+    except ProviderError as error:  # no document has failed, because none has been added yet
         raise OptionError([str(error)]) from error
     options = options_of_files(setup, chosen.model, environ).get("provider_opts", {})
     write_error(f"model {chosen.model} ({chosen.why})")
@@ -225,7 +225,7 @@ def chosen_model(model: str | None, environ: Mapping[str, str]) -> tuple[str, Ma
 def _walked(
     base: str, paths: Sequence[Path], urls: Sequence[str], before: Sequence[KnowledgeDocument]
 ) -> WalkedFolders:
-    """List the files that are meant."""
+    """List the named files."""
     faults = [_fault_of_missing(base, path, before) for path in paths if not path.exists()]
     if not paths and not urls:
         faults = ["name the files or directories to add"]
@@ -249,7 +249,7 @@ def _removal(base: str, path: Path) -> str:
 
 
 def _remove_missing(adding: "_Adding", walked: WalkedFolders) -> tuple[int, int]:
-    """Remove the documents of folders whose files no longer exist. Say how many, and how many folders leave doubt."""
+    """Remove the documents of folders whose files no longer exist. Return their number, and the number of doubtful folders."""
     now = {one.path: one.digest for one in adding.store.documents(adding.tenant, adding.base)}
     digests = {now[one.as_posix()] for one in walked.files if now.get(one.as_posix())}
     removed = 0
@@ -270,7 +270,7 @@ def _remove_missing(adding: "_Adding", walked: WalkedFolders) -> tuple[int, int]
 
 @frozen
 class _Adding:
-    """Where documents are added, and with which tags; without any they keep theirs."""
+    """The target of added documents, with their tags. Without tags, documents keep theirs."""
 
     store: KnowledgeStore
     tenant: str
@@ -279,7 +279,7 @@ class _Adding:
     before: tuple[KnowledgeDocument, ...]
 
     def announce(self, listed: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """Let them wait, with their tags: none can be found without."""
+        """Queue documents with their tags, so that none can be found without them."""
         waiting = self.store.announce(self.tenant, self.base, listed)
         if self.tags:
             self.store.tag(self.tenant, self.base, [path for path, _ in listed], self.tags)
@@ -292,7 +292,7 @@ class _Adding:
         return self.store.fail(self.tenant, self.base, path, reason)
 
     def miss(self, path: str, reason: str) -> KnowledgeDocument:
-        """Tell of a document that could not be had this time: its passages can be found until it is had again, or is gone."""
+        """Report an unavailable document. Its earlier passages stay searchable until it is read again or known to be deleted."""
         for one in self.before:
             if one.path == path and one.passages:
                 kept = f"{reason}; {counted(one.passages, 'passage')} added earlier can still be found"
@@ -307,7 +307,7 @@ def _add_all(adding: _Adding, files: Sequence[Path]) -> Iterator[KnowledgeDocume
             digests[file.as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
         except OSError as error:
             yield _unread(adding, file.as_posix(), error)
-    # Those that a process was killed at the last time wait still, and are among them.
+    # Includes documents left waiting when an earlier process was killed.
     for path in adding.announce([*digests.items()]):
         try:
             content = Path(path).read_bytes()
@@ -343,7 +343,7 @@ def _add_fetched(
 
 
 def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
-    """Give what fetches a document for a knowledge base, by the rules of the files that hold here."""
+    """Return a function that fetches documents, under the web rules of the applicable files."""
     faults: list[str] = []
     settings = read_configuration(environ).check().settings
     rules = read_web_rules(settings.web, lambda said, text: faults.append(f"{said.place}: {text}"))
@@ -353,7 +353,7 @@ def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
 
 
 def fetch_document(client: WebClient, url: str) -> bytes:
-    """Fetch a document, and write on it what its server says that it is: nothing else of the answer is kept. This blocks."""
+    """Fetch a document and convert it to UTF-8 according to the response's headers. Blocks."""
     fetched = trio.run(client.fetch, url)
     kind = document_kind_of(fetched.media_type, fetched.content)
     if kind is None:
@@ -386,7 +386,7 @@ def list_documents(
     tag: Tagged = (),
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    """List; see the help above."""
+    """List documents or bases. See the help above."""
 
     def work(store: KnowledgeStore) -> Exit:
         within = DocumentFilter(folder=folder, tags=tag)
@@ -435,7 +435,7 @@ def search_documents(  # noqa: PLR0913 - one for each flag
     words: WordsAlone = False,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    """Search; see the help above."""
+    """Search. See the help above."""
 
     def work(store: KnowledgeStore) -> Exit:
         reader = MemoryOwner(tenant=place.tenant, user=user)
@@ -467,7 +467,7 @@ def remove_documents(
     *paths: Annotated[str, Parameter(help="Documents and folders, as kb list shows them.")],
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
-    """Remove; see the help above."""
+    """Remove documents. See the help above."""
 
     def work(store: KnowledgeStore) -> Exit:
         there = store.documents(place.tenant, name)

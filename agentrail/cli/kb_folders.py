@@ -1,6 +1,7 @@
 """Folders of documents on this machine: the documents in them, and documents of a base whose files no longer exist.
 
-Only the folders that a person adds again are compared with the disk. A search never is: a base is also read where none of its files are.
+Only folders that the user adds again are compared with the disk. A search never is: a base may be read on a machine
+without its files.
 """
 
 import os
@@ -16,7 +17,7 @@ from agentrail.stores.documents import HTML, MARKDOWN, PDF
 from agentrail.tools.printing import counted, printable
 
 _WALKED: Final = MARKDOWN | HTML | PDF | {".txt"}
-"""What is taken of a directory; a file that is named is taken whatever it is called."""
+"""File types added from a directory. A file given by name may have any type."""
 
 
 @frozen
@@ -33,7 +34,7 @@ class WalkedFolders:
 
 
 def walk_folders(paths: Sequence[Path]) -> WalkedFolders:
-    """List the documents that are meant by paths which exist."""
+    """List the documents below existing paths."""
     found: dict[Path, None] = {}
     unread: list[OSError] = []
     folders = tuple([path for path in paths if path.is_dir()])
@@ -59,13 +60,13 @@ def _is_file(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
-        return False  # a link that leads nowhere
+        return False  # a dangling link
     except OSError:
-        return True  # the reading of it tells the reason
+        return True  # reading it will report the reason
 
 
 def documents_below(path: Path, documents: Sequence[KnowledgeDocument]) -> list[KnowledgeDocument]:
-    """Give the document of this path, or those of this folder and the folders below it. Addresses of pages have no folder here."""
+    """Return the document of this path, or those of this folder and its subfolders. Web addresses belong to no folder."""
     whole = _absolute(path)
     return [one for one in documents if "://" not in one.path and _absolute(one.path).is_relative_to(whole)]
 
@@ -79,7 +80,7 @@ class Missing:
     """Documents of a base that were not found in the folder that they were added from.
 
     Attributes:
-        doubt: Why they may exist all the same; empty if their files no longer exist.
+        doubt: Why they may still exist, or empty if their files no longer exist.
     """
 
     place: Path
@@ -90,10 +91,11 @@ class Missing:
 def missing_documents(
     folder: Path, before: Sequence[KnowledgeDocument], found: Sequence[Path], digests: Collection[str]
 ) -> Iterator[Missing]:
-    """Compare a folder with the documents that a base had of it.
+    """Compare a folder with the base's documents from it.
 
-    A file that does not exist in a folder that can be listed is gone. There is doubt if the folder is empty, or if nothing in it is what was
-    added from there: then it may be the mount point of a disk that is not mounted, or another folder of the same name.
+    A missing file in a folder that can be listed no longer exists. There is doubt if the folder is empty, or if it has
+    no file that was
+    added from there: it may be the mount point of an unmounted disk, or another folder of the same name.
     """
     present = set(map(_absolute, found))
     known = [(_absolute(one.path), one) for one in documents_below(folder, before)]
@@ -112,7 +114,7 @@ def missing_documents(
 
 
 def _doubt(path: Path) -> tuple[Path, str] | None:
-    """Give the folder that leaves open whether a file is gone, and why; None if the file does not exist."""
+    """Return the folder that makes a missing file doubtful, and why, or None if the file does not exist."""
     if path.is_symlink():
         return path.parent, "a link that leads nowhere"
     for place in (path, *path.parents):
@@ -127,7 +129,7 @@ def _doubt(path: Path) -> tuple[Path, str] | None:
 
 
 def kept_line(missing: Missing, removal: str) -> str:
-    """Say that documents are kept, why, and what to do."""
+    """Explain that documents are kept, why, and how to proceed."""
     place = printable(os.path.relpath(missing.place))
     return (
         f"kept  {place}  {counted(len(missing.documents), 'document')} not found there ({missing.doubt}). If a disk is not "

@@ -1,4 +1,4 @@
-"""Where `run` and `chat` keep a session, as the command line says it. Imports no store."""
+"""The storage options of `run` and `chat`, as typed. Imports no store."""
 
 import os
 from pathlib import Path
@@ -23,13 +23,13 @@ DataDirectory = Annotated[
 @Parameter(name="*")
 @frozen(kw_only=True)
 class KeptIn:
-    """Where `run` and `chat` keep a session.
+    """The storage options of `run` and `chat`.
 
     Attributes:
-        store: The name of the store; None for the usual one.
-        data_dir: The data directory; None for the usual one.
-        keep_days: For how many days sessions are kept there; None for ever.
-        keep_bytes: How many bytes they may have; None for any number.
+        store: The name of the store, or None for the default.
+        data_dir: The data directory, or None for the default.
+        keep_days: Days to keep sessions there, or None to keep them indefinitely.
+        keep_bytes: Maximum bytes of stored sessions, or None for no limit.
     """
 
     store: Annotated[
@@ -58,12 +58,12 @@ class KeptIn:
 
 @frozen(kw_only=True)
 class KeepingOptions:
-    """How a session is kept.
+    """How to store a session.
 
     Attributes:
-        store: The name of the store; None for the usual one, without which a chat goes on too.
-        data_dir: The data directory; None for the usual one.
-        resume: The id of the session to go on with, `LATEST`, or None to begin one.
+        store: The name of the store. None means the default, and a chat then also runs without it.
+        data_dir: The data directory, or None for the default.
+        resume: The id of the session to resume, `LATEST`, or None for a new one.
     """
 
     store: str | None = None
@@ -74,7 +74,7 @@ class KeepingOptions:
 
 
 def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
-    """Take what the command line says."""
+    """Return the storage options of the command line."""
     return KeepingOptions(
         store=given.store,
         data_dir=given.data_dir,
@@ -85,5 +85,5 @@ def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
 
 
 def directory_of(data_dir: Path | None) -> Path:
-    """Say where the data directory is."""
+    """Return the data directory."""
     return find_data_directory(os.environ) if data_dir is None else data_dir

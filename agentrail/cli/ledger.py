@@ -1,4 +1,4 @@
-"""Which prompts of a chat were accepted and have not come to their end, by the events that say so."""
+"""Unfinished prompts of a chat, tracked by events."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -19,31 +19,31 @@ from agentrail.messages import PromptRef
 
 
 class ChatLedger:
-    """Which prompts were accepted and have not come to their end."""
+    """The accepted prompts that have not ended."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start with no prompts."""
         self._outstanding: set[PromptRef] = set()
-        self._ended: set[PromptRef] = set()  # before we heard that they were accepted
+        self._ended: set[PromptRef] = set()  # ended before their acceptance was known
         self._current: PromptRef | None = None
-        self._begun: PromptRef | None = None  # before we heard that it was accepted, or by someone else
+        self._begun: PromptRef | None = None  # started before its acceptance was known, or by another client
         self._idle = trio.Event()
         self._idle.set()
         self._asked = trio.Event()
 
     @property
     def is_idle(self) -> bool:
-        """Whether there are none."""
+        """Whether no prompt is unfinished."""
         return self._idle.is_set()
 
     def come_back(self, running: PromptRef | None, queued: Iterable[PromptRef]) -> None:
-        """Note what a session that came back had to do; before any of its events."""
+        """Record the pending work of a resumed session, before any of its events."""
         self._current = running
         for ref in (*(() if running is None else (running,)), *queued):
             self.accept(ref)
 
     def accept(self, ref: PromptRef) -> None:
-        """Note a prompt."""
+        """Record an accepted prompt."""
         if ref in self._ended:
             self._ended.remove(ref)
             return
@@ -54,10 +54,11 @@ class ChatLedger:
             self._idle = trio.Event()
 
     def note(self, event: Event) -> None:
-        """Note an event."""
+        """Update the state from an event."""
         if isinstance(event, AgentStart):
             self._current = event.ref
-            # Also one that was begun elsewhere, by who shares the session, or by a task in the background: it is at work all the same.
+            # Includes a cycle started by another client of the session or by a background task: it keeps the session
+            # busy too.
             self._begun = event.ref if event.ref not in self._outstanding else None
             self.accept(event.ref)
         elif isinstance(event, PromptDropped | PromptRejected | PromptTaken):
@@ -72,25 +73,25 @@ class ChatLedger:
             self.decided()
 
     def decided(self) -> None:
-        """Note that nothing waits for a person any more."""
-        if self._asked.is_set():  # else a task may be waiting for this very event
+        """Record that no decision of the user is pending."""
+        if self._asked.is_set():  # otherwise a task may be waiting on this very event
             self._asked = trio.Event()
 
     async def wait_for_line(self) -> None:
-        """Wait until there are none, or one of them cannot go on without a person."""
+        """Wait until no prompt is unfinished, or one needs the user."""
         async with trio.open_nursery() as nursery:
             for wait in (self.wait_idle, self._asked.wait):
                 nursery.start_soon(_race, wait, nursery.cancel_scope)
 
     async def wait_idle(self) -> None:
-        """Wait until there are none."""
+        """Wait until no prompt is unfinished."""
         while not self._idle.is_set():
             await self._idle.wait()
         await trio.lowlevel.checkpoint()
 
     def _end(self, ref: PromptRef) -> None:
         if ref not in self._outstanding or ref == self._begun:
-            self._ended.add(ref)  # we may hear yet that it was ours
+            self._ended.add(ref)  # it may still turn out to be ours
         self._outstanding.discard(ref)
         if not self._outstanding:
             self._idle.set()

@@ -1,4 +1,4 @@
-"""What is typed: lines from a pipe or a terminal. Where lines are edited, `terminal.editor` gives them."""
+"""Typed input: lines from a pipe or a terminal. With line editing, they come from `terminal.editor`."""
 
 import os
 import termios
@@ -11,27 +11,27 @@ from agentrail.cli.terminal.keys import Chosen, KeyPress, SentLine
 
 _READ_BYTES: Final = 65_536
 PASTE_SECONDS: Final = 0.05
-"""Within which the next line of a paste comes, in a terminal that edits lines by itself."""
+"""Time within which the next line of a paste arrives, in seconds, for a terminal with its own line editing."""
 
 Typed: TypeAlias = str | KeyPress | SentLine | Chosen
 
 
 class Lines(Protocol):
-    """Where lines come from."""
+    """A source of lines."""
 
     async def next_line(self) -> Typed:
-        """Wait for a line, without its line break, or for what was pressed in place of one; after `CTRL_D` nothing comes.
+        """Wait for a line, without its line break, or a key pressed instead. `CTRL_D` is the last.
 
-        Cancellation: What was typed of an unfinished line is lost.
+        Cancellation: An unfinished line is lost.
         """
         ...
 
 
 class PlainLines:
-    """Lines from stdin, whatever it is."""
+    """Lines from stdin of any kind."""
 
     def __init__(self, descriptor: int = 0, *, joins_pastes: bool = False) -> None:
-        """Begin to read where the descriptor stands."""
+        """Start reading at the descriptor's position."""
         self._descriptor = descriptor
         self._joins_pastes = joins_pastes
         self._buffer = b""
@@ -39,23 +39,24 @@ class PlainLines:
         self._is_gone = False
 
     async def next_line(self) -> Typed:
-        """Wait for a line; see `Lines.next_line`."""
+        """Wait for a line. See `Lines.next_line`."""
         line = await self._line()
         if line is None:
             return KeyPress.HANG_UP if self._is_gone else KeyPress.CTRL_D
         lines = [line]
         while self._joins_pastes and await self._more_comes():
             more = await self._line()
-            if more is not None:  # else the terminal has ended, which is said next
+            if more is not None:  # otherwise the terminal was closed, which the next call reports
                 lines.append(more)
         return line if len(lines) == 1 else SentLine(text="\n".join(lines), is_pasted=True)
 
     async def _line(self) -> str | None:
-        """Wait for a line; None where nothing comes any more."""
+        """Wait for a line. Return None at the end of input."""
         pieces = [self._buffer]
         while b"\n" not in pieces[-1] and not self._ended:
-            # In a thread, because neither files nor all terminals can be waited for. By descriptor: a thread that is
-            # left behind would hold the lock of `sys.stdin` when the interpreter ends.
+            # In a thread, because files and some terminals cannot be polled. By descriptor: an abandoned thread would
+            # hold the lock
+            # of `sys.stdin` when the interpreter shuts down.
             pieces.append(await outside.offload(self._read, abandon_on_cancel=True))
         line, _, self._buffer = b"".join(pieces).partition(b"\n")
         if not line and not self._buffer and self._ended:
@@ -63,19 +64,19 @@ class PlainLines:
         return line.decode("utf-8", "replace").rstrip("\r")
 
     async def _more_comes(self) -> bool:
-        """Whether a line lies behind this one already, or comes before anyone could have typed it."""
+        """Whether another line is buffered, or arrives faster than it could be typed."""
         if b"\n" in self._buffer:
             return True
         if self._ended:
             return False
         with trio.move_on_after(PASTE_SECONDS) as waited:
             await trio.lowlevel.wait_readable(self._descriptor)
-            # Not in a thread: a line is there, and a paste has thousands.
+            # Not in a thread: a line is available, and a paste has thousands.
             self._buffer += self._read()
         return not waited.cancelled_caught and not self._ended
 
     def _read(self) -> bytes:
-        """Read what is there, and wait for something where nothing is; nothing where nothing comes any more."""
+        """Read available bytes, waiting if there are none. Empty at the end of input."""
         try:
             piece = os.read(self._descriptor, _READ_BYTES)
         except OSError:
@@ -88,7 +89,7 @@ class PlainLines:
 
 
 def _is_there(terminal: int) -> bool:
-    """Say whether a terminal is there; one that was closed ends as Ctrl-D ends it, and only this tells which."""
+    """Return whether a terminal still exists. Reading a closed one looks like Ctrl-D, and only this call tells them apart."""
     try:
         termios.tcgetattr(terminal)
     except (termios.error, OSError):

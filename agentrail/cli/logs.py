@@ -1,4 +1,4 @@
-"""What of the log a person sees who runs the command: warnings and errors, on stderr, a line each; with `--debug` the tracebacks too."""
+"""Log output of commands: warnings and errors on stderr, one line each. `--debug` adds the tracebacks."""
 
 import logging
 import os
@@ -32,14 +32,14 @@ def send_logs_to_stderr(*, debug: bool = False) -> None:
                 exception_formatter=structlog.dev.plain_traceback,
             ),
         ],
-        # Each start of a task is a record of level debug, and no crash.
+        # Each task start is a record of level debug, and not a crash.
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
         logger_factory=structlog.PrintLoggerFactory(_StderrNow()),  # type: ignore[arg-type]  # it is written to, and flushed
     )
 
 
 class _StderrNow:
-    """Writes to what `sys.stderr` is at the time: while a chat has its screen up, that is held back."""
+    """Writes to the current `sys.stderr`, which is held back while a chat has its screen open."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -49,7 +49,7 @@ class _StderrNow:
 
 
 def without_traceback(_logger: object, _level: str, record: Any) -> Any:
-    """Make one line of a record that has a traceback, and say how to see that."""
+    """Reduce a record with a traceback to one line, with a hint how to show it."""
     has_traceback = bool(record.pop("exception", None)) | bool(record.pop("exc_info", None))
     if has_traceback:
         record["event"] = f"{' '.join(str(record['event']).split())} ({OPTION} shows the traceback)"
@@ -57,7 +57,7 @@ def without_traceback(_logger: object, _level: str, record: Any) -> Any:
 
 
 def tell_crash(error: BaseException, *, debug: bool) -> None:
-    """Tell the log of a bug that ended the command."""
+    """Log a bug that ended the command."""
     from agentrail.otp.exits import keep
     from agentrail.otp.leaving import describe_bug
     from agentrail.runtime.crashes import log_crash

@@ -1,6 +1,7 @@
-"""Cuts the Markdown of a model that still writes into blocks that are finished, so that each is drawn once and for all.
+"""Splits streamed Markdown into finished blocks, so that each is drawn only once.
 
-A line is looked at once, however long the answer is. No rendering enters this file.
+Each line is processed once, however long the answer is. Rendering is elsewhere.
+
 Source: CommonMark 0.31, sections 3 to 5: the structure of a document is decided line by line.
 """
 
@@ -12,15 +13,15 @@ from attrs import define, frozen
 BlockKind: TypeAlias = Literal["words", "item", "code"]
 
 MAX_BLOCK: Final = 4_000
-"""Characters of a block after which its lines so far are finished: what is unfinished is drawn anew many times a second."""
+"""Maximum characters of an unfinished block, because it is redrawn many times a second. Then its lines so far are finished."""
 
 MAX_TABLE: Final = 20_000
-"""The same of a table, whose columns are as wide as all of its rows need: it is drawn once, when it is whole."""
+"""Maximum characters of an unfinished table. Its column widths depend on all rows, so that it is drawn once it is complete."""
 
 _FENCE: Final = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)")
 _ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _INTERRUPTS: Final = re.compile(r"(?:[-*+]|1[.)])[ \t]+\S")
-"""Items that end a paragraph without an empty line between; another number is a word of it (CommonMark 5.3)."""
+"""Items that end a paragraph without an empty line between. Any other number is text (CommonMark 5.3)."""
 _HEADING: Final = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _DELIMITERS: Final = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 _BAR: Final = re.compile(r"(?<!\\)\|")
@@ -28,11 +29,11 @@ _BAR: Final = re.compile(r"(?<!\\)\|")
 
 @frozen(kw_only=True)
 class Block:
-    """A piece of Markdown that can be drawn for itself.
+    """A piece of Markdown that can be drawn on its own.
 
     Attributes:
-        kind: What it is: an item is one of a list, code is what stands in a fence.
-        goes_on: Whether it is drawn right below the block before it, without an empty row.
+        kind: Its type: `item` is a list item, `code` a fenced block.
+        goes_on: Whether it is drawn directly below the previous block, without an empty row.
     """
 
     kind: BlockKind
@@ -42,7 +43,7 @@ class Block:
 
 @define
 class _Fence:
-    """The fence that is open: its marks, and its first line, with which a cut one is opened again."""
+    """The open fence: its marks, and its first line, which reopens it after a split."""
 
     marks: str
     opening: str
@@ -57,10 +58,10 @@ class _Fence:
 
 
 class MarkdownBlocks:
-    """What a model has written and what of it is finished."""
+    """The text of a model, split into finished blocks and an unfinished tail."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self._lines: list[str] = []
         self._length = 0
         self._partial: list[str] = []
@@ -68,23 +69,21 @@ class MarkdownBlocks:
         self._kind: BlockKind = "words"
         self._goes_on = False
         self._fence: _Fence | None = None
-        self._table: tuple[
-            str, ...
-        ] = ()  # its head and the row below that, with which a cut one begins again
+        self._table: tuple[str, ...] = ()  # its header and delimiter row, which are repeated after a split
         self._is_after_blank = False
         self._was_item = False
         self._finished: list[Block] = []
 
     @property
     def is_between(self) -> bool:
-        """Whether something else can be shown here without cutting a block in two."""
+        """Whether other output can be shown here without splitting a block."""
         if self._fence is not None or self._partial:
             return False
         return self._is_after_blank or not self._lines
 
     @property
     def tail(self) -> Block | None:
-        """What is not finished, as a block; None where there is nothing."""
+        """The unfinished text as a block, or None."""
         partial = "".join(self._partial)
         kind, goes_on = self._kind, self._goes_on
         if not self._lines and not partial.strip():
@@ -100,7 +99,7 @@ class MarkdownBlocks:
         return Block(kind=kind, text=text, goes_on=goes_on)
 
     def feed(self, delta: str) -> tuple[Block, ...]:
-        """Take more words, and give the blocks that they finish."""
+        """Add text and return the blocks that it finishes."""
         *lines, rest = delta.split("\n")
         for line in lines:
             self._take_part(line)
@@ -112,10 +111,10 @@ class MarkdownBlocks:
         return self._given()
 
     def _take_part(self, part: str) -> None:
-        """Take a part of a line. A line without an end is cut at a word, at the same place in whatever parts it arrives."""
+        """Add a part of a line. A long line is split at a word, at the same place however it is chunked."""
         begins = not self._partial and part and part[0] not in " \t"
         if begins and self._is_after_blank and self._lines:
-            self._cut()  # whatever this line becomes, it is another block: no need to wait for its end
+            self._cut()  # this line starts another block in any case: no need to wait for its end
         self._partial.append(part)
         self._partial_length += len(part)
         while self._fence is None and self._partial_length > (most := self._most):
@@ -126,7 +125,7 @@ class MarkdownBlocks:
             self._partial, self._partial_length = [whole[at:]], len(whole) - at
 
     def finish(self) -> tuple[Block, ...]:
-        """Take that no more comes, and give what is left; from then on it is as new."""
+        """Finish the text, return the remaining blocks, and reset."""
         if self._partial:
             whole = "".join(self._partial)
             self._partial, self._partial_length = [], 0
@@ -143,7 +142,7 @@ class MarkdownBlocks:
         return given
 
     def _take(self, line: str) -> None:
-        """Look at a whole line, without its line break."""
+        """Process a complete line, without its line break."""
         if self._fence is not None:
             self._in_fence(self._fence, line)
         elif not line.strip():
@@ -166,7 +165,7 @@ class MarkdownBlocks:
             self._lines.append(fence.opening)
 
     def _outside(self, line: str) -> None:
-        """Take a line that says something: it begins a block, or goes on with the one that is open."""
+        """Process a non-empty line: it starts a block or continues the open one."""
         is_indented = line[0] in " \t"
         is_item = _ITEM.match(line) is not None
         fence = _FENCE.fullmatch(line)
@@ -208,7 +207,7 @@ class MarkdownBlocks:
         self._length += len(line) + 1
 
     def _cut(self, *, goes_on: bool = False) -> None:
-        """Finish what is open; the next block is drawn right below it where it goes on with it."""
+        """Finish the open block. A continuation is drawn directly below it."""
         text = "".join(self._lines)
         if text.strip():
             self._finished.append(Block(kind=self._kind, text=text, goes_on=self._goes_on))
@@ -224,7 +223,7 @@ def _may_open(fence: re.Match[str]) -> bool:
 
 
 def _is_below_head(line: str, before: str) -> bool:
-    """Say whether a line makes the one before it the head of a table (GitHub Flavored Markdown 4.10)."""
+    """Return whether a line makes the previous one the header of a table (GitHub Flavored Markdown 4.10)."""
     return "|" in line and _DELIMITERS.fullmatch(line) is not None and _columns(line) == _columns(before)
 
 

@@ -1,4 +1,4 @@
-"""Meanings for commands that add to a store or search it: of the embedder that configuration files name, ranked as sessions rank them."""
+"""Vector search for commands, with the configured embedder and the same ranking as in sessions."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, TypeVar
@@ -30,7 +30,7 @@ WordsAlone = Annotated[
 
 
 def embedder_of_files(environ: Mapping[str, str]) -> OpenAIEmbedder | None:
-    """Make the embedder that files name; None where they name none."""
+    """Return the configured embedder, or None without one."""
     faults: list[str] = []
     settings = read_configuration(environ).check().settings
     opened: OpenEmbedder | None = read_embedder(
@@ -42,7 +42,7 @@ def embedder_of_files(environ: Mapping[str, str]) -> OpenAIEmbedder | None:
 
 
 def meaning_of(query: str, embedder: OpenAIEmbedder | None) -> tuple[bytes, str] | None:
-    """Give the vector of a query, and of which kind it is; None where words alone are compared, which is told where it was wanted otherwise."""
+    """Return a query's vector and its kind, or None to compare words alone. A failure of the embedder is reported."""
     if embedder is None or not query.strip():
         return None
 
@@ -58,7 +58,7 @@ def meaning_of(query: str, embedder: OpenAIEmbedder | None) -> tuple[bytes, str]
 
 
 def make_vectors(embedder: OpenAIEmbedder, keeper: VectorKeeper, tenant: str) -> int:
-    """Make vectors of all that has none of this embedder yet."""
+    """Make the missing vectors of this embedder. Return their number."""
 
     async def here(function: Callable[[], T], /) -> T:
         await trio.lowlevel.checkpoint()

@@ -1,4 +1,4 @@
-"""`agentrail memory`: what is remembered of a user; read, searched and forgotten, also beside a process that remembers more."""
+"""`agentrail memory`: list, search and forget memories of a user, also while another process adds some."""
 
 import datetime
 import json
@@ -40,13 +40,13 @@ app: Final = App(name="memory", result_action="return_value")
 @Parameter(name="*")
 @frozen(kw_only=True)
 class MemoryPlace:
-    """Whose memories are meant, and where they are.
+    """The user of the memories, and their store.
 
     Attributes:
-        user: The user; empty for what belongs to no user in particular.
-        memories: The name of the store; None for that of the files.
-        data_dir: The data directory; None for the usual one.
-        debug: Whether a crash is shown with its traceback.
+        user: The user, or empty for memories without a user.
+        memories: The name of the store, or None for the configured one.
+        data_dir: The data directory, or None for the default.
+        debug: Whether to show a crash with its traceback.
     """
 
     user: Annotated[
@@ -64,12 +64,12 @@ class MemoryPlace:
     debug: Debug = False
 
     def decided(self) -> tuple[str, Path | None]:
-        """Give the name of the store and the data directory."""
+        """Return the name of the store and the data directory."""
         return decide_place("memories", self.memories, self.data_dir, os.environ)
 
     @property
     def owner(self) -> MemoryOwner:
-        """Whose memories these are."""
+        """The owner of the memories."""
         return MemoryOwner(tenant=self.tenant, user=self.user)
 
 
@@ -96,7 +96,7 @@ def list_memories(
     as_json: AsJson = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
-    """List; see the help above."""
+    """List memories. See the help above."""
 
     def show(store: RecallStore) -> Exit:
         return _show(store.list(place.owner, TagFilter(any_of=tag), limit=limit), place, as_json=as_json)
@@ -119,7 +119,7 @@ def search_memories(  # noqa: PLR0913 - one for each flag
     words: WordsAlone = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
-    """Search; see the help above."""
+    """Search. See the help above."""
 
     def show(store: RecallStore) -> Exit:
         tags = TagFilter(any_of=tag)
@@ -163,7 +163,7 @@ def forget_memories(
     ] = None,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
-    """Forget; see the help above."""
+    """Forget memories. See the help above."""
 
     def work(store: RecallStore) -> Exit:
         if bool(ids) is every:
@@ -172,7 +172,7 @@ def forget_memories(
             named, directory = decide_place("store", sessions, place.data_dir, os.environ)
             kept = StorePlace(store=named, data_dir=directory)
             with opened_notes(None, *place.decided(), os.environ) as notes:
-                assert notes is not None  # noqa: S101 - beside memories that are named there are some
+                assert notes is not None  # noqa: S101 - a named memory store always has notes
                 return forget_everything(store, notes, place.owner, kept)
         return _forget_some(store, place, ids)
 
@@ -181,7 +181,7 @@ def forget_memories(
 
 def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> Exit:
     missing = [one for one in dict.fromkeys(ids) if store.get(place.owner, one) is None]
-    if missing:  # nothing is forgotten then: a wrong id is more likely a wrong user
+    if missing:  # then forget nothing: a wrong id usually means a wrong user
         of = f"user {place.user!r}" if place.user else "no user in particular (say --user)"
         raise OptionError([f"there is no memory {printable(one)!r:.140} of {of}" for one in missing])
     for one in dict.fromkeys(ids):
@@ -200,7 +200,7 @@ def _show(found: Sequence[MemoryEntry], place: MemoryPlace, *, as_json: bool) ->
 
 
 def text_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
-    """Write a line for each: id, day, tags, text; nothing in it acts on a terminal."""
+    """Yield a line per memory: id, day, tags, text. Control characters are escaped."""
     for one in found:
         day = datetime.datetime.fromtimestamp(min(one.at_ms, _LAST_MS) / 1000, datetime.UTC)
         tags = f" [{', '.join(one.tags)}]" if one.tags else ""
@@ -208,11 +208,11 @@ def text_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
 
 
 _LAST_MS: Final = 253_402_300_799_000
-"""The last second of the year 9999, behind which there are no dates."""
+"""The last second of the year 9999. `datetime` has no later dates."""
 
 
 def json_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
-    """Write a JSON object for each."""
+    """Yield a JSON object per memory."""
     for one in found:
         yield json.dumps(
             {
@@ -238,7 +238,7 @@ def _over(place: MemoryPlace, work: Callable[[RecallStore], Exit]) -> Exit:
 
 @contextmanager
 def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
-    """Open the store that is named, for a block."""
+    """Open the named store for a block."""
     directory = directory_of_memories(*place.decided(), os.environ)
     if directory is None:
         raise OptionError(

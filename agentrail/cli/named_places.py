@@ -1,6 +1,6 @@
-"""Where `agentrail memory` and `agentrail kb` look where the command line names no place: where the server of these files does, and chats of this project.
+"""Default stores of `agentrail memory` and `agentrail kb`: same as for the server and the chats of this project.
 
-A user who asked to be forgotten, and was forgotten in another place, is still remembered.
+Otherwise a user forgotten in one store would still be remembered in another.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def decide_place(
     data_dir: Path | None,
     environ: Mapping[str, str],
 ) -> tuple[str, Path | None]:
-    """Decide the name of a store, and the data directory."""
+    """Return the name of a store, and the data directory."""
     if named is not None or data_dir is not None:
         return named or DEFAULT_STORE, data_dir
     settings = read_configuration(environ).check().settings

@@ -1,4 +1,4 @@
-"""What a person is told about a session, on a line of its own: all but the model's words and the outcomes of calls."""
+"""One-line notices about a session: everything except the model's text and results of calls."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -28,7 +28,7 @@ _SOURCES: Final[Mapping[events.ToolSourceState, str]] = MappingProxyType(
         "changed": "has other tools than before",
     }
 )
-"""How something that gives tools stands, where people have to know."""
+"""State changes of tool sources that the user must know."""
 _STOPS: Final = {
     "max_tokens": "the answer was cut off: it reached the model's output limit",
     "max_turns": "it stopped at --max-turns",
@@ -50,13 +50,13 @@ _DECISIONS: Final[Mapping[str, str]] = {
     "resumed": "is resumed",
     "given_up": "is given up",
 }
-"""What becomes of something that was open, for people."""
+"""Recovery decisions, as text for the user."""
 
 _OPEN: Final[Mapping[str, str]] = {
     "request": "the request to",
     "tool": "the tool",
     "timer": "a timer",
-    "approval": "an approval",  # which call it is for is said with the question, which is shown again
+    "approval": "an approval",  # its question, which is shown again, names the call
     "question": "a question",
     "client_call": "a call of the client",
     "prompt": "a prompt that waits",
@@ -75,15 +75,15 @@ _Silent: TypeAlias = (
     | events.PromptReceived
     | events.PromptQueued
     | events.AgentStart
-    | events.AgentSuspended  # what is waited for was said, a line each
+    | events.AgentSuspended  # each pending request already has its own line
     | events.AgentResumed
     | events.RequestStart
     | events.MessageStart
     | events.MessageDelta
     | events.ThinkingStart
     | events.ThinkingDelta
-    | events.StatusUpdate  # in the middle of the model's words, which a notice would cut in two
-    | events.StreamStalled  # the same
+    | events.StatusUpdate  # arrives within the model's text, which a notice would split
+    | events.StreamStalled  # same
     | events.TitleGenerated
     | events.ResponseComplete
     | events.StreamError
@@ -105,7 +105,7 @@ _Silent: TypeAlias = (
     | events.ToolApprovedAlways
     | events.UserResponded
     | events.UserDeclined
-    | events.PromptTaken  # what it decided is said right after it
+    | events.PromptTaken  # its decision has its own notice
     | events.SteeringReceived
     | events.SteeringApplied
     | events.CompactDue
@@ -126,11 +126,11 @@ _Silent: TypeAlias = (
     | events.PluginSlow
     | events.ActionIgnored
 )
-"""Events of which a notice says nothing."""
+"""Events without a notice."""
 
 
-def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the kind that has none
-    """Say what a person must know about an event; None for most, which say nothing or are shown elsewhere."""
+def notice_of(event: Event) -> str | None:  # one arm per kind: mypy reports a missing one
+    """Return the notice for an event, or None for most, which have none or are shown elsewhere."""
     if isinstance(event, _Silent):
         return None
     match event:
@@ -159,7 +159,7 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
         case events.PromptRejected(reason=reason):
             return f"the prompt was refused: {reason}"
         case events.Retry(delay_ms=delay_ms, error=error):
-            failed = without_advice(error.message).rstrip(".")  # advice is for when it stays so
+            failed = without_advice(error.message).rstrip(".")  # advice is for a lasting failure
             return f"{failed}; trying again in {show_milliseconds(delay_ms)}"
         case events.ContextOverflow():
             return "the conversation is longer than the model's window"
@@ -201,20 +201,20 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
 
 
 def show_recovery(decisions: Sequence[RecoveryDecision]) -> str | None:
-    """Say what became of what was open when the process of a session stopped; None where nothing was."""
+    """Return the outcome of work interrupted by a crash, or None if there was none."""
     if not decisions:
         return None
     return f"the session was cut off, and is back: {'; '.join(map(show_decision, decisions))}"
 
 
 def show_decision(decision: RecoveryDecision) -> str:
-    """Say in one line what becomes of something that was open."""
+    """Return the outcome of one interrupted piece of work, in one line."""
     name = f" {decision.name}" if decision.name else ""
     return f"{_OPEN[decision.open]}{name} {_DECISIONS[decision.decision]}"
 
 
 def show_receipt(receipt: AbortReceipt) -> str:
-    """Say what an abort stopped, what would not stop, and what runs on."""
+    """Return the result of an abort: what it stopped, what would not stop, and what is still running."""
     ended = _counted(receipt.tasks_ended, "task was stopped", "tasks were stopped")
     parts = [f"{ended} in {show_milliseconds(receipt.milliseconds)}"]
     if receipt.processes_reaped:
@@ -235,13 +235,13 @@ def show_receipt(receipt: AbortReceipt) -> str:
 
 
 def _rules_that_always_makes(name: str, payload: JsonValue) -> str | None:
-    """Say what `Permissions` would write down if a person always allowed the call that it asks about next."""
+    """Return the rules that `Permissions` would save if the user always allowed the call of its next request."""
     rules: Any = (
         payload.get("always") if name == "permission_asked" and isinstance(payload, Mapping) else None
     )
     if not isinstance(rules, list | tuple) or not rules:
         return None
-    from agentrail.cli.always_words import with_others  # needs the core, as nothing else here does
+    from agentrail.cli.always_words import with_others  # needs the core, unlike the rest of this module
 
     return f"/approve always would keep: {with_others([str(rule) for rule in rules])}"
 
@@ -258,12 +258,12 @@ def _show_left_behind(left: tuple[LeftBehind, ...]) -> str:
 
 
 def show_milliseconds(milliseconds: int) -> str:
-    """Show how long something took, in milliseconds below a second."""
+    """Format a duration, in milliseconds below a second."""
     return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"  # noqa: PLR2004 - ms in a s
 
 
 def show_amount(amount: Amount) -> str:
-    """Show how much of a budget something is."""
+    """Format an amount of a budget."""
     return f"${amount.value:.2f}" if amount.unit == "usd" else f"{amount.value:,.0f} tokens"
 
 
@@ -279,14 +279,14 @@ _LINES: Final[Mapping[PermissionOption, str]] = MappingProxyType(
 
 
 def show_form(schema: JsonObject | None, url: str | None) -> str:
-    """Say what a form asks for, field by field, and at which address to look; nothing is opened."""
+    """Describe the fields of a form and its address. Nothing is opened."""
     fields = () if schema is None else fields_of(schema).items()
     described = ", ".join(describe_field(name, field) for name, field in fields)
     return (f" [{described}]" if described else "") + (f" see {url}" if url else "")
 
 
 def show_offered(approval: Approval) -> str:
-    """Say with which commands a call may be answered: the two common ones where all may, else exactly those that are offered."""
+    """Return the commands that answer a call: the two common ones if all are offered, otherwise exactly the offered ones."""
     if approval.permission_options == PERMISSION_OPTIONS:
         return "/approve or /reject"
     *most, last = (_LINES[option] for option in approval.permission_options)

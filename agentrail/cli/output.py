@@ -1,4 +1,4 @@
-"""Bytes to stdout and stderr, by descriptor and blocking. Imports little, because every command begins here."""
+"""Blocking writes to stdout and stderr by descriptor. Imports little, because every command loads it."""
 
 import errno
 import os
@@ -10,11 +10,11 @@ DESCRIPTORS: Final[Mapping[str, int]] = MappingProxyType({"out": 1, "err": 2})
 
 
 class OutputClosed(Exception):
-    """The reader of our output has read enough (`| head`)."""
+    """The reader of our output closed the pipe (`| head`)."""
 
 
 class OutputFailed(Exception):
-    """Our output cannot be written: the disk is full, for example."""
+    """Our output cannot be written, for example because the disk is full."""
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -25,7 +25,7 @@ def write_all(descriptor: int, data: bytes) -> None:
             left = left[os.write(descriptor, left) :]
         except OSError as error:
             if descriptor == DESCRIPTORS["err"]:
-                return  # there is no reader left to tell
+                return  # there is no reader left to notify
             if error.errno == errno.EPIPE:
                 raise OutputClosed from None
             message = f"the output cannot be written: {error.strerror}"
@@ -33,12 +33,12 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def write_error(text: str) -> None:
-    """Write a sentence to stderr, as long as nothing else runs."""
+    """Write a sentence to stderr. Only while no other task runs."""
     write_all(DESCRIPTORS["err"], f"agentrail: {text}\n".encode("utf-8", "replace"))
 
 
 def open_missing_streams() -> None:
-    """Make sure that descriptors 0 to 2 are open, so that no file or socket of ours gets one of these numbers."""
+    """Ensure that descriptors 0 to 2 are open, so that no file or socket of ours gets one of these numbers."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""What a person decides in `agentrail chat`: steers, approvals, answers. Which words mean what; the session does the rest."""
+"""Decisions of the user in `agentrail chat`: steers, approvals, answers. Parses the commands, and the session applies them."""
 
 import json
 from collections.abc import Callable
@@ -15,22 +15,22 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.ruling import read_always_rules
 
 DECISION_COMMANDS: Final = frozenset({"/steer", "/approve", "/edit", "/reject", "/answer", "/decline"})
-"""What they are called; `/help` says what they do. Where several wait, `#2` in front means the second: `/approve #2 always`."""
+"""Commands for decisions, which `/help` describes. With several pending requests, `#2` selects the second: `/approve #2 always`."""
 
 WaitsForPerson: TypeAlias = Approval | Question
 
 KeepRules: TypeAlias = Callable[[tuple[str, ...]], str]
-"""Writes rules where the user keeps them, and says where; an empty text for nowhere."""
+"""Saves rules to the user's file and returns its location, or an empty text if they are not saved."""
 
 _PERMISSIONS: Final = "Permissions"
 
 
 @frozen(kw_only=True)
 class DecisionWords:
-    """What stands behind a command.
+    """The arguments of a decision command.
 
     Attributes:
-        place: Which of those that wait, from 1.
+        place: The number of the pending request, from 1.
     """
 
     place: int
@@ -38,18 +38,18 @@ class DecisionWords:
 
 
 def waiting_of(status: Status) -> tuple[WaitsForPerson, ...]:
-    """Give what waits for a person, here and in the sessions that work for calls, the oldest first."""
+    """Return the requests that wait for the user, here and in sub-sessions, the oldest first."""
     both: tuple[WaitsForPerson, ...] = (*status.all_approvals, *status.all_questions)
     return tuple(sorted(both, key=lambda one: one.requested_at_ms))
 
 
 def show_waiting(status: Status) -> list[str]:
-    """Say what waits for a person, a line each."""
+    """Return a line for each request that waits for the user."""
     return [f"#{place} {_show(one)}" for place, one in enumerate(waiting_of(status), start=1)]
 
 
 async def answer_waiting(session: Session, words: str) -> str | None:
-    """Take words as the answer to what was asked, where one question waits and nothing else: who is asked answers, and names no command."""
+    """Use text as an answer if exactly one question is pending and nothing else, so that it needs no command. Otherwise None."""
     match waiting_of(await session.status()):
         case (Question() as asked,):
             await session.respond(asked.ref, _answer_to(asked, words))
@@ -59,7 +59,7 @@ async def answer_waiting(session: Session, words: str) -> str | None:
 
 
 async def decide(session: Session, command: str, rest: str, keep: KeepRules | None = None) -> str:
-    """Carry out a command of a person."""
+    """Run a decision command and return its confirmation."""
     if command == "/steer":
         receipt = await session.steer(rest)
         return (
@@ -93,7 +93,7 @@ async def decide(session: Session, command: str, rest: str, keep: KeepRules | No
 
 
 async def _approve_always(session: Session, found: Approval, keep: KeepRules | None) -> str:
-    """Let a call run, and all that its narrowest rules are about: from now on in this session, and where the user keeps rules."""
+    """Approve a call and whatever its narrowest rules cover: from now on in this session, and in the user's saved rules."""
     rules = () if keep is None else await read_always_rules(session, found.id)
     is_rule_of_file = bool(rules) and "always" not in found.permission_options
     await session.approve(found.id, kind="once" if is_rule_of_file else "always")
@@ -129,14 +129,14 @@ def _answer_to(question: Question, text: str) -> str | int | dict[str, Any]:
     if not (question.options and text.isdecimal()):
         return text
     number = int(text)
-    if not 1 <= number <= len(question.options):  # said here, because people count from 1
+    if not 1 <= number <= len(question.options):  # checked here, because users count from 1
         message = f"there is no option {number}: expected 1 to {len(question.options)}, or words"
         raise InteractionError(message)
     return number - 1
 
 
 def split_place(rest: str) -> DecisionWords:
-    """Split a place from the rest; without one the first is meant."""
+    """Split a leading number from the rest. The default is the first request."""
     head, _, tail = rest.strip().partition(" ")
     if head.startswith("#") and head[1:].isdecimal():
         return DecisionWords(place=int(head[1:]), text=tail.strip())
@@ -144,7 +144,7 @@ def split_place(rest: str) -> DecisionWords:
 
 
 def pick(waiting: tuple[WaitsForPerson, ...], place: int, *, questions: bool) -> WaitsForPerson:
-    """Find what is meant."""
+    """Find the selected request."""
     if not 1 <= place <= len(waiting):
         message = f"nothing waits at #{place}" if waiting else "nothing waits for you"
         raise InteractionError(message)

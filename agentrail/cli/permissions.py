@@ -1,4 +1,4 @@
-"""`agentrail permissions`: what files say to a call, and whether a file of rules can be read. Starts nothing and runs nothing."""
+"""`agentrail permissions`: explain what the rules decide about a call, and check a file of rules. Starts and runs nothing."""
 
 import os
 import re
@@ -67,7 +67,7 @@ def explain_permissions(  # noqa: PLR0913 - one for each option
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
-    """Print the verdict and the way to it; see the help above."""
+    """Print the verdict and its reasons. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         call = _call(tool, args)
@@ -93,7 +93,7 @@ def check_permissions(
     *,
     debug: Debug = False,
 ) -> Exit:
-    """Print what is wrong with a file; see the help above."""
+    """Print the faults of a file. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         text = _text_of(file)
@@ -110,7 +110,7 @@ def check_permissions(
 
 
 def _policy_of_files(files: ConfigFiles, agent: str | None) -> PermissionPolicy:
-    """Give what holds for a session that `run` or `chat` would begin here, each rule with its file and line."""
+    """Return the policy of a session that `run` or `chat` would start here, each rule with its file and line."""
     setup = read_setup(files, agent)
     write_notice(setup)
     plugins = () if setup is None else setup.blueprint.override(may_bypass=True).options().get("plugins", ())
@@ -145,7 +145,7 @@ def _text_of(path: Path) -> str:
 
 
 def _table_of(path: Path, text: str) -> Mapping[str, Any]:
-    """Give the table of permissions: the one of that name, or the whole file."""
+    """Return the table `permissions`, or the whole file without one."""
     try:
         found, _ = read_toml_text(text)
     except TomlFault as fault:
@@ -163,13 +163,13 @@ def _read(path: Path, text: str, table: Mapping[str, Any]) -> ScopedRules:
     try:
         return read_scope("session", table, places=places)
     except OptionError as error:
-        # Those of rules have their line already.
+        # Faults of rules already have their line.
         faults = [fault if fault.startswith(f"{path}:") else f"{path}: {fault}" for fault in error.faults]
         raise OptionError(faults) from error
 
 
 def lines_of_rules(text: str) -> dict[str, list[int]]:
-    """Find the lines of the texts in the lists `deny`, `ask` and `allow` of well-formed TOML; of those in inline tables none."""
+    """Find the lines of the strings in the lists `deny`, `ask` and `allow` of well-formed TOML. Inline tables are skipped."""
     found: dict[str, list[int]] = {}
     for begun in _LIST.finditer(text):
         lines = found.setdefault(begun[1], [])
@@ -195,7 +195,7 @@ def _call(tool: str, args: str) -> PermissionCall:
         tool=tool,
         arguments=arguments,
         working_dir=here,
-        home=os.path.expanduser("~"),  # noqa: PTH111 - as above
+        home=os.path.expanduser("~"),  # noqa: PTH111 - same
         leads_to=_end_of_links(here, arguments),
     )
 
@@ -210,7 +210,7 @@ def _end_of_links(here: str, arguments: JsonObject) -> tuple[str, ...]:
 
 
 def _tell(call: PermissionCall, verdict: PermissionVerdict) -> Iterator[str]:
-    """Say it in lines: how a command was read, each rule, the verdict."""
+    """Yield the explanation in lines: the parsed command, each rule, the verdict."""
     line = call.arguments.get("command")
     match verdict.reading:
         case PlainLine(commands=commands):

@@ -1,4 +1,4 @@
-"""`agentrail plugins`: the built-in plugins, and what a stack says to a hook event. Starts nothing, and asks no model."""
+"""`agentrail plugins`: the built-in plugins, and a stack's answer to a hook event. Starts nothing and calls no model."""
 
 import difflib
 import importlib
@@ -30,7 +30,7 @@ app: Final = App(name="plugins", result_action="return_value")
 
 @app.default
 def list_plugins(*, debug: Debug = False) -> Exit:
-    """Say which plugins are built in; see `commands.py` for the help."""
+    """List the built-in plugins. See `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
     return print_text("\n\n".join(map(show_plugin, built_ins())))
 
@@ -52,7 +52,7 @@ def explain(
     *,
     debug: Debug = False,
 ) -> Exit:
-    """Print the chain behind an outcome; see the help above."""
+    """Print the chain that leads to an outcome. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         compiled, states = load_stack(find_stack(stack))
@@ -65,7 +65,7 @@ def explain(
 
 
 def built_ins() -> tuple[type[Plugin[Any]], ...]:
-    """Give the built-in plugins, in the order in which they are asked."""
+    """Return the built-in plugins, in the order in which they are called."""
     found: list[type[Plugin[Any]]] = []
     for module in pkgutil.iter_modules(agentrail.plugins.__path__, "agentrail.plugins."):
         members = vars(importlib.import_module(module.name)).values()
@@ -79,8 +79,8 @@ def built_ins() -> tuple[type[Plugin[Any]], ...]:
 
 
 def show_plugin(plugin: type[Plugin[Any]]) -> str:
-    """Draw one plugin: its priority and name, what it does, its hooks and its options."""
-    # Sorted as the documentation has the hooks; the set that a class declares has no order.
+    """Describe one plugin: its priority and name, its purpose, its hooks and its options."""
+    # In the order of the documentation, because the declared set has no order.
     hooks = [hook.__name__ for hook in HOOKS if plugin.hooks is None or hook in plugin.hooks]
     options = [_show_option(option) for option in inspect.signature(plugin.init).parameters.values()]
     return "\n".join(

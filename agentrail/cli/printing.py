@@ -1,4 +1,4 @@
-"""What a command that ends with a text does with it."""
+"""Output of a command whose result is a text."""
 
 from agentrail.cli.exits import Exit
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
@@ -6,7 +6,7 @@ from agentrail.config.keys import hide_keys
 
 
 def print_text(text: str) -> Exit:
-    """Write a text and a line's end to stdout, without what looks like a key."""
+    """Write a text and a newline to stdout, with probable keys hidden."""
     try:
         write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))
     except (OutputFailed, OutputClosed) as error:
@@ -15,7 +15,7 @@ def print_text(text: str) -> Exit:
 
 
 def end_without_output(error: OutputFailed | OutputClosed) -> Exit:
-    """Say how a command ends whose output cannot be written; on stderr why, unless its reader has read enough and knows."""
+    """Return the exit code after a failed write, and report the reason unless the reader closed the pipe."""
     if isinstance(error, OutputFailed):
         write_error(f"{error}.")
     return Exit.FAILED
