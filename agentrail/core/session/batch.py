@@ -1,8 +1,8 @@
-"""The batch: every call of one response, from the gates to its result. Each function returns the phase that follows.
+"""The batch: every call of one response, from the gates to its result. Each function returns the next phase.
 
-Results enter the history in the order of the calls, all in one step, when the last one is in; events are published as
-things happen. A call that waits for a person holds back no other; when nothing else is open, the session is suspended in
-idle, and goes on by a decision.
+Results enter the history in the order of the calls, in one step, when the last one has arrived. Events are
+published as they happen. A call that waits for the user blocks no other call. When nothing else is open, the
+session is suspended in idle, and a decision resumes it.
 """
 
 import hashlib
@@ -70,13 +70,12 @@ from agentrail.events import (
 from agentrail.frozen import EMPTY
 from agentrail.messages import CallId, JsonObject, StopReason, Text, ToolResult, UserMessage
 
-# Loops, as the session sees them: a batch that is answered is looked at, and a model that goes in circles hears so or is stopped.
-#
-# What counts as a loop is in `policy.calls`.
+# Loop detection. Each answered batch is checked, and a model that repeats itself is warned or stopped.
+# `policy.calls` defines a loop.
 
 
 def _look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...], str | None]:
-    """Look at a batch whose calls are all answered."""
+    """Check a batch whose calls are all answered. Return the notes to the model, and why the cycle is aborted, or None."""
     cycle = step.cycle
     is_at_work = any(state.status == "working" for state in step.data.agents.states)
     watch, loops = watched(cycle.loops, _seen_of(batch, is_at_work=is_at_work))
@@ -84,21 +83,22 @@ def _look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...
     for loop in loops:
         step.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
     ends = [loop.text for loop in loops if loop.aborts]
-    why = ends[0][1:-1] if ends else None  # people need no brackets to tell it from what the user said
+    why = ends[0][1:-1] if ends else None  # without the brackets that mark notes to the model
     return tuple(loop.text for loop in loops), why
 
 
 def _tell_of_loops(step: StepContext, notes: tuple[str, ...]) -> None:
-    """Tell the model about its loops, behind the results that show them."""
+    """Tell the model about its loops, after the results that show them."""
     if notes:
         content = tuple(Text(text=note) for note in notes)
         step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
 
 
 def _seen_of(batch: OpenCalls, *, is_at_work: bool) -> list[CallSeen]:
-    """Say what the calls were, as far as they may be a loop.
+    """Return the calls for loop detection.
 
-    Sessions side by side for one and the same are one call. A wait while an agent works is none: it goes on meanwhile.
+    Parallel sessions with the same task count as one call. A wait while an agent works is left out, because the
+    agent makes progress meanwhile.
     """
     seen: list[CallSeen] = []
     side_by_side: set[tuple[str, str, str]] = set()
@@ -118,7 +118,7 @@ def _seen_of(batch: OpenCalls, *, is_at_work: bool) -> list[CallSeen]:
 def _seen(state: CallState) -> CallSeen:
     result, spec = state.result, state.spec
     assert result is not None  # noqa: S101 - the batch is answered
-    # Two calls whose arguments are no JSON are the same when they are wrong in the same way.
+    # Two calls with malformed arguments are equal if they are malformed in the same way.
     arguments: JsonObject = state.arguments
     if state.call.arguments is None:
         arguments = {"": state.call.malformed}
@@ -134,7 +134,7 @@ def _seen(state: CallState) -> CallSeen:
 
 
 def _read(result: ToolResult) -> str:
-    """Give what the model reads; two pictures of one size are not the same picture."""
+    """Return the text that the model reads. Two pictures of the same size differ by their digests."""
     if not result.images:
         return result.text
     digests = [
@@ -143,15 +143,15 @@ def _read(result: ToolResult) -> str:
     return "\0".join([result.text, *digests])
 
 
-# Calls that are answered while their tools go on in the background: what becomes of them, and what the model hears of it.
-#
-# Such a call is a survivor that no abort had to spare: its result is in the history, or on its way there, and its effect is open. It
-# takes no slot, because it may go on for hours. The session says nothing of its end but a note in front of the next turn, or, where
-# `wake_on_background_end` is set and nothing goes on, a prompt of its own, so that the model need not be asked; only
-# `kill_tools="all"`, `abort_tool` and the end of the session stop it. Nothing runs it again: what it was is gone with its process.
+# Detached calls: answered while their tools continue in the background.  Such a call is a survivor that no
+# abort had to spare: its result is in the history, or on its way there, and its effect is open. It takes no
+# slot, because it may run for hours. Its end adds a note before the next turn. If `wake_on_background_end` is
+# set and the session is free, it starts a prompt of its own, so that the model need not poll. Only
+# `kill_tools="all"`, `abort_tool` and the end of the session stop it. It is never run again: it is lost with
+# its process.
 
 MAX_DETACHED: Final = 8
-"""How many calls of a session may go on in the background."""
+"""Maximum number of detached calls of a session."""
 
 NOT_IN_A_BRANCH: Final = "[Gone: what went on in the background at this point does not go on from here]"
 
@@ -161,24 +161,24 @@ _TOO_MANY_DETACHED: Final = f"[Stopped: {MAX_DETACHED} calls go on in the backgr
 
 
 def _has_detached_room(step: StepContext) -> bool:
-    """Say whether another call may go on in the background."""
+    """Return whether another call may be detached."""
     return sum(state.detached for state in step.data.survivors) < MAX_DETACHED
 
 
 def _count_slots(step: StepContext) -> int:
-    """Count the slots that survivors take: those that an abort spared."""
-    if not step.data.survivors:  # as nearly always, and this is asked for each call that ends
+    """Count the slots taken by survivors of an abort."""
+    if not step.data.survivors:  # the usual case, and this runs for each call that ends
         return 0
     return sum(not state.detached for state in step.data.survivors)
 
 
 def _note_detached_end(step: StepContext, state: CallState, result: ToolResult) -> None:
-    """Take the end of a call in the background: all who listen to the session hear of it, and the model reads a note."""
+    """Publish the end of a detached call and add a note for the model."""
     agents.add_note(step, _end_of(step, state, result))
 
 
 def _note_detached_or_wake(step: StepContext, state: CallState, result: ToolResult) -> None:
-    """Take the end of one that was not stopped: as `note_end`, or it wakes the session where the session is to be woken."""
+    """Handle the end of a detached call that was not stopped: wake the session if configured, otherwise add a note."""
     words = _end_of(step, state, result)
     if step.data.config.wake_on_background_end:
         agents.tell_or_wake(step, state.call.call_id, words)
@@ -187,7 +187,7 @@ def _note_detached_or_wake(step: StepContext, state: CallState, result: ToolResu
 
 
 def _end_of(step: StepContext, state: CallState, result: ToolResult) -> str:
-    """Publish the end of a call in the background, and give what the model reads of it."""
+    """Publish the end of a detached call and return the note for the model."""
     calls.publish_end(step, state, result)
     words = result.words
     if words.startswith("[") and words.endswith("]"):
@@ -199,19 +199,19 @@ def _end_of(step: StepContext, state: CallState, result: ToolResult) -> str:
 
 
 def detached_gone(step: StepContext, state: CallState, why: str = _GONE_WITH_ITS_PROCESS) -> None:
-    """Note that a call in the background is over without an end."""
+    """Report a detached call that was lost without an end."""
     _note_detached_end(step, state, calls.result_of(state, why))
 
 
 def detached_gone_in_a_branch(step: StepContext) -> None:
-    """Note that nothing in the background goes along into a branch."""
+    """Report that detached calls do not continue in a branch."""
     for state in step.data.survivors:
         if state.detached and state.result is None:
             detached_gone(step, state, NOT_IN_A_BRANCH)
 
 
 def note_detached_stop(step: StepContext, state: CallState, text: str) -> CallState:
-    """Give a call in the background that is told to stop; the model reads a note."""
+    """Return a detached call marked as stopping, with a note for the model."""
     result = calls.result_of(state, text)
     _note_detached_end(step, state, result)
     return replace(state, stage="stopping", result=result)
@@ -220,7 +220,7 @@ def note_detached_stop(step: StepContext, state: CallState, text: str) -> CallSt
 GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset(
     {"checking", "awaiting", "waiting", "pausing", "running", "stopping", "reporting"}
 )
-"""The stages in which a call needs no person."""
+"""Stages in which a call makes progress without the user."""
 
 STOPPED: Final = "[Stopped: aborted by the user]"
 ARGUMENTS_CHANGED: Final = "Not run: the arguments changed after they were approved."
@@ -228,7 +228,7 @@ _SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 
 def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -> Next:
-    """Take the open calls through the gates, and run those that passed."""
+    """Take the open calls through the gates, and run those that pass."""
     open_batch(step)
     step.publish(ToolCalls(count=len(step.data.batch)))
     for state in step.data.batch:
@@ -249,7 +249,7 @@ def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -
 def _validated(
     step: StepContext, state: CallState, stop_reason: StopReason, *, withheld: bool
 ) -> Passed | Refused:
-    """Hold a call against the gates; one that ran when it was recorded has passed them."""
+    """Check a call against the gates. A call that ran when it was recorded has passed them."""
     verdict = validate_call(state.call, step.data.tools, stop_reason, withheld=withheld)
     if step.recorded is None or state.spec is None or isinstance(verdict, Passed):
         return verdict
@@ -258,7 +258,7 @@ def _validated(
 
 
 def open_batch(step: StepContext) -> None:
-    """Make a state for each open call; none of them has been looked at yet."""
+    """Create an unvalidated state for each open call."""
     tools = step.data.tools
     step.data.batch = OpenCalls(
         CallState(
@@ -273,7 +273,7 @@ def open_batch(step: StepContext) -> None:
 
 
 def tool_progressed(step: StepContext, signal: ToolProgressed) -> None:
-    """Pass on what a running tool says."""
+    """Publish the progress of a running tool."""
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
     call = calls.one_of_batch(step, owner.call_id).call
@@ -281,12 +281,12 @@ def tool_progressed(step: StepContext, signal: ToolProgressed) -> None:
 
 
 def tool_emitted(step: StepContext, signal: ToolEmitted) -> None:
-    """Publish what a running tool lets the world know."""
+    """Publish a custom event of a running tool."""
     step.publish(plugin_event(signal.name, signal.payload, step.data.config.user_data))
 
 
 def tool_asked(step: StepContext, signal: ToolAsked) -> None:
-    """Put the question of a running tool before the user, who may take as long as the tool waits."""
+    """Ask the user the question of a running tool. It waits as long as the tool does."""
     owner = step.data.open.get(signal.effect_id)
     if not isinstance(owner, OfCall):
         step.refuse(signal.signal_id, CycleAborted("the call that asks was stopped"))
@@ -301,7 +301,7 @@ def tool_asked(step: StepContext, signal: ToolAsked) -> None:
 
 
 def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
-    """Take the result of a call of the batch. The last one brings the next turn."""
+    """Record the result of a call of the batch. The last one starts the next turn."""
     _settle(step, signal)
     state = calls.one_of_batch(step, call_id)
     if step.data.interactions:
@@ -310,11 +310,11 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
     if signal.crashed:
         pauses, abort = _pause(step, state, signal)
         if pauses:
-            _fill_slots(step)  # its slot is free meanwhile
+            _fill_slots(step)  # its slot is free during the pause
             return phase
     apply_changes(step, signal.changes)
     result, also = after_tool(step, calls.finished_result(state, signal))
-    abort = also if abort is None else abort  # the first counts
+    abort = also if abort is None else abort  # the first one wins
     calls.publish_end(step, state, result)
     calls.publish_metrics(step, state, signal)
     calls.put(step, call_gates.report_call(step, state, result, signal))
@@ -322,7 +322,7 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
 
 
 def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
-    """Take the answer of a call whose tool goes on in the background; what that comes to is a note."""
+    """Record the early answer of a call that continues in the background. Its end becomes a note."""
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
     state = calls.one_of_batch(step, owner.call_id)
@@ -341,14 +341,14 @@ def call_detached(step: StepContext, signal: ToolAnsweredEarly) -> Next:
 
 
 def host_judged(step: StepContext, signal: HostJudged, call_id: CallId) -> Next:
-    """Go on with a call of which the host has said whether it may run."""
+    """Continue a call after the host's verdict."""
     judged, abort = call_gates.take_verdict(step, calls.one_of_batch(step, call_id), signal)
     calls.put(step, put_to_people(step, judged))
     return continue_batch(step) if abort is None else BreakOff(abort)
 
 
 def host_told(step: StepContext, phase: Phase, signal: HostTold, call_id: CallId) -> Next:
-    """Let the batch go on that waited until the host was told of a call; one that was broken off did not wait."""
+    """Continue the batch that waited until the host was notified of a call. A batch that was aborted did not wait."""
     state = calls.find_call(step, call_id)
     if state is None or state.effect_id != signal.effect_id:
         return phase
@@ -357,12 +357,12 @@ def host_told(step: StepContext, phase: Phase, signal: HostTold, call_id: CallId
 
 
 def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
-    """Note that a call is gone that was answered when it was stopped. If it took effect all the same, the model reads that."""
+    """Remove a call that was answered when it was stopped. If it still took effect, the model is informed."""
     _settle(step, signal)
     state = calls.find_call(step, call_id)
-    # The open effect says whose value this is.
+    # The owner of the open effect tells whose value this is.
     value = None if signal.value is None else msgspec.structs.replace(signal.value, call_id=call_id)
-    # One that is detached may be of the batch still, where it is answered.
+    # A detached call may still belong to the batch, where it is answered.
     if state is None or signal.effect_id != state.effect_id:
         if value is not None:
             late_values.take_late_value(step, value)
@@ -376,7 +376,7 @@ def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, ca
 
 
 def survivor_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
-    """Take the result of a call that an abort had spared: it becomes a note in front of the next prompt."""
+    """Record the result of a call spared by an abort. It becomes a note before the next prompt."""
     _settle(step, signal)
     state = next(call for call in step.data.survivors if call.call.call_id == call_id)
     apply_changes(step, signal.changes)
@@ -396,32 +396,32 @@ def survivor_finished(step: StepContext, phase: Phase, signal: ToolFinished, cal
 
 
 def loan_ended(step: StepContext, phase: Phase, signal: ToolFinished) -> Next:
-    """Count what the child of a call has used that was given up, or that an abort answered; nothing else is of use."""
+    """Count the usage of a child whose call was abandoned or answered by an abort. The rest is ignored."""
     _settle(step, signal)
     step.data.dropped += not signal.late
     return phase
 
 
 def child_ended(step: StepContext, phase: Phase, signal: ToolFinished) -> Phase:
-    """Count what a session has used that worked for a tool, which hears of its end from the shell."""
+    """Count the usage of a child session of a tool. The shell reports its end to the tool."""
     _settle(step, signal)
     return phase
 
 
 def agent_idled(step: StepContext, phase: Phase, signal: AgentIdled, name: str) -> Next:
-    """Take the end of a cycle of an agent, for which a call of the batch may have waited."""
+    """Handle the end of an agent's cycle. A call of the batch may have waited for it."""
     agents.idled(step, name, signal)
     return _fill_freed_slots(step, phase)
 
 
 def agent_ended(step: StepContext, phase: Phase, signal: AgentEnded, name: str) -> Next:
-    """Take the end of an agent, for which a call of the batch may have waited."""
+    """Handle the end of an agent. A call of the batch may have waited for it."""
     agents.ended(step, name, signal)
     return _fill_freed_slots(step, phase)
 
 
 def wait_is_over(step: StepContext, call_id: CallId) -> Next:
-    """Answer a call that has waited for agents long enough."""
+    """Answer a call that has waited for agents until its time limit."""
     agents.expire_wait(step, call_id)
     return continue_batch(step)
 
@@ -433,7 +433,7 @@ def _settle(step: StepContext, signal: ToolFinished) -> None:
 
 
 def after_tool(step: StepContext, result: ToolResult) -> tuple[ToolResult, str | None]:
-    """Let plugins look at a result, and perhaps give the model another; gives that, and why they abort the cycle."""
+    """Show plugins a result. Return the result for the model and why they abort the cycle, or None."""
     if not has_listeners(step, AfterTool):
         return result, None
     outcome = ask_plugins(step, AfterTool(name=result.name, call_id=result.call_id, result=result))
@@ -441,7 +441,7 @@ def after_tool(step: StepContext, result: ToolResult) -> tuple[ToolResult, str |
 
 
 def pause_is_over(step: StepContext, call_id: CallId) -> Next:
-    """Let a call that raised wait for a slot again."""
+    """Queue a failed call for a slot again after its pause."""
     state = calls.one_of_batch(step, call_id)
     again = msgspec.structs.replace(
         state, stage="waiting", effect_id=None, attempt=state.attempt + 1, due_at_ms=0
@@ -451,22 +451,22 @@ def pause_is_over(step: StepContext, call_id: CallId) -> Next:
 
 
 def pause_call_anew(step: StepContext, state: CallState) -> None:
-    """Set the timer of a pause anew, whose shell is gone; one that is over by now fires at once."""
+    """Set the timer of a pause again after its shell was lost. A timer that is already due fires at once."""
     assert state.effect_id is not None  # noqa: S101 - it pauses
     step.ended(state.effect_id)
     _wait_to_retry(step, state)
 
 
 def run_anew(step: StepContext, state: CallState, *, has_begun: bool) -> CallState:
-    """Run a call anew whose tool ran when the process stopped: the same operation, and another attempt where one has begun."""
+    """Run a call again whose tool ran when the process stopped: the same operation, and a new attempt if one had begun."""
     attempt = state.attempt + 1 if has_begun else state.attempt
     return _run(step, msgspec.structs.replace(state, attempt=attempt))
 
 
 def drained(step: StepContext, phase: Phase) -> Next:
-    """Go on without the stopped calls whose tasks are not gone by now: their time is over."""
+    """Continue without stopped calls that have not ended in time."""
     if any(owned_by(step.data.open, OfDrain)):
-        return phase  # a later drain covers what is left, and it will come
+        return phase  # a later drain covers the rest, and its end will arrive
     for effect_id, _ in owned_by(step.data.open, OfStoppedCall):
         step.give_up(effect_id)
     step.data.survivors = tuple(state for state in step.data.survivors if state.stage != "stopping")
@@ -477,7 +477,7 @@ def drained(step: StepContext, phase: Phase) -> Next:
 
 
 def abort_tool(step: StepContext, phase: Phase, signal: AbortTool) -> Next:
-    """Stop one call, wherever it stands; the others of its batch go on."""
+    """Stop one call in any stage. The other calls of its batch continue."""
     state = calls.find_call(step, signal.call_id)
     survivor = next(
         (one for one in step.data.survivors if one.call.call_id == signal.call_id and one.stage == "running"),
@@ -505,9 +505,10 @@ def abort_tool(step: StepContext, phase: Phase, signal: AbortTool) -> Next:
 
 
 def decided(step: StepContext, trigger: ResumeTrigger, *, resume: bool) -> Next:
-    """Go on as far as a decision about one call allows; say so when the cycle was suspended."""
+    """Continue after a decision about one call, and publish that a suspended cycle resumes."""
     step.data.cycle = msgspec.structs.replace(step.cycle, resume=resume)
-    # One that was approved just now may be a question, or the client's: it needs no slot, and the next wait begins with it.
+    # A call approved just now may be a question or a client call. It needs no slot, and the next wait starts
+    # with it.
     released = [state for state in step.data.batch if state.stage == "waiting" and state.is_put_to_people]
     if released:
         interactions.end_wait(step, trigger)
@@ -520,9 +521,9 @@ def decided(step: StepContext, trigger: ResumeTrigger, *, resume: bool) -> Next:
 
 
 def stop_call(step: StepContext, state: CallState, text: str, *between: Event) -> tuple[EffectId, ...]:
-    """Answer a call that is open, wherever it stands; returns what of it ends behind that: its attempt, or the host's hook.
+    """Answer an open call in any stage. Return the effects that still have to end: its attempt, or the host's hook.
 
-    One that runs is `stopping` from now on, and its attempt has to be stopped; all others are done.
+    A running call becomes `stopping`, and its attempt has to be stopped. All other calls are done.
     """
     if state.stage == "pausing" and state.effect_id is not None:
         step.cancel(ClearTimer(effect_id=state.effect_id))
@@ -543,21 +544,21 @@ def stop_call(step: StepContext, state: CallState, text: str, *between: Event) -
 
 
 def continue_batch(step: StepContext) -> Next:
-    """Fill the slots that are free; close the batch when all is done; wait in idle when only people can go on."""
+    """Fill the free slots. Close the batch when all calls are done, and wait in idle if only the user can continue it."""
     _fill_slots(step)
     batch = step.data.batch
-    if batch.has_any(GOES_ON_BY_ITSELF):  # first: so it is behind nearly each call
+    if batch.has_any(GOES_ON_BY_ITSELF):  # first, because it is true after nearly every call
         return Phase.EXECUTING_TOOLS
     if batch.count("done") == len(batch):
         return _close(step)
-    if step.data.steers:  # the user has spoken already, so no plugin is asked any more
+    if step.data.steers:  # the user has already intervened, so no plugin is asked
         skip_for_steering(step)
         return _close(step)
     return Phase.IDLE
 
 
 def skip_for_steering(step: StepContext) -> None:
-    """Stop the calls that a steer stops; immune ones that can go on by themselves finish. Those that wait for agents are answered."""
+    """Skip calls because of a steer. Immune calls that need no user finish, and calls that wait for agents are answered."""
     attempts: list[EffectId] = []
     if step.data.agents.waits:
         agents.wake_waits(step)
@@ -574,7 +575,7 @@ def skip_for_steering(step: StepContext) -> None:
 
 
 def into_history(step: StepContext) -> None:
-    """Put the results into the history, in the order of the calls; each of them has one."""
+    """Add the results to the history, in the order of the calls. Each call has one."""
     results = [state.result for state in step.data.batch if state.result is not None]
     step.data.history = step.data.history.answered(results)
     step.data.batch = NO_CALLS
@@ -594,11 +595,12 @@ def _close(step: StepContext) -> Next:
 
 
 def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) -> Next:
-    """Go on behind a batch about which plugins were asked: with the next turn, or with the end of the cycle."""
+    """Continue after a batch and its hooks: with the next turn, or with the end of the cycle."""
     if abort is not None:
         return BreakOff(abort)
     cycle = step.cycle
-    # Either they were refused, because tools are withheld on the last turn, or they were what the cycle was for.
+    # The calls were refused because tools are withheld on the last turn, or they were the purpose of the
+    # cycle.
     if is_last_turn(step.data) or stops_after_calls(step.data):
         return finish(step, "max_turns")
     if not cycle.resume and not step.data.steers and not step.data.interventions:
@@ -609,7 +611,7 @@ def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) 
 
 
 def put_to_people(step: StepContext, state: CallState) -> CallState:
-    """Let a call that has passed the gates wait for an answer, if it is a question or is the client's to run; others wait for a slot."""
+    """Make a call that passed the gates wait for its answer, if it is a question or a client call. Others wait for a slot."""
     spec = state.spec
     if spec is None or not state.is_put_to_people or state.stage != "waiting":
         return state
@@ -640,7 +642,7 @@ def _refused(step: StepContext, state: CallState, refusal: Refused) -> CallState
 
 
 def _fill_freed_slots(step: StepContext, phase: Phase) -> Next:
-    """Use the slots of calls that were not of this batch, or that were given up; a batch may wait for nothing else."""
+    """Use slots freed outside this batch. A batch may be waiting for nothing else."""
     return continue_batch(step) if phase is Phase.EXECUTING_TOOLS else phase
 
 
@@ -648,7 +650,7 @@ def _fill_slots(step: StepContext) -> None:
     running = step.data.batch.count("running", "stopping")
     free = step.data.config.max_parallel_tools - running - _count_slots(step)
     if running == 0:
-        # Survivors take slots, but may not starve a batch: an immune tool can run for hours.
+        # Survivors take slots, but must not starve a batch: an immune tool can run for hours.
         free = max(free, 1)
     while (state := step.data.batch.next_waiting()) is not None:
         if state.is_of_machine:
@@ -662,14 +664,14 @@ def _fill_slots(step: StepContext) -> None:
 
 
 def _begin(step: StepContext, state: CallState) -> CallState:
-    put = put_to_people(step, state)  # one that a rule has let run while it waited for a person
+    put = put_to_people(step, state)  # a rule may have released it while it waited for the user
     if put.stage != "waiting":
         return put
     return _spawn(step, state) if state.wants_child else _run(step, state)
 
 
 def _answer_ourselves(step: StepContext, state: CallState) -> CallState:
-    """Answer a call of what the session knows, or let it wait for agents: it takes no slot."""
+    """Answer a call from the session's own data, or make it wait for agents. It takes no slot."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
         return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
     return agent_calls.take_call(step, state)
@@ -678,7 +680,7 @@ def _answer_ourselves(step: StepContext, state: CallState) -> CallState:
 def _run(step: StepContext, state: CallState) -> CallState:
     call = state.call
     config = step.data.config
-    # What a person has let run is looked at again each time it runs.
+    # Arguments that the user approved are hashed again on each run.
     is_known = state.bound_to is None and state.arguments_hash
     arguments_hash = state.arguments_hash if is_known else hash_arguments(state.arguments)
     if state.bound_to not in (None, arguments_hash):
@@ -722,7 +724,7 @@ def _run(step: StepContext, state: CallState) -> CallState:
 
 
 def _spawn(step: StepContext, state: CallState) -> CallState:
-    """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
+    """Start the child session of a call with its share of the budget. Without budget left, answer the call at once."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
         return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
     if calls.began_before_drift(step.data, state):
@@ -753,7 +755,7 @@ def _spawn(step: StepContext, state: CallState) -> CallState:
 
 
 def _pause(step: StepContext, state: CallState, signal: ToolFinished) -> tuple[bool, str | None]:
-    """Let a call that raised be made once more after a pause, if its tool allows that."""
+    """Schedule a retry of a call that raised, if its tool allows it. Return whether it pauses, and why plugins abort, or None."""
     spec = state.spec
     assert spec is not None  # noqa: S101 - a call without a tool never runs
     allowed = tool_retries(spec.effect_class, spec.max_retries, step.data.config.tool_max_retries)
@@ -782,7 +784,7 @@ def _wait_to_retry(step: StepContext, state: CallState) -> None:
 
 
 def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) -> None:
-    """Answer a survivor, and stop it; its slot is free when it has really ended."""
+    """Answer and stop a survivor. Its slot is free when it has really ended."""
     if state.detached:
         _stop_at_work(step, state, note_detached_stop(step, state, text))
         return
@@ -805,7 +807,7 @@ def _take_note(step: StepContext, note: str) -> None:
 
 
 def survivor_ended(step: StepContext, state: CallState, result: ToolResult) -> None:
-    """Publish the end of a call that an abort had spared; it becomes a note in front of the next prompt."""
+    """Publish the end of a call spared by an abort, and add a note before the next prompt."""
     calls.publish_end(step, state, result)
     _take_note(
         step, f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
@@ -814,5 +816,5 @@ def survivor_ended(step: StepContext, state: CallState, result: ToolResult) -> N
 
 
 def survivor_left(step: StepContext, call_id: CallId) -> None:
-    """Forget a call that an abort had spared."""
+    """Remove a call spared by an abort."""
     step.data.survivors = tuple(call for call in step.data.survivors if call.call.call_id != call_id)

@@ -1,7 +1,7 @@
-"""One call of a batch: how it is answered, by its tool or in place of it, and what stops it.
+"""One call of a batch: how it is answered, by its tool or otherwise, and how it is stopped.
 
-Every call gives exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, refused and stopped ones too; what
-happened to it is said between the two.
+Every call publishes exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, even if it is refused or
+stopped. Events about the call are published between the two.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ OUTCOME_UNKNOWN: Final = "[Outcome unknown: the process stopped while this ran]"
 
 
 def began_before_drift(data: Known, state: CallState) -> bool:
-    """Whether an equal call began before a drift, its end is unknown, and to run it twice would do harm."""
+    """Whether an equal call began before a drift, its end is unknown, and running it twice would do harm."""
     return (
         data.doubtful is not None
         and is_doubtful(state)
@@ -33,14 +33,14 @@ def began_before_drift(data: Known, state: CallState) -> bool:
 
 
 def result_of(state: CallState, text: str, *, is_error: bool = True, details: JsonValue = None) -> ToolResult:
-    """Make the result of a call that its tool does not answer."""
+    """Return the result of a call that its tool does not answer."""
     return ToolResult(
         call_id=state.call.call_id, name=state.call.name, text=text, is_error=is_error, details=details
     )
 
 
 def finished_result(state: CallState, signal: ToolFinished | AnswerCall) -> ToolResult:
-    """Make the result of a call from what its tool gave, here or at the client; it says so when a person had changed the arguments."""
+    """Return the result of a call from its tool's output, here or at the client. It mentions arguments edited by the user."""
     return ToolResult(
         call_id=state.call.call_id,
         name=state.call.name,
@@ -52,7 +52,7 @@ def finished_result(state: CallState, signal: ToolFinished | AnswerCall) -> Tool
 
 
 def detached_result(state: CallState, signal: ToolAnsweredEarly) -> ToolResult:
-    """Make the result of a call whose tool goes on in the background."""
+    """Return the result of a call whose tool continues in the background."""
     return result_of(state, _with_edit(state, signal.text), is_error=False, details=signal.details)
 
 
@@ -64,7 +64,7 @@ def _with_edit(state: CallState, text: str) -> str:
 
 
 def publish_start(step: StepContext, state: CallState) -> CallState:
-    """Publish the start of a call, unless that is out already."""
+    """Publish the start of a call, unless it is published already."""
     if state.started:
         return state
     call = state.call
@@ -73,7 +73,7 @@ def publish_start(step: StepContext, state: CallState) -> CallState:
 
 
 def publish_end(step: StepContext, state: CallState, result: ToolResult) -> None:
-    """Publish the end of a call, and of the sessions that worked for it; of one that is detached that of the sessions alone."""
+    """Publish the end of a call and of its child sessions. For a detached call, publish only the end of its children."""
     for child_id in state.child_ids:
         step.publish(SubagentEnd(child_id=child_id, call_id=result.call_id, result=result))
     if not state.detached:
@@ -81,12 +81,12 @@ def publish_end(step: StepContext, state: CallState, result: ToolResult) -> None
 
 
 def publish_answer(step: StepContext, result: ToolResult) -> None:
-    """Publish that a call is answered."""
+    """Publish the answer of a call."""
     step.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
 
 
 def publish_metrics(step: StepContext, state: CallState, signal: ToolFinished | ToolAnsweredEarly) -> None:
-    """Publish how long the last attempt of a call took."""
+    """Publish the duration of the last attempt of a call."""
     step.publish(
         ToolExecutionMetrics(
             name=state.call.name,
@@ -107,7 +107,7 @@ def answer(
     is_error: bool = True,
     details: JsonValue = None,
 ) -> tuple[CallState, ToolResult]:
-    """Answer a call that is not going to answer itself. One that never began gets its start event here."""
+    """Answer a call in place of its tool. A call that never began gets its start event here."""
     started = publish_start(step, state)
     for event in between:
         step.publish(event)
@@ -117,52 +117,52 @@ def answer(
 
 
 def put(step: StepContext, state: CallState) -> None:
-    """Put a call into the batch, in the place of the one with its id."""
+    """Replace the call with the same id in the batch."""
     step.data.batch = step.data.batch.changed(state)
 
 
 def find_call(step: StepContext, call_id: CallId) -> CallState | None:
-    """Find an open call of the batch."""
+    """Return an open call of the batch, or None."""
     return step.data.batch.find(call_id)
 
 
 def one_of_batch(step: StepContext, call_id: CallId) -> CallState:
-    """Give a call of the batch, for a caller that knows that it is one."""
+    """Return a call that is known to be in the batch."""
     state = step.data.batch.find(call_id)
-    assert state is not None  # noqa: S101 - an owner of an open effect is in its place; the properties hold it
+    assert state is not None  # noqa: S101 - the owner of an open effect is in its batch, and the property tests check that
     return state
 
 
 def is_immune(step: StepContext, state: CallState) -> bool:
-    """Say whether a steer or a default abort leaves a call alone."""
+    """Return whether a steer or a default abort leaves a call running."""
     name = state.call.name
     return name in step.data.config.immune_tools or (state.spec is not None and not state.spec.killable)
 
 
 def survivors_of(step: StepContext) -> tuple[CallId, ...]:
-    """Name the calls that run on without a cycle and have not been stopped since: what aborts spared, and what is detached."""
+    """Return the running calls without a cycle that have not been stopped since: those spared by aborts and detached ones."""
     return tuple(state.call.call_id for state in step.data.survivors if state.stage == "running")
 
 
 def is_doubtful(state: CallState) -> bool:
-    """Say whether a call that was stopped at work may have taken effect, for good or by half."""
+    """Return whether a call that was stopped while running may have taken effect, fully or in part."""
     return state.spec is None or state.spec.effect_class not in {"pure", "idempotent"}
 
 
 def in_doubt(state: CallState, why: str) -> str:
-    """Say that no answer came from the client, and what may have become of the call there all the same."""
+    """Return a text for a call without an answer from the client, and warn if it may still have taken effect."""
     return f"{why} It may have taken effect; check before repeating." if is_doubtful(state) else why
 
 
 def kill(step: StepContext, effect_ids: tuple[EffectId, ...]) -> None:
-    """Stop those that are running attempts, whose calls are answered; the others were told already."""
+    """Stop running attempts whose calls are answered. Other effects have been cancelled already."""
     killed = tuple(one for one in effect_ids if isinstance(step.data.open.get(one), OfStoppedCall))
     if killed:
         step.ask(KillTools(effect_ids=killed))
 
 
 def drain(step: StepContext, effect_ids: tuple[EffectId, ...]) -> None:
-    """Stop running attempts whose calls are answered, and bound how long their tasks may still take."""
+    """Stop running attempts whose calls are answered, and limit the time that their tasks may still take."""
     if effect_ids:
         kill(step, effect_ids)
         step.start(Teardown(effect_id=step.mint("d"), stopped=effect_ids), OfDrain())

@@ -1,7 +1,7 @@
-"""The frame of a cycle: a prompt starts, a turn begins, the cycle ends.
+"""The frame of a cycle: start a prompt, begin a turn, end the cycle.
 
-Each function takes the step in progress, writes down what it decides, and returns the phase that follows. What comes
-between two turns stands in `response` and `batch`, how a cycle is broken off in `teardown`.
+Each function writes its decisions to the step in progress and returns the next phase. `response` and `batch` cover
+the work between two turns, `teardown` the abort of a cycle.
 """
 
 from typing import Final, Literal, assert_never
@@ -102,23 +102,22 @@ from agentrail.events import (
 )
 from agentrail.messages import AssistantMessage, JsonObject, Message, PromptRef, Text, TokenUsage, UserMessage
 
-# Changes of a running session's model, tools and plugins.
-#
-# Models and tools change at once; a running request or call keeps its own. Plugins change only between two cycles, so no hook
-# of an old version, or with old options, runs afterwards.
+# Changes of a running session's model, tools and plugins.  Models and tools change at once. A running request
+# or call keeps its own. Plugins change only between two cycles, so that no hook of an old version, or with
+# old options, runs afterwards.
 
 
 def switch_model(step: StepContext, signal: ChangeModel) -> None:
-    """Ask another model from the next request on. The one that is asked already is none, and is not told to subscribers."""
+    """Use another model from the next request on. Switching to the current model changes nothing and publishes no event."""
     data = step.data
-    before = model_of(data).model  # where one has failed, that of the fallback
+    before = model_of(data).model  # after a failure, the model of the fallback
     if signal.model.model == before == data.model.model and not signal.opts_changed:
         step.reply(signal.signal_id, None)
         return
     step.data.model = signal.model
     step.data.tools = data.tools.described(signal.described)
     cycle = data.cycle
-    if cycle is not None:  # the fallbacks of the model before are not those of this one
+    if cycle is not None:  # the fallbacks of the previous model do not apply to this one
         step.data.cycle = msgspec.structs.replace(
             cycle, attempts=msgspec.structs.replace(cycle.attempts, model=0)
         )
@@ -134,7 +133,7 @@ def switch_model(step: StepContext, signal: ChangeModel) -> None:
 
 
 def change_tools(step: StepContext, signal: ChangeTools) -> None:
-    """Attach and detach tools, all in one step; names that are not there are told, and are no error."""
+    """Attach and detach tools in one step. Unknown names are reported in the receipt and are not an error."""
     before = step.data.tools
     step.data.tools = before.changed(signal.attach, signal.detach, signal.generation, replace=signal.replace)
     attached = tuple(spec.name for spec in sorted(signal.attach, key=lambda spec: spec.name))
@@ -144,7 +143,7 @@ def change_tools(step: StepContext, signal: ChangeTools) -> None:
 
 
 def _say_tools_changed(step: StepContext, before: Toolbox, attached: tuple[str, ...]) -> tuple[str, ...]:
-    """Publish which tools came and which went."""
+    """Publish the attached and detached tools."""
     detached = tuple([name for name in before.names if step.data.tools.get(name) is None])
     for name in attached:
         step.publish(ToolAttached(name=name))
@@ -156,13 +155,13 @@ def _say_tools_changed(step: StepContext, before: Toolbox, attached: tuple[str, 
 
 
 def tell_of_tool_source(step: StepContext, signal: ToolSourceReported) -> None:
-    """Tell subscribers how a source of tools stands. The state keeps nothing of it: what tools there are stands in there already."""
+    """Publish the state of a tool source. The session's state does not store it: the available tools are in there already."""
     step.publish(ToolSourceChanged(source=signal.source, state=signal.state, reason=signal.reason))
     step.reply(signal.signal_id, None)
 
 
 def update_plugin_opts(step: StepContext, phase: Phase, signal: UpdatePluginOpts) -> Phase:
-    """Take new options of a plugin; they are applied in idle, where of two for one field the last counts."""
+    """Queue new options of a plugin until idle. If two updates set the same field, the later one wins."""
     try:
         find_plugin(step.data.stack, signal.plugin)
     except PluginError as error:
@@ -180,7 +179,7 @@ def update_plugin_opts(step: StepContext, phase: Phase, signal: UpdatePluginOpts
 
 
 def _narrow(step: StepContext, phase: Phase, signal: UpdatePluginOpts) -> Phase:
-    """Let rules of the session above hold from here on, also for calls that wait for an approval."""
+    """Apply rules of the parent session from now on, also to calls that wait for an approval."""
     try:
         changed = narrow_stack(step.data.stack, step.data.plugin_states, signal.options)
     except PluginError as error:
@@ -196,7 +195,7 @@ def _narrow(step: StepContext, phase: Phase, signal: UpdatePluginOpts) -> Phase:
 
 
 def apply_updates(step: StepContext) -> None:
-    """Apply the option updates that waited for idle, unless a cycle is only suspended."""
+    """Apply the option updates that waited for idle, unless a cycle is suspended."""
     if not step.data.updates or step.data.cycle is not None:
         return
     updates = step.data.updates
@@ -238,7 +237,7 @@ def change_plugins(step: StepContext, signal: ChangePlugins) -> None:
 
 
 def _code_of(step: StepContext, signal: ChangePlugins) -> PluginEntry:
-    """Find what a change brings; without options of its own a plugin that is loaded anew keeps the old ones."""
+    """Return the plugin of a change. A reloaded plugin without options of its own keeps its previous ones."""
     record = signal.entry
     if record is None:
         raise PluginError([f"{signal.change} names no plugin: say which one is to come"])
@@ -246,17 +245,16 @@ def _code_of(step: StepContext, signal: ChangePlugins) -> PluginEntry:
     return plugin if record.options is None else (plugin, record.options)
 
 
-# Handoff: the session continues with another agent's prompt, model and tools.
-#
-# History, queue, guards with their states and background agents stay. Both the old and the new agent must allow a call. The call
-# is answered at once, and the handoff happens before the next request, when all other calls of its batch have ended; if
-# the cycle is aborted first, it happens with the next cycle.
+# Handoff: the session continues with another agent's prompt, model and tools.  History, queue, guards with
+# their states and background agents stay. Both the old and the new agent must allow a call. The call is
+# answered at once, and the handoff happens before the next request, when all other calls of its batch have
+# ended. If the cycle is aborted first, it happens with the next cycle.
 
 _MAX_HANDOFF_CHARACTERS: Final = 4_000
 
 
 def take_handoff(step: StepContext, state: CallState) -> CallState:
-    """Answer a call of `handoff_to`, and note where the session goes."""
+    """Answer a call of `handoff_to` and record the target agent."""
     data = step.data
     name, note = state.arguments.get("agent"), state.arguments.get("note")
     offered = [spec.name for spec in data.config.agents if spec.handoff and spec.name != data.acting.name]
@@ -286,12 +284,12 @@ def take_handoff(step: StepContext, state: CallState) -> CallState:
 
 
 def hand_over(step: StepContext, name: str) -> None:
-    """Continue as the agent that the session was handed over to. What that one does not bring stays as it is."""
+    """Continue as the agent that the session was handed over to. Settings that the agent does not define stay as they are."""
     acting = step.data.acting
     place, spec = _spec_of(step, name)
     try:
         change = _stack_of(step, spec)
-    except PluginError as error:  # a plugin that went since the call was answered
+    except PluginError as error:  # a plugin was removed since the call was answered
         _stay(step, spec, error)
         return
     if change is not None:
@@ -305,15 +303,15 @@ def hand_over(step: StepContext, name: str) -> None:
 
 
 def generation_of_agent(place: int) -> int:
-    """Say under which change of the session's tools those of an agent are kept, who stands at this place among its agents.
+    """Return the generation number of an agent's tools, from its index among the session's agents.
 
-    Below zero, where no change that a caller makes ever comes.
+    Negative, because no change by a caller ever has a negative number.
     """
     return -1 - place
 
 
 def change_of_agent(agent: str, plugin: str) -> SignalId:
-    """Say under which name the code of an agent's plugin is kept, which no signal brings."""
+    """Return the id under which an agent's plugin code is kept, since no signal supplies it."""
     return SignalId(f"agent/{agent}/{plugin}")
 
 
@@ -322,7 +320,7 @@ def _spec_of(step: StepContext, name: object) -> tuple[int, AgentSpec]:
 
 
 def _stack_of(step: StepContext, spec: AgentSpec) -> ChangedStack | None:
-    """Give the plugins with which the session goes on as an agent; None for those that it has."""
+    """Return the plugins for an agent, or None to keep the current ones."""
     stack, states = step.data.stack, step.data.plugin_states
     change = None
     if spec.plugins is not None:
@@ -336,18 +334,18 @@ def _stack_of(step: StepContext, spec: AgentSpec) -> ChangedStack | None:
 
 
 def _stay(step: StepContext, spec: AgentSpec, error: PluginError) -> None:
-    """Go on as before: an agent without its guards is none to hand a session over to."""
+    """Cancel the handoff: no session is handed over to an agent without its guards."""
     step.data.acting = replace(step.data.acting, next=None, note=None)
     failed = ErrorInfo(code="plugin_error", message=f"the session is not handed over to {spec.name}: {error}")
     step.publish(PluginFailed(plugin=spec.name, hook="Handoff", error=failed, policy="closed"))
 
 
 def _take_model(step: StepContext, spec: AgentSpec) -> None:
-    before = model_of(step.data).model  # where one has failed, that of the fallback
+    before = model_of(step.data).model  # after a failure, the model of the fallback
     if spec.model is None or spec.model.model == before == step.data.model.model:
         return
     step.data.model = spec.model
-    cycle = step.cycle  # the fallbacks of the model before are not those of this one
+    cycle = step.cycle  # the fallbacks of the previous model do not apply to this one
     step.data.cycle = replace(cycle, attempts=replace(cycle.attempts, model=0))
     step.publish(ModelSwitched(from_model=before, to_model=spec.model.model, by="handoff"))
 
@@ -363,33 +361,33 @@ def _refused(step: StepContext, state: CallState, text: str) -> CallState:
 
 
 _NOT_ANSWERS: Final = frozenset({"max_turns", "not_resumed", "superseded"})
-"""The ends of a cycle without an answer of the model that a plugin could look at."""
+"""Ends of a cycle without an answer of the model for plugins to inspect."""
 
 MAX_ASKERS: Final = 1024
-"""How many callers may wait for the end of one cycle; it is a queue like all others, so one more hears that it is full."""
+"""Maximum number of callers that wait for the end of one cycle. Another caller is refused with `MailboxFull`."""
 
 
 def start_next(step: StepContext) -> Next:
-    """Take the oldest prompt that waits, in the very step that puts it into the history."""
+    """Start the oldest queued prompt, in the step that puts it into the history."""
     prompt, *rest = step.data.queue
     step.data.queue = tuple(rest)
     return start_cycle(step, prompt)
 
 
 def before_prompt(step: StepContext, prompt: QueuedPrompt) -> Outcome:
-    """Ask the plugins about a prompt that is about to start. It may be held then."""
+    """Ask the plugins about a prompt that is about to start. A plugin's request may hold it."""
     text = "\n".join(block.text for block in prompt.content if isinstance(block, Text))
     return holding.ask_about_prompt(step, BeforePrompt(text=text, content=prompt.content), prompt)
 
 
 def start_cycle(step: StepContext, prompt: QueuedPrompt) -> Next:
-    """Begin the cycle of a prompt, unless a plugin refuses it, or wants to know something first."""
+    """Start the cycle of a prompt, unless a plugin refuses it or holds it with a request."""
     outcome = before_prompt(step, prompt) if has_listeners(step, BeforePrompt) else None
     return Phase.RUNNING if step.data.held is not None else start_checked(step, prompt, outcome)
 
 
 def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | None) -> Next:
-    """Begin the cycle of a prompt, with what plugins said about it."""
+    """Start the cycle of a prompt with the plugins' outcome."""
     abort, decision = (outcome.abort, outcome.decision) if outcome is not None else (None, None)
     if decision is not None and isinstance(decision.action, ResolveApproval):
         abort = f"no call waits for a decision, so there is none to {decision.action.decision}"
@@ -416,7 +414,7 @@ def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | No
 
 
 def start_without_words(step: StepContext, signal: GoOn) -> Next:
-    """Begin a cycle that answers what the conversation ends with. Plugins judge its requests; there is no prompt to judge."""
+    """Start a cycle that answers the end of the conversation. Plugins judge its requests, as it has no prompt."""
     step.data.cycle = Cycle(
         ref=signal.ref,
         first_message=len(step.data.history),
@@ -431,16 +429,16 @@ def start_without_words(step: StepContext, signal: GoOn) -> Next:
 
 
 def _say_notes(step: StepContext) -> None:
-    """Let the model hear what survivors of an abort said since, and agents in the background."""
+    """Add the output of survivors and background agents since then to the history."""
     notes = tuple(Text(text=note) for note in (*step.data.notes, *agents.take_notes(step)))
     step.data.history = step.data.history.with_user(UserMessage(content=notes, origin="note"))
     step.data.notes = ()
 
 
 def reject_prompt(step: StepContext, prompt: QueuedPrompt, reason: str) -> Phase:
-    """Refuse a prompt: its text never enters the history, and there was nothing to stop.
+    """Refuse a prompt. Its text never enters the history, and there is nothing to stop.
 
-    A cycle that waits for a person meanwhile goes on waiting. It has not ended, so nothing says that one has.
+    A suspended cycle keeps waiting. It has not ended, so no event reports an end.
     """
     step.publish(PromptRejected(ref=prompt.ref, reason=reason))
     if step.data.cycle is None:
@@ -454,13 +452,13 @@ def reject_prompt(step: StepContext, prompt: QueuedPrompt, reason: str) -> Phase
 
 
 def refuse_askers(step: StepContext, prompt: QueuedPrompt, why: AgentrailError) -> None:
-    """Tell the callers that wait for the text of a prompt that there will be none."""
+    """Refuse the callers that wait for the text of a prompt."""
     for asker in prompt.askers:
         step.refuse(asker, why)
 
 
 def drop_queue(step: StepContext, why: AgentrailError) -> None:
-    """Throw away all prompts that wait, and tell everybody."""
+    """Drop all queued prompts, publish it and refuse their callers."""
     for prompt in step.data.queue:
         step.publish(PromptDropped(ref=prompt.ref, content=prompt.content))
         refuse_askers(step, prompt, why)
@@ -468,7 +466,7 @@ def drop_queue(step: StepContext, why: AgentrailError) -> None:
 
 
 def begin_turn(step: StepContext) -> Next:
-    """Prepare the next request, with all that was said meanwhile.
+    """Prepare the next request, including steers and notes received since the last one.
 
     On the last turn that a cycle may have, tools are withheld.
     """
@@ -495,7 +493,7 @@ def begin_turn(step: StepContext) -> Next:
 
 
 def ask_and_send(step: StepContext) -> Next:
-    """Ask the plugins about the next request, and send it, or shorten the conversation first."""
+    """Ask the plugins about the next request. Then send it, or compact the conversation first."""
     if has_listeners(step, BeforeRequest):
         abort = _ask_about_request(step)
         if abort is not None:
@@ -504,7 +502,7 @@ def ask_and_send(step: StepContext) -> Next:
 
 
 def _ask_about_request(step: StepContext) -> str | None:
-    """Let plugins look at the next request, speak before it, and hand on other messages for it; gives why they abort."""
+    """Show plugins the next request, and apply their additions and replacement messages. Return why they abort, or None."""
     outcome = ask_plugins(step, BeforeRequest(messages=step.data.history.messages[:]))
     if outcome.abort is not None:
         return outcome.abort
@@ -512,7 +510,7 @@ def _ask_about_request(step: StepContext) -> str | None:
     if step.data.interventions:
         _apply_interventions(step)
     handed = outcome.messages
-    # What they want said comes behind what they handed on, as it does behind the conversation.
+    # Added text follows the replacement messages, as it would follow the conversation.
     if handed is not None:
         handed = (*handed, *step.data.history.since(seen))
     points = outcome.hints.cache_points or ()
@@ -521,15 +519,15 @@ def _ask_about_request(step: StepContext) -> str | None:
 
 
 def go_on_after_compaction(step: StepContext, error: ErrorInfo | None) -> Next:
-    """Do what a compaction held up: the request, its end, or nothing at all."""
+    """Continue after a compaction: send the request, fail the cycle, or return to idle."""
     cycle = step.data.cycle
     if cycle is None:
         return Phase.IDLE
     if error is not None:
         return fail(step, error)
     if cycle.handed == ():
-        # What they handed on was made of the conversation before. Sent all the same it would be as long as ever, and
-        # without it what they keep from the model would be said.
+        # The replacement messages were made of the old conversation. Sent unchanged, they would be as long as
+        # before. Without them, the model would read what plugins withhold from it.
         abort = _ask_about_request(step)
         if abort is not None:
             return BreakOff(abort)
@@ -537,10 +535,10 @@ def go_on_after_compaction(step: StepContext, error: ErrorInfo | None) -> Next:
 
 
 def go_on_with_context(step: StepContext, signal: ContextGathered) -> Next:
-    """Send the request that waited for its context, with the steers that came meanwhile.
+    """Send the request that waited for its context, with the steers received since.
 
-    Plugins are asked again where there are any: what goes out is not what they have seen. With its context the request may be too
-    long, and then a summary comes first.
+    Plugins, if there are any, are asked again, because the request differs from the one they saw. With its context
+    the request may be too long, and then a compaction comes first.
     """
     context = take_context(step, signal)
     if step.data.steers:
@@ -554,7 +552,7 @@ def go_on_with_context(step: StepContext, signal: ContextGathered) -> Next:
 
 
 def send_request(step: StepContext) -> Phase:
-    """Ask the model: the first attempt of a turn, or one more. Before the first one it is asked what is added to all of them."""
+    """Send a request: the first attempt of a turn, or another one. Extra context is gathered before the first."""
     if begin_gathering(step):
         return Phase.RUNNING
     data, cycle = step.data, step.cycle
@@ -565,10 +563,10 @@ def send_request(step: StepContext) -> Phase:
     if cycle.handed is None:
         kept, messages = outgoing(data.outgoing, data.history.messages, data.refused)
         step.data.outgoing = kept
-    else:  # another conversation, of which nothing is kept for the next one
+    else:  # another conversation, of which nothing is kept for the next request
         kept, messages = outgoing(Outgoing(), cycle.handed, data.refused)
     request = request_of(step.data, attempt, last_turn=last_turn, messages=messages)
-    if kept.refused:  # plugins have seen the whole conversation: the places they named are those in there
+    if kept.refused:  # plugins saw the whole conversation, and their indices refer to it
         request = msgspec.structs.replace(request, cache_points=_moved(request.cache_points, kept))
     notes = (LAST_TURN_NOTE,) if last_turn else ()
     context = cycle.context
@@ -598,21 +596,21 @@ def _moved(points: tuple[CachePoint, ...], kept: Outgoing) -> tuple[CachePoint, 
 
 
 def is_last_turn(data: Known) -> bool:
-    """Say whether tools are withheld on this turn, because the cycle may have no other."""
+    """Return whether tools are withheld on this turn, because it is the last one of the cycle."""
     turn = data.cycle.turn if data.cycle is not None else 0
     return turn >= data.config.max_turns and data.config.on_max_turns == "answer"
 
 
 def stops_after_calls(data: Known) -> bool:
-    """Say whether the calls of this turn are the last thing that the cycle does, because no model is to react to them."""
+    """Return whether the cycle ends after the calls of this turn, without another response."""
     turn = data.cycle.turn if data.cycle is not None else 0
     return turn >= data.config.max_turns and data.config.on_max_turns == "stop"
 
 
 def finish(step: StepContext, stop_reason: EndReason) -> Next:
-    """End the cycle well, unless the user has steered it: then the model gets another turn, if there is one left.
+    """Finish the cycle, unless the user has steered it and a turn is left. Then the model gets another turn.
 
-    A vendor that pauses in the middle of its own work wants the same conversation once more, which is a turn too.
+    A vendor that pauses in the middle of its own work needs the same conversation again, which is also a turn.
     """
     turns_left = has_turns_left(step)
     if turns_left and stop_reason == "pause":
@@ -626,7 +624,7 @@ def finish(step: StepContext, stop_reason: EndReason) -> Next:
 
 
 def finish_checked(step: StepContext, stop_reason: EndReason, outcome: Outcome) -> Next:
-    """End the cycle, unless plugins want more, or the user has steered it while they were asked."""
+    """Finish the cycle, unless plugins abort or extend it, or the user steered it while they were asked."""
     if outcome.abort is not None:
         return BreakOff(outcome.abort)
     if has_turns_left(step) and (step.data.steers or step.data.interventions):
@@ -635,7 +633,7 @@ def finish_checked(step: StepContext, stop_reason: EndReason, outcome: Outcome) 
 
 
 def has_turns_left(step: StepContext) -> bool:
-    """Say whether the cycle may have another turn."""
+    """Return whether the cycle may have another turn."""
     return step.cycle.turn < step.data.config.max_turns
 
 
@@ -689,7 +687,7 @@ def fail(step: StepContext, error: ErrorInfo) -> Phase:
 
 
 def _asked_by(step: StepContext, cycle: Cycle) -> PromptRef:
-    """Give the prompt that a cycle works on; of one without a prompt the last that was said."""
+    """Return the prompt of a cycle. For a cycle without one, return the latest prompt of the history."""
     if cycle.goes_on:
         for message in reversed(step.data.history.messages):
             if isinstance(message, UserMessage) and message.origin == "prompt" and message.ref is not None:
@@ -704,7 +702,7 @@ def close_cycle(
     reason: str | None = None,
     error: ErrorInfo | None = None,
 ) -> Ended:
-    """Forget the cycle, and keep how it ended; the caller publishes that, and tells those who wait for it."""
+    """Clear the cycle and record how it ended. The caller publishes the end and answers the waiting callers."""
     if has_listeners(step, AfterTurn):
         after_turn(step, outcome, reason=reason if error is None else error.message)
     ended = Ended(outcome=outcome, text=answer_of(step), reason=reason, error=error)
@@ -719,7 +717,7 @@ def close_cycle(
 def after_turn(
     step: StepContext, outcome: Literal["finished", "aborted", "failed"], *, reason: str | None
 ) -> None:
-    """Let plugins see that a cycle is over, on every path, and every abort. They can neither veto nor delay it."""
+    """Notify plugins of the end of a cycle on every path, and of every abort. They can neither veto nor delay it."""
     cycle = step.data.cycle
     began = cycle.started_at_ms if cycle is not None else step.at_ms
     ask_plugins(
@@ -737,7 +735,7 @@ def after_turn(
 
 
 def requeue_steers(step: StepContext) -> None:
-    """Let steers that met the end of their cycle be the next prompts, in front of those that wait already."""
+    """Queue steers left at the end of their cycle as the next prompts, before all others."""
     steers = step.data.steers
     first = []
     for position, steer in enumerate(steers):
@@ -749,7 +747,7 @@ def requeue_steers(step: StepContext) -> None:
 
 
 def wait_for_reply(step: StepContext, to: SignalId) -> None:
-    """Tell a caller how the cycle ended: when it has, or at once the last one, its text or the error that stands for it."""
+    """Answer a caller with the outcome of the cycle: when it ends, or at once with the last one, its text or its error."""
     cycle, last, held = step.data.cycle, step.data.last, step.data.held
     prompt = held.prompt if held is not None else None
     askers = cycle.askers if cycle is not None else prompt.askers if prompt is not None else ()
@@ -760,7 +758,7 @@ def wait_for_reply(step: StepContext, to: SignalId) -> None:
         step.refuse(to, MailboxFull(message))
     elif cycle is not None:
         step.data.cycle = msgspec.structs.replace(cycle, askers=(*askers, to))
-    # Its cycle has not begun yet, but that is the one that is meant.
+    # Its cycle has not begun yet, but the caller means that one.
     elif held is not None and prompt is not None:
         prompt = msgspec.structs.replace(prompt, askers=(*askers, to))
         step.data.held = msgspec.structs.replace(held, prompt=prompt)
@@ -775,7 +773,7 @@ def wait_for_reply(step: StepContext, to: SignalId) -> None:
 
 
 def _apply_interventions(step: StepContext) -> None:
-    """Let plugins speak: all that they want said, as one message."""
+    """Add the plugins' texts to the history as one message."""
     injected = step.data.interventions
     prompt = "\n\n".join(one.prompt for one in injected)
     message = UserMessage(content=(Text(text=prompt),), origin="intervention")
@@ -792,14 +790,13 @@ def _apply_steers(step: StepContext) -> None:
     step.publish(SteeringApplied(refs=tuple(steer.ref for steer in steers), count=len(steers)))
 
 
-# Silence of the current request. Chunks note their time, and a timer says when to look at the clock.
-#
-# `policy.patience` says what a silence means. The timer starts and ends with the stream, so a request that answers in time
-# costs no effect of its own.
+# Silence of the current request. Chunks record their time, and a timer decides when to check the clock.
+# `policy.patience` defines the limits. The timer starts and ends with the stream, so a request that answers
+# in time costs no effect of its own.
 
 
 def start_stream(step: StepContext, request: ModelRequest, context: EffectId | None = None) -> None:
-    """Send a request, with what was gathered for it, and say when to look at it first."""
+    """Send a request with its gathered context, and set the time of the first stall check."""
     clock = StallClock(heard_at_ms=step.at_ms)
     _, silence = decide_stall(clock, step.at_ms, model_of(step.data).stalls)
     step.data.stream = msgspec.structs.replace(step.stream, clock=clock)
@@ -809,7 +806,7 @@ def start_stream(step: StepContext, request: ModelRequest, context: EffectId | N
 
 
 def note_chunk(step: StepContext) -> None:
-    """Note that something came. The first time the silence that counts becomes another, and may end before the next look."""
+    """Record the arrival of a chunk. After the first one, another time limit applies, which may end before the next check."""
     stream = step.stream
     clock = stream.clock.heard(step.at_ms)
     step.data.stream = msgspec.structs.replace(stream, clock=clock)
@@ -819,7 +816,7 @@ def note_chunk(step: StepContext) -> None:
 
 
 def look(step: StepContext, pinged_at_ms: int) -> ErrorInfo | None:
-    """Look at the clock: report a silence, and set the next look; or stop a stream that has been silent for too long."""
+    """Check for a stall: report the silence and schedule the next check, or cancel a stream that was silent for too long."""
     stream = step.stream
     heard = stream.clock.pinged(pinged_at_ms) if pinged_at_ms else stream.clock
     clock, silence = decide_stall(heard, step.at_ms, model_of(step.data).stalls)
@@ -837,17 +834,18 @@ def _look_at(step: StepContext, attempt: EffectId, at_ms: int) -> None:
     step.start(SetTimer(effect_id=stall_timer_of(attempt), at_ms=at_ms), OfStallTimer())
 
 
-# The answer of a cycle: the text for its caller, and whether it has the promised format (`policy.response_format`).
+# The answer of a cycle: the text for its caller, and whether it matches the response format
+# (`policy.response_format`).
 
 
 _WITHOUT_AN_ANSWER: Final = frozenset({"not_resumed", "superseded"})
-"""The ends of a cycle that people chose: what the model would have answered is unknown."""
+"""Ends of a cycle that the user chose, without an answer of the model."""
 
 
 def answer_of(step: StepContext) -> str:
-    """Give the answer of the cycle: what was said aloud in its last response; its document, where it is to have a shape.
+    """Return the answer of the cycle: the visible text of its last response, or its document if it has a format.
 
-    Not all that was said: "I will look that up" between two calls, and the answer before the repair, are no part of it.
+    Earlier text is left out, such as "I will look that up" between two calls, and the answer before a repair.
     """
     data = step.data
     last = _last_response(cycle_messages_of(data))
@@ -857,7 +855,8 @@ def answer_of(step: StepContext) -> str:
 
 
 def _last_response(messages: tuple[Message, ...]) -> AssistantMessage | None:
-    # From the end: a cycle of a hundred turns has two hundred messages, and its answer is mostly the last of them.
+    # Backwards: a cycle of a hundred turns has two hundred messages, and its answer is usually the last of
+    # them.
     for message in reversed(messages):
         if isinstance(message, AssistantMessage):
             return message
@@ -872,27 +871,27 @@ def _schema_of(data: Known) -> JsonObject | None:
 
 
 def format_of(data: Known) -> ResponseFormat | None:
-    """Give what the answer of the running cycle is judged by: what its caller wants, else what the session was set up with."""
+    """Return the response format of the running cycle: that of its caller, otherwise that of the session."""
     settings = data.cycle.settings if data.cycle is not None else None
     if settings is not None and settings.response_format is not None:
-        # Compiled when it is needed: once or twice in a cycle.
+        # Compiled on demand: once or twice in a cycle.
         return ResponseFormat(settings.response_format)
     return data.config.response_format
 
 
 def _check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Rejected | None:
-    """Judge the answer of a cycle that is about to finish; None when it may."""
+    """Check the answer of a cycle that is about to finish. None means that it may."""
     if _schema_of(step.data) is None or stop_reason in _WITHOUT_AN_ANSWER:
         return None
     wanted = format_of(step.data)
-    assert wanted is not None  # noqa: S101 - it was looked for
+    assert wanted is not None  # noqa: S101 - `_schema_of` found one
     no_turn_left = step.cycle.repaired or step.cycle.turn >= step.data.config.max_turns
     verdict = wanted.check(answer_of(step), repaired=no_turn_left, misfit=step.cycle.misfit)
     return None if isinstance(verdict, Accepted) else verdict
 
 
 def _ask_for_repair(step: StepContext, repair: RepairTurn) -> None:
-    """Tell the model what is wrong with its answer; once in a cycle."""
+    """Tell the model why its answer does not match the format. Once in a cycle."""
     note = UserMessage(content=(Text(text=repair.note),), origin="note")
     step.data.history = step.data.history.with_user(note)
     step.data.cycle = msgspec.structs.replace(step.cycle, repaired=True)

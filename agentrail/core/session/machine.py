@@ -1,16 +1,17 @@
-"""`step(state, signal) -> (state, effects)`: the only door through which a session advances.
+"""`step(state, signal) -> (state, effects)`: the only way to advance a session.
 
-What is legal stands in `legality.py`; who takes a signal stands in `TAKERS`; nothing else decides. This is the order:
+`legality.py` holds the transition table and `TAKERS` maps each signal to its handler. Nothing else decides.
 
-| | what happens in a step | as long as |
+| | in a step | repeated if |
 |---|---|---|
-| 1 | the signal is taken, dropped or postponed, as the table says | |
-| 2 | an abort that a plugin wanted breaks the cycle off; what waits for idle is applied | 1, 3 or 4 has taken something |
-| 3 | what was postponed is judged anew, oldest first, in front of what is still to be judged | the phase has changed |
-| 4 | in idle the session ends if it is to end, or the oldest prompt that waits begins | nothing is left to judge |
+| 1 | the signal is taken, dropped or postponed, according to the table | |
+| 2 | an abort requested by a plugin ends the cycle, and changes that wait for idle are applied | 1, 3 or 4 took a signal or prompt |
+| 3 | postponed signals are judged again, oldest first, before any other pending signal | the phase has changed |
+| 4 | in idle, the session ends if it is stopping, otherwise the oldest queued prompt starts | no signal is left to judge |
 
-So who asked first is answered first: the next prompt, or the end, comes after all that was postponed, and before anything
-from the mailbox. All that a step does it does at the time of its signal, to one draft that is frozen at its end.
+Callers are therefore answered in order: the next prompt, or the end, comes after all postponed signals and before
+any new message from the mailbox. A step uses the time of its signal throughout, and works on one draft that is
+frozen at its end.
 
 No clock, no id, no randomness and no I/O: they arrive inside signals.
 """
@@ -117,16 +118,16 @@ from agentrail.otp.edges import travels
 from agentrail.otp.exits import Crashed, Shutdown, describe
 
 MAX_POSTPONED: Final = 1_000
-"""How many signals may wait for another phase; one more is refused."""
+"""Maximum number of postponed signals. Another caller is refused with `MailboxFull`."""
 
-_FAR_FUTURE_MS: Final = 2**53  # clocks say less, and nearly all times are such; others are looked at closely
+_FAR_FUTURE_MS: Final = 2**53  # nearly all times are below this, larger ones are checked in full
 _TAKE: Final = Verdict.TAKE
-_IDLE: Final = Phase.IDLE  # a name costs a look into a table, a member of an enumeration ten times that
+_IDLE: Final = Phase.IDLE  # a global name costs one dict lookup, an enum member ten times that
 
 S = TypeVar("S", bound=signals.Signal)
 A = TypeVar("A", bound=signals.Asked)
 Take: TypeAlias = Callable[[StepContext, Phase, Any], Next]
-"""Says what a signal means, which may be taken in this phase; gives what follows."""
+"""Handles a signal that the table accepts in this phase, and returns the next phase."""
 
 _Ending: TypeAlias = (
     signals.ResponseCompleted
@@ -140,7 +141,7 @@ _Ending: TypeAlias = (
     | signals.ContextGathered
     | signals.TeardownFinished
 )
-"""The outcomes that end an effect."""
+"""Outcomes that end an effect."""
 
 
 def new_session(
@@ -150,14 +151,14 @@ def new_session(
     plugin_states: PluginStates = NO_STATES,
     messages: Sequence[Message] = (),
 ) -> SessionState:
-    """Make the state of a session that has not begun; its first signal is `SessionBegan`.
+    """Return the state of a session that has not started. Its first signal is `SessionBegan`.
 
     Args:
-        config: How it is set up.
-        tools: What its model may call.
+        config: Its configuration.
+        tools: Tools that its model can call.
         stack: Its plugins.
-        plugin_states: Their first states.
-        messages: The conversation that it goes on with, from wherever; what is wrong with it is repaired.
+        plugin_states: Initial states of the plugins.
+        messages: Conversation to continue, from any source. Defects in it are repaired.
     """
     data = SessionData(
         config=config,
@@ -181,11 +182,11 @@ def step(
 ) -> tuple[SessionState, tuple[Effect, ...]]:
     """Return the complete next state and the effects to carry out, in order.
 
-    Total: every pair of phase and signal has a verdict. On a session that has ended nothing happens any more.
+    Total: every pair of phase and signal has a verdict. A session that has ended ignores every signal.
     """
     if state.ended:
         return state, ()
-    given: Any = signal  # a compiled module would take the annotation at its word, and that is in doubt here
+    given: Any = signal  # a compiled module would trust the annotation, and the annotation is in doubt here
     at_ms = given.at_ms
     if type(at_ms) is not int or not 0 <= at_ms < _FAR_FUTURE_MS:
         _check_time(signal)
@@ -194,23 +195,24 @@ def step(
     try:
         phase, postponed, ended = _advance(step, state.phase, state.postponed, signal)
         after = SessionState(phase, step.close(), postponed, ended)
-    except BaseException as error:  # noqa: ASYNC103 - a bug of ours is an error of the step, whatever class it has
+    except BaseException as error:  # noqa: ASYNC103 - a bug of ours becomes an error of the step, whatever its class
         if travels(error):
             raise
         crash = Crashed.from_exception(error)
     else:
         return after, tuple(step.effects)
-    # Out here, so that it carries no frames along: what they hold is of no use to the keeper of the error.
+    # Raised outside the `except`, so that it carries no frames: whoever keeps the error must not keep their
+    # locals.
     raise InternalError(describe(crash))
 
 
 def _check_time(signal: signals.Signal) -> None:
-    given: Any = signal  # its annotation is what is in doubt, and a compiled module would take it at its word
+    given: Any = signal  # a compiled module would trust the annotation, and the annotation is in doubt here
     try:
         is_time = issubclass(type(given.at_ms), int) and math.isfinite(given.at_ms)
     except (TypeError, OverflowError):
         is_time = False
-    if not is_time:  # no clock says that; a bug of the code that made the signal
+    if not is_time:  # no clock returns this: a bug in the code that made the signal
         message = f"{type(signal).__name__} has the time {given.at_ms!r:.50}: expected whole milliseconds since 1970"
         raise InternalError(message)
 
@@ -218,8 +220,8 @@ def _check_time(signal: signals.Signal) -> None:
 def _advance(
     step: StepContext, phase: Phase, postponed: tuple[signals.Signal, ...], signal: signals.Signal
 ) -> tuple[Phase, tuple[signals.Signal, ...], bool]:
-    """Take a signal, and all that follows from it, until only the mailbox could bring more."""
-    todo: list[signals.Signal] = [signal]  # the next one last
+    """Process a signal and its follow-up work until only the mailbox can supply more."""
+    todo: list[signals.Signal] = [signal]  # next signal last
     while True:
         before = phase
         if todo:
@@ -247,12 +249,12 @@ def _advance(
 
 
 def settle_step(step: StepContext, after: Next) -> Phase:
-    """Do what is due whenever something was taken, whatever it was; gives the phase that follows."""
+    """Apply the follow-up work of every accepted signal, and return the next phase."""
     if type(after) is BreakOff:
         after = teardown.abort_by_plugin(step, after.reason)
     held = step.data.held
     if held is not None and held.prompt is not None and (after is Phase.IDLE) is (step.data.cycle is None):
-        holding.back_to_queue(step)  # it was judged beside a suspended cycle, which goes on now, or is over
+        holding.back_to_queue(step)  # judged while a cycle was suspended. That cycle has resumed or ended
     if step.data.wishes or step.data.loans:
         children.look_after(step)
     if after is _IDLE:
@@ -275,22 +277,24 @@ def _postponed(
     return postponed
 
 
-# Messages of users. A prompt starts a cycle or waits in the queue, a steer joins the running cycle, `go_on` continues without words.
+# Messages of users. A prompt starts a cycle or is queued, a steer joins the running cycle, `go_on` continues
+# without words.
 #
-# An accepted message leaves its queue only in the step that puts it into the history or publishes that it was dropped.
+# An accepted message leaves its queue only in the step that adds it to the history or publishes that it was
+# dropped.
 
 
 _NO_WORDS: Final = ()
-"""What is said when nothing is: no prompt has this content."""
+"""Content recorded for a message without words. No prompt has this content."""
 
 
 def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
-    """Start a prompt at once, or put it at the end of the queue, or say that there is no room.
+    """Start a prompt, queue it, or refuse it if the queue is full.
 
-    A prompt that comes while a cycle waits for a person supersedes what it waits for.
+    A prompt that arrives while a cycle waits for the user supersedes the pending interactions.
     """
     data = step.data
-    if not signal.content:  # it would wait in the queue, and nothing behind it would ever start
+    if not signal.content:  # it would block the queue: no prompt after it would ever start
         step.refuse(signal.signal_id, PromptError("the prompt has no content: give one block or more"))
         return phase
     if (signal.client_id is not None or data.stopping is not None) and _is_answered(
@@ -331,13 +335,13 @@ def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
 
 
 def _said(signal: Prompt | GoOn) -> object:
-    """Give what a message is known by, where its sender names no digest: the words, and what was wanted for them."""
+    """Return the value that identifies a message whose sender supplies no digest: its content and its settings."""
     content = signal.content if isinstance(signal, Prompt) else _NO_WORDS
     return content if signal.settings is None else (content, signal.settings)
 
 
 def go_on(step: StepContext, phase: Phase, signal: GoOn) -> Next:
-    """Let the model answer what the conversation ends with, if the session is idle and something stands there."""
+    """Continue the conversation without a prompt. Refused unless the session is idle and the last message is not an answer."""
     if _is_answered(step, signal, _said(signal), PromptReceipt):
         return phase
     fault = _why_not_on(step.data, phase)
@@ -353,7 +357,7 @@ def go_on(step: StepContext, phase: Phase, signal: GoOn) -> Next:
 
 
 def _why_not_on(data: Known, phase: Phase) -> str | None:
-    """Say why a session cannot go on without new words, if that is so."""
+    """Return why a session cannot continue without new words, or None if it can."""
     if phase is not Phase.IDLE:
         return "the session is at work: wait for the end of its cycle"
     if data.cycle is not None:
@@ -371,7 +375,7 @@ def _why_not_on(data: Known, phase: Phase) -> str | None:
 
 
 def _start_cycle(step: StepContext, phase: Phase, prompt: QueuedPrompt) -> Next:
-    """Start a prompt; one that answers what the suspended cycle waits for is not started, and one that does not ends it."""
+    """Start a prompt, unless it answers a pending interaction of the suspended cycle. Otherwise it ends that cycle."""
     waiting = step.data.interventions
     outcome = cycle.before_prompt(step, prompt) if has_listeners(step, BeforePrompt) else None
     if step.data.held is not None:
@@ -382,7 +386,7 @@ def _start_cycle(step: StepContext, phase: Phase, prompt: QueuedPrompt) -> Next:
 def continue_prompt(
     step: StepContext, phase: Phase, prompt: QueuedPrompt, result: RequestResult, *, is_late: bool
 ) -> Next:
-    """Do what a prompt that was held comes to, now that the answer is there, unless it is held once more."""
+    """Continue a held prompt with the plugin's result, unless another hook holds it again."""
     waiting = step.data.interventions
     outcome = holding.go_on_asking(step, result, is_late=is_late)
     return phase if step.data.held is not None else _checked_prompt(step, prompt, outcome, waiting)
@@ -396,9 +400,7 @@ def _checked_prompt(
 ) -> Next:
     if step.data.cycle is None:
         return cycle.start_checked(step, prompt, outcome)
-    step.data.interventions = (
-        waiting  # what is said here belongs to the prompt, and not to the cycle that waits
-    )
+    step.data.interventions = waiting  # added text belongs to the prompt, not to the suspended cycle
     abort, decision = (outcome.abort, outcome.decision) if outcome is not None else (None, None)
     if abort is not None:
         return cycle.reject_prompt(step, prompt, abort)
@@ -409,7 +411,7 @@ def _checked_prompt(
 
 
 def _resolve(step: StepContext, prompt: QueuedPrompt, action: ResolveApproval[Any], *, by: str) -> Next:
-    """Take a prompt as a decision; one about nothing that waits is refused like any prompt, with what does wait."""
+    """Apply a prompt as a decision. If no such approval is pending, refuse it and name the pending ones."""
     try:
         approval = find_approval_in_chat(step, action.approval_id)
         hold_offered(approval, action.decision)
@@ -422,7 +424,7 @@ def _resolve(step: StepContext, prompt: QueuedPrompt, action: ResolveApproval[An
 
 
 def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
-    """Let the running cycle hear something at its next gap; without a cycle it is a prompt."""
+    """Queue a steer for the next gap of the running cycle. Without a cycle it becomes a prompt."""
     data = step.data
     if _is_answered(step, signal, signal.text, SteerReceipt):
         return phase
@@ -446,19 +448,21 @@ def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
     )
     held = step.data.held
     if held is not None and held.notes is None and phase is Phase.RUNNING and cycle.has_turns_left(step):
-        # There will be another turn whatever a plugin says of this answer, so that is not waited for any more.
+        # Another turn follows whatever the plugin decides about this answer, so the session stops waiting for
+        # it.
         holding.decide_without(step)
         return cycle.begin_turn(step)
     return hear_steer(step) if step.data.batch else phase
 
 
 def _why_no_steer(data: Known) -> str | None:
-    """Say why no more steers may wait, if that is so."""
+    """Return why another steer cannot be queued, or None if it can."""
     waiting, most = len(data.steers), data.config.max_steering_queue
     if waiting >= most:
         return f"{waiting} steers wait already, at most {most} may: wait for SteeringApplied"
-    # Those that meet the end of their cycle go on top of a queue of prompts that may be full. When every cycle ends before
-    # it hears them, the queue would grow with each cycle: so they need room there, too.
+    # Steers left at the end of their cycle join the prompt queue, even a full one. If every cycle ended
+    # before its steers
+    # were applied, the queue would grow with each cycle. So they need room in it, too.
     both, queued = most + data.config.max_prompt_queue, len(data.queue)
     if queued + waiting >= both:
         return (
@@ -473,7 +477,7 @@ def _is_answered(
     said: object,
     kind: type[PromptReceipt] | type[SteerReceipt],
 ) -> bool:
-    """Answer what needs no look at the session: it is ending, or the message came before, and has its receipt."""
+    """Answer a message without judging it, if the session is stopping or the message is a repeat with a known receipt."""
     data = step.data
     if data.stopping is not None:
         step.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
@@ -490,12 +494,12 @@ def _is_answered(
 
 
 def _checked_steer(step: StepContext, signal: Steer) -> tuple[Steer, bool]:
-    """Ask the plugins about a steer: with what they put in front of it, and whether they refuse it."""
+    """Ask the plugins about a steer. Return it with the text they put before it, and whether they refused it."""
     if not has_listeners(step, BeforeSteering):
         return signal, False
     waiting = step.data.interventions
     outcome = ask_plugins(step, BeforeSteering(text=signal.text))
-    step.data.interventions = waiting  # what is said here belongs to the steer, and not to the next request
+    step.data.interventions = waiting  # added text belongs to the steer, not to the next request
     if outcome.abort is not None:
         _say(step, signal, "rejected_by_plugin")
         receipt = SteerReceipt(
@@ -548,11 +552,11 @@ def _give_steer_receipt(step: StepContext, signal: Steer, receipt: SteerReceipt)
     step.reply(signal.signal_id, receipt)
 
 
-# --- what each signal means
+# --- handlers of the signals
 
 
 def _go_on_held(step: StepContext, phase: Phase, result: RequestResult, *, is_late: bool = False) -> Next:
-    """Go on where a hook waited."""
+    """Resume at the hook that was held."""
     held = holding.now_held(step)
     if held.prompt is not None:
         return continue_prompt(step, phase, held.prompt, result, is_late=is_late)
@@ -565,12 +569,12 @@ def _go_on_held(step: StepContext, phase: Phase, result: RequestResult, *, is_la
 
 
 def _compact(step: StepContext, phase: Phase, signal: signals.Compact) -> Phase:
-    """Shorten the history: at once where nothing goes on, else before the next request."""
+    """Shorten the history: at once in idle, otherwise before the next request."""
     data = step.data
     if data.stopping is not None:
         step.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
         return phase
-    if data.compaction is None:  # else the one that goes on serves, and its end is the answer
+    if data.compaction is None:  # otherwise the running compaction serves, and its end is the answer
         step.data.compact_asked = signal.reason or "asked"
     step.reply(signal.signal_id, None)
     is_free = phase is Phase.IDLE and data.cycle is None and data.teardown is None
@@ -578,7 +582,7 @@ def _compact(step: StepContext, phase: Phase, signal: signals.Compact) -> Phase:
 
 
 def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
-    """Take what an effect came to: it is open no more, and its owner goes on."""
+    """Close a finished effect and resume its owner."""
     owner = step.ended(signal.effect_id)
     match owner, signal:
         case owners.OfStream(), signals.ResponseCompleted():
@@ -619,7 +623,7 @@ def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
         case owners.OfHeldHook(), signals.PluginRequestFinished():
             return _go_on_held(step, phase, signal.result)
         case owners.OfHoldTimer(), signals.TimerFired():
-            # What a model used whose answer is given up is unknown, so all that was reserved for it is booked.
+            # The usage of an abandoned request is unknown, so its whole reservation is booked.
             return _go_on_held(step, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
         case owners.OfSummary(), signals.ResponseCompleted():
             compaction.summarised(step, signal.message.text, signal.usage)
@@ -647,11 +651,13 @@ def _agent_idled(step: StepContext, phase: Phase, signal: signals.AgentIdled) ->
 
 
 def _put_aside(step: StepContext, phase: Phase, signal: signals.StepCrashed) -> Next:
-    """Say that a signal was put aside, and stand in for it where it is waited for: its caller, or the cycle itself."""
+    """Report a signal that crashed the core, and answer for it: to its caller, or to the cycle that waits for it."""
     step.data.quarantined += 1
     step.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
     step.refuse(signal.asked_by, InternalError(signal.error.message))
-    if signal.signal_kind == signals.Recovered.__name__:  # no task works on what is open: as behind a crash
+    if (
+        signal.signal_kind == signals.Recovered.__name__
+    ):  # no task works on open effects: same as after a crash
         incarnation = step.data.incarnation + 1
         why = signals.Restarted(at_ms=signal.at_ms, reason=signal.error.message, incarnation=incarnation)
         return teardown.restarted(step, why)
@@ -660,16 +666,16 @@ def _put_aside(step: StepContext, phase: Phase, signal: signals.StepCrashed) -> 
     owner = step.data.open.get(signal.owed_by)
     if owner is None:
         return phase
-    if isinstance(owner, owners.OfAgent):  # it is at work still, and what it says would not be heard any more
+    if isinstance(owner, owners.OfAgent):  # it still runs, and its messages would be dropped
         step.ask(KillTools(effect_ids=(signal.owed_by,)))
     return _ended(step, phase, _stand_in(owner, signal, signal.owed_by))
 
 
 def _stand_in(owner: owners.Owner, signal: signals.StepCrashed, effect_id: EffectId) -> _Ending:
-    """Make the outcome that stands for the one that crashed the core."""
+    """Return an outcome in place of the one that crashed the core."""
     at_ms, error = signal.at_ms, signal.error
     match owner:
-        # Of a transcript no summary: what makes use of one may crash again.
+        # For a transcript, too, no summary: code that uses one may crash again.
         case owners.OfStream() | owners.OfSummary() | owners.OfTranscript():
             return signals.StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
         case (
@@ -682,11 +688,11 @@ def _stand_in(owner: owners.Owner, signal: signals.StepCrashed, effect_id: Effec
             return signals.ToolFinished(
                 at_ms=at_ms, effect_id=effect_id, text=error.message, is_error=True, started_at_ms=at_ms
             )
-        case owners.OfHostCheck():  # what was said is not known, and what is not allowed does not run
+        case owners.OfHostCheck():  # the verdict is unknown, and a call without permission does not run
             return signals.HostJudged(at_ms=at_ms, effect_id=effect_id, deny=f"Not run: {error.message}")
         case owners.OfHostReport():
             return signals.HostTold(at_ms=at_ms, effect_id=effect_id)
-        case owners.OfContext():  # as of one that failed
+        case owners.OfContext():  # same as a failed gathering
             return signals.ContextGathered(at_ms=at_ms, effect_id=effect_id)
         case owners.OfAgent():
             return signals.AgentEnded(at_ms=at_ms, effect_id=effect_id, reason=error.message, is_lost=True)
@@ -737,7 +743,7 @@ def _by(kind: type[S], take: Callable[[StepContext, Phase, S], Next]) -> tuple[t
 
 
 def _in_any(kind: type[S], take: Callable[[StepContext, S], Next]) -> tuple[type[Any], Take]:
-    """Let a function take a signal that wants to know of no phase."""
+    """Adapt a handler that does not depend on the phase."""
 
     def taken(step: StepContext, _: Phase, signal: S) -> Next:
         return take(step, signal)
@@ -746,7 +752,7 @@ def _in_any(kind: type[S], take: Callable[[StepContext, S], Next]) -> tuple[type
 
 
 def _staying(kind: type[S], take: Callable[[StepContext, S], None]) -> tuple[type[Any], Take]:
-    """Let a function take a signal that changes no phase."""
+    """Adapt a handler that never changes the phase."""
 
     def taken(step: StepContext, phase: Phase, signal: S) -> Phase:
         take(step, signal)
@@ -756,7 +762,7 @@ def _staying(kind: type[S], take: Callable[[StepContext, S], None]) -> tuple[typ
 
 
 def _telling(kind: type[A], tell: Callable[[Phase, Known, int], object]) -> tuple[type[Any], Take]:
-    """Let a function answer a question from what the session knows, in its phase and at the time of the question."""
+    """Adapt a function that answers a query from the phase, the session's data and the time of the query."""
 
     def taken(step: StepContext, phase: Phase, signal: A) -> Phase:
         step.reply(signal.signal_id, tell(phase, step.data, signal.at_ms))
@@ -820,8 +826,8 @@ _GIVEN: Final = dict(
         _by(signals.TeardownFinished, _ended),
     )
 )
-# Total: a row of the table without a taker fails when this is imported.
+# Total: a row of the table without a handler fails at import.
 TAKERS: Final[Mapping[type[signals.Signal], Take]] = MappingProxyType(
     {kind: _GIVEN[kind] for kind in LEGALITY}
 )
-"""Who takes a signal, by its class."""
+"""The handler of each signal, by its class."""

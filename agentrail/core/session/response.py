@@ -1,4 +1,4 @@
-"""The response: its first chunk, its deltas, its end. Each function returns the phase that follows."""
+"""The response: its first chunk, its deltas, its end. Each function returns the next phase."""
 
 from typing import Final, assert_never
 
@@ -49,7 +49,7 @@ from agentrail.events import (
 from agentrail.messages import AssistantMessage, TokenUsage, ToolCall
 
 HEARD_CHUNKS: Final = frozenset({TextDelta, ReasoningDelta})
-"""The chunks that mean something before the response is complete; the shell need not deliver others."""
+"""The chunks that matter before the response is complete. The shell need not deliver others."""
 
 REFUSED: Final = ErrorInfo(
     code="content_refused", message="the model refused to answer, without a word: ask for something else"
@@ -65,14 +65,14 @@ _STOPPED: Final = ErrorInfo(
 
 
 def stream_started(step: StepContext, _: StreamStarted) -> Phase:
-    """The first chunk is here."""
+    """Handle the first chunk."""
     note_chunk(step)
     step.publish(MessageStart(attempt=step.cycle.attempts.number))
     return Phase.STREAMING
 
 
 def arrived(step: StepContext, _: Phase, signal: ChunksArrived) -> Phase:
-    """Pass deltas on.
+    """Publish deltas.
 
     Text that waited together is published together: the subscriber pays per wake-up, not per token.
     """
@@ -87,7 +87,7 @@ def arrived(step: StepContext, _: Phase, signal: ChunksArrived) -> Phase:
                 thought.append(text)
             case UsageUpdate(usage=usage):
                 step.data.stream = msgspec.structs.replace(step.stream, usage=usage)
-            case _:  # calls are in the completed message; half of a call is of no use to anybody
+            case _:  # calls are in the completed message, and half of a call is useless
                 pass
     if thought:
         _publish_thinking(step, "".join(thought))
@@ -120,7 +120,7 @@ def completed(step: StepContext, phase: Phase, signal: ResponseCompleted) -> Nex
     outcome = None
     if has_listeners(step, AfterResponse):
         outcome = consult(step, AfterResponse(message=message))
-        if outcome.message is not None:  # who reads the event reads what the history says
+        if outcome.message is not None:  # the event and the history must agree
             message = outcome.message
             step.data.history = before.with_response(message)
     step.publish(
@@ -141,12 +141,12 @@ def completed(step: StepContext, phase: Phase, signal: ResponseCompleted) -> Nex
 
 
 def response_failed(step: StepContext, phase: Phase, signal: StreamFailed) -> Phase:
-    """There is no response: try again, ask another model, or give the cycle up."""
+    """Retry without a response: with the same model, with another one, or fail the cycle."""
     return _try_again(step, phase, signal.error, usage=signal.usage, jitter=signal.jitter)
 
 
 def look_at_silence(step: StepContext, phase: Phase, signal: TimerFired) -> Phase:
-    """See whether the stream has been silent for too long; then the attempt has failed."""
+    """Check whether the stream has been silent for too long. If so, the attempt has failed."""
     error = look(step, signal.pinged_at_ms)
     if error is None:
         return phase
@@ -156,12 +156,14 @@ def look_at_silence(step: StepContext, phase: Phase, signal: TimerFired) -> Phas
 def _try_again(
     step: StepContext, phase: Phase, error: ErrorInfo, *, usage: TokenUsage | None, jitter: float
 ) -> Phase:
-    """Do what the policy says about a failed attempt. The history has no trace of it, and what was shown is withdrawn."""
+    """Apply the retry policy to a failed attempt. The history has no trace of it, and streamed text is withdrawn."""
     spend_on_failure(step, phase, usage)
     cycle = step.cycle
     if phase is Phase.STREAMING:
         step.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
-    if step.stream.model != model_of(step.data).model:  # another was chosen meanwhile: it has not failed yet
+    if (
+        step.stream.model != model_of(step.data).model
+    ):  # another model was chosen meanwhile, and it has not failed yet
         number = cycle.attempts.number + 1
         step.data.cycle = msgspec.structs.replace(cycle, attempts=Attempts(number=number))
         return send_request(step)
@@ -209,9 +211,9 @@ def _try_again(
 
 
 def send_anew(step: StepContext, phase: Phase) -> Next:
-    """Send a request anew that was out when the process stopped, as another attempt; plugins are asked about it again.
+    """Send a request again that was out when the process stopped, as another attempt. Plugins are asked about it again.
 
-    That is no failure of the model, so none of the retries is used up. What it has used is unknown, and estimated.
+    This is not a failure of the model, so it uses up no retry. Its usage is unknown and is estimated.
     """
     spend_lost(step)
     cycle, error = step.cycle, _STOPPED
@@ -226,7 +228,7 @@ def send_anew(step: StepContext, phase: Phase) -> Next:
 
 
 def pause_request_anew(step: StepContext) -> None:
-    """Set the timer between two attempts anew, whose shell is gone; one that is over by now fires at once."""
+    """Set the timer between two attempts again after its shell was lost. A timer that is already due fires at once."""
     stream = step.stream
     step.ended(stream.effect_id)
     timer = step.mint("w")

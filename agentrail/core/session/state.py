@@ -1,7 +1,8 @@
-"""What a session knows. The invariants stand beside the fields they bind; the property tests hold exactly those.
+"""The state of a session. Each invariant is documented next to the field it binds, and the property tests check exactly those.
 
-`SessionState` is the value that `step` takes and returns: one of the four phases, and `SessionData`, which is everything
-else. All of it is frozen. Inside a step the same fields are those of a `StepDraft`, which is frozen once, at its end.
+`SessionState` is the argument and the result of `step`: one of the four phases, and `SessionData`, which holds
+everything
+else. All of it is frozen. Within a step the same fields belong to a `StepDraft`, which is frozen once, at the end.
 """
 
 import enum
@@ -56,46 +57,47 @@ from agentrail.messages import (
 
 
 class Phase(enum.Enum):
-    """Where a session stands."""
+    """Phases of a session."""
 
-    # Members are one of a kind; that of `Enum` hashes the name, in Python, in every step.
+    # Members are singletons. The `__hash__` of `Enum` hashes the name, in Python, in every step.
     __hash__: Callable[..., int] = object.__hash__
 
     IDLE = "idle"
-    """Waiting for a prompt; or for a person, with a cycle that is suspended; or tearing down what an abort stopped."""
+    """Waiting for a prompt, or for the user while a cycle is suspended, or for the teardown after an abort."""
     RUNNING = "running"
-    """A request is being prepared, or was sent and has not answered yet, or waits for its next attempt; or a hook waits."""
+    """A request is being prepared, has had no response yet, or waits for its next attempt. Or a hook is waiting."""
     STREAMING = "streaming"
-    """Chunks of a response arrive."""
+    """Chunks of a response are arriving."""
     EXECUTING_TOOLS = "executing_tools"
-    """The response is complete and its calls run."""
+    """The response is complete and its calls are running."""
 
 
 @final
 class BreakOff(msgspec.Struct, frozen=True, gc=False):
-    """The cycle is to be over, because a plugin wants that, or it has gone too far; nothing of it may begin any more."""
+    """A request to end the cycle, because a plugin wants it or a limit was exceeded. Nothing more of the cycle may start."""
 
     reason: str
 
 
 Next: TypeAlias = Phase | BreakOff
-"""What follows when something was taken: the phase in which it left the session, or that the cycle is to be broken off there."""
+"""The result of handling a signal: the next phase, or a request to end the cycle there."""
 
 
 PromptMode: TypeAlias = Literal["full", "task", "minimal", "none"]
 
 HostHook: TypeAlias = Literal["before_tool", "after_tool"]
-"""A gate of the host: it is asked about a call before that runs; it is told what a call came to whose code has ended."""
+"""A gate of the host. It is asked about a call before the call runs, and notified of the result after its code has ended."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a person always allows.
+    """A call that the user always allows.
 
     Attributes:
         tool: The tool.
-        family: The words of the command; None for all calls of the tool.
-        at_ms: When it was made first, in milliseconds since 1970; None of one that was made before that was kept.
-        exact: Whether it covers these very words. Otherwise, in records before this field, all simple commands that begin with them.
+        family: The words of the command. None for all calls of the tool.
+        at_ms: When it was first made, in milliseconds since 1970. None for rules older than this field.
+        exact: Whether it covers these very words. Otherwise, in records before this field, all simple commands that
+            begin with them.
     """
 
     tool: str
@@ -105,42 +107,45 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a session was started with, as far as the core decides by it.
+    """The configuration of a session, as far as it affects decisions of the core.
 
     Attributes:
         session_id: Its name.
         path: The chain of sessions from the root, this one included.
-        model: What it begins with; `SessionData.model` is what it has by now.
-        system_prompt: Or None.
+        model: The initial model. `SessionData.model` is the current one.
+        system_prompt: The system prompt, or None.
         max_turns: Model calls in one cycle.
         max_output_tokens: Per response, or None.
-        max_prompt_queue: How many prompts may wait.
-        max_steering_queue: How many steers may wait.
+        max_prompt_queue: Maximum number of queued prompts.
+        max_steering_queue: Maximum number of queued steers.
         max_parallel_tools: How many calls of a batch run at a time.
         immune_tools: Names that a steer or a default abort does not stop.
-        tool_max_retries: How often a call that raised is made again, where its tool promises that this does no harm.
-        approval_timeout_ms: How long an approval waits; None until it is decided, as of `SessionOptions`. The default is that of scenarios.
-        question_timeout_ms: How long a question waits whose tool names no time of its own; None for ever.
-        fallbacks: Models that are asked when the one before them has failed for good.
-        max_retries: How often a request is sent again to one model.
-        on_max_turns: Whether the last turn asks for an answer without tools, the cycle is aborted when it wants one more, or it
-            ends well when the calls of the last turn are answered.
-        compact_at_tokens: How long the conversation may become, however large the window is.
-        prompt_mode: Which sections the system prompt has besides `system_prompt`.
-        working_dir: The root of the file tools; plugins see it.
-        user_data: The application's own data, frozen; plugins see it.
+        tool_max_retries: How often a call that raised is retried, if its tool declares that this is harmless.
+        approval_timeout_ms: How long an approval waits, in milliseconds. None waits until it is decided, same as in
+            `SessionOptions`. Scenarios use the default.
+        question_timeout_ms: How long a question waits, in milliseconds, if its tool names no time of its own. None
+            waits indefinitely.
+        fallbacks: Models that are tried in order after the previous one has failed for good.
+        max_retries: How often a request is retried with one model.
+        on_max_turns: "answer": the last turn asks for an answer without tools. "abort": the cycle is aborted when
+            it wants another turn. "stop": it finishes when the calls of the last turn are answered.
+        compact_at_tokens: Conversation length, in tokens, at which it is compacted, however large the window is.
+        prompt_mode: Which sections the system prompt has in addition to `system_prompt`.
+        working_dir: The root of the file tools, visible to plugins.
+        user_data: The application's own data, frozen and visible to plugins.
         group_id: The group that the session belongs to, or None.
-        scope: Where its name is the only one; empty: among those without a scope.
-        inline_tags: Whether tags are taken out of what the model says.
-        budget: What it may spend, or None.
-        response_format: What the last answer of a cycle is judged by, or None.
-        agents: Those that may work for it, beside the general one.
-        host_hooks: Which gates its host has; a session asks and tells at no other.
-        gathers_context: Whether something is asked for what to add, before the first request of each turn.
-        agent_limits: How many of them may work in the background.
-        rules: What people always allow, as the session above knew it when this one began.
-        replaced_sections: Texts in place of what plugins, tools and the mode add to the system prompt, by key; an empty one removes it.
-        wake_on_background_end: Whether what ends by itself in the background, while the session is idle, starts a cycle.
+        scope: The scope in which its name is unique. Empty: among sessions without a scope.
+        inline_tags: Whether tags are removed from the model's text.
+        budget: Its spending limit, or None.
+        response_format: The schema that the last answer of a cycle must match, or None.
+        agents: Agents that may work for it, in addition to the general one.
+        host_hooks: The gates of its host. The session calls no others.
+        gathers_context: Whether extra context is gathered before the first request of each turn.
+        agent_limits: Limits on agents in the background.
+        rules: Rules of the user, as the parent session knew them when this one started.
+        replaced_sections: Texts that replace system prompt sections of plugins, tools and the mode, by key. An
+            empty one removes the section.
+        wake_on_background_end: Whether background work that ends while the session is idle starts a cycle.
     """
 
     session_id: SessionId
@@ -177,22 +182,22 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wake_on_background_end: bool = False
 
     def __post_init__(self) -> None:
-        """Freeze the application's own data: it is shown to plugins and tools, and handed on to children."""
+        """Freeze the application's own data: plugins and tools see it, and children inherit it."""
         force_setattr(self, "user_data", frozen_json(self.user_data))
         if self.replaced_sections:
             force_setattr(self, "replaced_sections", frozen_json(self.replaced_sections))
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A prompt that waits.
+    """A queued prompt.
 
     Attributes:
         ref: Its name.
-        content: What the user said.
-        askers: The callers that wait for the text of its cycle.
-        via: The door that it came through, or None.
-        request_id: The request that brought it, or None.
-        settings: What is wanted of the model for its cycle alone, or None.
+        content: The user's message.
+        askers: Callers that wait for the text of its cycle.
+        via: The channel that it came through, or None.
+        request_id: The request that sent it, or None.
+        settings: Model settings for its cycle alone, or None.
     """
 
     ref: PromptRef
@@ -208,9 +213,9 @@ class QueuedSteer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         ref: Its name.
-        text: What the user said.
-        via: As of `QueuedPrompt`, which it may become.
-        request_id: As of `QueuedPrompt`.
+        text: The user's message.
+        via: Same as in `QueuedPrompt`, which it may become.
+        request_id: Same as in `QueuedPrompt`.
     """
 
     ref: SteerRef
@@ -220,14 +225,14 @@ class QueuedSteer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GatheredContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is added to the requests of one turn, as far as the core knows it; all attempts at that turn have the same.
+    """Context added to the requests of one turn, as the core knows it. Every attempt at that turn gets the same.
 
     Attributes:
-        effect_id: Of the gathering.
-        is_open: Whether it goes on; then nothing is known yet, and no request is out.
-        count: How many messages.
-        digest: SHA-256 of them; empty when there are none.
-        tokens: How long they are, estimated.
+        effect_id: The effect that gathers it.
+        is_open: Whether gathering is still in progress. Until it ends, nothing is known and no request is sent.
+        count: Number of messages.
+        digest: SHA-256 of them. Empty if there are none.
+        tokens: Their estimated length.
     """
 
     effect_id: EffectId
@@ -238,28 +243,30 @@ class GatheredContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """From a prompt to the return to idle.
+    """A cycle: from a prompt to the return to idle.
 
     Attributes:
         ref: The prompt.
-        first_message: Where its messages begin in the history.
-        earlier: Those of its messages that a summary stands for by now.
-        started_at_ms: When it began.
-        turn: The turn it is in, from 1.
-        usage: What it used so far.
-        attempts: What the requests of this turn have been through.
-        askers: The callers that wait for its text.
-        repaired: Whether the model had its turn to put an answer right that is not of the response format.
-        loops: What its calls were, as far as loops are judged by it.
-        resume: Whether the model gets another turn when its open calls are answered; a person may have said no.
+        first_message: Index of its first message in the history.
+        earlier: Its messages that a summary has replaced.
+        started_at_ms: When it started.
+        turn: Current turn, from 1.
+        usage: Usage so far.
+        attempts: Attempts at the requests of this turn.
+        askers: Callers that wait for its text.
+        repaired: Whether the model had its turn to correct an answer that does not match the response format.
+        loops: Its calls, for loop detection.
+        resume: Whether the model gets another turn when its open calls are answered. A user who rejects a call can
+            prevent it.
         cache_points: Where plugins want the prompt cache of this turn's request to end.
-        handed: What plugins handed on for this turn's request, in place of the conversation; None: nothing. Empty: they have
-            to be asked once more, because the conversation that they had seen was compacted since.
-        context: What is added to the requests of this turn; None: it was not asked for yet, or the session has no such thing.
-        request_id: The request that brought the prompt, or None.
-        goes_on: Whether it began without a prompt, behind what the conversation ended with; `ref` is its own name then.
-        settings: What is wanted of the model in it, over what the session was set up with; None: nothing.
-        misfit: Why the caller cannot read the last response as what it wants; None where nothing is wrong, or was looked for.
+        handed: Messages from plugins for this turn's request, in place of the conversation. None: none. Empty: the
+            plugins must be asked again, because the conversation they saw has been compacted since.
+        context: Context added to the requests of this turn. None: not requested yet, or the session gathers none.
+        request_id: The request that sent the prompt, or None.
+        goes_on: Whether it started without a prompt and continues the conversation. `ref` is then its own name.
+        settings: Model settings for this cycle, over those of the session. None: none.
+        misfit: Why the caller cannot read the last response in the requested format. None if it can, or was not
+            checked.
     """
 
     ref: PromptRef
@@ -283,19 +290,19 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The request that is out, or is about to go out once more.
+    """The current request: sent, or waiting for its next attempt.
 
     Attributes:
-        effect_id: Its id; what carries another is late. During a pause that of the timer.
-        model: The model string that it was asked for; the session may have another by now.
-        pausing: Whether nothing is out, because the next attempt waits for its time.
-        due_at_ms: That time; 0 where nothing pauses.
-        text: What it said aloud so far, in pieces, tags and all; an abort keeps it.
-        reader: Has read all of that text, and holds back what may still become a tag; untouched without `inline_tags`.
-        clock: What was heard of it, and when; of no meaning in a pause.
-        thinking: Whether the model has begun to think aloud.
+        effect_id: Its id. Signals with another id are late. During a pause, the id of the timer.
+        model: The model string that it was sent to. The session may use another by now.
+        pausing: Whether no request is out, because the next attempt waits for its time.
+        due_at_ms: The time of the next attempt. 0 if it is not pausing.
+        text: Visible text so far, in pieces, including tags. An abort keeps it.
+        reader: Has read all of that text, and holds back a possible start of a tag. Unused without `inline_tags`.
+        clock: Timing of its chunks, to detect a stall. Meaningless during a pause.
+        thinking: Whether the model has begun to send thinking text.
         last_turn: Whether tools were withheld, because this is the last turn that the cycle may have.
-        usage: What it has used so far, as far as its server has said; None while it has said nothing.
+        usage: Usage so far as its server has reported it. None before the first report.
     """
 
     effect_id: EffectId
@@ -311,13 +318,13 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What waits for a person: a call that wants an approval, one that is a question, or the question of a running tool.
+    """A pending interaction with the user: a call that needs approval, a call that is a question, or a tool's question.
 
     Attributes:
-        asked: As it was published.
-        timer: What ends it when no answer comes; None: it waits for ever.
-        asker: The running tool that waits for the answer; None where the call itself does.
-        by: The plugin that wants a person to decide; None of a question, and of what was asked before that was kept.
+        asked: The interaction as published.
+        timer: The timer that ends it without an answer. None: it waits indefinitely.
+        asker: The running tool that waits for the answer. None if the call itself does.
+        by: The plugin that requires approval. None for a question, and for interactions older than this field.
     """
 
     asked: Approval | Question | PendingClientCall
@@ -327,19 +334,19 @@ class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def id(self) -> ApprovalId | QuestionRef | ClientCallRef:
-        """What people answer to; unique in the session, and no other session has the same."""
+        """The id that answers refer to. No other interaction has it, in this session or another."""
         return self.asked.id if isinstance(self.asked, Approval) else self.asked.ref
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An interaction that is decided, kept for a while for those who come late.
+    """A decided interaction, kept for a while for answers that come late.
 
     Attributes:
-        id: Which one.
+        id: Its id.
         status: How it ended.
         by: Who decided.
-        at_ms: When, in milliseconds since 1970; None of one that was decided before that was kept.
-        user: The id of the user who decided; None where it is unknown.
+        at_ms: When, in milliseconds since 1970. None for decisions older than this field.
+        user: The id of the user who decided. None if unknown.
     """
 
     id: str
@@ -350,12 +357,12 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A message with a name of its sender's, so that sending it again gives the same answer.
+    """A message with a client id, so that sending it again returns the same receipt.
 
     Attributes:
-        client_id: The name.
-        digest: Of what was said.
-        receipt: What was answered.
+        client_id: The id chosen by the sender.
+        digest: Digest of the message.
+        receipt: The receipt that was returned.
     """
 
     client_id: str
@@ -364,13 +371,13 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A compaction that goes on.
+    """A running compaction.
 
     Attributes:
-        effect_id: Of the request for the summary; of the writing of the full text, when that is there.
-        plan: What is to go.
-        summary: The model's, when it is there.
-        error: Of the request that did not fit; what the cycle ends with when this comes to nothing.
+        effect_id: The request for the summary. Once the summary exists: the writing of the full text.
+        plan: The messages to remove.
+        summary: The model's summary, once it exists.
+        error: The error of the request that did not fit. The cycle ends with it if the compaction fails.
     """
 
     effect_id: EffectId
@@ -380,15 +387,15 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A hook that waits for what a plugin asked for: before a prompt starts, behind a batch of calls, or before a cycle finishes.
+    """A hook that waits for a plugin's request: before a prompt starts, after a batch of calls, or before a cycle finishes.
 
     Attributes:
-        effect_id: Of the request.
-        timer: What ends the wait when nothing comes.
-        outcome: What the plugins said so far, with `waiting` set.
-        prompt: The prompt that is judged; None where it is something else.
-        stop_reason: What the cycle ends with, if it does; None where it is something else.
-        notes: What the model is told behind a batch of calls; None where it is something else.
+        effect_id: The request.
+        timer: The timer that ends the wait without an answer.
+        outcome: The plugins' decisions so far, with `waiting` set.
+        prompt: The prompt that is judged. None for other hooks.
+        stop_reason: The reason that the cycle would end with. None for other hooks.
+        notes: Notes to the model after a batch of calls. None for other hooks.
     """
 
     effect_id: EffectId
@@ -400,11 +407,12 @@ class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DoubtfulCalls(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Calls that began before a drift and whose end is unknown: an equal one does not run, whatever asks for it.
+    """Calls that began before a drift and whose end is unknown. An equal call does not run, whatever its source.
 
     Attributes:
-        calls: Tool and digest of the arguments of each, as outlines have them; of a sub-agent its kind and nothing.
-        prompts: The prompts that were known then. The cycle of another one ends the doubt.
+        calls: Tool and digest of the arguments of each, as in outlines. For a sub-agent its kind and an empty
+            digest.
+        prompts: The prompts known at that time. The cycle of any other prompt ends the doubt.
     """
 
     calls: tuple[tuple[str, str], ...]
@@ -412,11 +420,11 @@ class DoubtfulCalls(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """New options of a plugin, which wait for idle.
+    """New options of a plugin, applied in idle.
 
     Attributes:
         plugin: Its name.
-        options: The new ones, those of earlier updates among them.
+        options: The new options, merged with earlier updates.
     """
 
     plugin: str
@@ -424,11 +432,11 @@ class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class TeardownState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What goes on behind an abort.
+    """The teardown that runs after an abort.
 
     Attributes:
         effect_id: The teardown's id.
-        waiting: The callers that wait for the receipt.
+        waiting: Callers that wait for the receipt.
     """
 
     effect_id: EffectId
@@ -439,10 +447,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How the last cycle ended, for a caller that asks later.
 
     Attributes:
-        outcome: One of three; no adapter turns one into another.
-        text: Its last answer: what the model said aloud in its last response, or the document where that is to have a shape.
-        reason: Of an abort.
-        error: Of a failure.
+        outcome: One of three. No adapter turns one into another.
+        text: Its last answer: the visible text of the last response, or the document if the response has a format.
+        reason: The reason of an abort.
+        error: The error of a failure.
     """
 
     outcome: Literal["finished", "aborted", "failed"]
@@ -455,118 +463,121 @@ NO_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 SEMANTICS: Final = 1
-"""Version of the decisions that a step makes. A journal of an older version folds as it was lived, up to the next `Recovered` signal.
+"""Version of the decisions of a step. A journal of an older version replays with its own, up to the next `Recovered` signal.
 
-0: "always" stood for a program; an approval was the last word; `Permissions` and `HumanApproval` had a deadline of their own; a summary was requested
-even where it could not help, and was free when it did not come; the budget counted an estimate of a request that was cut off. 1: "always" stands for the
-very words; guards judge behind an approval; the session's deadline is the only one; a compaction that is due begins only where it can shrink the
-conversation by a fifth; and the budget counts all that was reserved for a request that was cut off.
+0: "always" meant a program. An approval was final. `Permissions` and `HumanApproval` had deadlines of their own. A
+summary was requested even where it could not help, and was free if it failed. The budget counted an estimate of a
+request that was cut off.
+
+1: "always" means the very words. Guards judge after an approval. The session's deadline is the only one. A due
+compaction starts only if it can shrink the conversation by a fifth. The budget counts the whole reservation of a
+request that was cut off.
 """
 
 
-# One flat list, not groups: a step copies forty-odd fields in 0.7 µs. Six groups, each copied at its first write, cost 1.2 to 5 µs, and
-# every read one more look-up.
+# One flat list, not groups: a step copies forty-odd fields in 0.7 µs. Six groups, each copied at its first
+# write, cost 1.2 to 5 µs,
+# and each read one more lookup.
 class _Fields(msgspec.Struct, gc=False):
-    """All that a session knows, besides its phase. Each line names what binds its field, between two steps."""
+    """The session's data, without its phase. Each comment states the invariant that binds the field between two steps."""
 
     config: SessionConfig
     model: ModelFacts  # of the next request
     tools: Toolbox
-    history: History = History()  # has open calls in EXECUTING_TOOLS and in a suspended cycle, else none
-    repairs: tuple[Repair, ...] = ()  # of the messages that it began with; never changes
-    # Oldest first; empty in IDLE, unless a teardown or a person is waited for.
+    history: History = History()  # has open calls in EXECUTING_TOOLS and in a suspended cycle, otherwise none
+    repairs: tuple[Repair, ...] = ()  # of the initial messages, never changes
+    # Oldest first, empty in IDLE, unless a teardown or the user is waited for.
     queue: tuple[QueuedPrompt, ...] = ()
-    steers: tuple[QueuedSteer, ...] = ()  # oldest first; empty without a cycle
+    steers: tuple[QueuedSteer, ...] = ()  # oldest first, empty without a cycle
     cycle: Cycle | None = (
-        None  # None in IDLE, unless it is suspended; in a compaction that was asked for in idle, and while a prompt is held, it may be
+        None  # None in IDLE, unless suspended, may be None in a compaction requested in idle, and while a prompt is held
     )
     held: SuspendedHook | None = (
-        None  # only in RUNNING and beside a suspended cycle; its request and its timer are open
+        None  # only in RUNNING, and next to a suspended cycle, its request and its timer are open
     )
-    # What plugins want said before the next request; empty without a cycle.
+    # Text from plugins for the next request, empty without a cycle.
     interventions: tuple[Injected, ...] = ()
-    stack: Stack = EMPTY_STACK  # whom the hooks ask
+    stack: Stack = EMPTY_STACK  # the plugins that the hooks call
     plugin_states: PluginStates = NO_STATES  # one for each plugin of the stack
-    # One for each plugin at most; empty in IDLE, unless a cycle is suspended.
+    # At most one for each plugin, empty in IDLE, unless a cycle is suspended.
     updates: tuple[OptsUpdate, ...] = ()
-    sections: Mapping[str, str] = NO_SECTIONS  # of the system prompt, beside its own text
+    sections: Mapping[str, str] = NO_SECTIONS  # of the system prompt, in addition to its own text
     stream: Stream | None = (
-        None  # set in STREAMING and in RUNNING, unless a compaction goes on, a hook waits or context is gathered, and only there
+        None  # set exactly in STREAMING and RUNNING, unless a compaction runs, a hook waits or context is gathered
     )
     compaction: Compaction | None = None  # only in RUNNING
-    compaction_watch: CompactionWatch = CompactionWatch()  # when the next ones may be
+    compaction_watch: CompactionWatch = CompactionWatch()  # when the next ones may start
     compact_asked: str | None = None  # why a caller wants one before the next request
-    refused: tuple[PromptRef, ...] = ()  # prompts whose cycles ended in a refusal without a word
-    # What is sent shorter than it is, or not at all; follows from the history.
+    refused: tuple[PromptRef, ...] = ()  # prompts whose cycles ended in a refusal without text
+    # Messages that are sent shortened or not at all, derived from the history.
     outgoing: Outgoing = Outgoing()
-    batch: OpenCalls = NO_CALLS  # the open calls of the history, in order; at least one is not done
-    # One for each call that is asking, and those of running tools; oldest first.
+    batch: OpenCalls = NO_CALLS  # the open calls of the history, in order, at least one is not done
+    # One for each call that waits for the user, and those of running tools, oldest first.
     interactions: tuple[Interaction, ...] = ()
-    resolved: tuple[Resolved, ...] = ()  # the last ones that were decided
-    rules: frozenset[Rule] = frozenset()  # what a person always allows; shrinks only when one is revoked
-    # Calls that an abort spared, running or stopping; the history answered each.
+    resolved: tuple[Resolved, ...] = ()  # the most recently decided ones
+    rules: frozenset[Rule] = frozenset()  # rules of the user, shrinks only when one is revoked
+    # Calls spared by an abort, running or stopping, the history has an answer for each.
     survivors: tuple[CallState, ...] = ()
-    doubtful: DoubtfulCalls | None = None  # set by a drift alone, until a prompt that came after it begins
-    notes: tuple[str, ...] = ()  # what survivors said since; goes in front of the next prompt
+    doubtful: DoubtfulCalls | None = None  # set only by a drift, until a prompt that came after it starts
+    notes: tuple[str, ...] = ()  # output of survivors since, goes before the next prompt
     teardown: TeardownState | None = None  # only in IDLE, and not while a cycle is suspended
-    stopping: str | None = (
-        None  # why it ends; set only while a teardown or drain goes on, and when it has ended
-    )
-    stoppers: tuple[SignalId, ...] = ()  # the callers that wait for the end; empty unless stopping
-    last: Ended | None = None  # how the last cycle ended; None before the first
-    todos: tuple[Todo, ...] = ()  # the list that the model keeps of its work; each id once
-    memory: JsonValue = None  # what tools keep between their calls; no model sees it
-    title: str | None = None  # what the model called the conversation last; None before it has
-    # The input of the last response's request, with its cached part; behind a compaction what that made of it. 0 before the first.
+    stopping: str | None = None  # why it ends, set only during a teardown or drain, and after the end
+    stoppers: tuple[SignalId, ...] = ()  # callers that wait for the end, empty unless stopping
+    last: Ended | None = None  # how the last cycle ended, None before the first
+    todos: tuple[Todo, ...] = ()  # the model's task list, each id once
+    memory: JsonValue = None  # data that tools keep between calls, no model sees it
+    title: str | None = None  # the model's latest title for the conversation, None before the first
+    # Input of the last response's request, including its cached part, after a compaction, the new length. 0
+    # before the first.
     context_tokens: int = 0
-    remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
-    usage: TokenUsage = TokenUsage()  # of the whole session; never falls
+    remembered: tuple[Remembered, ...] = ()  # the last messages that had a client id
+    usage: TokenUsage = TokenUsage()  # of the whole session, never falls
     ledger: Ledger | None = (
-        None  # None without a budget; a reservation for each request that is out, and for each loan
+        None  # None without a budget, holds a reservation for each open request and each loan
     )
-    # Children of calls and tools, ended or not, whose spending is not counted yet.
+    # Children of calls and tools, ended or not, whose spending has not been counted yet.
     loans: tuple[EffectId, ...] = ()
-    # Children that running tools wait for, oldest first; empty without a ledger.
+    # Children that running tools wait for, oldest first, empty without a ledger.
     wishes: tuple[ToolWantsChild, ...] = ()
-    # Those in the background; each that has not ended is open.
+    # Agents in the background, each one that has not ended is open.
     agents: Agents = NO_AGENTS
-    acting: ActingAgent = ITSELF  # as which agent it works
-    tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
-    open: OpenEffects = NOTHING_OPEN  # who waits for each effect that owes an outcome: exactly those that do
-    seq: int = 0  # the number of the last committed event; rises by one with each
-    minted: int = 0  # how many effect ids were given out; never falls
-    # Of the session so far, those of the history among them; forgotten behind a summary when they are many.
+    acting: ActingAgent = ITSELF  # the agent that the session works as
+    tokens: TokenCount = TokenCount()  # of the last request, if there is a ledger
+    open: OpenEffects = NOTHING_OPEN  # the owner of each effect that owes an outcome: exactly those
+    seq: int = 0  # number of the last committed event, rises by one with each
+    minted: int = 0  # number of effect ids minted, never falls
+    # All call ids so far, including those of the history, forgotten after a summary if there are many.
     call_ids: GrowingSet[CallId] = GrowingSet()
-    dropped: int = 0  # late outcomes, but for ephemeral ones, which the shell counts; never falls
-    quarantined: int = 0  # signals that crashed the core; never falls
+    dropped: int = 0  # late outcomes, except ephemeral ones, which the shell counts, never falls
+    quarantined: int = 0  # signals that crashed the core, never falls
     incarnation: int = 1  # rises with each restart
-    started_at_ms: int = 0  # when the actor first came up
-    semantics: int = 0  # of which version the steps are, see `SEMANTICS`; never falls
+    started_at_ms: int = 0  # when the actor first started
+    semantics: int = 0  # version of the step's decisions, see `SEMANTICS`, never falls
 
 
 class SessionData(_Fields, frozen=True, gc=False):  # type: ignore[misc]  # the draft has the same fields, and no others
-    """All that a session knows, besides its phase, between two steps."""
+    """The session's data between two steps, without its phase."""
 
 
 class StepDraft(_Fields, gc=False):
-    """All that a session knows, besides its phase, inside a step: its fields are written as decisions fall.
+    """The session's data within a step, without its phase. Its fields are written as decisions are made.
 
-    One step makes it, and no other code ever sees it. The values in it are frozen, so they may be kept and handed out.
+    Created by one step and visible to no other code. Its values are frozen, so they may be kept and shared.
     """
 
 
 Known: TypeAlias = SessionData | StepDraft
-"""What a session knows, for code that only reads."""
+"""The session's data, for code that only reads."""
 
 
 class SessionState(msgspec.Struct, frozen=True, gc=False):
-    """What `step` takes and returns: complete, so that one can be kept, compared, and gone back to.
+    """The argument and the result of `step`: complete, so that a state can be kept, compared and returned to.
 
     Attributes:
-        phase: Where the session stands.
-        data: All that it knows besides.
-        postponed: Signals that wait for another phase, oldest first; at most `MAX_POSTPONED`, and none in IDLE.
-        ended: Whether it is over: no signal does anything any more.
+        phase: The current phase.
+        data: Everything else.
+        postponed: Signals postponed to another phase, oldest first. At most `MAX_POSTPONED`, and none in IDLE.
+        ended: Whether the session has ended and ignores every signal.
     """
 
     phase: Phase
@@ -576,5 +587,5 @@ class SessionState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def suspended(self) -> bool:
-        """Whether its cycle waits for a person and for nothing else."""
+        """Whether its cycle waits for the user and for nothing else."""
         return self.phase is Phase.IDLE and self.data.cycle is not None

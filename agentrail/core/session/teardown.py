@@ -1,8 +1,8 @@
-"""How a cycle is broken off: abort, stop, and coming back after a crash. Each function returns the phase that follows.
+"""Ends of a cycle from outside: abort, stop, and the recovery after a crash. Each function returns the next phase.
 
-An abort answers every open call in the very step in which it arrives, so the history is valid and the session usable at
-once. What was told to stop ends behind it, bounded in time; until then prompts wait, so that an old tool and a new cycle
-never work at the same time.
+An abort answers every open call in the step in which it arrives, so the history is valid and the session usable at
+once. Stopped work ends afterwards, within a time limit. Until then prompts wait, so that an old tool and a new
+cycle never run at the same time.
 """
 
 from typing import Final, TypeAlias
@@ -65,14 +65,14 @@ from agentrail.events import (
 from agentrail.messages import AssistantMessage, CallId, PromptRef, Text
 
 Stopped: TypeAlias = tuple[tuple[EffectId, ...], tuple[CallId, ...]]
-"""The effects that were told to stop, and the calls among them that may have taken effect."""
+"""Effects that were told to stop, and the calls among them that may have taken effect."""
 
 _CRASHED_WHILE_IT_RAN: Final = "[Outcome unknown: the session crashed while this ran]"
 NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 
 def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
-    """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
+    """Stop the running cycle in this step, and answer when the stopped work has ended."""
     if signal.ref is not None:
         _part_from_held(step, signal.ref)
         if not _is_at_work(step.data, signal.ref):
@@ -98,7 +98,7 @@ def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
 
 
 def _part_from_held(step: StepContext, ref: PromptRef) -> None:
-    """Let a prompt that is judged beside a suspended cycle wait again, where an abort means one of the two and not the other."""
+    """Put a prompt judged during a suspended cycle back into the queue, if an abort names only one of the two."""
     cycle, held = step.data.cycle, step.data.held
     if (
         cycle is not None
@@ -110,13 +110,13 @@ def _part_from_held(step: StepContext, ref: PromptRef) -> None:
 
 
 def _is_at_work(data: Known, ref: PromptRef) -> bool:
-    """Say whether this prompt is what goes on: its cycle runs or is suspended, or plugins judge whether it may begin."""
+    """Return whether this prompt is active: its cycle runs or is suspended, or plugins are judging it."""
     held = data.held.prompt if data.held is not None else None
     return (data.cycle is not None and data.cycle.ref == ref) or (held is not None and held.ref == ref)
 
 
 def _take_back(step: StepContext, signal: AbortCycle, ref: PromptRef) -> None:
-    """Throw away one prompt that waits. One that is not there has ended, and whatever runs now is another's."""
+    """Drop one queued prompt. A prompt that is not queued has ended, and the running work belongs to another."""
     for prompt in step.data.queue:
         if prompt.ref == ref:
             step.publish(PromptDropped(ref=ref, content=prompt.content))
@@ -126,7 +126,7 @@ def _take_back(step: StepContext, signal: AbortCycle, ref: PromptRef) -> None:
 
 
 def abort_by_plugin(step: StepContext, reason: str) -> Phase:
-    """Stop the cycle because a plugin said so, in the step in which it did."""
+    """Stop the cycle in the same step, because a plugin requested it."""
     if step.data.cycle is None:
         return Phase.IDLE
     if step.data.history.open and not step.data.batch:
@@ -141,13 +141,13 @@ def abort_by_plugin(step: StepContext, reason: str) -> Phase:
 
 
 def refuse_session(step: StepContext, reason: str) -> Phase:
-    """End a session that a plugin did not let begin."""
+    """End a session that a plugin refused to start."""
     step.data.stopping = f"refused by a plugin: {reason}"
     return Phase.IDLE
 
 
 def stop_session(step: StepContext, signal: StopSession) -> Phase:
-    """Abort what runs, survivors too, and end the session when all of it is gone."""
+    """Abort all work, including survivors, and end the session when it has ended."""
     data = step.data
     if len(data.stoppers) >= MAX_ASKERS:
         step.refuse(signal.signal_id, MailboxFull(f"{MAX_ASKERS} callers wait for the end already"))
@@ -166,7 +166,7 @@ def stop_session(step: StepContext, signal: StopSession) -> Phase:
 
 
 def teardown_settled(step: StepContext, receipt: AbortReceipt, values: tuple[LateValue, ...] = ()) -> None:
-    """The teardown is over: say so. A session that is to end goes on with what an abort had spared."""
+    """Publish the end of the teardown. A stopping session then stops the work that an abort had spared."""
     teardown = step.data.teardown
     assert teardown is not None  # noqa: S101 - its effect was open
     step.data.teardown = None
@@ -185,7 +185,7 @@ def may_end(step: StepContext) -> bool:
 
 
 def finish_session(step: StepContext) -> None:
-    """Publish the last event and answer those who wait for the end."""
+    """Publish the last event and answer the callers that wait for the end."""
     if has_listeners(step, SessionEnding):
         ask_plugins(step, SessionEnding())
     hooking.tell_session_ending(step)
@@ -202,14 +202,14 @@ def finish_session(step: StepContext) -> None:
 
 
 def restarted(step: StepContext, signal: Restarted) -> Next:
-    """Go on after a crash: whatever ran died with the old actor, so nothing of it is waited for.
+    """Continue after a crash. Running work died with the old actor, so the session stops waiting for it.
 
-    What waits for a person goes on waiting; a cycle that waited for anything else has failed.
+    A cycle that waits for the user keeps waiting. A cycle that waited for anything else has failed.
     """
     step.publish(SessionRestarted(reason=signal.reason, incarnation=signal.incarnation))
     step.data.incarnation = max(signal.incarnation, step.data.incarnation)
     for state in step.data.batch:
-        interactions.withdraw(step, state.call.call_id)  # the tool that asked is gone
+        interactions.withdraw(step, state.call.call_id)  # the tool that asked no longer exists
     lost = [asked for _, asked in owned_by(step.data.open, OfPluginRequest)]
     step.give_up_all()
     interactions.rearm(step)
@@ -234,14 +234,14 @@ def restarted(step: StepContext, signal: Restarted) -> Next:
 
 
 def parked(step: StepContext, signal: Parked) -> Phase:
-    """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
+    """End a session that crashed too often. No work is running, so no teardown is needed."""
     step.publish(SessionParked(reason=signal.reason))
     reason = f"parked: {signal.reason}"
     return end_at_once(step, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
 
 
 def end_at_once(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
-    """End a session of which nothing runs any more: no teardown is needed."""
+    """End a session without running work. No teardown is needed."""
     step.give_up_all()
     holding.forget_suspended(step)
     _forget_what_ran(step)
@@ -249,7 +249,7 @@ def end_at_once(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
 
 
 def _end(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
-    """Let nothing wait any more in a session that is not to go on."""
+    """Close everything that still waits in a session that ends."""
     for interaction in step.data.interactions:
         interactions.close_interaction(step, interaction, "aborted", "abort")
     if step.data.agents.has_any:
@@ -261,7 +261,7 @@ def _end(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
 
 
 def _forget_what_ran(step: StepContext, *, agents_go_on: bool = False) -> None:
-    """End survivors and teardowns of an actor that is gone, as they will not be heard of again."""
+    """End the survivors and teardowns of a lost actor, since they will send no more outcomes."""
     kept = step.data.agents.alive if agents_go_on else ()
     spend_what_is_out(step, keep=[state.loan for state in kept if state.loan is not None])
     compaction.forget_compaction(step)
@@ -276,7 +276,7 @@ def _forget_what_ran(step: StepContext, *, agents_go_on: bool = False) -> None:
 
 
 def _answer_what_ran(step: StepContext) -> None:
-    """Answer the calls that died with the actor; those that wait for a person go on waiting."""
+    """Answer the calls that died with the actor. Calls that wait for the user keep waiting."""
     for state in step.data.batch:
         if state.result is not None:
             calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
@@ -301,9 +301,9 @@ def _fail_cycle(step: StepContext, error: ErrorInfo) -> None:
 def _break_off(
     step: StepContext, reason: str | None, kill: KillPolicy, *, children: bool = True
 ) -> tuple[tuple[CallId, ...], tuple[CallId, ...]]:
-    """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped."""
+    """Abort the cycle in any phase, and start the teardown of the stopped work."""
     committed = _ids_of(tuple(state for state in step.data.batch if state.stage in {"reporting", "done"}))
-    # What is detached is answered, and has not ended.
+    # A detached call is answered, but has not ended.
     going_on = {state.call.call_id for state in step.data.survivors}
     committed = tuple(call_id for call_id in committed if call_id not in going_on)
     stopped: tuple[EffectId, ...] = ()
@@ -323,7 +323,9 @@ def _break_off(
     if cycle is not None:
         interactions.end_wait(step, "abort" if step.data.stopping is None else "stop")
         close_cycle(step, "aborted", reason=reason)
-    elif has_listeners(step, AfterTurn):  # there is nothing to look back on, but plugins see every abort
+    elif has_listeners(
+        step, AfterTurn
+    ):  # without a cycle there is nothing to review, but plugins are notified of every abort
         after_turn(step, "aborted", reason=reason)
     step.publish(AgentAbort(reason=reason, ref=ref))
     for asker in askers:
@@ -343,7 +345,7 @@ def _ids_of(states: tuple[CallState, ...]) -> tuple[CallId, ...]:
 
 
 def _stop_holding(step: StepContext, reason: str | None) -> tuple[EffectId, ...]:
-    """Give up a hook that waits. A prompt that was judged is refused: it is what was going on."""
+    """Cancel a held hook. A prompt that was being judged is refused."""
     prompt = holding.now_held(step).prompt
     stopped = holding.cancel_suspended(step)
     if prompt is not None:
@@ -362,7 +364,7 @@ def _stop_stream(step: StepContext) -> tuple[EffectId, ...]:
     step.cancel(CancelStream(effect_id=stream.effect_id))
     spend_lost(step)
     flush(step)
-    # What the user has read stays; half of a call or of a thought is of no use to anybody, so it goes.
+    # Text that the user has read stays. Half of a call or of a thought is useless, so it is dropped.
     text = "".join(stream.text)
     if text:
         message = AssistantMessage(content=(Text(text=text),), model=model_of(step.data).model, cut=True)
@@ -371,7 +373,7 @@ def _stop_stream(step: StepContext) -> tuple[EffectId, ...]:
 
 
 def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stopped:
-    """Answer every open call, and stop those that the policy does not spare. Gives all whose tasks have not ended."""
+    """Answer every open call, and stop those that the policy does not spare. Return the calls whose tasks have not ended."""
     text = f"[Stopped: {reason}]" if reason else STOPPED
     ended: tuple[EffectId, ...] = ()
     spared: list[CallState] = []
@@ -392,7 +394,7 @@ def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stop
             continue
         if state.stage == "running" and _is_spared(step, state, kill):
             spared.append(state)
-            assert state.effect_id is not None  # noqa: S101 - it runs
+            assert state.effect_id is not None  # noqa: S101 - a running call has an effect
             step.hand_over(state.effect_id, OfSurvivor(state.call.call_id))
             answered = calls.result_of(state, late_values.STILL_RUNNING)
             calls.put(step, msgspec.structs.replace(state, result=answered))
@@ -405,12 +407,12 @@ def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stop
     step.data.survivors = (*step.data.survivors, *spared)
     into_history(step)
     ids, unknown = _left_to_teardown(step, stopping)
-    # Of a call that the host was asked about nothing ran, and its hook is waited for like a tool.
+    # A call that waits for the host has not run. Its hook is awaited like a tool.
     return (*ids, *(one for one in ended if one not in ids)), (*unknown, *_ids_of(at_client))
 
 
 def _stop_detached(step: StepContext, reason: str | None) -> Stopped:
-    """Stop what goes on in the background. One that was told to stop before has a teardown that waits for it."""
+    """Stop detached calls. A call that was stopped before has a teardown that waits for it."""
     states = tuple(state for state in step.data.survivors if state.detached and state.result is None)
     if not states:
         return (), ()
@@ -424,7 +426,7 @@ def _stop_detached(step: StepContext, reason: str | None) -> Stopped:
 
 
 def _left_to_teardown(step: StepContext, states: tuple[CallState, ...]) -> Stopped:
-    """Wait for no call by itself any more: the teardown waits for all of them."""
+    """Leave the calls to the teardown, which waits for all of them."""
     ids = tuple(state.effect_id for state in states if state.effect_id is not None)
     for effect_id in ids:
         step.give_up(effect_id)
@@ -436,14 +438,14 @@ def _is_spared(step: StepContext, state: CallState, kill: KillPolicy) -> bool:
 
 
 def _stop_rest(step: StepContext) -> None:
-    """Stop what outlives cycles: survivors, and agents in the background."""
+    """Stop survivors and background agents, which outlive cycles."""
     survivors = step.data.survivors
     of_agents = agents.stop_all(step)
     if not survivors and not of_agents:
         return
     ids, unknown = _left_to_teardown(step, survivors)
     for state in survivors:
-        # Told to stop already, and not gone yet: the teardown waits for it all the same.
+        # Stopping, but still running: the teardown waits for it, too.
         if state.result is not None:
             continue
         call = state.call
@@ -464,7 +466,7 @@ def _begin_teardown(
     unknown: tuple[CallId, ...],
 ) -> None:
     effect_id = step.mint("d")
-    if step.data.teardown is not None:  # of an abort that spared the agents: those end behind it
+    if step.data.teardown is not None:  # from an abort that spared the agents, which end after it
         step.start(Teardown(effect_id=effect_id, stopped=stopped), OfDrain())
         return
     step.data.teardown = TeardownState(effect_id=effect_id, waiting=())
@@ -482,5 +484,5 @@ def _begin_teardown(
 
 def _wait_for_teardown(step: StepContext, caller: SignalId) -> None:
     teardown = step.data.teardown
-    assert teardown is not None  # noqa: S101 - the caller looked
+    assert teardown is not None  # noqa: S101 - the caller checked it
     step.data.teardown = TeardownState(effect_id=teardown.effect_id, waiting=(*teardown.waiting, caller))
