@@ -1,128 +1,127 @@
-"""The exceptions of agentrail, arranged by whose move it is. This is the door: each is imported from here.
+"""The exceptions of agentrail, arranged by who can act. Import each of them from this package.
 
     AgentrailError
-    ├── YourMove                    the caller asked for something that cannot be: change the call
+    ├── YourMove                    the caller's request is invalid: change the call
     │   ├── OptionError             an option of a session, provider or command
-    │   │   ├── IdInvalid               an id that can be none; the message does not repeat it
-    │   │   └── CursorAhead             a number of an event that does not exist yet; carries the last one
-    │   ├── PromptError             an empty prompt, one that is too long, a block of unknown type
-    │   ├── PlanError               a move that a step of a plan may not make, or text that is no plan
-    │   ├── CommandError            a slash command that cannot be run as it was given
-    │   │   └── UnknownCommand          there is none of this name; carries the nearest one
-    │   ├── PromptQueueFull         as many prompts wait as are allowed
-    │   ├── SteeringQueueFull       as many steers wait as are allowed
-    │   ├── ClientIdReused          one name for two messages
-    │   ├── CannotGoOn              nothing stands there for a model to answer, or the session is not idle
-    │   ├── UnknownCall             no call of this id is open
-    │   ├── UnknownTool             no tool of this name is there; carries those that are
-    │   ├── InteractionError        a decision about something that does not wait
-    │   │   ├── UnknownApproval         nothing of this id ever waited
-    │   │   ├── ApprovalExpired         its time is over; carries since when
-    │   │   ├── AlreadyResolved         it is decided; carries how, by whom, and when
-    │   │   ├── UnknownRule             nothing always allows that, or not any more
-    │   │   ├── InvalidArguments        edited arguments that the tool does not take
-    │   │   ├── AnswerNotOffered        an approval that takes other answers
-    │   │   └── InvalidResponse         an empty answer, an option that is none, or what does not fit the form
-    │   ├── MailboxFull             as many messages wait as are allowed
-    │   ├── AlreadyStarted          a live session of that id exists; carries its handle
+    │   │   ├── IdInvalid               an invalid id; the message does not repeat it
+    │   │   └── CursorAhead             an event number that does not exist yet; carries the last one
+    │   ├── PromptError             an empty prompt, a prompt that is too long, a block of unknown type
+    │   ├── PlanError               a status change that a plan step does not allow, or text that is not a plan
+    │   ├── CommandError            a slash command with invalid arguments
+    │   │   └── UnknownCommand          unknown slash command; carries the nearest one
+    │   ├── PromptQueueFull         the prompt queue is full
+    │   ├── SteeringQueueFull       the steering queue is full
+    │   ├── ClientIdReused          one client id for two messages
+    │   ├── CannotGoOn              the conversation has nothing for a model to answer, or the session is not idle
+    │   ├── UnknownCall             no open call has this id
+    │   ├── UnknownTool             unknown tool; carries the known ones
+    │   ├── InteractionError        a rejected decision
+    │   │   ├── UnknownApproval         no approval ever had this id
+    │   │   ├── ApprovalExpired         the deadline has passed; carries its time
+    │   │   ├── AlreadyResolved         already decided; carries the decision, its author and its time
+    │   │   ├── UnknownRule             no such rule, or already revoked
+    │   │   ├── InvalidArguments        edited arguments that do not match the tool's parameters
+    │   │   ├── AnswerNotOffered        an answer that the approval does not offer
+    │   │   └── InvalidResponse         an empty answer, an unknown option, or a value that does not fit the form
+    │   ├── MailboxFull             the actor's mailbox is full
+    │   ├── AlreadyStarted          a live session has this id; carries its handle
     │   ├── CallingSelf             an actor, or a session's own tool, waits for itself
-    │   ├── NoTrioRun               a call that waits, where no Trio runs
-    │   ├── HoldsLoop               a call that blocks its thread, where a loop runs
-    │   ├── ActorError              a call to an actor or a registry that cannot be
+    │   ├── NoTrioRun               a call that waits, outside a Trio run
+    │   ├── HoldsLoop               a blocking call in a thread that runs an event loop
+    │   ├── ActorError              a call that an actor or a registry rejects
     │   │   ├── NoMailbox               it is a worker, and reads no messages
     │   │   ├── NotSuspended            its code can only be changed while it is suspended
     │   │   ├── AlreadyRegistered       the key has an owner; carries its handle
-    │   │   ├── NotOwner                the value of a key is its owner's
-    │   │   ├── RegistryClosed          the registry is gone, and all names with it
-    │   │   ├── NoPartitions            there is no partition left to go to
-    │   │   ├── PoolFull                as many jobs wait for a worker as are allowed
+    │   │   ├── NotOwner                only the owner of a key can change its value
+    │   │   ├── RegistryClosed          the registry is closed and its names are released
+    │   │   ├── NoPartitions            the pool of partitions is empty
+    │   │   ├── PoolFull                the pool's queue is full
     │   │   ├── JobWithdrawn            the job was cancelled by its own caller
-    │   │   └── WatcherTooSlow          a watcher that did not read; what it had is given first
-    │   ├── SupervisorError         a call that a supervisor does not take as things stand
-    │   │   ├── InvalidSpec             a child spec, a set of flags, or a call that the strategy does not know
-    │   │   ├── AlreadyPresent          the id has a spec, and no process
+    │   │   └── WatcherTooSlow          a watcher that did not read; buffered updates are delivered first
+    │   ├── SupervisorError         a call that a supervisor rejects in its current state
+    │   │   ├── InvalidSpec             a child spec, a set of flags, or a call that does not fit the strategy
+    │   │   ├── AlreadyPresent          the id has a spec, but no process
     │   │   ├── ChildNotFound           no child has this id or handle
-    │   │   ├── ChildRunning · ChildRestarting · ChildStuck     stop it first; its process may still be there
+    │   │   ├── ChildRunning · ChildRestarting · ChildStuck     stop it first; its process may still exist
     │   │   ├── ChildStartFailed        the child did not start; carries the reason
-    │   │   ├── WrongChildKey           an id, where children are known by their handles
-    │   │   ├── TooManyChildren         as many children as are allowed
-    │   │   ├── SupervisorStopping      it has begun to stop
+    │   │   ├── WrongChildKey           an id, where children are identified by handle
+    │   │   ├── TooManyChildren         the supervisor has `max_children` children
+    │   │   ├── SupervisorStopping      the supervisor is stopping
     │   │   └── WouldDeadlock           the call would wait for the start or stop of its own caller
     │   ├── ToolDefinitionError     a function that cannot be made a tool
-    │   ├── TypeFault               a Python type that no JSON Schema describes, or a value that is not of its type
-    │   ├── PluginError             a plugin, or a stack of them, that cannot be loaded
-    │   ├── SandboxError            a root that is missing, or no directory
-    │   ├── ProcessRefused          a process that the sandbox did not start; `code` says why
-    │   ├── ChildRefused            a session below this one that a tool cannot have
-    │   ├── NotAStore               a file that is no store of sessions
-    │   ├── StoreInUse              another process writes it; carries which
-    │   ├── StoreTooNew             a newer version made it
-    │   ├── SessionNotFound         the store has no session of this id; carries those that look like it
+    │   ├── TypeFault               a Python type without a JSON Schema, or a value of the wrong type
+    │   ├── PluginError             a plugin, or a stack of plugins, that cannot be loaded
+    │   ├── SandboxError            a root that is missing or not a directory
+    │   ├── ProcessRefused          a process that the sandbox did not start; `code` has the reason
+    │   ├── ChildRefused            a child session that a tool cannot start
+    │   ├── NotAStore               a file that is not an agentrail store
+    │   ├── StoreInUse              another process writes to the store; carries its id
+    │   ├── StoreTooNew             a newer version created the store
+    │   ├── SessionNotFound         the store has no session of this id; carries similar ids
     │   ├── AlreadyExists           the store has a session of this id
-    │   ├── StillNeeded             a fork, or another owner, needs what was to be deleted
-    │   ├── Unrevivable             code that a stored session had is missing; carries what
-    │   ├── JournalDrifted          newer code folds a stored session to other operations; carries record, operation, plugin
-    │   ├── PrincipalMismatch       a message that names another tenant or user than the one that sends it
+    │   ├── StillNeeded             a fork, or another owner, depends on the session to delete
+    │   ├── Unrevivable             code of a stored session is missing; carries its names
+    │   ├── JournalDrifted          newer code replays a journal to other operations; carries record, operation, plugin
+    │   ├── PrincipalMismatch       a message that names a different tenant or user than its sender
     │   ├── NotRemote               a call that takes code, or that a server has no command for
-    │   ├── Unauthorized            a server does not know the token
-    │   ├── SessionUnknown          no session of this id, as far as this caller may know
-    │   ├── SessionIsChild          what only a root can do; carries the root's id
-    │   ├── SessionBusy             a message that was to be refused while its session is at work
-    │   ├── ProfileUnknown          a host has no profile of this id
-    │   ├── ProfileMismatch         a session keeps the profile that it was created with; carries which
-    │   ├── RequestUnknown          a session has no request of this id, or not any more
-    │   ├── RequestOver             a request that has ended already
-    │   ├── AttachmentInvalid       what came as a file with a message is none; carries which
-    │   ├── AttachmentsUnsupported  a session has no place for the files of a message
-    │   ├── FilesUnsupported        a session has no workspace whose files can be read
-    │   ├── FileUnknown             there is no such file in a workspace, or it may not be read
-    │   ├── WebhookInvalid          an address that no webhook may be sent to
-    │   ├── WebhooksOff             an address for a webhook, where a host sends none
-    │   ├── QuotaReached            a caller has as much open as it may: sessions, or webhooks that are not taken
-    │   ├── DayBudgetSpent          a caller, or all of their tenant, have spent what they may in a day; carries when it is free again
-    │   ├── TooLarge                more came at once than a host takes
-    │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
+    │   ├── Unauthorized            a server does not accept the token
+    │   ├── SessionUnknown          unknown session id, or another owner's
+    │   ├── SessionIsChild          an operation for root sessions only; carries the root's id
+    │   ├── SessionBusy             a message that asked to be refused while its session is busy
+    │   ├── ProfileUnknown          unknown profile id
+    │   ├── ProfileMismatch         a session keeps the profile that it was created with; carries its id
+    │   ├── RequestUnknown          unknown request id, or a request that the session has forgotten
+    │   ├── RequestOver             a request that has already ended
+    │   ├── AttachmentInvalid       an attachment that is not a valid file; carries its position
+    │   ├── AttachmentsUnsupported  a session without a workspace for attachments
+    │   ├── FilesUnsupported        a session without a workspace whose files can be read
+    │   ├── FileUnknown             no such file in the workspace, or not readable
+    │   ├── WebhookInvalid          an address that no webhook can be sent to
+    │   ├── WebhooksOff             a webhook address, on a host that sends none
+    │   ├── QuotaReached            a caller has reached a limit on open resources: sessions, or undelivered webhooks
+    │   ├── DayBudgetSpent          the daily budget of a caller or tenant is spent; carries the time until the next day
+    │   ├── TooLarge                the input exceeds the host's limit
+    │   ├── CodecError              a text that is not an event, signal or state, or a state without a JSON form; carries the place
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
-    ├── ToolContractError           the tool's author: it returned what a tool may not return
+    ├── ToolContractError           the tool's author: it returned an invalid result
     ├── ProviderError               the vendor, the network, or the key; one class per row of the error table
     │   ├── RateLimited · Overloaded · Transport · Timeout · StreamTimeout · ProtocolError
     │   └── Authentication · ModelNotFound · ContextWindowExceeded · ContentRefused · BadRequest
-    ├── CycleEnded                  how a cycle ended that a caller waited for
+    ├── CycleEnded                  the cycle ended without the reply that a caller waited for
     │   ├── CycleAborted · CycleFailed
-    │   ├── EventMissed             it finished before the event that was waited for
-    │   ├── CycleWaiting            it waits for users, and no user can answer; carries what waits
-    │   └── ReplyTimeout            it has not ended yet; the session goes on
-    ├── QuestionDeclined            no one's move: the user does not want to answer what a tool asked
-    ├── SessionDown                 no one's move: the session has ended, `reason` says how
-    │   ├── SessionRested               it was put to rest, and goes on when it is woken
-    │   └── SupervisorClosed            its supervisor, which other threads call, was closed, or its Trio run has crashed
-    ├── SessionRefused              no one's move: a plugin did not let it begin, `reason` says why
-    ├── ActorDown                   no one's move: the actor has ended without an answer; carries handle and reason
-    ├── CallTimeout                 no one's move: no answer in time; the work goes on
-    ├── JobGivenUp                  no one's move: the job brought down worker after worker; carries how many, and the reason
+    │   ├── EventMissed             it finished before the expected event
+    │   ├── CycleWaiting            it waits for users, and no user can answer; carries the pending requests
+    │   └── ReplyTimeout            it has not ended yet; the session continues
+    ├── QuestionDeclined            no one's move: the user declined to answer a tool's question
+    ├── SessionDown                 no one's move: the session has ended; `reason` says how
+    │   ├── SessionRested               it was put to rest, and continues when it is woken
+    │   └── SupervisorClosed            its supervisor, used from other threads, was closed, or its Trio run crashed
+    ├── SessionRefused              no one's move: a plugin prevented its start; `reason` says why
+    ├── ActorDown                   no one's move: the actor ended without an answer; carries handle and reason
+    ├── CallTimeout                 no one's move: no answer in time; the work continues
+    ├── JobGivenUp                  no one's move: the job crashed worker after worker; carries their number and the reason
     ├── PoolStopped                 no one's move: the pool ended before the job was done; carries the reason
     ├── SupervisorStartFailed       a child did not start; carries its id and the reason
-    ├── SupervisorGaveUp            it had to restart too often, or was killed; carries the reason
-    ├── StoreError                  what becomes of sessions that a store cannot keep as they are
-    │   ├── StoreUnavailable            no one's move: it takes no records now; all goes on when it is back
-    │   │   └── StopNotWritten          no one's move: the work was stopped; that is written when the store is back
-    │   ├── HeldBy                      another node owns the session; carries which, and its address
-    │   ├── Fenced                      another owner has taken it over; it lives on there
+    ├── SupervisorGaveUp            it reached its restart limit, or was killed; carries the reason
+    ├── StoreError                  sessions that a store cannot keep as they are
+    │   ├── StoreUnavailable            no one's move: it accepts no records now; work continues when it is back
+    │   │   └── StopNotWritten          no one's move: the work was stopped; the stop is recorded when the store is back
+    │   ├── HeldBy                      another node owns the session; carries its name and address
+    │   ├── Fenced                      another owner has taken the session over, and runs it
     │   ├── JournalCorrupt              a record is damaged; carries its number
-    │   └── Erased · Trimmed            what was asked for was removed on purpose, or to save space
-    ├── RequestRefused              a host plugin does not let a request pass; carries status, code and headers
-    ├── PromptRefused               no one's move: a session plugin does not want this prompt; carries why
+    │   └── Erased · Trimmed            the content was removed on purpose, or to save space
+    ├── RequestRefused              a host plugin rejects a request; carries status, code and headers
+    ├── PromptRefused               no one's move: a session plugin rejects this prompt; carries the reason
     ├── RemoteRefused               a server refused a call for a reason of its own; carries code, status and hint
     ├── Unreachable                 no server answered in time
-    ├── HostDraining                no one's move: the host is being closed
-    ├── HookTimeout                 a hook of a host plugin did not come to an end in its time
-    ├── UploadFailed                the files of a message could not be put into a workspace; the cause says why
-    ├── ProfileFailed               a profile of a host gives no options; the cause says why
-    ├── HistoryError                ours: our code tried to build a conversation that no provider would take
-    └── InternalError               ours: a bug; the session put the signal aside and went on
+    ├── HostDraining                no one's move: the host is shutting down
+    ├── HookTimeout                 a hook of a host plugin exceeded its time limit
+    ├── UploadFailed                the attachments could not be written to a workspace; `__cause__` has the error
+    ├── ProfileFailed               a profile of a host returned no options; `__cause__` has the error
+    ├── HistoryError                ours: our code tried to build a conversation that no provider would accept
+    └── InternalError               ours: a bug; the session set the signal aside and continued
 
-Each has a `code`, which is unlike all others and stays. What is published or journaled holds no exception object: there an
-error is an `ErrorInfo` with that code.
+Each class has a unique, stable `code`. Published and journaled records hold no exception objects but an `ErrorInfo` with that code.
 """
 
 from agentrail.errors.actors import (

@@ -1,144 +1,144 @@
-"""What actors, supervisors, registries and pools refuse, and how a call to one of them ends without an answer."""
+"""Errors of actors, supervisors, registries and pools, and of calls to them that end without an answer."""
 
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from agentrail.errors.base import AgentrailError, YourMove
 
-if TYPE_CHECKING:  # a `match` on a reason can be total; when this runs, it knows nothing above it
+if TYPE_CHECKING:  # for an exhaustive `match` on a reason; no runtime import from a higher layer
     from agentrail.otp.exits import ExitReason
 
 
 class MailboxFull(YourMove):
-    """As many messages wait for this actor as are allowed. Try again when it has caught up."""
+    """The actor's mailbox is full. Try again once it has caught up."""
 
     code = "mailbox_full"
 
 
 class CallingSelf(YourMove):
-    """An actor waits for itself, or a tool of a session for the session that waits for the tool."""
+    """An actor waits for itself, or a session's tool waits for the session that runs it."""
 
     code = "calling_self"
 
 
 class ActorError(YourMove):
-    """A call to an actor or a registry that it does not take."""
+    """An actor or a registry rejects a call."""
 
     code = "actor_error"
 
 
 class NoMailbox(ActorError):
-    """The actor is a worker, or a supervisor, and reads no messages."""
+    """The actor is a worker or a supervisor, which reads no messages."""
 
     code = "no_mailbox"
 
 
 class NotSuspended(ActorError):
-    """The code of an actor is changed while it is suspended, so that no event meets half of it."""
+    """An actor's code can be changed only while it is suspended, so that no event meets half a change."""
 
     code = "not_suspended"
 
 
 class AlreadyRegistered(ActorError):
-    """The key has a living owner.
+    """The key already has a live owner.
 
     Attributes:
-        handle: The owner's.
+        handle: Handle of the owner.
     """
 
     code = "already_registered"
 
     def __init__(self, message: str, *, handle: object) -> None:
-        """Keep the handle, so that the caller can go on with it."""
+        """Store the owner's handle, so that the caller can use it."""
         super().__init__(message)
         self.handle = handle
 
 
 class NotOwner(ActorError):
-    """Only the actor that holds a key changes its value."""
+    """Only the owner of a key can change its value."""
 
     code = "not_key_owner"
 
 
 class RegistryClosed(ActorError):
-    """The registry is closed, and all names are gone with it."""
+    """The registry is closed. All its names are released."""
 
     code = "registry_closed"
 
 
 class NoPartitions(ActorError):
-    """The partitions were resized to 0. Resize them again, or do not ask."""
+    """The pool of partitions was resized to 0. Resize it before the next call."""
 
     code = "no_partitions"
 
 
 class PoolFull(ActorError):
-    """As many jobs wait for a worker of this pool as are allowed. Try again later, or let `when_full` be `wait`."""
+    """The pool's queue is full. Try again later, or set `when_full` to `wait`."""
 
     code = "pool_full"
 
 
 class JobWithdrawn(ActorError):
-    """This job was cancelled, by `PoolJob.cancel` or with the task that ran it: there is no result."""
+    """The job was cancelled by `PoolJob.cancel`, or together with the task that ran it. It has no result."""
 
     code = "job_withdrawn"
 
 
 class WatcherTooSlow(ActorError):
-    """More happened to a watched child than this watcher read, and than is kept for it: it begins anew."""
+    """A watcher read too slowly and lost updates about a watched child. Start watching again."""
 
     code = "watcher_too_slow"
 
 
 class SupervisorError(YourMove):
-    """A call that a supervisor does not take, as things stand. It changed nothing."""
+    """The supervisor rejects a call in its current state. Nothing was changed."""
 
     code = "supervisor_error"
 
 
 class InvalidSpec(SupervisorError):
-    """A child spec, a set of flags, or a call that does not go with the strategy. Nothing was started.
+    """An invalid child spec or set of flags, or a call that does not fit the strategy. Nothing was started.
 
     Attributes:
-        code: What is wrong, in more words than that of the class: `missing_id`, `invalid_restart`, `duplicate_id` …
-        field: The field that is to be changed.
+        code: The exact fault, in place of the class's code: `missing_id`, `invalid_restart`, `duplicate_id` …
+        field: The field to change.
     """
 
     code: str = "invalid_spec"
 
     def __init__(self, message: str, *, code: str, field: str) -> None:
-        """Take the sentence for people, and the two words for programs."""
+        """Store the message for users, and code and field for programs."""
         super().__init__(message)
         self.code = code
         self.field = field
 
 
 class AlreadyPresent(SupervisorError):
-    """The id has a spec without a process. Start it with `restart_child`, or take it away with `delete_child`."""
+    """The id has a spec but no process. Start it with `restart_child`, or remove it with `delete_child`."""
 
     code = "already_present"
 
 
 class ChildNotFound(SupervisorError):
-    """No child of this supervisor has this id or this handle."""
+    """The supervisor has no child with this id or handle."""
 
     code = "child_not_found"
 
 
 class ChildRunning(SupervisorError):
-    """The child has a process: `terminate_child` first."""
+    """The child is running. Call `terminate_child` first."""
 
     code = "child_running"
 
 
 class ChildRestarting(SupervisorError):
-    """The supervisor is about to start the child again: wait for that, or end it with `terminate_child`."""
+    """The supervisor is about to restart the child. Wait for it, or call `terminate_child`."""
 
     code = "child_restarting"
 
 
 class ChildStuck(SupervisorError):
-    """The child did not obey its kill. Its id is free when it has really ended, and not before."""
+    """The child did not stop when it was killed. Its id becomes free only once it has ended."""
 
     code = "child_stuck"
 
@@ -147,124 +147,125 @@ class ChildStartFailed(SupervisorError):
     """The child did not start.
 
     Attributes:
-        reason: The `ExitReason` that its start ended with.
+        reason: The `ExitReason` of the failed start.
     """
 
     code = "child_start_failed"
 
     def __init__(self, message: str, *, reason: "ExitReason") -> None:
-        """Keep the reason, which is data and holds no traceback."""
+        """Store the reason, which is data and holds no traceback."""
         super().__init__(message)
         self.reason = reason
 
 
 class WrongChildKey(SupervisorError):
-    """Children of a dynamic supervisor are known by their handles, not by an id."""
+    """Children of a dynamic supervisor are identified by handle, not by id."""
 
     code = "wrong_child_key"
 
 
 class TooManyChildren(SupervisorError):
-    """`max_children` exist already; those that are being restarted count."""
+    """The supervisor already has `max_children` children. Children that are being restarted count."""
 
     code = "too_many_children"
 
 
 class SupervisorStopping(SupervisorError):
-    """The supervisor has begun to stop: it takes no call any more that would change something."""
+    """The supervisor is stopping and accepts no more changes."""
 
     code = "supervisor_stopping"
 
 
 class WouldDeadlock(SupervisorError):
-    """The call would wait for the start or the stop of its own caller, or of a child above it."""
+    """The call would wait for the start or stop of its own caller, or of one of the caller's ancestors."""
 
     code = "would_deadlock"
 
 
 class ActorDown(AgentrailError):
-    """The actor has ended without an answer, or never was.
+    """The actor ended without an answer, or never existed.
 
     Attributes:
-        handle: Whose end it was; `None` if there was no actor behind an address.
-        reason: The `ExitReason`, one of seven classes, so `match error.reason` can be total: `Crashed(type=…, text=…)`
-            of an exception, `Shutdown(detail=…)` of an end on purpose; `NoProcess()` if it had ended before it was asked.
+        handle: Handle of the actor; `None` if an address had no actor.
+        reason: The `ExitReason`, one of seven classes, so a `match error.reason` can be exhaustive. `Crashed(type=…, text=…)`
+            comes from an exception, `Shutdown(detail=…)` from a deliberate stop, `NoProcess()` from a call to an actor that
+            had already ended.
     """
 
     code = "actor_down"
 
     def __init__(self, message: str, *, handle: object, reason: "ExitReason") -> None:
-        """Keep handle and reason."""
+        """Store handle and reason."""
         super().__init__(message)
         self.handle = handle
         self.reason = reason
 
 
 class CallTimeout(AgentrailError):
-    """No answer came in time. The work that was asked for goes on; a late answer is dropped."""
+    """No answer came in time. The requested work continues; a late answer is dropped."""
 
     code = "call_timeout"
 
 
 class JobGivenUp(AgentrailError):
-    """A job of a pool brought down its worker at each attempt, and is not tried again.
+    """A pool job crashed its worker on every attempt, and is not tried again.
 
     Attributes:
-        reason: The `ExitReason` of the worker that died of it last.
-        deaths: How many workers died of it.
+        reason: The `ExitReason` of the last worker.
+        deaths: Number of workers that crashed.
     """
 
     code = "job_given_up"
 
     def __init__(self, message: str, *, reason: "ExitReason", deaths: int) -> None:
-        """Keep the reason, which is data and holds no traceback."""
+        """Store the reason, which is data and holds no traceback."""
         super().__init__(message)
         self.reason = reason
         self.deaths = deaths
 
 
 class PoolStopped(AgentrailError):
-    """The pool ended before this job was done, or had begun to end when it came.
+    """The pool ended before the job was done, or was already stopping when the job arrived.
 
     Attributes:
         reason: The `ExitReason` of the pool.
-        began: Whether some worker had begun with the job, so that it may have done something.
+        began: Whether a worker had started the job, so that it may have had side effects.
     """
 
     code = "pool_stopped"
 
     def __init__(self, message: str, *, reason: "ExitReason", began: bool) -> None:
-        """Keep the reason."""
+        """Store the reason."""
         super().__init__(message)
         self.reason = reason
         self.began = began
 
 
 class SupervisorStartFailed(AgentrailError):
-    """A supervisor did not come up; what it had started was stopped again, in reverse order.
+    """A supervisor failed to start. Children that had started were stopped again, in reverse order.
 
     Attributes:
-        child_id: The child that did not start; `None` if it was no child.
+        child_id: The child that did not start; `None` if the failure was not a child's.
         reason: The `ExitReason` of that child's start.
     """
 
     code = "supervisor_start_failed"
 
     def __init__(self, message: str, *, child_id: object, reason: "ExitReason") -> None:
-        """Keep the culprit."""
+        """Store the child and the reason."""
         super().__init__(message)
         self.child_id = child_id
         self.reason = reason
 
 
 class SupervisorGaveUp(AgentrailError):
-    """A supervisor ended by itself while its block was at work: too many restarts, or it was killed.
+    """A supervisor ended while its block was still running: it reached its restart limit, or it was killed.
 
     Attributes:
-        reason: The `ExitReason` it ended with.
-        child_id: The child that was to be restarted once too often; `None` if it was killed.
-        cause: The `ExitReason` with which that child ended the last time; if it is a supervisor that gave up too, the
-            one of the child below it that this began with. `None` if it was killed.
+        reason: The supervisor's `ExitReason`.
+        child_id: The child whose restart exceeded the limit; `None` if the supervisor was killed.
+        cause: The last `ExitReason` of that child. If the child is a supervisor that gave up too, the reason of the
+            descendant that started it. `None` if the supervisor was killed.
     """
 
     code = "supervisor_gave_up"
@@ -277,7 +278,7 @@ class SupervisorGaveUp(AgentrailError):
         child_id: Hashable | None = None,
         cause: "ExitReason | None" = None,
     ) -> None:
-        """Keep the reasons."""
+        """Store the reasons."""
         super().__init__(message)
         self.reason = reason
         self.child_id = child_id

@@ -1,7 +1,8 @@
-"""What to do about what goes wrong: one table, read by all that make a message, so that no two of them advise differently.
+"""Advice for every known failure: a single table, so that no two messages give different advice.
 
-A row is advice alone; what happened stands in front of it, in the words of who saw it. Where a row is about an option it says how
-that is set with the command and in a program, because both read the same message. Nothing is recognised in here.
+A row holds only advice. The message that comes before it is written by the code that saw the failure. A row about an option
+names both its command-line and its Python spelling, because the same message appears in both. This module does not classify
+failures.
 """
 
 import enum
@@ -9,16 +10,16 @@ import json
 from typing import Final
 
 WHAT_TO_DO: Final = "What to do: "
-"""What stands in front of advice, so that a reader who has some of its own sees that there is none to add."""
+"""Prefix of advice. A reader that adds its own advice checks for it first."""
 _BETWEEN: Final = f". {WHAT_TO_DO}"
 
 
 class Advice(enum.Enum):
-    """What is advised, by what happened.
+    """Advice by cause.
 
     Attributes:
-        cause: What the user did, or what is in the way.
-        words: What to do; names in braces stand for what is known only then.
+        cause: The user's mistake, or the obstacle.
+        words: The advice. Names in braces are filled in by `advise`.
     """
 
     def __init__(self, cause: str, words: str) -> None:
@@ -176,12 +177,12 @@ class Advice(enum.Enum):
 
 
 def advise(row: Advice, **known: str) -> str:
-    """Fill in a row."""
+    """Return a row's advice with its placeholders filled in."""
     return row.words.format_map(known)
 
 
 def setting(option: str, value: float | str | bool | None = None) -> str:  # noqa: FBT001 - the value of an option
-    """Say how an option of a provider is set: with the command, and in a program."""
+    """Return how to set a provider option, on the command line and in Python."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     typed = "…" if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
@@ -191,17 +192,17 @@ def setting(option: str, value: float | str | bool | None = None) -> str:  # noq
 
 
 def with_advice(said: str, *advice: str) -> str:
-    """Put advice behind what happened; where there is none, nothing is changed."""
+    """Append advice to a message. Without advice, return the message unchanged."""
     given = "; or: ".join(one for one in advice if one)
     return f"{said.rstrip().rstrip('.')}{_BETWEEN}{given}" if given else said
 
 
 def without_advice(message: str) -> str:
-    """Take the advice off a message, for a reader who has nothing to do yet."""
+    """Strip the advice from a message, for a reader that cannot act yet."""
     return message.partition(_BETWEEN)[0]
 
 
 def with_remark(message: str, remark: str) -> str:
-    """Put more about what happened behind that, and in front of the advice."""
+    """Insert a remark between a message and its advice."""
     said, between, advice = message.partition(_BETWEEN)
     return f"{said} ({remark}){between}{advice}"

@@ -1,17 +1,18 @@
-"""What every error of agentrail has: a code that stays. No error that is raised as such is defined here."""
+"""Base classes of all errors. Each error has a stable code. Neither class here is raised directly."""
 
 
 class AgentrailError(Exception):
-    """Whatever agentrail raises on purpose derives from this.
+    """Base class of every error that agentrail raises on purpose.
 
     Attributes:
-        code: snake_case, one for each class, and never changed: to branch on where the class does not travel.
+        code: snake_case, unique per class, never changed. Branch on it where the class is not available, such as over a
+            network.
     """
 
     code = "agentrail_error"
 
 
 class YourMove(AgentrailError):
-    """The caller can put it right: the message says what was expected, what came, and what to do."""
+    """The caller can fix it. The message says what was expected, what was given, and what to do."""
 
     code = "your_move"

@@ -1,4 +1,4 @@
-"""What a host refuses, and what its plugins do wrong."""
+"""Errors of a host and of its plugins."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,12 +8,12 @@ from agentrail.errors.sessions import OptionError
 
 
 class RequestRefused(AgentrailError):
-    """A plugin does not let a request pass. Raised by an interceptor of a plugin that is `critical`.
+    """A host plugin rejects a request. Raised by an interceptor of a plugin that is `critical`.
 
     Attributes:
-        status: As of HTTP: 401, 402, 403, 409, 422, 429 or 503.
+        status: HTTP status: 401, 402, 403, 409, 422, 429 or 503.
         code: A stable name, for programs.
-        headers: Such as `retry-after`.
+        headers: Response headers, such as `retry-after`.
     """
 
     code: str = "request_refused"
@@ -26,7 +26,7 @@ class RequestRefused(AgentrailError):
         *,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Keep what the caller is to be told."""
+        """Store the response to the caller."""
         super().__init__(message)
         self.status = status
         self.code = code
@@ -34,18 +34,18 @@ class RequestRefused(AgentrailError):
 
 
 class HookTimeout(AgentrailError):
-    """A hook of a plugin did not come to an end in its time.
+    """A plugin hook exceeded its time limit.
 
     Attributes:
-        plugin: The name of the plugin.
-        hook: Which hook.
-        seconds: How long it was waited for.
+        plugin: Name of the plugin.
+        hook: Name of the hook.
+        seconds: The time limit, in seconds.
     """
 
     code = "hook_timeout"
 
     def __init__(self, message: str, *, plugin: str, hook: str, seconds: float) -> None:
-        """Keep which one it was."""
+        """Store the hook and its limit."""
         super().__init__(message)
         self.plugin = plugin
         self.hook = hook
@@ -53,200 +53,200 @@ class HookTimeout(AgentrailError):
 
 
 class HostDraining(AgentrailError):
-    """The host takes no new request: it is being closed. No one's move; another one of the same product may take it."""
+    """The host is shutting down and accepts no new requests. No one's move: another host of the same product may accept it."""
 
     code = "draining"
 
 
 class IdInvalid(OptionError):
-    """An id that can be none. The message names which, and does not repeat it: it may be made to be shown to others."""
+    """An invalid id. The message names the field but never repeats the id, which may be crafted to be shown to others."""
 
     code = "id_invalid"
 
 
 class PrincipalMismatch(YourMove):
-    """A message names another tenant or user than the principal that sends it."""
+    """A message names a different tenant or user than its sender's principal."""
 
     code = "principal_mismatch"
 
 
 class SessionUnknown(YourMove):
-    """There is no session of this id, as far as this caller may know. Said alike where it is another's.
+    """Unknown session id. Another owner's session gives the same error, so that ids cannot be probed.
 
     Attributes:
-        hint: What to do next, or None.
+        hint: The next step to take, or None.
     """
 
     code = "session_unknown"
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        """Keep what there is to say."""
+        """Store the hint."""
         super().__init__(message)
         self.hint = hint
 
 
 class SessionIsChild(YourMove):
-    """What only a root can do was asked of a session that works for another.
+    """A child session received an operation that only a root session supports.
 
     Attributes:
-        root_id: The session on top.
+        root_id: Id of the root session.
     """
 
     code = "session_is_child"
 
     def __init__(self, message: str, *, root_id: str) -> None:
-        """Keep where to go."""
+        """Store the root's id."""
         super().__init__(message)
         self.root_id = root_id
 
 
 class SessionBusy(YourMove):
-    """A session is at work, and the message was to be refused then."""
+    """The session is busy, and the message asked to be refused in that case."""
 
     code = "session_busy"
 
 
 class ProfileUnknown(YourMove):
-    """There is no profile of this id. The message lists ten of those that there are, at most."""
+    """Unknown profile id. The message lists at most ten known profiles."""
 
     code = "profile_unknown"
 
 
 class ProfileMismatch(YourMove):
-    """A message names another profile than that of its session, which keeps the one it was created with.
+    """A message names a different profile than its session, which keeps the profile it was created with.
 
     Attributes:
-        agent_id: That of the session.
+        agent_id: The session's profile.
     """
 
     code = "profile_mismatch"
 
     def __init__(self, message: str, *, agent_id: str) -> None:
-        """Keep which one it is."""
+        """Store the session's profile."""
         super().__init__(message)
         self.agent_id = agent_id
 
 
 class PromptRefused(AgentrailError):
-    """A session plugin does not want a prompt, or a steer: no one's move.
+    """A session plugin rejects a prompt or a steer: no one's move.
 
     Attributes:
-        reason: What the plugin said.
+        reason: The plugin's reason.
     """
 
     code = "prompt_rejected"
 
     def __init__(self, reason: str) -> None:
-        """Keep why."""
+        """Store the reason."""
         super().__init__(f"a plugin of the session refused this message: {reason}")
         self.reason = reason
 
 
 class RequestUnknown(YourMove):
-    """The session has no request of this id, or it is forgotten: the last 1,000 are known."""
+    """Unknown request id, or a request that the session has forgotten. It remembers the last 1,000."""
 
     code = "request_unknown"
 
 
 class RequestOver(YourMove):
-    """The request has ended, so that there is nothing to cancel."""
+    """The request has already ended and cannot be cancelled."""
 
     code = "request_over"
 
 
 class ProfileFailed(AgentrailError):
-    """A profile could not be found, or made options of: its function raised, or gave what configures no session.
+    """A profile could not be loaded: its function raised, or returned options that configure no session.
 
-    The operator's move, and never the caller's: `__cause__` says what it was, and no caller is told that.
+    The operator's move, never the caller's. `__cause__` holds the original error. Callers never see it.
 
     Attributes:
-        agent_id: Which profile.
+        agent_id: Id of the profile.
     """
 
     code = "profile_failed"
 
     def __init__(self, message: str, *, agent_id: str) -> None:
-        """Keep which one it was."""
+        """Store the profile's id."""
         super().__init__(message)
         self.agent_id = agent_id
 
 
 class AttachmentInvalid(YourMove):
-    """What came as a file with a message is none.
+    """An attachment of a message is not a valid file.
 
     Attributes:
-        index: Which one, from 0.
+        index: Its position in the message, counted from 0.
     """
 
     code = "attachment_invalid"
 
     def __init__(self, message: str, *, index: int) -> None:
-        """Keep which one it was."""
+        """Store the position."""
         super().__init__(message)
         self.index = index
 
 
 class AttachmentsUnsupported(YourMove):
-    """Files came with a message for a session that has no place for them, or none of its user's own."""
+    """The message has attachments, but the session has no workspace that belongs to its user alone."""
 
     code = "attachments_unsupported"
 
 
 class FilesUnsupported(YourMove):
-    """Files were asked for of a session that has no workspace of its user's own."""
+    """The session has no workspace that belongs to its user alone, so no file can be read."""
 
     code = "files_unsupported"
 
 
 class FileUnknown(YourMove):
-    """There is no such file in the workspace of a session, or it may not be read: said alike, whatever the reason is."""
+    """The workspace has no such file, or the file must not be read. Both cases give the same error."""
 
     code = "file_unknown"
 
 
 class WebhookInvalid(YourMove):
-    """An address was named to which no webhook may be sent, or that is none. The message begins with the name of the field."""
+    """A webhook address is malformed or not allowed. The message begins with the name of the field."""
 
     code = "webhook_invalid"
 
 
 class WebhooksOff(YourMove):
-    """An address was named to a host that tells none of the ends of requests."""
+    """A webhook address was given, but this host sends no webhooks when a request ends."""
 
     code = "webhooks_off"
 
 
 class TooLarge(YourMove):
-    """More came than is taken of one caller at once. The message names the limit; nothing of it is kept."""
+    """The input exceeds the limit for one caller. The message names the limit. Nothing of the input is kept."""
 
     code = "too_large"
 
 
 class UploadFailed(AgentrailError):
-    """The files of a message could not be put into the workspace of a session.
+    """The attachments of a message could not be written to the session's workspace.
 
-    The operator's move: `__cause__` says what it was, and no caller is told that.
+    The operator's move. `__cause__` holds the original error. Callers never see it.
     """
 
     code = "upload_failed"
 
 
 class QuotaReached(YourMove):
-    """A caller has as much of something open as it may: no more is opened until some of it ends."""
+    """The caller has reached a limit on open resources. Nothing more opens until one of them ends."""
 
     code = "quota"
 
 
 class DayBudgetSpent(YourMove):
-    """A caller, or all of their tenant, have spent what a host lets them spend in a day: no message is taken until the next one.
+    """The daily budget of the caller, or of their whole tenant, is spent. No message is accepted until the next day.
 
     Attributes:
-        retry_after_seconds: How long it is until the next midnight of UTC; 0 where a server did not say it.
+        retry_after_seconds: Seconds until the next midnight UTC; 0 if a server did not state it.
     """
 
     code = "budget"
 
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
-        """Say whose budget it is, and when it is free again."""
+        """Store the wait. The message names the owner of the budget."""
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds

@@ -1,4 +1,4 @@
-"""An error as data. What is published or journaled holds no exception object."""
+"""Errors as data. Published and journaled records hold no exception objects."""
 
 from agentrail.errors.base import AgentrailError
 from agentrail.errors.providers import ProviderError
@@ -6,13 +6,13 @@ from agentrail.structs import Value
 
 
 class ErrorInfo(Value, frozen=True, kw_only=True):
-    """An error as data: what events, signals and journals hold in place of an exception.
+    """An error as data, used in events, signals and journals in place of an exception.
 
     Attributes:
-        code: snake_case, stable; to branch on.
-        message: For people: what was expected, what came, what to do.
+        code: snake_case, stable; programs branch on it.
+        message: For users: what was expected, what was given, and what to do.
         retryable: Whether the same request may succeed later.
-        retry_after_seconds: How long to wait first, where the server said so.
+        retry_after_seconds: Wait before the next attempt, or None if the server named none.
     """
 
     code: str
@@ -22,7 +22,7 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: AgentrailError) -> "ErrorInfo":
-        """Keep of an error what may be published; neither traceback nor request travels along."""
+        """Return the part of an error that may be published, without traceback or request."""
         if not isinstance(error, ProviderError):
             return cls(code=error.code, message=str(error))
         return cls(

@@ -1,10 +1,10 @@
-"""Calls that were made from the wrong place: where no Trio runs, or in a thread whose loop they would hold."""
+"""Errors of calls made from the wrong place: without a Trio run, or in a thread that runs an event loop."""
 
 from agentrail.errors.base import YourMove
 
 
 class NoTrioRun(YourMove):
-    """A call that waits was made where no Trio runs: under asyncio, or without a loop at all."""
+    """A call that waits was made outside a Trio run: under asyncio, or without an event loop."""
 
     code = "no_trio_run"
 
@@ -15,11 +15,11 @@ class NoTrioRun(YourMove):
             "for asyncio programs, threads and notebooks there is agentrail.blocking (docs/how-to/from-asyncio)"
         ),
     ) -> None:
-        """Say where to go."""
+        """Store the message, which names the alternatives."""
         super().__init__(message)
 
 
 class HoldsLoop(YourMove):
-    """A call that blocks its thread was made where a loop runs, which would stand still for as long."""
+    """A blocking call was made in a thread that runs an event loop, which it would block."""
 
     code = "holds_loop"

@@ -1,4 +1,4 @@
-"""What can go wrong with a request to a model: one class per row of the error table."""
+"""Failures of requests to a model: one class per row of the error table."""
 
 from agentrail.errors.base import AgentrailError
 
@@ -7,10 +7,10 @@ class ProviderError(AgentrailError):
     """A request to a model failed.
 
     Attributes:
-        status: The HTTP status, where there was one.
-        request_id: The vendor's own id of the request, for its support.
+        status: HTTP status, or None if there was no response.
+        request_id: The vendor's id for the request, for its support team.
         retryable: Whether the same request may succeed later.
-        retry_after_seconds: How long the vendor asks to wait, where it said so.
+        retry_after_seconds: Wait that the vendor asks for, or None if it named none.
     """
 
     code = "provider_error"
@@ -25,7 +25,7 @@ class ProviderError(AgentrailError):
         retry_after_seconds: float | None = None,
         retryable: bool | None = None,
     ) -> None:
-        """Take what is known; `retryable` overrides the class where the server said so itself."""
+        """Store the details. `retryable` overrides the class default when the server states it."""
         super().__init__(message)
         self.status = status
         self.request_id = request_id
@@ -35,7 +35,7 @@ class ProviderError(AgentrailError):
 
 
 class RateLimited(ProviderError):
-    """Too many requests or tokens for now."""
+    """Rate limit of requests or tokens reached."""
 
     code = "rate_limited"
     retryable = True
@@ -49,41 +49,41 @@ class Overloaded(ProviderError):
 
 
 class Transport(ProviderError):
-    """No connection, or one that broke before the answer was complete."""
+    """Connection failed, or broke before the response was complete."""
 
     code = "transport"
     retryable = True
 
 
 class Timeout(ProviderError):
-    """Connecting, sending or the first chunk took too long."""
+    """Connecting, sending or waiting for the first chunk took too long."""
 
     code = "timeout"
     retryable = True
 
 
 class StreamTimeout(ProviderError):
-    """A stream that had begun went silent."""
+    """A stream stopped sending data after it had started."""
 
     code = "stream_stalled"
     retryable = True
 
 
 class ProtocolError(ProviderError):
-    """The answer is not of the format that was agreed on."""
+    """The response does not follow the vendor's format."""
 
     code = "protocol_error"
     retryable = True
 
 
 class Authentication(ProviderError):
-    """The key is missing, wrong, or not allowed to do this."""
+    """The key is missing, wrong, or lacks permission."""
 
     code = "authentication"
 
 
 class ModelNotFound(ProviderError):
-    """There is no such provider or model."""
+    """Unknown provider or model."""
 
     code = "model_not_found"
 
@@ -95,12 +95,12 @@ class ContextWindowExceeded(ProviderError):
 
 
 class ContentRefused(ProviderError):
-    """The vendor refused to answer before any content came."""
+    """The vendor refused to answer before sending any content."""
 
     code = "content_refused"
 
 
 class BadRequest(ProviderError):
-    """The vendor does not take this request; sending it again would not help."""
+    """The vendor rejected the request as invalid. Sending it again would not help."""
 
     code = "bad_request"

@@ -1,4 +1,4 @@
-"""What a client of a session on a server meets, besides what the session itself refuses."""
+"""Errors of a client whose session runs on a server, in addition to the session's own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,43 +7,43 @@ from agentrail.errors.base import AgentrailError, YourMove
 
 
 class NotRemote(YourMove):
-    """A call, or an argument of one, that cannot be made over a network: it takes code, or the server has no command for it."""
+    """The call, or one of its arguments, does not work over a network: it takes code, or the server has no command for it."""
 
     code = "not_remote"
 
 
 class Unauthorized(YourMove):
-    """The server does not know the token, or no longer. It is not tried again: another token helps, and nothing else does."""
+    """The server does not accept the token, or no longer accepts it. The client does not retry; use another token."""
 
     code = "unauthorized"
 
 
 class Unreachable(AgentrailError):
-    """No server answered in time. Try again later, or look at the address; `__cause__` says what the last attempt came to."""
+    """No server answered in time. Try again later, or check the address. `__cause__` holds the last attempt's error."""
 
     code = "unreachable"
 
 
 class RemoteRefused(AgentrailError):
-    """The server refused a call for a reason that no other class stands for.
+    """The server refused a call for a reason without a class of its own.
 
     Attributes:
-        code: What the server said, in place of the code of the class: such as `too_many_requests`, or one of a plugin's own.
-        status: What the same answer has as a status over HTTP; None where it did not say.
-        hint: What to do next, or None.
-        retry_after_seconds: How long to wait first, where it said so.
-        more: What else it said.
+        code: The server's code, in place of the class's code, such as `too_many_requests` or a plugin's own.
+        status: The equivalent HTTP status, or None if the server sent none.
+        hint: The next step to take, or None.
+        retry_after_seconds: Wait before the next attempt, or None if the server named none.
+        more: All other fields of the server's error.
     """
 
     code: str = "remote_refused"
 
     def __init__(self, message: str, *, code: str, more: Mapping[str, Any]) -> None:
-        """Take the error as it came.
+        """Store the error as the server sent it.
 
         Args:
-            message: For people.
+            message: For users.
             code: For programs.
-            more: All of it; what this class has attributes for is read from there.
+            more: All fields of the error. The other attributes are read from it.
         """
         super().__init__(message)
         self.code = code

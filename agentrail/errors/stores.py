@@ -1,4 +1,4 @@
-"""What a store refuses, and what becomes of sessions that one cannot keep."""
+"""Errors of a store, and of the sessions that it cannot keep."""
 
 from collections.abc import Sequence
 
@@ -6,62 +6,62 @@ from agentrail.errors.base import AgentrailError, YourMove
 
 
 class StoreError(AgentrailError):
-    """Something about a store of sessions; its classes say what."""
+    """Base class of store failures."""
 
     code = "store_error"
 
 
 class StoreUnavailable(StoreError):
-    """The store does not take records now: a full disk, a lost connection, a directory that cannot be written.
+    """The store accepts no records at the moment: full disk, lost connection, or read-only directory.
 
-    Nothing that waits for it is lost. Sessions go on by themselves when it is back.
+    No pending work is lost. Sessions continue automatically once the store is back.
     """
 
     code = "store_unavailable"
 
 
 class StopNotWritten(StoreUnavailable):
-    """Work was stopped as asked, and the store does not have that yet. It is written when the store is back; do not stop it again.
+    """Work was stopped as requested, but the store has not recorded it yet. It does so once it is back; do not stop the work again.
 
-    If the process dies before, the work may begin again when the session is resumed.
+    If the process dies before that, the work may start again when the session is resumed.
     """
 
     code = "stop_not_written"
 
 
 class NotAStore(YourMove):
-    """A file that is something else than a store of agentrail. Nothing in it was touched."""
+    """The file is not an agentrail store. Nothing in it was touched."""
 
     code = "not_a_store"
 
 
 class StoreInUse(YourMove):
-    """Another process writes this store. Commands that only read work beside it.
+    """Another process is writing to this store. Commands that only read work at the same time.
 
     Attributes:
-        pid: Which process; None where that is not known.
+        pid: Id of that process, or None if unknown.
     """
 
     code = "store_in_use"
 
     def __init__(self, message: str, *, pid: int | None) -> None:
-        """Keep the process."""
+        """Store the process id."""
         super().__init__(message)
         self.pid = pid
 
 
 class StoreTooNew(YourMove):
-    """A newer version of agentrail made this store. Nothing in it was touched.
+    """A newer version of agentrail created this store. Nothing in it was touched.
 
     Attributes:
-        found: The version of its tables, or of its records.
-        known: The newest that can be read here.
+        found: Version of the store's tables or records.
+        known: Newest version that this code can read.
     """
 
     code = "store_too_new"
 
     def __init__(self, message: str, *, found: int, known: int) -> None:
-        """Keep both versions."""
+        """Store both versions."""
         super().__init__(message)
         self.found = found
         self.known = known
@@ -71,36 +71,36 @@ class SessionNotFound(YourMove):
     """The store has no session of this id.
 
     Attributes:
-        nearest: Ids that look like it.
+        nearest: Similar ids.
     """
 
     code = "session_not_found"
 
     def __init__(self, message: str, *, nearest: Sequence[str] = ()) -> None:
-        """Keep what was near."""
+        """Store the similar ids."""
         super().__init__(message)
         self.nearest: tuple[str, ...] = tuple(nearest)
 
 
 class AlreadyExists(YourMove):
-    """The store has a session of this id: resume it, or take another id."""
+    """The store already has a session of this id. Resume it, or choose another id."""
 
     code = "already_exists"
 
 
 class HeldBy(StoreError):
-    """Another node owns the session, and is alive as far as the store knows.
+    """Another node owns the session, and the store considers that node alive.
 
     Attributes:
-        node: Which one.
-        address: Where it answers; empty for one that does not.
-        seen_ago_ms: How long ago it was last heard of, in milliseconds.
+        node: Name of the owner.
+        address: Address of the owner; empty if it does not accept calls.
+        seen_ago_ms: Time since the owner's last sign of life, in milliseconds.
     """
 
     code = "held_by"
 
     def __init__(self, session_id: str, *, node: str, address: str, seen_ago_ms: int) -> None:
-        """Say who owns it."""
+        """Store the owner."""
         at = f" at {address}" if address else ""
         message = f"session {session_id!r} is owned by node {node!r}{at}, seen {seen_ago_ms / 1000:.1f} s ago: ask it there"
         super().__init__(message)
@@ -110,17 +110,17 @@ class HeldBy(StoreError):
 
 
 class Fenced(StoreError):
-    """Another owner has taken the session over: nothing that this one writes is taken any more.
+    """Another owner has taken the session over. Nothing more is accepted from the previous owner.
 
     Attributes:
-        session_id: Which one.
-        durable_up_to: The last number of the old owner that the store has.
+        session_id: Id of the session.
+        durable_up_to: Number of the previous owner's last record in the store.
     """
 
     code = "fenced"
 
     def __init__(self, session_id: str, *, durable_up_to: int) -> None:
-        """Keep how far it came."""
+        """Store the last durable record."""
         super().__init__(
             f"session {session_id!r} was taken over by another owner behind record {durable_up_to}: it lives on there"
         )
@@ -129,17 +129,17 @@ class Fenced(StoreError):
 
 
 class JournalCorrupt(StoreError):
-    """A record is not what was written: its hash does not belong to it.
+    """A record was altered after it was written: its hash does not match.
 
     Attributes:
-        session_id: Whose journal.
-        seq: Its number. What stands before it is sound.
+        session_id: Id of the session.
+        seq: Number of the record. All earlier records are intact.
     """
 
     code = "journal_corrupt"
 
     def __init__(self, session_id: str, seq: int, *, why: str = "its hash does not belong to it") -> None:
-        """Say which record."""
+        """Store the record's number."""
         super().__init__(
             f"journal of session {session_id!r}: record {seq} is damaged ({why}); "
             f"up to {seq - 1} it is sound, and can be forked there"
@@ -149,16 +149,16 @@ class JournalCorrupt(StoreError):
 
 
 class JournalDrifted(YourMove):
-    """The code here folds a journal to other operations than those that began: it is newer, or another plugin was given.
+    """Replaying a journal with this code starts other operations than the original run: the code is newer, or a plugin differs.
 
-    The session is parked: it stays as it is. Resume it with the versions that it had, or continue it with
-    `resume_session(id, on_drift="go_on")`. Then the state of the newer code counts, and no `once` or `reconcilable` tool that had begun
-    runs again: its outcome is reported as unknown.
+    The session is parked and stays unchanged. Resume it with its original versions, or continue it with `resume_session(id,
+    on_drift="go_on")`. In the latter case the state computed by the newer code counts. No `once` or `reconcilable` tool that
+    had started runs again: its outcome is reported as unknown.
 
     Attributes:
-        session_id: Whose journal.
-        seq: The number of the first record that differs.
-        operation: The first operation that the journal has and the fold has not, or the other way round, such as `run_tool t7 pay args=…`.
+        session_id: Id of the session.
+        seq: Number of the first record that differs.
+        operation: The first operation found only in the journal or only in the replay, such as `run_tool t7 pay args=…`.
         plugin: The plugin that probably caused it; empty for agentrail itself.
     """
 
@@ -167,7 +167,7 @@ class JournalDrifted(YourMove):
     def __init__(
         self, session_id: str, seq: int, *, what: str, operation: str = "", plugin: str = ""
     ) -> None:
-        """Say which record, and how it differs."""
+        """Store the record and the difference."""
         by = f" (probably by plugin {plugin!r})" if plugin else ""
         super().__init__(
             f"session {session_id!r} is parked: the code here folds its journal to other operations{by}: {what[:1000]}; "
@@ -182,16 +182,16 @@ class JournalDrifted(YourMove):
 
 
 class Erased(StoreError):
-    """What stood in a record was removed on purpose: nothing before it can be computed any more.
+    """The content of a record was erased on purpose. No earlier state can be computed any more.
 
     Attributes:
-        seq: Its number.
+        seq: Number of the record.
     """
 
     code = "erased"
 
     def __init__(self, session_id: str, seq: int) -> None:
-        """Say which record."""
+        """Store the record's number."""
         super().__init__(
             f"journal of session {session_id!r}: the content of record {seq} was removed; start behind it"
         )
@@ -199,16 +199,16 @@ class Erased(StoreError):
 
 
 class Trimmed(StoreError):
-    """The records asked for were dropped to save space.
+    """The requested records were dropped to save space.
 
     Attributes:
-        first: The first number that is still there.
+        first: Number of the oldest remaining record.
     """
 
     code = "trimmed"
 
     def __init__(self, session_id: str, *, first: int) -> None:
-        """Say what is left."""
+        """Store the oldest remaining record."""
         super().__init__(
             f"journal of session {session_id!r}: what stands before record {first} was dropped; ask from {first}"
         )
@@ -216,7 +216,7 @@ class Trimmed(StoreError):
 
 
 class StillNeeded(YourMove):
-    """What was to be deleted is needed.
+    """The session cannot be deleted, because something depends on it.
 
     Attributes:
         by: The forks of the session, or the node that owns it.
@@ -225,23 +225,23 @@ class StillNeeded(YourMove):
     code = "still_needed"
 
     def __init__(self, session_id: str, *, by: Sequence[str]) -> None:
-        """Say by whom."""
+        """Store the dependants."""
         super().__init__(f"session {session_id!r} cannot be deleted: it is needed by {', '.join(by)}")
         self.by: tuple[str, ...] = tuple(by)
 
 
 class Unrevivable(YourMove):
-    """A session cannot be resumed with what was given: code that it had is missing. It stays as it is.
+    """A session cannot be resumed, because code that it used is missing. The session stays unchanged.
 
     Attributes:
-        session_id: Which one.
-        missing: Each thing that is missing, with its version where it has one.
+        session_id: Id of the session.
+        missing: Each missing tool, plugin or other code, with its version if it has one.
     """
 
     code = "unrevivable"
 
     def __init__(self, session_id: str, *, missing: Sequence[str]) -> None:
-        """Say what is missing, and where to give it."""
+        """Store the missing parts. The message names the places to pass them."""
         super().__init__(
             f"session {session_id!r} cannot be resumed without {', '.join(missing)}: "
             "give them to resume_session, or as `revive` to open_supervisor"

@@ -1,10 +1,10 @@
-"""What a session publishes: one frozen class per kind, one closed union. Data only: no live object, no presentation.
+"""Events that a session publishes: one frozen class per kind, in one closed union. They hold data only, no live objects and no markup.
 
-*Committed* events have a number of their own, dense and rising per session. *Ephemeral* ones (`EPHEMERAL`) carry the
-number of the committed event before them; they are never replayed, and whatever they said is in the committed event
-that follows. `Envelope` says everything about an event but the event itself; subscribers find it in `event.meta`.
+*Committed* events have their own number, dense and ascending per session. *Ephemeral* events (`EPHEMERAL`) carry the number
+of the committed event before them. They are never replayed, and their content is repeated in the committed event that
+follows. `Envelope` holds an event's metadata; subscribers find it in `event.meta`.
 
-This is the door: everybody else imports from here, whichever file a kind stands in.
+Import every event from this package; the modules inside it are private.
 """
 
 from agentrail.events.envelope import (

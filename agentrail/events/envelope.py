@@ -1,4 +1,4 @@
-"""What is true of every event: where it stands, and the class that all of them extend."""
+"""The metadata of every event, and the base class of all events."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from agentrail.structs import TaggedValue
 
 
 class Envelope(Struct, frozen=True, gc=False):
-    """Where an event stands.
+    """Metadata of an event: its session, number and time.
 
     Attributes:
-        session_id: Whose event it is.
-        seq: Its number; of an ephemeral event the number of the last committed one before it.
-        at_ms: When the signal behind it arrived, in milliseconds since 1970.
-        path: The chain of sessions from the root, this one included.
+        session_id: Id of the session that published it.
+        seq: Number of the event. An ephemeral event has the number of the committed event before it.
+        at_ms: Arrival time of the signal that caused it, in milliseconds since 1970.
+        path: Session ids from the root down to this session, inclusive.
         ephemeral: Whether it is never replayed.
     """
 
@@ -27,31 +27,31 @@ class Envelope(Struct, frozen=True, gc=False):
 
 
 class EventBase(TaggedValue, frozen=True, kw_only=True):
-    """What all events share. Where one stands is no part of what it says: equality, hash and repr leave `meta` out.
+    """Base class of all events. Equality, hash and repr ignore `meta`.
 
     Attributes:
-        meta: Set on everything that a session published; None on an event that was made by hand.
+        meta: Set on every published event; None on an event constructed by other code.
     """
 
     meta: Envelope | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Compare what two events say."""
+        """Compare the content of two events."""
         if type(other) is not type(self):
             return NotImplemented
         return all(getattr(other, name) == value for name, value in self._said())
 
     def __hash__(self) -> int:
-        """Hash what the event says."""
+        """Hash the event's content."""
         return hash((type(self), *(value for _, value in self._said())))
 
     def __repr__(self) -> str:
-        """Write the event as one would make it."""
+        """Return the constructor call that creates an equal event."""
         said = ", ".join(f"{name}={value!r}" for name, value in self._said())
         return f"{type(self).__name__}({said})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Show the same where it is shown in colours."""
+        """Return the same fields for coloured output."""
         return self._said()
 
     def _said(self) -> list[tuple[str, Any]]:

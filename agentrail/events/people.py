@@ -1,4 +1,4 @@
-"""Events of the people around a session: approvals, questions, steers. Then what happens to the context."""
+"""Events of users: approvals, questions and steers. Then the events of context compaction."""
 
 from typing import Literal, TypeAlias
 
@@ -14,23 +14,23 @@ from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, Qu
 
 
 class ApprovalRequired(EventBase, frozen=True, kw_only=True):
-    """A call waits for a person. The others of its batch go on.
+    """A call waits for a user's approval. The other calls of its batch continue.
 
     Attributes:
-        approval: What is to be decided.
+        approval: The pending approval.
     """
 
     approval: Approval
 
 
 class ApprovalResolved(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """An approval is decided, once and for good.
+    """An approval was decided. The decision is final.
 
     Attributes:
-        approval: What was decided.
-        status: How.
-        by: Who decided it.
-        user: The id of the user who decided; None where it is unknown, and where no user did.
+        approval: The decided approval.
+        status: The decision.
+        by: Source of the decision.
+        user: Id of the user who decided; None if unknown, or if no user decided.
     """
 
     approval: Approval
@@ -40,49 +40,49 @@ class ApprovalResolved(EventBase, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def _nothing() -> None:
-    """Make the default of a field that is written also where it is None. See `UserDeclined`."""
+    """Return the default of a field that is encoded even if it is None. See `UserDeclined`."""
 
 
 def _no_options() -> tuple[str, ...]:
-    """Make the default of a field that is written also where it is empty. See `AskUser`."""
+    """Return the default of a field that is encoded even if it is empty. See `AskUser`."""
     return ()
 
 
 def _every_call() -> None:
-    """As `_no_options`."""
+    """Return the default of a field that is encoded even if it is None, like `_no_options`."""
 
 
 class ToolApprovedAlways(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """A user made a rule: the same call needs no approval any more.
+    """A user created a rule: matching calls no longer need approval.
 
     Attributes:
-        tool: The tool.
-        command_family: For commands their words, such as `git status`; None: every call of the tool.
-        exact: Whether the rule covers these very words and no others. False, also in records before this field: all simple commands that
-            begin with them.
+        tool: Name of the tool.
+        command_family: For command tools, the words that the rule covers, such as `git status`; None: every call of the tool.
+        exact: Whether the rule covers exactly these words. False, also in records older than this field: all simple commands
+            that begin with them.
     """
 
-    # `exact` came later, and is left out where it is false.
+    # `exact` was added later and is omitted when false.
     tool: str
     command_family: str | None = msgspec.field(default_factory=_every_call)
     exact: bool = False
 
 
 class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The model asks the user something, or a running tool does.
+    """The model, or a running tool, asks the user a question.
 
     Attributes:
-        ref: What `respond` and `decline` are given.
-        question: In the model's words.
-        options: Answers to choose from; none: any text.
-        schema: A form, which is answered with an object: JSON Schema of a flat object of texts, numbers, flags and choices.
-            None: the question takes a text or an option.
-        url: An address that the user is to be shown; nothing is opened by itself.
-        call_id: The call of `ask_user` that its answer is the result of; or that of the tool that asks. None in what was written before
-            this was told.
+        ref: Reference to pass to `respond` or `decline`.
+        question: The question, in the model's words.
+        options: Answers to choose from; empty: any text.
+        schema: JSON Schema of a form, which is answered with an object. It is flat, with text, number, boolean and choice
+            fields. None: the answer is a text or an option.
+        url: An address to show to the user. It is never opened automatically.
+        call_id: The `ask_user` call that the answer completes, or the call of the tool that asks. None in records older than
+            this field.
     """
 
-    # The last three came later, and are left out where there is none, so that what was written before stays as it was.
+    # The last three were added later and are omitted when empty, so that the encoding of older records does not change.
     ref: QuestionRef
     question: str
     options: tuple[str, ...] = msgspec.field(default_factory=_no_options)
@@ -96,12 +96,12 @@ class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UserResponded(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The user answered a question, or gave the result of a call in place of its tool.
+    """The user answered a question, or supplied the result of a call in place of its tool.
 
     Attributes:
         ref: The question, or the approval of the call.
-        response: The answer; of an option its text, not its index; of a form the object, as it counts.
-        user: The id of the user who answered; None where it is unknown.
+        response: The answer: the text of the chosen option, not its index, or the validated object of a form.
+        user: Id of the user who answered; None if unknown.
     """
 
     ref: QuestionRef | ApprovalId
@@ -109,17 +109,17 @@ class UserResponded(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
 
     def __post_init__(self) -> None:
-        """Freeze what was filled in."""
+        """Freeze the answer to a form."""
         force_setattr(self, "response", frozen_value(self.response))  # type: ignore[arg-type]  # a text, or an object
 
 
 class UserDeclined(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The user does not want to answer a question; who asked is told so.
+    """The user declined to answer a question. The asking model or tool is notified.
 
     Attributes:
         ref: The question.
-        reason: Why, in the user's words; None where none was given.
-        user: The id of the user who declined; None where it is unknown.
+        reason: The user's reason, or None.
+        user: Id of the user who declined; None if unknown.
     """
 
     ref: QuestionRef
@@ -128,15 +128,16 @@ class UserDeclined(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClientCall(EventBase, frozen=True, kw_only=True):
-    """A call waits for the client, who runs its tool and gives the result to `session.answer`. The others of its batch go on.
+    """A call waits for the client, which runs the tool and passes the result to `session.answer`. The other calls of its batch continue.
 
-    `ToolExecutionStart` came before it; `ToolExecutionEnd` follows when it is answered, by the client or in its place.
+    `ToolExecutionStart` precedes it. `ToolExecutionEnd` follows once the client has answered, or another result has replaced
+    the client's.
 
     Attributes:
-        ref: What `answer` is given.
-        name: The tool.
-        call_id: The call.
-        arguments: What to run it with: validated, judged and approved.
+        ref: Reference to pass to `answer`.
+        name: Name of the tool.
+        call_id: Id of the call.
+        arguments: Arguments of the call: validated, checked by policies and approved.
     """
 
     ref: ClientCallRef
@@ -152,17 +153,17 @@ class ClientCall(EventBase, frozen=True, kw_only=True):
 # --- steering
 
 SteerStatus: TypeAlias = Literal["queued", "became_prompt", "rejected_full", "rejected_by_plugin"]
-"""What became of a steer."""
+"""Outcome of a steer."""
 
 
 class SteeringReceived(EventBase, frozen=True, kw_only=True):
-    """The user spoke into the session while it was at work, or wanted to.
+    """The user sent a steer to a running session, or tried to.
 
     Attributes:
-        ref: Its name in what follows from it.
-        text: What was said, and in front of it what a plugin added.
-        queued_at_ms: When it came, in milliseconds since 1970.
-        status: What became of it.
+        ref: Id of the steer in later events.
+        text: The user's text, after any text that a plugin put before it.
+        queued_at_ms: Arrival time, in milliseconds since 1970.
+        status: Outcome of the steer.
     """
 
     ref: SteerRef
@@ -172,11 +173,11 @@ class SteeringReceived(EventBase, frozen=True, kw_only=True):
 
 
 class SteeringApplied(EventBase, frozen=True, kw_only=True):
-    """The steers that waited entered the history, as one message of the user.
+    """The queued steers entered the history as one user message.
 
     Attributes:
-        refs: Their names, in order of arrival.
-        count: How many they are.
+        refs: Ids of the steers, in order of arrival.
+        count: Number of steers.
     """
 
     refs: tuple[SteerRef, ...]
@@ -187,16 +188,16 @@ class SteeringApplied(EventBase, frozen=True, kw_only=True):
 
 
 SkipReason: TypeAlias = Literal["plugin", "nothing_to_cut", "too_soon", "budget"]
-"""Why there was no compaction."""
+"""Reasons to skip a compaction."""
 
 
 class CompactDue(EventBase, frozen=True, kw_only=True):
-    """A compaction is about to begin, and plugins are asked about it; `CompactStart` or `CompactSkipped` follows, one of them.
+    """A compaction is due, and plugins are consulted. Exactly one of `CompactStart` and `CompactSkipped` follows.
 
     Attributes:
-        reason: As in `CompactStart`.
-        messages: How many messages a summary would stand for.
-        tokens: How long the next request would be, estimated.
+        reason: Same as in `CompactStart`.
+        messages: Number of messages that the summary would replace.
+        tokens: Estimated size of the next request, in tokens.
     """
 
     reason: str
@@ -205,23 +206,23 @@ class CompactDue(EventBase, frozen=True, kw_only=True):
 
 
 class CompactStart(EventBase, frozen=True, kw_only=True):
-    """The model is asked for a summary of the beginning. `CompactEnd` says what became of it.
+    """The model is asked to summarise the beginning of the history. `CompactEnd` reports the outcome.
 
     Attributes:
-        reason: Why: in the words of who asked, `threshold`, or `overflow`.
+        reason: The caller's reason, `threshold`, or `overflow`.
     """
 
     reason: str
 
 
 class CompactEnd(EventBase, frozen=True, kw_only=True):
-    """The history is shorter now.
+    """The history was shortened.
 
     Attributes:
-        removed: How many messages a summary stands for.
-        tokens_before: How long the history was, estimated.
-        tokens_after: How long it is now, estimated.
-        saved_to: The file of the workspace that holds what was removed; None when it could not be written.
+        removed: Number of messages that the summary replaces.
+        tokens_before: Estimated size of the history before, in tokens.
+        tokens_after: Estimated size of the history now, in tokens.
+        saved_to: Workspace file with the removed messages; None if it could not be written.
     """
 
     removed: int
@@ -231,13 +232,13 @@ class CompactEnd(EventBase, frozen=True, kw_only=True):
 
 
 class CompactSkipped(EventBase, frozen=True, kw_only=True):
-    """The history was not shortened, although it was time, or a caller had asked for it.
+    """The history was not shortened, although a compaction was due or requested.
 
     Attributes:
-        by: The name of the plugin that said so; `session` where no plugin did.
-        reason: `plugin`: a plugin said so; `nothing_to_cut`: the last messages always stay, and there are no others;
-            `too_soon`: the request did not fit, and the last compaction was because of that too; `budget`: a summary could
-            cost more than is left.
+        by: Name of the plugin that prevented it; `session` if no plugin did.
+        reason: `plugin`: a plugin prevented it. `nothing_to_cut`: only the last messages are left, and these always stay.
+            `too_soon`: the request did not fit, and the last compaction had the same cause. `budget`: the summary could cost
+            more than the remaining budget.
     """
 
     by: str

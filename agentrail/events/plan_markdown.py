@@ -1,4 +1,4 @@
-r"""Plans as Markdown, for people and models: every plan comes back from it as it was.
+r"""Plans as Markdown, for users and models. Encoding and decoding a plan returns it unchanged.
 
     # Tidy up
     - [x] look
@@ -6,7 +6,8 @@ r"""Plans as Markdown, for people and models: every plan comes back from it as i
     - [~] tidy
     - [ ] test
 
-A line says one thing. What would break it (line breaks, blanks at its ends, nothing at all) is written as `&#10;` is in HTML, and `&#` as `&#38;#`.
+Each line holds one value. Line breaks, leading or trailing blanks and empty values are escaped like HTML's `&#10;`,
+and `&#` as `&#38;#`.
 """
 
 import re
@@ -33,9 +34,9 @@ CHECKBOX: Final = re.compile(
 _DETAIL: Final = re.compile(r"  - (result|error|note): (.+)")
 _SAID: Final = re.compile(r"[ \t]+[-*+][ \t]+(result|error|note):[ \t]+(\S.*)")
 MAX_SAID: Final = 2_000
-"""How much of what came of a step is read of a text, in characters."""
+"""Maximum length of a step's result, error or note when read from text, in characters."""
 MAX_STEP_NOTES: Final = 20
-"""How many notes of a step are read of a text."""
+"""Maximum number of notes per step when read from text."""
 _APPROVED: Final = re.compile(r"<!-- approved_at_ms: (-?\d{1,18}) -->")
 _ESCAPED: Final = re.compile(r"&#(\d{0,7});")
 _LAST_CHARACTER: Final = 0x10FFFF
@@ -43,7 +44,7 @@ _BREAKS: Final = {ord(one): f"&#{ord(one)};" for one in "\n\r\x0b\x0c\x1c\x1d\x1
 
 
 def encode_plan(plan: Plan) -> str:
-    """Write a plan as Markdown."""
+    """Encode a plan as Markdown."""
     lines = [f"# {_escaped(plan.goal)}"] if plan.goal else []
     if plan.approved_at_ms is not None:
         lines.append(f"<!-- approved_at_ms: {plan.approved_at_ms} -->")
@@ -54,10 +55,10 @@ def encode_plan(plan: Plan) -> str:
 
 
 def decode_plan(text: str) -> Plan:
-    """Read a plan that `encode_plan` wrote, or a person in its form.
+    """Decode a plan from the output of `encode_plan`, or from text that a user wrote in the same form.
 
     Raises:
-        PlanError: Your move: a line that says nothing of a plan, with its number.
+        PlanError: Your move: a line is not part of a plan; the message has its number.
     """
     goal, approved, notes = "", None, []
     steps: list[dict[str, object]] = []
@@ -84,7 +85,7 @@ def decode_plan(text: str) -> Plan:
 
 
 def read_steps(text: str) -> tuple[PlanStep, ...]:
-    """Read the checkboxes of any text, in their order, as a model writes them among other words; and what came of a step, right below it."""
+    """Return the checkboxes of any text in order, as a model writes them between other words, each with the results right below it."""
     found = list(CHECKBOX.finditer(text))
     ends = [*[one.start() for one in found], len(text)][1:]
     return tuple(
@@ -99,7 +100,7 @@ def read_steps(text: str) -> tuple[PlanStep, ...]:
 
 
 def _said_below(text: str) -> dict[str, Any]:
-    """Read the lines right below a step that say what came of it, up to the first other one; of two that say the same the later counts."""
+    """Return the result, error and notes right below a step, up to the first other line. The later of two equal keys wins."""
     said: dict[str, Any] = {}
     notes: list[str] = []
     start = 0
@@ -132,7 +133,7 @@ def _add_detail(step: dict[str, object], name: str, text: str) -> None:
 
 
 def _escaped(text: str) -> str:
-    """Write a text so that it stands in one line, and has no blanks at its ends."""
+    """Escape a text so that it fits on one line and has no leading or trailing blanks."""
     if not text:
         return "&#;"
     text = text.replace("&#", "&#38;#")

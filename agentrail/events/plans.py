@@ -1,6 +1,6 @@
-"""Plans: what is to be done, step by step, and how far it is. Values, and the moves that a step may make.
+"""Plans: steps, their progress, and the allowed status changes.
 
-A move gives another plan, and an illegal one is an error that names both states: a step that has ended does not begin again.
+A change returns a new plan. An illegal change raises an error that names both states: a finished step cannot start again.
 """
 
 from collections import Counter
@@ -26,11 +26,11 @@ MOVES: Final[Mapping[PlanStatus, tuple[PlanStatus, ...]]] = MappingProxyType(
         "skipped": (),
     }
 )
-"""To which states a step may go from each."""
+"""The allowed next states, by current state."""
 
 
 def _no() -> bool:
-    """Make a default that is always written."""
+    """Return a default that is always encoded."""
     return False
 
 
@@ -38,13 +38,13 @@ class PlanStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     """One step of a plan.
 
     Attributes:
-        index: Its place, 0 is the first.
-        content: What is to be done.
-        done: Whether it is completed; what records of earlier versions say alone.
-        status: How far it is.
-        result: What came of it; None where that is not known.
-        error: Why it failed; None where that is not known.
-        notes: What else is to be known of it.
+        index: Position of the step, counted from 0.
+        content: Task of the step.
+        done: Whether it is completed. Records of earlier versions have only this field.
+        status: Current state.
+        result: Result, or None if unknown.
+        error: Reason of the failure, or None if unknown.
+        notes: Further notes.
     """
 
     index: int
@@ -56,7 +56,7 @@ class PlanStep(Value, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Let both words for one thing agree: a record of before there were five states has one of them."""
+        """Make `done` and `status` agree: a record older than the five states has only `done`."""
         if self.done and self.status == "pending":
             force_setattr(self, "status", "completed")
         force_setattr(self, "done", self.status == "completed")
@@ -64,18 +64,18 @@ class PlanStep(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def id(self) -> str:
-        """What it is called: `step-1` is the first."""
+        """Id of the step: `step-1` is the first."""
         return f"step-{self.index + 1}"
 
 
 @frozen(kw_only=True)
 class PlanProgress:
-    """How far a plan is.
+    """Progress of a plan.
 
     Attributes:
-        counts: How many steps are in each state; all five are there.
-        total: How many there are.
-        percent: How many of a hundred have ended, whether well or not; 0 without steps, rounded down.
+        counts: Number of steps per state; always has all five states.
+        total: Number of steps.
+        percent: Percentage of steps that have ended, successfully or not, rounded down; 0 without steps.
     """
 
     counts: Mapping[PlanStatus, int]
@@ -84,13 +84,13 @@ class PlanProgress:
 
 
 class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """What a model wrote down before it began, and how far it is.
+    """A model's plan, and its progress.
 
     Attributes:
-        steps: In the order in which they stand there; each has its place as `index`.
-        goal: What all of it is for; empty where that is not said.
-        notes: What else is to be known.
-        approved_at_ms: When a person approved it, in milliseconds since 1970; None where no one has.
+        steps: Steps in order; each has its position as `index`.
+        goal: Purpose of the plan; empty if not stated.
+        notes: Further notes.
+        approved_at_ms: Time of a user's approval, in milliseconds since 1970, or None.
     """
 
     steps: tuple[PlanStep, ...]
@@ -99,7 +99,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
     approved_at_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Keep the steps, as a plugin may go on writing to its list, and number them."""
+        """Copy the steps, because a plugin may keep writing to its list, and number them."""
         numbered = [
             step if step.index == place else msgspec.structs.replace(step, index=place)
             for place, step in enumerate(self.steps)
@@ -109,7 +109,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def progress(self) -> PlanProgress:
-        """How far it is."""
+        """Progress of the plan."""
         found = Counter(step.status for step in self.steps)
         counts = {status: found[status] for status in MOVES}
         ended = sum(count for status, count in counts.items() if not MOVES[status])
@@ -120,7 +120,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def current_step(self) -> PlanStep | None:
-        """The step that is worked on, else the next one; None when all have ended."""
+        """The step in progress, otherwise the next one; None when all steps have ended."""
         begun = next((step for step in self.steps if step.status == "in_progress"), None)
         return begun or next((step for step in self.steps if step.status == "pending"), None)
 
@@ -133,17 +133,17 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
         error: str | None = None,
         notes: tuple[str, ...] | None = None,
     ) -> "Plan":
-        """Give the plan with one step moved.
+        """Return a copy of the plan with one step changed.
 
         Args:
-            step_id: Which, such as `step-1`.
-            status: Where it goes; None: it stays where it is.
-            result: What came of it; None: as it was.
-            error: Why it failed; None: as it was.
-            notes: All that is to be known of it; None: as it was.
+            step_id: Id of the step, such as `step-1`.
+            status: New state; None keeps the current one.
+            result: New result; None keeps the current one.
+            error: New error; None keeps the current one.
+            notes: New notes, replacing all previous ones; None keeps them.
 
         Raises:
-            PlanError: Your move: there is no such step, or it may not go there from where it is.
+            PlanError: Your move: the step does not exist, or its state does not allow this change.
         """
         step = next((one for one in self.steps if one.id == step_id), None)
         if step is None:
@@ -155,7 +155,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
         moved = msgspec.structs.replace(
             step,
             status=step.status if status is None else status,
-            done=False,  # made of the status
+            done=False,  # derived from the status
             result=step.result if result is None else result,
             error=step.error if error is None else error,
             notes=step.notes if notes is None else tuple(notes),
@@ -165,11 +165,11 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def refusal_of_move(step: PlanStep, after: PlanStatus) -> str:
-    """Say that a step cannot go there from where it is, and where it can."""
+    """Return the message for a forbidden status change, with the allowed ones."""
     on = ", ".join(MOVES[step.status]) or "nowhere: it has ended"
     return f"{step.id} is {step.status} and cannot become {after}; from there it may go {on}"
 
 
 def may_move(before: PlanStatus, after: PlanStatus) -> bool:
-    """Say whether a step may go from one state to another; to stay is no move."""
+    """Return whether a step may change from one state to another. Keeping the state is not a change."""
     return after in MOVES[before]

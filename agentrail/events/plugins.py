@@ -1,4 +1,4 @@
-"""Events of plans, memory and policy, most of which plugins make; then of the plugins themselves."""
+"""Events of plans, memory and policy, most of which plugins publish. Then the events of the plugins themselves."""
 
 from typing import Literal, TypeAlias
 
@@ -19,98 +19,98 @@ class TodoChange(EventBase, frozen=True, kw_only=True):
     """The model changed its list of todos.
 
     Attributes:
-        todos: All of them, as they are now.
+        todos: The complete current list.
     """
 
     todos: tuple[Todo, ...]
 
     def __post_init__(self) -> None:
-        """Keep the todos: a plugin makes this event, and may go on writing to its list."""
+        """Copy the todos: the plugin that creates this event may keep writing to its list."""
         force_setattr(self, "todos", tuple(self.todos))
 
 
 class PlanGenerated(EventBase, frozen=True, kw_only=True):
-    """The model wrote down a plan, or moved steps of it on otherwise than to their end.
+    """The model wrote a plan, or changed the state of steps without finishing any.
 
     Attributes:
-        plan: As it is now.
+        plan: The current plan.
     """
 
     plan: Plan
 
 
 class PlanStepCompleted(EventBase, frozen=True, kw_only=True):
-    """The model ticked off a step of its plan.
+    """The model completed a step of its plan.
 
     Attributes:
-        step: That step.
+        step: The completed step.
     """
 
     step: PlanStep
 
 
 class PlanCompleted(EventBase, frozen=True, kw_only=True):
-    """All steps of the plan are done, or were skipped.
+    """All steps of the plan are completed or skipped.
 
     Attributes:
-        plan: As it is now.
+        plan: The current plan.
     """
 
     plan: Plan
 
 
 class MemoryFlushed(EventBase, frozen=True, kw_only=True):
-    """Facts were kept before the messages that they stand in are compacted away.
+    """Facts were saved before compaction removes the messages that contain them.
 
     Attributes:
-        facts: What was written down, one sentence each.
-        count: How many they are.
+        facts: The saved facts, one sentence each.
+        count: Number of facts.
     """
 
     facts: tuple[str, ...]
     count: int
 
     def __post_init__(self) -> None:
-        """Keep the facts: a plugin makes this event, and may go on writing to its list."""
+        """Copy the facts: the plugin that creates this event may keep writing to its list."""
         force_setattr(self, "facts", tuple(self.facts))
 
 
 class ContentPolicyViolated(EventBase, frozen=True, kw_only=True):
-    """A text is not what the policy of the application allows.
+    """A text violates the application's content policy.
 
     Attributes:
-        summary: What is wrong with it.
-        triggered_policies: The names of the rules it breaks.
+        summary: Description of the violation.
+        triggered_policies: Names of the violated rules.
     """
 
     summary: str
     triggered_policies: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Keep the names: a plugin makes this event, and may go on writing to its list."""
+        """Copy the names: the plugin that creates this event may keep writing to its list."""
         force_setattr(self, "triggered_policies", tuple(self.triggered_policies))
 
 
 class CitationUnknown(EventBase, frozen=True, kw_only=True):
-    """A response cites what no result of its cycle held.
+    """A response contains citations that no result of its cycle contains.
 
     Attributes:
-        citations: As they stand in the response, without brackets.
+        citations: The citations as written in the response, without brackets.
     """
 
     citations: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Keep them: a plugin makes this event, and may go on writing to its list."""
+        """Copy the citations: the plugin that creates this event may keep writing to its list."""
         force_setattr(self, "citations", tuple(self.citations))
 
 
 class BudgetWarning(EventBase, frozen=True, kw_only=True):
-    """Most of a budget is used up.
+    """Most of a budget is spent.
 
     Attributes:
-        spent: How much, by the session and its children together.
-        limit: How much there is, in the same unit.
+        spent: Amount spent by the session and its children together.
+        limit: The whole budget, in the same unit.
     """
 
     spent: Amount
@@ -118,11 +118,11 @@ class BudgetWarning(EventBase, frozen=True, kw_only=True):
 
 
 class SkillOpened(EventBase, frozen=True, kw_only=True):
-    """The model opened a skill: until the cycle ends, or it opens another one, this one's tools count.
+    """The model opened a skill. Its tools are available until the cycle ends or another skill is opened.
 
     Attributes:
-        name: Of the skill.
-        digest: Its id: a hash of all its files.
+        name: Name of the skill.
+        digest: Id of the skill: a hash of all its files.
         call_id: The call that opened it.
     """
 
@@ -132,10 +132,10 @@ class SkillOpened(EventBase, frozen=True, kw_only=True):
 
 
 class SkillClosed(EventBase, frozen=True, kw_only=True):
-    """A skill is in use no longer: the cycle ends, or another one was opened.
+    """A skill was closed: the cycle ended, or another skill was opened.
 
     Attributes:
-        name: Of the skill.
+        name: Name of the skill.
     """
 
     name: str
@@ -145,27 +145,27 @@ class SkillClosed(EventBase, frozen=True, kw_only=True):
 
 
 class PluginEvent(EventBase, frozen=True, kw_only=True):
-    """Something that a plugin or a tool lets the world know.
+    """An event that a plugin or a tool defines.
 
     Attributes:
-        name: Its own name for it.
-        payload: JSON, frozen; one that is an object has the application's `user_data` in it, under that key.
+        name: Name chosen by the plugin or tool.
+        payload: JSON, frozen. If it is an object, it contains the application's `user_data` under that key.
     """
 
     name: str
     payload: JsonValue = None
 
     def __post_init__(self) -> None:
-        """Freeze the payload: the plugin goes on with its own."""
+        """Freeze the payload: the plugin may keep changing its own copy."""
         force_setattr(self, "payload", frozen_value(self.payload))
 
 
 class Intervention(EventBase, frozen=True, kw_only=True):
-    """Plugins put words in, which the model reads as coming from the user.
+    """Plugins added text, which the model reads as a user message.
 
     Attributes:
-        prompt: The words.
-        by: The names of the plugins, in the order in which they spoke.
+        prompt: The added text.
+        by: Names of the plugins, in the order of their contributions.
     """
 
     prompt: str
@@ -173,12 +173,12 @@ class Intervention(EventBase, frozen=True, kw_only=True):
 
 
 class PluginOptsUpdated(EventBase, frozen=True, kw_only=True):
-    """New options of a plugin were applied, or refused.
+    """New options of a plugin were applied or refused.
 
     Attributes:
-        plugin: Its name.
-        success: Whether they hold now.
-        error: Why not.
+        plugin: Name of the plugin.
+        success: Whether the options were applied.
+        error: Reason of the refusal.
     """
 
     plugin: str
@@ -187,13 +187,13 @@ class PluginOptsUpdated(EventBase, frozen=True, kw_only=True):
 
 
 class PluginFailed(EventBase, frozen=True, kw_only=True):
-    """A plugin raised, or answered with what is no answer. Its state is as it was before.
+    """A plugin raised, or returned an invalid answer. Its state is unchanged.
 
     Attributes:
-        plugin: Its name.
-        hook: The hook event that it was given.
-        error: What went wrong, text only.
-        policy: What its failing means: `open`, the others go on as if it had nothing to say; `closed`, a refusal.
+        plugin: Name of the plugin.
+        hook: The hook event that the plugin was handling.
+        error: The error, as text.
+        policy: Effect of the failure: `open`: the plugin is skipped; `closed`: it counts as a refusal.
     """
 
     plugin: str
@@ -203,12 +203,12 @@ class PluginFailed(EventBase, frozen=True, kw_only=True):
 
 
 class PluginSlow(EventBase, frozen=True, kw_only=True):
-    """A plugin held the session up. At most once a minute for each.
+    """A plugin delayed the session. Published at most once a minute per plugin.
 
     Attributes:
-        plugin: Its name.
-        hook: The hook event that it was given.
-        milliseconds: How long it took.
+        plugin: Name of the plugin.
+        hook: The hook event that the plugin was handling.
+        milliseconds: Duration of the hook.
     """
 
     plugin: str
@@ -217,12 +217,12 @@ class PluginSlow(EventBase, frozen=True, kw_only=True):
 
 
 class ActionIgnored(EventBase, frozen=True, kw_only=True):
-    """A plugin answered with an action that means nothing in that place.
+    """A plugin returned an action that has no meaning for this hook.
 
     Attributes:
-        plugin: Its name.
-        hook: The hook event that it was given.
-        action: The kind of its answer.
+        plugin: Name of the plugin.
+        hook: The hook event that the plugin was handling.
+        action: Kind of the action.
     """
 
     plugin: str
@@ -247,4 +247,4 @@ PluginsEvent: TypeAlias = (
 )
 
 Announcement: TypeAlias = PolicyEvent | LargeResultOffloaded
-"""The events that plugins publish as they are, and not as a `PluginEvent`."""
+"""The events that plugins publish as themselves, not wrapped in a `PluginEvent`."""

@@ -1,4 +1,4 @@
-"""Events of the requests to a model and of its responses."""
+"""Events of model requests and responses."""
 
 from typing import TypeAlias
 
@@ -8,13 +8,13 @@ from agentrail.messages import AssistantMessage, StopReason, TokenUsage
 
 
 class RequestStart(EventBase, frozen=True, kw_only=True):
-    """A request goes to the model.
+    """A request is sent to the model.
 
     Attributes:
         model: The model string.
-        messages: How many messages it sees.
-        context_messages: How many of them the host added for this request only.
-        context_digest: SHA-256 of those, hexadecimal; empty when there are none.
+        messages: Number of messages in the request.
+        context_messages: Number of those that the host added for this request only.
+        context_digest: SHA-256 of the added messages, hexadecimal; empty if there are none.
         attempt: 1 for the first attempt at this turn.
     """
 
@@ -26,10 +26,10 @@ class RequestStart(EventBase, frozen=True, kw_only=True):
 
 
 class MessageStart(EventBase, frozen=True, kw_only=True):
-    """The first chunk of a response is here.
+    """The first chunk of a response has arrived.
 
     Attributes:
-        attempt: Which attempt at this turn.
+        attempt: Attempt at this turn, counted from 1.
     """
 
     attempt: int = 1
@@ -39,8 +39,8 @@ class MessageDelta(EventBase, frozen=True, kw_only=True):
     """More visible text. Ephemeral.
 
     Attributes:
-        delta: The text, tags removed; deltas that waited together come as one.
-        attempt: Which attempt at this turn.
+        delta: The text, without tags. Deltas that queued up are merged into one.
+        attempt: Attempt at this turn, counted from 1.
     """
 
     delta: str
@@ -48,10 +48,10 @@ class MessageDelta(EventBase, frozen=True, kw_only=True):
 
 
 class ThinkingStart(EventBase, frozen=True, kw_only=True):
-    """The model begins to think aloud.
+    """The model starts to emit thinking text.
 
     Attributes:
-        attempt: Which attempt at this turn.
+        attempt: Attempt at this turn, counted from 1.
     """
 
     attempt: int = 1
@@ -61,8 +61,8 @@ class ThinkingDelta(EventBase, frozen=True, kw_only=True):
     """More thinking. Ephemeral.
 
     Attributes:
-        delta: The text; deltas that waited together come as one.
-        attempt: Which attempt at this turn.
+        delta: The text. Deltas that queued up are merged into one.
+        attempt: Attempt at this turn, counted from 1.
     """
 
     delta: str
@@ -70,20 +70,20 @@ class ThinkingDelta(EventBase, frozen=True, kw_only=True):
 
 
 class StatusUpdate(EventBase, frozen=True, kw_only=True):
-    """The model says what it is doing, in a `<status>` tag.
+    """The model reports its current activity in a `<status>` tag.
 
     Attributes:
-        text: What stood in the tag.
+        text: Content of the tag.
     """
 
     text: str
 
 
 class TitleGenerated(EventBase, frozen=True, kw_only=True):
-    """The model gives the conversation a title, in a `<title>` tag.
+    """The model gave the conversation a title, in a `<title>` tag.
 
     Attributes:
-        title: What stood in the tag, cut at 60 characters.
+        title: Content of the tag, cut at 60 characters.
     """
 
     title: str
@@ -93,10 +93,10 @@ class ResponseComplete(EventBase, frozen=True, kw_only=True):
     """The response is complete and in the history.
 
     Attributes:
-        message: As it stands in the history.
-        usage: Of this response.
-        stop_reason: Why the model stopped.
-        attempt: Which attempt at this turn.
+        message: The message as stored in the history.
+        usage: Token usage of this response.
+        stop_reason: Reason that the model stopped.
+        attempt: Attempt at this turn, counted from 1.
     """
 
     message: AssistantMessage
@@ -106,12 +106,12 @@ class ResponseComplete(EventBase, frozen=True, kw_only=True):
 
 
 class StreamError(EventBase, frozen=True, kw_only=True):
-    """A response broke off.
+    """A response was interrupted.
 
     Attributes:
-        error: What went wrong.
-        attempt: Which attempt at this turn.
-        discarded: Whether the deltas of this attempt must be dropped: the history has no trace of it.
+        error: The failure.
+        attempt: Attempt at this turn, counted from 1.
+        discarded: Whether the deltas of this attempt must be dropped, because the history contains none of them.
     """
 
     error: ErrorInfo
@@ -120,22 +120,22 @@ class StreamError(EventBase, frozen=True, kw_only=True):
 
 
 class StreamStalled(EventBase, frozen=True, kw_only=True):
-    """Nothing has come for a while; it still may. Ephemeral.
+    """No data has arrived for a while, but the stream is still open. Ephemeral.
 
     Attributes:
-        elapsed_seconds: Since the last chunk, or since the request.
+        elapsed_seconds: Seconds since the last chunk, or since the request if there was none.
     """
 
     elapsed_seconds: float
 
 
 class Retry(EventBase, frozen=True, kw_only=True):
-    """The request is sent once more after a pause.
+    """The request is retried after a pause.
 
     Attributes:
-        attempt: The attempt that comes after the pause, so 2 for the first retry.
-        delay_ms: How long the pause is.
-        error: What the attempt before it failed with.
+        attempt: Number of the next attempt: 2 for the first retry.
+        delay_ms: Length of the pause, in milliseconds.
+        error: Failure of the previous attempt.
     """
 
     attempt: int
@@ -144,23 +144,23 @@ class Retry(EventBase, frozen=True, kw_only=True):
 
 
 class ContextOverflow(EventBase, frozen=True, kw_only=True):
-    """The conversation is longer than the model's window. The first time, it is compacted and sent once more.
+    """The conversation exceeds the model's context window. The first time, it is compacted and sent again.
 
     Attributes:
-        error: What the vendor said.
+        error: The vendor's error.
     """
 
     error: ErrorInfo
 
 
 class ModelSwitched(EventBase, frozen=True, kw_only=True):
-    """The next request goes to another model.
+    """The next request uses another model.
 
     Attributes:
-        from_model: The model string so far.
-        to_model: The model string from now on.
-        provider_opts_changed: Whether other options for the provider came along; their values are not published.
-        by: `user`, `fallback`, `handoff`, or the name of the plugin that wanted it.
+        from_model: The previous model string.
+        to_model: The new model string.
+        provider_opts_changed: Whether the provider options changed too. Their values are not published.
+        by: `user`, `fallback`, `handoff`, or the name of the plugin that requested it.
     """
 
     from_model: str

@@ -1,4 +1,4 @@
-"""Events of the session itself, of its prompts, and of the cycles they start."""
+"""Events of the session itself, of its prompts and of its cycles."""
 
 from typing import Literal, TypeAlias
 
@@ -9,12 +9,12 @@ from agentrail.messages import ApprovalId, Message, PromptRef, StopReason, Token
 
 
 class SessionStart(EventBase, frozen=True, kw_only=True):
-    """The actor is up.
+    """The session's actor has started.
 
     Attributes:
         model: The model string.
-        tools: The names of its tools.
-        plugins: The names of its plugins.
+        tools: Names of the session's tools.
+        plugins: Names of the session's plugins.
     """
 
     model: str
@@ -23,10 +23,10 @@ class SessionStart(EventBase, frozen=True, kw_only=True):
 
 
 class SessionRestarted(EventBase, frozen=True, kw_only=True):
-    """The session crashed and its supervisor brought it back.
+    """The session crashed and its supervisor restarted it.
 
     Attributes:
-        reason: Why it crashed, one line.
+        reason: Cause of the crash, in one line.
         incarnation: 2 for the first restart.
     """
 
@@ -38,8 +38,8 @@ class SessionRecovered(EventBase, frozen=True, kw_only=True):
     """The session was rebuilt from its journal.
 
     Attributes:
-        decisions: One for each thing that was open when the process stopped: effects in the order in which they were asked
-            for, then what waits without a time, then prompts and steers that wait.
+        decisions: One decision for each item that was open when the process stopped. Effects come first, in the order of
+            their requests, then waits without a deadline, then queued prompts and steers.
     """
 
     decisions: tuple[RecoveryDecision, ...]
@@ -49,20 +49,20 @@ class SessionEnd(EventBase, frozen=True, kw_only=True):
     """The last event of a session.
 
     Attributes:
-        reason: How it ended, one line.
+        reason: How it ended, in one line.
     """
 
     reason: str
 
 
 class SessionParked(EventBase, frozen=True, kw_only=True):
-    """The session crashed too often and is not brought back; `SessionEnd` follows.
+    """The session crashed too often and is not restarted. `SessionEnd` follows.
 
-    One that was recovered too often in a row, without a new record in between, is left as it was: no `SessionEnd` follows, and
-    what is open is decided when it is resumed.
+    A session that was recovered too often in a row, with no new record in between, is left unchanged instead. No `SessionEnd`
+    follows, and open items are decided when it is resumed.
 
     Attributes:
-        reason: The last crash, or the last cause of a recovery, one line.
+        reason: The last crash, or the last cause of a recovery, in one line.
     """
 
     reason: str
@@ -72,10 +72,10 @@ class PromptReceived(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """A prompt was accepted and starts at once.
 
     Attributes:
-        ref: Its name in all that follows from it.
-        content: What the user said.
-        via: The door that it came through: `http`, `acp`; None: the process of the session.
-        request_id: The request that brought it, as the host calls it; None: no request did.
+        ref: Id of the prompt in later events.
+        content: The user's message.
+        via: Interface that the prompt arrived through: `http`, `acp`; None: the session's own process.
+        request_id: The host's id of the request that brought it; None: no request did.
     """
 
     ref: PromptRef
@@ -85,14 +85,14 @@ class PromptReceived(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PromptQueued(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """A prompt was accepted and waits.
+    """A prompt was accepted and queued.
 
     Attributes:
-        ref: Its name in all that follows from it.
-        content: What the user said.
-        position: 0 is next.
-        via: As of `PromptReceived`.
-        request_id: As of `PromptReceived`.
+        ref: Id of the prompt in later events.
+        content: The user's message.
+        position: Position in the queue; 0 is next.
+        via: Same as in `PromptReceived`.
+        request_id: Same as in `PromptReceived`.
     """
 
     ref: PromptRef
@@ -103,11 +103,11 @@ class PromptQueued(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PromptDropped(EventBase, frozen=True, kw_only=True):
-    """A prompt that waited was thrown away: the queue was cleared, or the session ended.
+    """A queued prompt was discarded: the queue was cleared, or the session ended.
 
     Attributes:
-        ref: Its name.
-        content: What the user had said.
+        ref: Id of the prompt.
+        content: The user's message.
     """
 
     ref: PromptRef
@@ -115,11 +115,11 @@ class PromptDropped(EventBase, frozen=True, kw_only=True):
 
 
 class PromptRejected(EventBase, frozen=True, kw_only=True):
-    """A plugin refused a prompt; its text never enters the history.
+    """A plugin refused a prompt. Its text never enters the history.
 
     Attributes:
-        ref: Its name.
-        reason: Why, in the plugin's words.
+        ref: Id of the prompt.
+        reason: The plugin's reason.
     """
 
     ref: PromptRef
@@ -127,14 +127,14 @@ class PromptRejected(EventBase, frozen=True, kw_only=True):
 
 
 class PromptTaken(EventBase, frozen=True, kw_only=True):
-    """A plugin took a prompt for a decision about what waits: its text never enters the history, and no cycle of its own begins.
+    """A plugin interpreted a prompt as a decision about a pending approval. Its text never enters the history, and it starts no cycle.
 
-    `ApprovalResolved` follows, and says what was decided.
+    `ApprovalResolved` follows with the decision.
 
     Attributes:
-        ref: Its name.
-        approval_id: What it decides.
-        by: The plugin.
+        ref: Id of the prompt.
+        approval_id: Id of the decided approval.
+        by: Name of the plugin.
     """
 
     ref: PromptRef
@@ -143,14 +143,14 @@ class PromptTaken(EventBase, frozen=True, kw_only=True):
 
 
 class AgentStart(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """A cycle begins. Exactly one of `AgentEnd`, `AgentAbort`, `AgentError` ends it.
+    """A cycle starts. Exactly one of `AgentEnd`, `AgentAbort`, `AgentError` ends it.
 
     Attributes:
-        ref: The prompt that it works on.
-        request_id: The request that brought that prompt; None: no request did.
-        goes_on: Whether there is no prompt: the model answers the results, or the user's message, that the conversation ends
-            with. `ref` is the name of the cycle alone then, and no `PromptReceived` came before.
-        via: Of a cycle without a prompt, the door that it was asked for through; of others `PromptReceived` says it.
+        ref: The prompt of the cycle.
+        request_id: The request that brought the prompt; None: no request did.
+        goes_on: Whether the cycle has no prompt: the model answers the results, or the user message, at the end of the
+            conversation. In that case `ref` is only the cycle's id, and no `PromptReceived` precedes it.
+        via: Interface that requested a cycle without a prompt. For other cycles, see `PromptReceived`.
     """
 
     ref: PromptRef
@@ -166,12 +166,13 @@ class AgentEnd(EventBase, frozen=True, kw_only=True, omit_defaults=True):
     """The cycle finished.
 
     Attributes:
-        messages: Those of this cycle, the user's first, if it had a prompt.
-        usage: Of this cycle.
-        stop_reason: Why the last response stopped; or why the model was not asked again: `max_turns`; a person decided
-            and did not want it to go on (`not_resumed`); or a prompt came while a person was waited for (`superseded`).
-        ref: The prompt that it worked on, as `AgentStart` said.
-        turns: How often the model was asked, requests that were sent again not counted.
+        messages: Messages of this cycle, starting with the user's if it had a prompt.
+        usage: Token usage of this cycle.
+        stop_reason: Stop reason of the last response, or the reason that the model was not called again: `max_turns`;
+            `not_resumed` (a user decided against continuing); `superseded` (a prompt arrived while the cycle waited for a
+            user).
+        ref: The prompt of the cycle, same as in `AgentStart`.
+        turns: Number of model turns, not counting retries.
     """
 
     messages: tuple[Message, ...]
@@ -182,11 +183,11 @@ class AgentEnd(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AgentAbort(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The cycle was aborted; published in idle too, where there was none.
+    """The cycle was aborted. Also published for an abort of an idle session.
 
     Attributes:
-        reason: What `abort` was given.
-        ref: The prompt that the cycle worked on, as `AgentStart` said; None where there was no cycle.
+        reason: The reason passed to `abort`.
+        ref: The prompt of the cycle, same as in `AgentStart`; None if no cycle was running.
     """
 
     reason: str | None
@@ -194,21 +195,21 @@ class AgentAbort(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AbortSettled(EventBase, frozen=True, kw_only=True):
-    """The teardown behind an abort is over.
+    """The teardown after an abort is over.
 
     Attributes:
-        receipt: What was stopped, and what would not stop.
+        receipt: Work that was stopped, and work that could not be stopped.
     """
 
     receipt: AbortReceipt
 
 
 class AgentError(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """The cycle failed; the history is valid and the session takes the next prompt at once.
+    """The cycle failed. The history is valid, and the session accepts the next prompt at once.
 
     Attributes:
-        error: What went wrong.
-        ref: The prompt that it worked on, as `AgentStart` said.
+        error: The failure.
+        ref: The prompt of the cycle, same as in `AgentStart`.
     """
 
     error: ErrorInfo
@@ -216,13 +217,13 @@ class AgentError(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AgentSuspended(EventBase, frozen=True, kw_only=True):
-    """The cycle waits for people and for nothing else; who draws a session can let go of it until `AgentResumed`.
+    """The cycle waits for users and nothing else. A user interface can release the session until `AgentResumed`.
 
-    It follows all that brought the session there, as the last event of its cycle for now. Between a start and an end of a cycle
-    these two alternate, and whatever ends the wait is said by `AgentResumed`, also where the cycle ends with it.
+    It comes after all events that led to the wait, as the last event of the cycle for the time being. Within a cycle it
+    alternates with `AgentResumed`, which reports the end of every wait, even if the cycle ends with it.
 
     Attributes:
-        waiting: What is waited for, oldest first; at least one.
+        waiting: Pending approvals, questions and client calls, oldest first; at least one.
     """
 
     waiting: tuple[WaitingFor, ...]
@@ -240,28 +241,28 @@ ResumeTrigger: TypeAlias = Literal[
     "abort",
     "stop",
 ]
-"""What ends the wait of a suspended cycle. The cycle goes on behind it; behind the last three it ends."""
+"""Cause that ended the wait of a suspended cycle. The cycle continues afterwards, except after the last three, which end it."""
 
 
 class AgentResumed(EventBase, frozen=True, kw_only=True):
-    """A suspended cycle waits no more: it goes on, or it ends. Comes behind what was decided, and in front of what follows.
+    """The wait of a suspended cycle is over: it continues or ends. Published after the decision and before its consequences.
 
     Attributes:
-        trigger: What made it.
+        trigger: Cause of the resumption.
     """
 
     trigger: ResumeTrigger
 
 
 class AgentChanged(EventBase, frozen=True, kw_only=True):
-    """The session was handed over: the next request has the system prompt of another agent, and its model and tools.
+    """The session was handed over to another agent. The next request uses that agent's system prompt, model and tools.
 
-    What else changed with that is said behind it, by `ModelSwitched` and `ToolsUpdated`. The conversation stays.
+    `ModelSwitched` and `ToolsUpdated` follow for the changes of model and tools. The conversation is kept.
 
     Attributes:
-        from_agent: As which agent it worked so far; None: as what it was started as.
-        to_agent: As which one it goes on.
-        note: What the model said with it.
+        from_agent: Name of the previous agent; None: the one the session started as.
+        to_agent: Name of the new agent.
+        note: The model's handover note.
     """
 
     from_agent: str | None = None
@@ -270,21 +271,21 @@ class AgentChanged(EventBase, frozen=True, kw_only=True):
 
 
 class MaxTurnsReached(EventBase, frozen=True, kw_only=True):
-    """The last turn of the cycle begins: tools are withheld and the model is told to answer.
+    """The last turn of the cycle starts. Tools are withheld, and the model is asked for an answer.
 
     Attributes:
-        turns: How many turns the cycle may have.
+        turns: Maximum number of turns in a cycle.
     """
 
     turns: int
 
 
 class SignalQuarantined(EventBase, frozen=True, kw_only=True):
-    """A signal crashed the core; it was put aside and the state is as if it had never come.
+    """A signal crashed the core. It was set aside, and the state is unchanged.
 
     Attributes:
-        signal_kind: Its type.
-        error: What it raised, text only.
+        signal_kind: Type of the signal.
+        error: The error, as text.
     """
 
     signal_kind: str
@@ -292,11 +293,11 @@ class SignalQuarantined(EventBase, frozen=True, kw_only=True):
 
 
 class EventsLost(EventBase, frozen=True, kw_only=True):
-    """A subscriber asked for events that are kept no longer; a fresh snapshot follows. Only that subscriber gets it.
+    """A subscriber requested events that are no longer kept. A new snapshot follows. Only that subscriber receives this event.
 
     Attributes:
-        from_seq: The number of the first event that it will not see.
-        to_seq: The number of the last one.
+        from_seq: Number of the first lost event.
+        to_seq: Number of the last lost event.
     """
 
     from_seq: int

@@ -1,7 +1,7 @@
 """Events of tool calls, and of the set of tools.
 
-Every call that the model made gives exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, whatever becomes of
-it; what became of it stands between the two.
+Every call of the model produces exactly one pair of `ToolExecutionStart` and `ToolExecutionEnd`, whatever its outcome. Events
+about its execution come between the two.
 """
 
 from typing import Literal, TypeAlias
@@ -15,22 +15,22 @@ from agentrail.messages import CallId, JsonObject, ToolResult
 
 
 class ToolCalls(EventBase, frozen=True, kw_only=True):
-    """The response asks for tools.
+    """The response contains tool calls.
 
     Attributes:
-        count: How many calls the batch has.
+        count: Number of calls in the batch.
     """
 
     count: int
 
 
 class ToolExecutionStart(EventBase, frozen=True, kw_only=True):
-    """The verdict on a call is known: it runs now, or it is refused. One `ToolExecutionEnd` follows.
+    """A call was cleared to run, or refused. One `ToolExecutionEnd` follows.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        arguments: As they are when the verdict is known, frozen; empty for a call whose arguments are no JSON object.
+        name: Name of the tool.
+        call_id: Id of the call.
+        arguments: The final arguments, frozen; empty if the model's arguments were not a JSON object.
     """
 
     name: str
@@ -38,17 +38,17 @@ class ToolExecutionStart(EventBase, frozen=True, kw_only=True):
     arguments: JsonObject
 
     def __post_init__(self) -> None:
-        """Freeze the arguments, which every subscriber will be given."""
+        """Freeze the arguments, which every subscriber receives."""
         force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
 class ToolProgress(EventBase, frozen=True, kw_only=True):
-    """A tool says how far it is. Ephemeral.
+    """A tool reports progress. Ephemeral.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        text: What it says.
+        name: Name of the tool.
+        call_id: Id of the call.
+        text: The progress message.
     """
 
     name: str
@@ -57,12 +57,12 @@ class ToolProgress(EventBase, frozen=True, kw_only=True):
 
 
 class ToolExecutionEnd(EventBase, frozen=True, kw_only=True):
-    """A call has its result.
+    """A call has a result.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        result: What the model will read, and `details` for people.
+        name: Name of the tool.
+        call_id: Id of the call.
+        result: Result for the model, with `details` for users.
     """
 
     name: str
@@ -71,15 +71,15 @@ class ToolExecutionEnd(EventBase, frozen=True, kw_only=True):
 
 
 class ToolExecutionMetrics(EventBase, frozen=True, kw_only=True):
-    """How long a call took; only for calls that were executed.
+    """Duration of a call. Published only for calls that were executed.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        started_at_ms: When it began, in milliseconds since 1970.
-        ended_at_ms: When it was done.
-        duration_ms: Between the two.
-        attempts: How often it was tried.
+        name: Name of the tool.
+        call_id: Id of the call.
+        started_at_ms: Start time, in milliseconds since 1970.
+        ended_at_ms: End time, in milliseconds since 1970.
+        duration_ms: Time between the two, in milliseconds.
+        attempts: Number of attempts.
     """
 
     name: str
@@ -91,14 +91,14 @@ class ToolExecutionMetrics(EventBase, frozen=True, kw_only=True):
 
 
 class ToolBlocked(EventBase, frozen=True, kw_only=True, omit_defaults=True):
-    """A policy said no: the call is not run, and the model reads why.
+    """A policy blocked the call. It does not run, and the model receives the reason.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        reason: What the model reads.
-        by: The name of the plugin that said so.
-        approved: Whether a person had allowed the call: no approval switches a guard off.
+        name: Name of the tool.
+        call_id: Id of the call.
+        reason: Reason shown to the model.
+        by: Name of the plugin that blocked it.
+        approved: Whether a user had approved the call. No approval overrides a guard.
     """
 
     name: str
@@ -109,12 +109,12 @@ class ToolBlocked(EventBase, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolKilled(EventBase, frozen=True, kw_only=True):
-    """A running call was stopped; it has its result already.
+    """A running call was stopped. Its result has already been published.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        reason: Why.
+        name: Name of the tool.
+        call_id: Id of the call.
+        reason: Reason of the stop.
     """
 
     name: str
@@ -123,12 +123,12 @@ class ToolKilled(EventBase, frozen=True, kw_only=True):
 
 
 class ToolSkippedForSteering(EventBase, frozen=True, kw_only=True):
-    """A call was stopped, or never started, because the user spoke into the cycle.
+    """A call was stopped, or never started, because the user sent a steer.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        reason: What the model reads.
+        name: Name of the tool.
+        call_id: Id of the call.
+        reason: Reason shown to the model.
     """
 
     name: str
@@ -137,12 +137,12 @@ class ToolSkippedForSteering(EventBase, frozen=True, kw_only=True):
 
 
 class ToolTookEffect(EventBase, frozen=True, kw_only=True):
-    """A stopped call took effect: its tool returned a value in spite of the stop, after `ToolExecutionEnd`.
+    """A stopped call took effect: its tool returned a value despite the stop, after `ToolExecutionEnd`.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        result: What the model reads in place of the earlier result.
+        name: Name of the tool.
+        call_id: Id of the call.
+        result: Result that replaces the earlier one for the model.
     """
 
     name: str
@@ -151,13 +151,13 @@ class ToolTookEffect(EventBase, frozen=True, kw_only=True):
 
 
 class ToolRetry(EventBase, frozen=True, kw_only=True):
-    """A call raised and is tried once more after a pause.
+    """A call raised and is retried after a pause.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        attempt: The one that failed, 1 is the first.
-        error: What it raised, text only.
+        name: Name of the tool.
+        call_id: Id of the call.
+        attempt: The failed attempt, counted from 1.
+        error: The error, as text.
     """
 
     name: str
@@ -167,11 +167,11 @@ class ToolRetry(EventBase, frozen=True, kw_only=True):
 
 
 class ToolCallUnknown(EventBase, frozen=True, kw_only=True):
-    """The model asked for a tool that does not exist.
+    """The model called a tool that does not exist.
 
     Attributes:
-        name: What it wrote.
-        call_id: The call.
+        name: The unknown tool name.
+        call_id: Id of the call.
     """
 
     name: str
@@ -179,20 +179,20 @@ class ToolCallUnknown(EventBase, frozen=True, kw_only=True):
 
 
 class ToolAttached(EventBase, frozen=True, kw_only=True):
-    """A tool was added. The next request shows it.
+    """A tool was added. The next request includes it.
 
     Attributes:
-        name: The tool.
+        name: Name of the tool.
     """
 
     name: str
 
 
 class ToolDetached(EventBase, frozen=True, kw_only=True):
-    """A tool was taken away. Calls under way go on.
+    """A tool was removed. Running calls continue.
 
     Attributes:
-        name: The tool.
+        name: Name of the tool.
     """
 
     name: str
@@ -202,8 +202,8 @@ class ToolsUpdated(EventBase, frozen=True, kw_only=True):
     """A change to the set of tools is complete.
 
     Attributes:
-        attached: The names that were added.
-        detached: The names that were taken away.
+        attached: Names of the added tools.
+        detached: Names of the removed tools.
     """
 
     attached: tuple[str, ...] = ()
@@ -213,18 +213,25 @@ class ToolsUpdated(EventBase, frozen=True, kw_only=True):
 ToolSourceState: TypeAlias = Literal[
     "connecting", "ready", "restarting", "parked", "needs_login", "changed", "closed"
 ]
-"""How something that gives a session tools stands: it is on its way; its tools are there; it went away and comes back; it went
-away too often, and its tools are taken away until an operator acts; a person has to log in; it has other tools than before, or
-one of them is not as it was; it is over."""
+"""State of a tool source.
+
+- `connecting`: it is starting.
+- `ready`: its tools are available.
+- `restarting`: it disconnected and is reconnecting.
+- `parked`: it disconnected too often, and its tools are removed until an operator acts.
+- `needs_login`: a user must log in.
+- `changed`: its tools differ from before, or one of them has changed.
+- `closed`: it has ended.
+"""
 
 
 class ToolSourceChanged(EventBase, frozen=True, kw_only=True):
-    """Something that gives the session tools stands otherwise than before, such as a server. Which tools there are says `ToolsUpdated`.
+    """The state of a tool source, such as a server, has changed. `ToolsUpdated` lists the tools.
 
     Attributes:
-        source: Its name.
-        state: How it stands now.
-        reason: Why, for people; None where the state says it all.
+        source: Name of the source.
+        state: The new state.
+        reason: Explanation for users; None if the state is self-explanatory.
     """
 
     source: str
@@ -233,13 +240,13 @@ class ToolSourceChanged(EventBase, frozen=True, kw_only=True):
 
 
 class LoopDetected(EventBase, frozen=True, kw_only=True):
-    """The model goes round in circles.
+    """The model repeats itself.
 
     Attributes:
-        type: The same call again and again, or a file that keeps coming back to what it was: a note to the model, or
-            the end of the cycle.
-        name: The tool.
-        count: The how manieth time it is.
+        type: Repeated identical calls, or a file that keeps returning to an earlier content. The response is a note to the
+            model, or the end of the cycle.
+        name: Name of the tool.
+        count: Number of repetitions.
     """
 
     type: Literal["repeat_pattern", "file_loop_warn", "file_loop_abort"]
@@ -248,13 +255,13 @@ class LoopDetected(EventBase, frozen=True, kw_only=True):
 
 
 class LargeResultOffloaded(EventBase, frozen=True, kw_only=True):
-    """A result was too large for the model: all of it is in a file, the model sees how it begins and how to read on.
+    """A result was too large for the model. The whole result is in a file. The model gets its beginning and how to read on.
 
     Attributes:
-        name: The tool.
-        call_id: The call.
-        path: Of the file, in the workspace.
-        bytes: How large the result is.
+        name: Name of the tool.
+        call_id: Id of the call.
+        path: Path of the file in the workspace.
+        bytes: Size of the result, in bytes.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""All events: the sections, the closed union over them, and what is true of some kinds and not of others.
+"""The closed union of all events, its sections, and the properties of single kinds.
 
-The events of sub-sessions stand here and not in a section of their own, because one of them holds any other event.
+The events of child sessions are defined here, because `SubagentEvent` can hold any other event.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ from agentrail.messages import CallId, SessionId, ToolResult
 
 
 class SubagentStart(EventBase, frozen=True, kw_only=True):
-    """A call started a session of its own.
+    """A call started a child session.
 
     Attributes:
-        child_id: That session.
-        call_id: The call.
-        description: What it is to do.
+        child_id: Id of the child.
+        call_id: Id of the call.
+        description: Task of the child.
     """
 
     child_id: SessionId
@@ -33,12 +33,12 @@ class SubagentStart(EventBase, frozen=True, kw_only=True):
 
 
 class SubagentEnd(EventBase, frozen=True, kw_only=True):
-    """The session that a call had started is over.
+    """The child session of a call has ended.
 
     Attributes:
-        child_id: That session.
-        call_id: The call.
-        result: What the call is answered with.
+        child_id: Id of the child.
+        call_id: Id of the call.
+        result: Result of the call.
     """
 
     child_id: SessionId
@@ -47,13 +47,13 @@ class SubagentEnd(EventBase, frozen=True, kw_only=True):
 
 
 class SubagentEvent(EventBase, frozen=True, kw_only=True):
-    """Something that a child published. A child's child appears on all sessions above it, one level in each.
+    """An event of a child session. Events of deeper descendants appear on all their ancestors, wrapped once per level.
 
     Attributes:
         call_id: The call of this session that the child works for.
-        child_id: The child.
-        depth: How far below this session the event was published: 1 for a child, 2 for a child's child.
-        event: As the child published it; its `meta` has the child's number and path.
+        child_id: Id of the child.
+        depth: Distance between this session and the publisher: 1 for a child, 2 for a grandchild.
+        event: The child's event; its `meta` has the child's number and path.
     """
 
     call_id: CallId
@@ -89,7 +89,7 @@ SECTIONS: Final[Mapping[str, Any]] = MappingProxyType(
         "Plugins": PluginsEvent,
     }
 )
-"""The parts of the union, each a union itself, in the order in which the reference has them."""
+"""The sections of the union, each a union itself, in the order of the reference."""
 
 EPHEMERAL: Final[frozenset[type[Event]]] = frozenset(
     {MessageDelta, ThinkingDelta, ToolProgress, StreamStalled}
@@ -98,23 +98,23 @@ TERMINAL: Final[frozenset[type[Event]]] = frozenset({AgentEnd, AgentAbort, Agent
 
 
 def kind_of(kind: type[msgspec.Struct]) -> str:
-    """Give the name of a class on the wire: its tag, which is its own name in snake_case unless it says otherwise."""
+    """Return a class's name on the wire: its tag, by default the class name in snake_case."""
     return str(kind.__struct_config__.tag)
 
 
 KINDS: Final[dict[type[Event], str]] = {event: kind_of(event) for event in get_args(Event)}
-"""The name of each kind on the wire."""
+"""Wire name of each kind of event."""
 
 
 class UnknownEvent(EventBase, frozen=True, kw_only=True, tag_field=None, tag=False):
-    """An event of a newer version: of a kind that is not known here, or with something in it that is not.
+    """An event of a newer version: an unknown kind, or a known kind with unknown content.
 
-    No session publishes it, so it is no member of `Event`; it is what the codec makes of such a text, so that a reader that
-    passes it on loses nothing.
+    Sessions never publish it, so it is not a member of `Event`. The codec returns it for such a document, so that a relay
+    loses nothing.
 
     Attributes:
-        kind: As it came.
-        document: The whole JSON object, as it came but for the white space between its parts.
+        kind: The kind as received.
+        document: The whole JSON object as received, except for whitespace between tokens.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""What events carry and a state holds: receipts, what waits for a person, todos, plans, decisions. Frozen values."""
+"""Values shared by events and state: receipts, pending approvals and questions, todos, plans, decisions. All are frozen."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -11,12 +11,12 @@ from agentrail.structs import Value
 
 
 class LeftBehind(Value, frozen=True, kw_only=True):
-    """Something that was stopped and is still there.
+    """Work that was stopped but is still running.
 
     Attributes:
-        name: The tool, or the model of a stream.
-        age_ms: Since it began.
-        pid: Of a process that outlives even `SIGKILL`, stuck in the kernel; None for what is no process.
+        name: Name of the tool, or the model of a stream.
+        age_ms: Time since it started, in milliseconds.
+        pid: Id of a process that survives even `SIGKILL`, stuck in the kernel; None if it is not a process.
     """
 
     name: str
@@ -25,29 +25,29 @@ class LeftBehind(Value, frozen=True, kw_only=True):
 
 
 def _yes() -> bool:
-    """Make a default that is always written."""
+    """Return a default that is always encoded."""
     return True
 
 
 def _none_left() -> tuple[LeftBehind, ...]:
-    """Make a default that is always written."""
+    """Return a default that is always encoded."""
     return ()
 
 
 def _no_calls() -> tuple[CallId, ...]:
-    """Make a default that is always written."""
+    """Return a default that is always encoded."""
     return ()
 
 
 class ChildReceipt(Value, frozen=True, kw_only=True):
-    """What became of an agent in the background that an abort stopped.
+    """Outcome for a background agent that an abort stopped.
 
     Attributes:
-        session_id: Which session it was.
-        tasks_ended: As of `AbortReceipt`.
-        processes_reaped: As of `AbortReceipt`.
-        stuck: As of `AbortReceipt`.
-        abandoned: As of `AbortReceipt`.
+        session_id: Id of its session.
+        tasks_ended: Same as in `AbortReceipt`.
+        processes_reaped: Same as in `AbortReceipt`.
+        stuck: Same as in `AbortReceipt`.
+        abandoned: Same as in `AbortReceipt`.
     """
 
     session_id: SessionId
@@ -58,23 +58,23 @@ class ChildReceipt(Value, frozen=True, kw_only=True):
 
 
 class AbortReceipt(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """What an abort found and what became of it; what the sessions had at work that worked for stopped calls is counted too.
+    """Outcome of an abort. It includes the work of child sessions that ran for stopped calls.
 
     Attributes:
-        settled: False when the caller did not want to wait: the rest then says nothing yet.
-        tasks_ended: How many streams and tool calls were stopped and are gone.
-        processes_reaped: How many processes of stopped calls were ended and are gone, their shells among them.
-        stuck: What had not ended when the time for teardown was over.
-        abandoned: Tools whose call has ended and whose thread works on, because they allow that.
-        committed: Calls of the batch that was broken off which had ended before, or gave their value in spite of the stop.
-        unknown: Calls that were stopped at work and may have taken effect: neither pure nor idempotent. Of a session that
-            worked for a call only that call is named, because ids mean something in their own session.
-        survivors: Calls that run on by policy.
-        milliseconds: From the abort to the end of the teardown.
-        children: What became of each session below that was stopped, the deepest first; it is counted above too.
+        settled: False if the caller did not wait. The other fields are then not yet meaningful.
+        tasks_ended: Number of streams and tool calls that were stopped and have ended.
+        processes_reaped: Number of processes of stopped calls that were ended, including their shells.
+        stuck: Work that had not ended within the teardown time.
+        abandoned: Tools whose call has ended while their thread keeps running, which they allow.
+        committed: Calls of the interrupted batch that had already ended, or returned a value despite the stop.
+        unknown: Calls that were stopped while running and may have taken effect: neither pure nor idempotent. For a child
+            session, only the call it worked for is listed, because ids are local to their session.
+        survivors: Calls that keep running by policy.
+        milliseconds: Time from the abort to the end of the teardown.
+        children: Receipt of each stopped descendant, deepest first. The totals above include them.
     """
 
-    # `children` came later, and is left out where there are none; a default that a function makes is always written.
+    # `children` was added later and is omitted when empty. msgspec always encodes a default that a function returns.
     settled: bool = msgspec.field(default_factory=_yes)
     tasks_ended: int = msgspec.field(default_factory=int)
     processes_reaped: int = msgspec.field(default_factory=int)
@@ -87,34 +87,34 @@ class AbortReceipt(Value, frozen=True, kw_only=True, omit_defaults=True):
     children: tuple[ChildReceipt, ...] = ()
 
 
-# --- what waits for a person
+# --- pending user decisions
 
 PermissionOption: TypeAlias = Literal["approve", "always", "edit", "reject", "respond"]
-"""How a person may answer: run it; run all that are like it; run it with other arguments; refuse it; answer in its place."""
+"""Possible answers to an approval: run the call, run all similar calls, edit its arguments, refuse it, or answer in its place."""
 
 PERMISSION_OPTIONS: Final[tuple[PermissionOption, ...]] = ("approve", "always", "edit", "reject", "respond")
-"""All of them, which is what is offered unless other choices are given."""
+"""All options; offered unless others are chosen."""
 
 
 def _nothing() -> None:
-    """Make the default of a field that is written also where it is None. See `Approval`."""
+    """Return the default of a field that is encoded even if it is None. See `Approval`."""
 
 
 class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """A call that waits for a person. Data, so it costs nothing while it waits and survives a restart.
+    """A call that waits for a user's approval. It is data, so waiting costs nothing and survives a restart.
 
     Attributes:
-        id: What `approve` and `reject` are given.
-        call_id: The call.
-        tool: Its tool.
-        arguments: The final arguments, shown to the person; these run and no others. Frozen.
-        arguments_hash: SHA-256 of their canonical JSON, hexadecimal, taken when the person was asked; compared with what
-            is about to run, in the step that begins it and once more right before it runs.
-        hint: Why a person is asked, in the words of who asks; None where no reason was given.
-        requested_at_ms: Since when it waits, in milliseconds since 1970.
-        expires_at_ms: When it is answered by the clock; None: never.
-        path: The chain of sessions from the root to the one whose call it is.
-        permission_options: The answers that are taken, and no others; what shows the call to a person offers these.
+        id: Id to pass to `approve` or `reject`.
+        call_id: Id of the call.
+        tool: Name of the tool.
+        arguments: The final arguments as shown to the user. The call runs with exactly these. Frozen.
+        arguments_hash: SHA-256 of their canonical JSON, hexadecimal, computed when the user is asked. It is compared with the
+            actual arguments in the step that starts the call, and again right before it runs.
+        hint: Reason for the approval, from the code that requires it; None if it gave none.
+        requested_at_ms: Start of the wait, in milliseconds since 1970.
+        expires_at_ms: Deadline, in milliseconds since 1970; None: no deadline.
+        path: Session ids from the root to the session of the call.
+        permission_options: The accepted answers. A user interface offers these and no others.
     """
 
     id: ApprovalId
@@ -122,8 +122,8 @@ class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
     tool: str
     arguments: JsonObject
     arguments_hash: str
-    # `permission_options` came later, and is left out where it is the default, so that what was written before stays as it
-    # was. msgspec leaves out all fields of a class or none; a default that a function makes it always writes.
+    # `permission_options` was added later and is omitted at its default, so that the encoding of older records does not
+    # change. msgspec omits the defaults of all fields or of none, but always encodes a default that a function returns.
     hint: str | None = msgspec.field(default_factory=_nothing)
     requested_at_ms: int
     expires_at_ms: int | None = msgspec.field(default_factory=_nothing)
@@ -131,32 +131,32 @@ class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
     permission_options: tuple[PermissionOption, ...] = PERMISSION_OPTIONS
 
     def __post_init__(self) -> None:
-        """Freeze the arguments, and take the one object that counts as the default on the wire where it equals that."""
+        """Freeze the arguments. Replace options equal to the default by the default object, which msgspec recognises by identity."""
         force_setattr(self, "arguments", frozen_json(self.arguments))
         if self.permission_options == PERMISSION_OPTIONS:
             force_setattr(self, "permission_options", PERMISSION_OPTIONS)
 
 
 ApprovalStatus: TypeAlias = Literal["approved", "rejected", "timeout", "aborted", "superseded"]
-"""How an approval ended."""
+"""Final status of an approval."""
 
 DecidedBy: TypeAlias = Literal["user", "rule", "timeout", "abort", "superseded", "client"]
-"""Who ended it: a person, a rule that a person made, the clock, an abort, the next prompt; of a call of the client that one."""
+"""Source of a decision: a user, a user's rule, the deadline, an abort, the next prompt, or for client calls the client."""
 
 
 class Question(Value, frozen=True, kw_only=True):
-    """A question of the model or of a running tool that waits for a person.
+    """A pending question of the model or of a running tool to the user.
 
     Attributes:
-        ref: What `respond` and `decline` are given.
-        call_id: The call of `ask_user` that its answer is the result of; or that of the tool that asks.
-        question: In the model's words.
-        options: Answers to choose from; none: any text.
-        schema: As in `AskUser`.
-        url: As in `AskUser`.
-        requested_at_ms: Since when it waits, in milliseconds since 1970.
-        expires_at_ms: When the call is answered without one; None: never.
-        path: The chain of sessions from the root to the one that asks.
+        ref: Reference to pass to `respond` or `decline`.
+        call_id: The `ask_user` call that the answer completes, or the call of the tool that asks.
+        question: The question, in the model's words.
+        options: Answers to choose from; empty: any text.
+        schema: Same as in `AskUser`.
+        url: Same as in `AskUser`.
+        requested_at_ms: Start of the wait, in milliseconds since 1970.
+        expires_at_ms: Time at which the call completes without an answer, in milliseconds since 1970; None: never.
+        path: Session ids from the root to the session that asks.
     """
 
     ref: QuestionRef
@@ -175,16 +175,16 @@ class Question(Value, frozen=True, kw_only=True):
 
 
 class PendingClientCall(Value, frozen=True, kw_only=True):
-    """A call that waits for the client, who runs its tool. Data, so it costs nothing while it waits and survives a restart.
+    """A call that waits for the client, which runs its tool. It is data, so waiting costs nothing and survives a restart.
 
     Attributes:
-        ref: What `answer` is given.
-        call_id: The call.
-        name: Its tool.
-        arguments: What the tool is to be run with: validated, judged and approved. Frozen.
-        requested_at_ms: Since when it waits, in milliseconds since 1970.
-        expires_at_ms: When it is answered by the clock; None: never.
-        path: The chain of sessions from the root to the one whose call it is.
+        ref: Reference to pass to `answer`.
+        call_id: Id of the call.
+        name: Name of the tool.
+        arguments: Arguments for the tool: validated, checked by policies and approved. Frozen.
+        requested_at_ms: Start of the wait, in milliseconds since 1970.
+        expires_at_ms: Deadline, in milliseconds since 1970; None: no deadline.
+        path: Session ids from the root to the session of the call.
     """
 
     ref: ClientCallRef
@@ -201,11 +201,11 @@ class PendingClientCall(Value, frozen=True, kw_only=True):
 
 
 class WaitingFor(Value, frozen=True, kw_only=True):
-    """One of the things that a suspended cycle waits for. The event that asked for it says all of it.
+    """One item that a suspended cycle waits for. The event that requested it has the details.
 
     Attributes:
-        kind: What it is.
-        id: What the answer is given to: of an approval its `id`, of a question and of a call of the client its `ref`.
+        kind: Kind of the item.
+        id: Id for the answer: the `id` of an approval, the `ref` of a question or a client call.
         call_id: The call that it belongs to.
     """
 
@@ -214,18 +214,18 @@ class WaitingFor(Value, frozen=True, kw_only=True):
     call_id: CallId
 
 
-# --- what the model means to do
+# --- todos
 
 TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
 
 
 class Todo(Value, frozen=True, kw_only=True):
-    """One entry of the list that a model keeps of its work.
+    """An entry of the model's todo list.
 
     Attributes:
         id: Unique in the list.
-        content: What is to be done.
-        status: How far it is.
+        content: The task.
+        status: Current state.
     """
 
     id: str
@@ -233,15 +233,15 @@ class Todo(Value, frozen=True, kw_only=True):
     status: TodoStatus = "pending"
 
 
-# --- what was counted, what was decided
+# --- amounts and decisions
 
 
 class Amount(Value, frozen=True, kw_only=True):
-    """So much of something that a budget counts.
+    """An amount that a budget counts.
 
     Attributes:
-        value: How much.
-        unit: Of what.
+        value: The number.
+        unit: The unit.
     """
 
     value: float
@@ -249,15 +249,15 @@ class Amount(Value, frozen=True, kw_only=True):
 
 
 class RecoveryDecision(Value, frozen=True, kw_only=True):
-    """What became of something that was open when the process stopped.
+    """Decision about an item that was open when the process stopped.
 
     Attributes:
-        open: What it is.
-        id: The id of the effect, call, approval, question, call of the client, prompt, steer or child.
-        name: The tool of a call, or of one that the host is asked about or told of, the model of a request, the plugin that asked for something; empty elsewhere.
-        decision: Sent or run again; begun, because it never ran; for a call whose tool is asked what became of it `asked`,
-            and what it found; left as it was; over its time; given up, because nothing waits for it any more; or, for a
-            child, resumed. A call that must not be repeated is `unknown`.
+        open: Kind of the item.
+        id: Id of the effect, call, approval, question, client call, prompt, steer or child.
+        name: Tool of a call or of a host notification, model of a request, or plugin of an effect; otherwise empty.
+        decision: The item was sent or run again; started, because it never ran; `asked`, followed by the tool's
+            reconciliation result; left unchanged; expired; given up, because nothing waits for it any more; or, for a child,
+            resumed. A call that must not be repeated is `unknown`.
     """
 
     open: Literal[
