@@ -1,13 +1,13 @@
-"""agentrail runs LLM agents the way Erlang/OTP runs telephone calls.
+"""agentrail: LLM agents for Python that stop, resume and replay.
 
-This is the façade: at most sixty-four names, resolved on first use, so that `import agentrail.core` (which runs this file first)
-works without Trio, and importing touches nothing. No logic enters this file.
+The public façade: at most sixty-four names, resolved on first use. So `import agentrail.core`, which runs this file first,
+works without Trio, and an import has no side effects. This file contains no logic.
 """
 
 import os
 import sys
 
-# Before anything else is imported: `python -m agentrail` finds a `typing.py` of the current directory first.
+# Before any other import: `python -m agentrail` would find a `typing.py` of the current directory first.
 if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].endswith("agentrail"):
     from agentrail.search_path import leave_out_current
 
@@ -181,7 +181,7 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __version__: Final = "0.1.0"
-# Written out, although it follows from the table: pyright reads no other.
+# Written out although it follows from the table: pyright does not read any other form.
 __all__ = [
     "AbortReceipt",
     "AbortSettled",
@@ -248,13 +248,13 @@ __all__ = [
     "tool",
 ]
 
-# Only what was compiled has a record, and before the first module of a room is imported it is held against the files.
+# Only a compiled build has a record. It is checked against the files before the first module of a package is imported.
 if os.path.exists(os.path.join(__path__[0], "compiled.json")):  # noqa: PTH110, PTH118 - pathlib is slow to import
     import_module("agentrail.builds").choose_build(__version__)
 
 
 def __getattr__(name: str) -> object:
-    """Resolve a public name on first use, and remember it."""
+    """Resolve a public name on first use, and cache it."""
     home = _HOME_OF.get(name)
     if home is None:
         message = f"module 'agentrail' has no attribute {name!r}"
@@ -265,5 +265,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List what `__getattr__` can resolve too."""
+    """List also the names that `__getattr__` resolves."""
     return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
-"""The composition root: names (`anthropic:…`, `demo:`) become adapters here, and nowhere else.
+"""The composition root: the only place that turns names (`anthropic:…`, `demo:`) into adapters.
 
-The only file that knows both the runtime and the adapters, and the only one that reads the environment.
+The only module that imports both the runtime and the adapters, and the only one that reads the environment.
 """
 
 import difflib
@@ -64,7 +64,7 @@ from agentrail.wire.sandbox_address import ADDRESS_FORMS, CONTAINER, is_remote
 Environment: TypeAlias = Mapping[str, str]
 
 PROVIDERS: Final = ("anthropic", "demo", "google", "openai", "openai-chat", "registry", "scripted")
-"""What may stand before the colon of a model string."""
+"""Prefixes of a model string, before the colon."""
 
 DEFAULT_MODELS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -74,7 +74,7 @@ DEFAULT_MODELS: Final[Mapping[str, str]] = MappingProxyType(
         "openai-chat": "gpt-5-mini",
     }
 )
-"""What the command asks for when a key is set and no model is named."""
+"""Default model of the command for each provider with a key, if no model is named."""
 
 VARIABLES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -84,10 +84,10 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "openai-chat": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
     }
 )
-"""Where key and base url of a provider are looked for when its options do not say."""
+"""Environment variables with the key and base URL of a provider, used if its options do not set them."""
 
 SECOND_KEYS: Final[Mapping[str, str]] = MappingProxyType({"GEMINI_API_KEY": "GOOGLE_API_KEY"})
-"""Where a key is looked for when the first variable is not set."""
+"""Fallback environment variables for a key."""
 
 VENDOR_URLS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -97,7 +97,7 @@ VENDOR_URLS: Final[Mapping[str, str]] = MappingProxyType(
         "openai-chat": "https://api.openai.com/v1",
     }
 )
-"""Where a provider goes without a base url."""
+"""Base URL of each provider if none is set."""
 
 _ADAPTERS: Final[Mapping[str, Callable[[ProviderOptions, HttpClients], Provider]]] = MappingProxyType(
     {
@@ -111,11 +111,11 @@ _WITHOUT_OPTIONS: Final = frozenset({"demo", "scripted"})
 _KEYLESS_ELSEWHERE: Final = frozenset({"openai", "openai-chat"})
 
 ASK_WITHIN_SECONDS: Final = 5.0
-"""How long a server may take to say which models it has."""
+"""Time limit in seconds for a server to list its models."""
 
 
 @asynccontextmanager
-async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work with
+async def open_supervisor(  # noqa: PLR0913 - the settings of a supervisor
     *,
     environ: Environment | None = None,
     shell_fallback: ShellFallback = "refuse",
@@ -135,38 +135,50 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
-    """Open a supervisor of sessions; leaving the block ends all of them, in order. With a store they leave, and can be resumed.
+    """Open a supervisor of sessions. Leaving the block ends all of them, in order. With a store they suspend and can be resumed.
 
     Args:
-        environ: Where keys, base urls and `AGENTRAIL_DEBUG` (`loop`: the log names what held the loop for over 50 ms) are looked for; None: the process's own.
-        shell_fallback: What becomes of commands where bubblewrap does not work, in sandboxes made here: `refuse` them, or run them `unconfined`.
-        scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`, for tests; sessions that name one share it.
-        deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
-        memories: Where sessions remember, each user apart: `sqlite:DIRECTORY`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
-        notes: Where each session has its working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, one that stays open; None: beside `memories` that are named.
-        knowledge: Where sessions look things up that their user may read: `sqlite:DIRECTORY`, `sqlite:`, one that stays open, or None.
-        embedder: Gives vectors, so that both are found by meaning too; needs the extra `embeddings`. None: by words alone.
-        store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
-        data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
-        store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
-        resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
-        revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
-        on_drift: What becomes of a stored session that newer code folds to other operations than it began, such as calls of tools: `park`
-            leaves it as it is and raises `JournalDrifted`; `go_on` continues it, see `resume_session`.
-        keep_days: How many days behind its last record a stored session is kept, from 1, unless it is alive or a fork needs it.
-        keep_bytes: How many bytes the stored sessions of one scope may have together, from 1; of more the oldest are deleted. None: any.
-        hibernate_after: How many seconds a session is idle before it leaves memory; the next call of its handle wakes it. None for never.
+        environ: Environment with keys, base URLs and `AGENTRAIL_DEBUG` (`loop` logs code that blocks the event loop for over
+            50 ms); None for that of the process.
+        shell_fallback: For sandboxes created here, if bubblewrap does not work: `refuse` commands, or run them `unconfined`.
+        scripts: Models for `scripted:<name>`, such as `{"hello": ScriptedModel([says("Hi.")])}`, for tests. Sessions that
+            name one share it.
+        deps_for: Function of a session id that returns the `deps` of its tools, for a session that was started without them
+            or is resumed.
+        memories: Memory store, separate for each user: `sqlite:DIRECTORY`, `sqlite:` for the data directory, `memory:`, an
+            open store, or None.
+        notes: Store for each session's working notes, `NOTES.md`: `files:DIRECTORY`, `memory:`, or an open store; None: next
+            to the configured `memories`.
+        knowledge: Store of knowledge that sessions can search with the rights of their user: `sqlite:DIRECTORY`, `sqlite:`,
+            an open store, or None.
+        embedder: Computes vectors, so that memories and knowledge are also found by meaning; needs the extra `embeddings`.
+            None: search by words only.
+        store: Store of the sessions: `sqlite:PATH`, `sqlite:` for the data directory, `memory:`, an open store, or None.
+        data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, otherwise `agentrail` in the user's data directory.
+        store_patience: Seconds that a commit may take before the store counts as unavailable; 0.1 or more.
+        resume: Stored sessions to resume before the body begins: those with unfinished work (`working`), `all`, or `none`.
+        revive: Function of a `StoredOpening` that returns the code each of them needs, as options by name.
+        on_drift: For a stored session whose journal newer code folds to different operations, such as tool calls: `park`
+            leaves it unchanged and raises `JournalDrifted`; `go_on` continues it, see `resume_session`.
+        keep_days: Days to keep a stored session after its last record, from 1. Live sessions and those that a fork needs are
+            kept.
+        keep_bytes: Maximum bytes of the stored sessions of one scope, from 1. Beyond that, the oldest are deleted. None: no
+            limit.
+        hibernate_after: Idle seconds before a session leaves memory; the next call of its handle wakes it. None for never.
 
     Yields:
-        The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
+        The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`,
+            `find`.
 
     Raises:
-        NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
-        OptionError: Your move: options that cannot be, all faults at once; or `AGENTRAIL_DEBUG` names no mode.
-        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: `store` cannot be kept there, is something else, in use, or newer; the message says what to do.
-        Exception: What the body raised, as itself.
+        NoTrioRun: Your move: Trio is not running, such as under asyncio; the message names `agentrail.blocking` and other
+            ways.
+        OptionError: Your move: invalid options, all faults at once; or `AGENTRAIL_DEBUG` names an unknown mode.
+        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: `store` cannot be opened there, is another kind of file, in use,
+            or newer; the message names the remedy.
+        Exception: Exceptions of the body, unchanged.
 
-    Cancellation: Sessions are stopped, shielded, for ten seconds at most; then a store that was opened here is closed.
+    Cancellation: Sessions are stopped, shielded, for ten seconds at most. Then a store that was opened here is closed.
     """
     need_trio()
     environment = os.environ if environ is None else environ
@@ -194,23 +206,23 @@ async def open_session(
     shell_fallback: ShellFallback = "refuse",
     **given: Unpack[SessionKeywords],
 ) -> AsyncIterator[Session]:
-    """Open one session, with a supervisor of its own: for scripts. Leaving the block ends both, in order.
+    """Open one session with a supervisor of its own, for scripts. Leaving the block ends both, in order.
 
         async with agentrail.open_session(model="demo:") as session:
             print(await session.ask("What can you do?"))
 
     Args:
-        model: As of `start_session`.
-        shell_fallback: As of `open_supervisor`.
+        model: Same as `start_session`.
+        shell_fallback: Same as `open_supervisor`.
         **given: The other options of `start_session`.
 
     Yields:
         The session.
 
     Raises:
-        Exception: As of `open_supervisor` and `start_session`; and what the body raised, as itself.
+        Exception: Same as `open_supervisor` and `start_session`; and exceptions of the body, unchanged.
 
-    Cancellation: As of `open_supervisor`.
+    Cancellation: Same as `open_supervisor`.
     """
     async with open_supervisor(shell_fallback=shell_fallback) as supervisor:
         yield await supervisor.start_session(model=model, **given)
@@ -218,7 +230,7 @@ async def open_session(
 
 @frozen
 class SharedNames:
-    """What sessions have beside their journals, as `open_supervisor` is given it."""
+    """Stores that sessions use in addition to their journals, as passed to `open_supervisor`."""
 
     memories: str | RecallStore | None
     notes: str | NoteStore | None
@@ -226,7 +238,7 @@ class SharedNames:
     embedder: Embedder | None
 
     def faults(self) -> Iterator[str]:
-        """Say what is wrong with them."""
+        """Yield the faults in them."""
         yield from faults_of_memories(self.memories)
         yield from faults_of_notes(self.notes)
         yield from faults_of_knowledge(self.knowledge)
@@ -257,7 +269,7 @@ async def _opened_shared(
     data_dir: str | os.PathLike[str] | None,
     environ: Environment,
 ) -> AsyncIterator[SharedStores]:
-    """Open what sessions have beside their journals, for a block."""
+    """Open the additional stores of sessions, for a block."""
     async with (
         opened_recall(named.memories, data_dir, environ) as recall,
         opened_knowledge(named.knowledge, data_dir, environ) as bases,
@@ -276,7 +288,7 @@ def _check_options(
     options: StoreOptions,
     named: SharedNames,
 ) -> None:
-    """Refuse what cannot be, all faults at once."""
+    """Reject invalid options, all faults at once."""
     limits = options.keep or KeepLimits()
     faults = [
         *_faults_of_scripts(scripts),
@@ -293,8 +305,8 @@ def _check_options(
 def _find_models(
     http: HttpClients, environ: Environment, scripts: Mapping[str, Provider]
 ) -> tuple[ResolveProvider, Profiles]:
-    """Give what finds the provider of a model string, and the profiles that it looks into."""
-    # A profile brings its own key and address: those of the environment are for another server.
+    """Return a function that finds the provider of a model string, and the profiles that it uses."""
+    # A profile has its own key and address. Those of the environment are for another server.
     profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
     resolve = partial(make_provider, http=http, environ=environ, profiles=profiles)
     return partial(_script_or, make=resolve, scripts=scripts), profiles
@@ -319,7 +331,7 @@ def make_sandbox(
     shell_fallback: ShellFallback = "refuse",
     environ: Environment = MappingProxyType({}),
 ) -> OwnSandbox:
-    """Turn the name of a sandbox into one: `local`, `local:/path`, `memory`, `http://host:port`, `https://…` or `container:IMAGE`."""
+    """Create a sandbox from its name: `local`, `local:/path`, `memory`, `http://host:port`, `https://…` or `container:IMAGE`."""
     kind, _, path = name.partition(":")
     if name == "memory":
         return MemorySandbox()
@@ -342,7 +354,7 @@ def make_provider(
     environ: Environment,
     profiles: Profiles | None = None,
 ) -> Provider:
-    """Turn a model string and options into a provider. Nothing is connected."""
+    """Create a provider from a model string and options. Makes no connection."""
     name = provider_of(model, has_profiles=profiles is not None and bool(profiles.list()))
     if name in _WITHOUT_OPTIONS and provider_opts:
         raise OptionError([f"{name}: takes no provider options, got {', '.join(sorted(provider_opts))}"])
@@ -397,7 +409,7 @@ def _key_in(environ: Environment, variable: str) -> str | None:
 
 
 def _check_found(found: Mapping[str, object], variables: Mapping[str, str]) -> None:
-    # A fault names the variable that has it: the option, which was not given, would be looked for in vain.
+    # A fault names the variable, because the option itself was not given.
     try:
         ProviderOptions.parse(found)
     except OptionError as error:
@@ -408,7 +420,7 @@ def _check_found(found: Mapping[str, object], variables: Mapping[str, str]) -> N
 
 
 def provider_of(model: str, *, has_profiles: bool = False) -> str:
-    """Give the provider that a model string names."""
+    """Return the provider that a model string names."""
     name, colon, rest = model.partition(":")
     typed = [one for one in PROVIDERS if one != "scripted" and (one != "registry" or has_profiles)]
     known = f"Providers are {', '.join(typed)}, as in 'anthropic:{DEFAULT_MODELS['anthropic']}' or 'demo:'"
@@ -440,7 +452,7 @@ def _guess_for_model(model: str) -> str:
 def _guess_for_provider(name: str, rest: str) -> str:
     near = difflib.get_close_matches(name, PROVIDERS, n=1)
     provider = near[0] if near else likely_provider(name)
-    # The colon of `llama3.2:3b` is one of the model.
+    # The colon in `llama3.2:3b` belongs to the model.
     meant = f"{provider}:{rest}" if provider is not None else likely_model(f"{name}:{rest}", {})
     if meant is None:
         return ""
@@ -449,12 +461,12 @@ def _guess_for_provider(name: str, rest: str) -> str:
     return f" {advise(Advice.PROVIDER_UNKNOWN, model=meant, address=address)}"
 
 
-# --- which model the command takes when none is named
+# --- the default model of the command
 
 
 @frozen(kw_only=True)
 class ChosenModel:
-    """A model, and why it was chosen."""
+    """A model, and the reason for its choice."""
 
     model: str
     why: str
@@ -463,9 +475,9 @@ class ChosenModel:
 async def choose_model(
     environ: Environment, *, wanted: str | None, base_url: str | None, api_key: Secret | None = None
 ) -> ChosenModel:
-    """Say which model a command should use: the wanted one, else what the environment points at, else `demo:`.
+    """Choose the model of a command: the wanted one, otherwise one from the environment, otherwise `demo:`.
 
-    A server in `OPENAI_BASE_URL` (or `base_url`) is asked for its models, and the first is taken.
+    A server in `OPENAI_BASE_URL` (or `base_url`) is queried for its models, and the first is used.
     """
     if wanted:
         return ChosenModel(model=wanted, why="--model")
@@ -490,7 +502,7 @@ async def choose_model(
 
 
 async def first_model_of(base_url: str, api_key: str | None) -> str:
-    """Ask an OpenAI-compatible server for the first model that it lists."""
+    """Return the first model that an OpenAI-compatible server lists."""
     try:
         models = await list_models(base_url, api_key)
     except ProviderError as error:
@@ -505,7 +517,7 @@ async def first_model_of(base_url: str, api_key: str | None) -> str:
 
 
 async def list_models(base_url: str, api_key: str | None) -> tuple[str, ...]:
-    """Ask an OpenAI-compatible server for the models that it serves. Costs no tokens.
+    """List the models of an OpenAI-compatible server. Costs no tokens.
 
     Cancellation: Closes the connection.
     """
@@ -530,7 +542,7 @@ async def list_models(base_url: str, api_key: str | None) -> tuple[str, ...]:
 
 
 def read_models(text: str) -> tuple[str, ...]:
-    """Read the answer to `GET /models`: `{"data": [{"id": "…"}, …]}`."""
+    """Parse the answer to `GET /models`: `{"data": [{"id": "…"}, …]}`."""
     listed = decode_object(text).get("data")
     if not isinstance(listed, list):
         message = "expected a list of models, got an object without one: does the base url end in /v1?"

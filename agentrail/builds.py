@@ -1,12 +1,12 @@
-"""Which build runs: the pure one, or one whose hot modules were compiled; and whether what was compiled belongs together.
+"""The build that runs: the pure one, or one with compiled hot modules; and whether the compiled modules belong together.
 
-Compiled modules call each other without a detour through the interpreter, so they are used all or none. The record that
-the build wrote beside them says what they are; where one is missing, is another one, or its source is not what was
-compiled, all of them are left alone and their sources run instead, which stand beside them. Only the façade asks, before
-the first of them is imported; a package without a record is the pure build, and nothing is looked at.
+Compiled modules call each other without the interpreter, so either all of them are used or none. The build writes a record
+next to them. If a module is missing, was replaced, or its source has changed, all of them are ignored and the sources next to
+them run instead. Only the façade checks this, before the first of them is imported. A package without a record is the
+pure build, and is not checked.
 
-Against accidents: an upgrade that was broken off, a file copied from elsewhere, a source that was edited. An attacker who can write
-into the package needs no compiled module to do harm.
+This guards against accidents: an interrupted upgrade, a copied file, an edited source. An attacker who can write into
+the package does not need a compiled module.
 """
 
 import importlib.machinery
@@ -25,19 +25,20 @@ import msgspec
 from agentrail.structs import decoder_of
 
 RECORD: Final = "compiled.json"
-"""The name of the record, in the folder of the package."""
+"""File name of the record, in the package folder."""
 
 FOLDER: Final = Path(__file__).resolve().parents[1]
-"""The folder that the package is in."""
+"""Folder that contains the package."""
 
 
 class BuildRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a build wrote down of what it compiled.
+    """Record of a compiled build.
 
     Attributes:
-        suffix: Of extension modules, for the Python and the machine that they were compiled for.
-        extensions: The checksum of each file, by its path from the folder that the package is in.
-        sources: The checksum of the source of each compiled module, by its dotted name.
+        version: Version of the package.
+        suffix: Suffix of extension modules, for the Python and machine that they were compiled for.
+        extensions: Checksum of each file, by its path relative to the folder that contains the package.
+        sources: Checksum of the source of each compiled module, by its dotted name.
     """
 
     version: str
@@ -50,12 +51,12 @@ _RECORDS: Final = decoder_of(BuildRecord)
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Which build a package is.
+    """The build of a package.
 
     Attributes:
-        modules: How many modules run compiled; 0 is the pure build.
-        compiled: How many were compiled, whether they run or not.
-        fault: Why compiled modules are not used, or should not be there; None where all is well.
+        modules: Number of modules that run compiled; 0 is the pure build.
+        compiled: Number of modules that were compiled, whether they run or not.
+        fault: Why compiled modules are not used, or should not exist; None if there is no fault.
     """
 
     modules: int = 0
@@ -64,36 +65,36 @@ class Build(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SourcesOnly:
-    """Finds the sources of modules of which Python would take what was compiled."""
+    """Finder of sources for modules that Python would otherwise load compiled."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        """Find these, below a folder."""
+        """Find these modules below a folder."""
         self._folder = folder
         self._names = frozenset(names)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find one, as `importlib.abc.MetaPathFinder` describes it."""
+        """Find a module, as described by `importlib.abc.MetaPathFinder`."""
         if name not in self._names:
             return None
         return importlib.util.spec_from_file_location(name, source_of(self._folder, name))
 
 
 def source_of(folder: Path, name: str) -> Path:
-    """Say where the source of a module is, below the folder that the package is in."""
+    """Return the path of a module's source, below the folder that contains the package."""
     return folder / f"{name.replace('.', '/')}.py"
 
 
 def choose_build(version: str) -> None:
-    """See to it that compiled modules are imported only where all of them belong together. For the façade."""
+    """Use compiled modules only if all of them belong together. For the façade."""
     build, names = look_at_build(FOLDER, version)
     if build.fault is not None:
         sys.meta_path.insert(0, SourcesOnly(FOLDER, names))
 
 
 def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
-    """Say which build a package is."""
+    """Inspect the build of a package."""
     strays = {_name_of(folder, path): path for path in _extensions(folder)}
     try:
         record = _RECORDS.decode((folder / "agentrail" / RECORD).read_bytes())
@@ -137,7 +138,7 @@ def _checksum(path: Path) -> int | None:
 
 
 def _extensions(folder: Path) -> list[Path]:
-    """Find what Python would take for a compiled module of the package."""
+    """Find the files that Python would load as compiled modules of the package."""
     found = []
     for where, _, names in os.walk(folder / "agentrail"):
         found += [Path(where, name) for name in names if _stem(name) is not None]

@@ -1,10 +1,10 @@
-"""JSON that cannot be changed, all the way down: what a session keeps, shows and hands out is made of it.
+"""Deeply immutable JSON: the values that a session stores, shows and returns.
 
-Frozen once, where it enters, in one pass; who is given a frozen value shares it, and pays nothing. Dictionaries and lists
-that refuse to be written to, rather than a mapping proxy and tuples: they are still what JSON libraries, `isinstance` and
-`match` take for JSON, and a proxy lets the holder of what lies behind it write there.
+Values are frozen once, on entry, in one pass. Frozen values are shared without further cost. They are dictionaries and
+lists that reject writes, rather than a mapping proxy and tuples. JSON libraries, `isinstance` and `match` still accept
+them as JSON. A proxy would also allow writes through the underlying dictionary.
 
-No message, event or state enters this file.
+This module does not depend on messages, events or state.
 """
 
 import enum
@@ -18,27 +18,28 @@ import msgspec
 if TYPE_CHECKING:
     JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 else:
-    # One level deep, because what makes decoders and schemas of annotations does not follow an alias into itself.
+    # One level deep, because decoders and schema generators do not follow a recursive alias.
     JsonValue = str | int | float | bool | list[Any] | dict[str, Any] | None
 JsonObject: TypeAlias = Mapping[str, JsonValue]
 
 MAX_CONTAINERS: Final = 50_000
-"""How many objects and arrays a value from outside may have: each is made anew where it enters, while others wait."""
+"""Maximum number of objects and arrays in an external value: each is copied on entry, while other tasks wait."""
 MAX_COPIED_CHARACTERS: Final = 1_000_000
-"""How many characters: an encoder that has begun lets no other task run."""
+"""Maximum number of characters: a running encoder blocks all other tasks."""
 MAX_LEVELS: Final = 128
-"""How deeply JSON may be nested. Every encoder, comparison and validator goes down by calling itself, so what one of them
-can still read another one may not; this is not written by hand, and not read by people."""
+"""Maximum nesting of JSON. Encoders, comparisons and validators are recursive, so a value that one of them can read may be
+too deep for another. Hand-written JSON is never nested this deeply.
+"""
 MAX_RECORD_LEVELS: Final = 2 * MAX_LEVELS
 """Nesting limit of a record's body, which holds values of up to `MAX_LEVELS` each."""
 
 
 class TooDeep(RecursionError):
-    """A value is nested more deeply than `MAX_LEVELS`, or holds itself. Whose move it is depends on where it came from."""
+    """A value is nested more deeply than `MAX_LEVELS`, or contains itself. The source of the value decides whose fault it is."""
 
 
 _Refusal: TypeAlias = Callable[..., NoReturn]
-"""Said of each of them, because what a type checker infers another one may infer otherwise."""
+"""Annotated on each of them, because type checkers infer different types."""
 
 
 def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
@@ -56,16 +57,16 @@ def _refuse_class(cls: type) -> NoReturn:
 
 
 class FrozenDict(dict[str, Any]):
-    """A JSON object that cannot be changed. `dict(it)` is a copy that can, of the first level; `copy.deepcopy` of all."""
+    """An immutable JSON object. `dict(it)` is a mutable copy of the first level; `copy.deepcopy` of all levels."""
 
     __slots__ = ()
 
     def __new__(cls, *given: Any, **named: Any) -> "FrozenDict":  # noqa: PYI034 - no class derives from it
-        """Take what `dict` takes, frozen all the way down."""
+        """Accept the arguments of `dict`, and freeze all levels."""
         return cast("FrozenDict", _frozen(dict(*given, **named), MAX_LEVELS))
 
     def __init__(self, *_given: Any, **_named: Any) -> None:
-        """Do nothing: `dict` would take this for another way of writing."""
+        """Do nothing: `dict` would treat it as another way to write."""
 
     __setitem__: _Refusal = _refuse
     __delitem__: _Refusal = _refuse
@@ -79,37 +80,37 @@ class FrozenDict(dict[str, Any]):
     __delattr__: _Refusal = _refuse
 
     def __init_subclass__(cls) -> NoReturn:
-        """Refuse: a class of this one could write again."""
+        """Reject subclasses: they could allow writes again."""
         _refuse_class(cls)
 
     def __hash__(self) -> int:  # type: ignore[override]  # `dict` says that it has none
-        """Hash by the content, which never changes; so frozen values that hold it can stand in sets."""
+        """Hash by the content, which never changes, so that values that contain it can be in sets."""
         return hash(frozenset(self.items()))
 
     def __copy__(self) -> dict[str, Any]:
-        """Make a copy that can be changed, as `copy` and `dict` do; what lies deeper is shared."""
+        """Return a mutable copy, as `copy` and `dict` do. Deeper levels are shared."""
         return dict(self)
 
     def __deepcopy__(self, memo: object) -> Any:
-        """Make a copy that can be changed, all the way down: who asks for a copy wants to write to it."""
+        """Return a mutable copy of all levels."""
         return thawed(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Come back from a pickle as it went in."""
+        """Unpickle to an equal frozen value."""
         return FrozenDict, (dict(self),)
 
 
 class FrozenList(list[Any]):
-    """A JSON array that cannot be changed. `list(it)` is a copy that can, of the first level; `copy.deepcopy` of all."""
+    """An immutable JSON array. `list(it)` is a mutable copy of the first level; `copy.deepcopy` of all levels."""
 
     __slots__ = ()
 
     def __new__(cls, given: Any = ()) -> "FrozenList":  # noqa: PYI034 - no class derives from it
-        """Take what `list` takes, frozen all the way down."""
+        """Accept the arguments of `list`, and freeze all levels."""
         return cast("FrozenList", _frozen(list(given), MAX_LEVELS))
 
     def __init__(self, *_given: Any) -> None:
-        """Do nothing: `list` would take this for another way of writing."""
+        """Do nothing: `list` would treat it as another way to write."""
 
     __setitem__: _Refusal = _refuse
     __delitem__: _Refusal = _refuse
@@ -127,7 +128,7 @@ class FrozenList(list[Any]):
     __delattr__: _Refusal = _refuse
 
     def __init_subclass__(cls) -> NoReturn:
-        """Refuse: a class of this one could write again."""
+        """Reject subclasses: they could allow writes again."""
         _refuse_class(cls)
 
     def __hash__(self) -> int:  # type: ignore[override]  # `list` says that it has none
@@ -135,31 +136,31 @@ class FrozenList(list[Any]):
         return hash(tuple(self))
 
     def __copy__(self) -> list[Any]:
-        """Make a copy that can be changed; what lies deeper is shared."""
+        """Return a mutable copy. Deeper levels are shared."""
         return list(self)
 
     def __deepcopy__(self, memo: object) -> Any:
-        """Make a copy that can be changed, all the way down."""
+        """Return a mutable copy of all levels."""
         return thawed(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Come back from a pickle as it went in."""
+        """Unpickle to an equal frozen value."""
         return FrozenList, (list(self),)
 
 
 def frozen_json(value: JsonObject, *, max_levels: int = MAX_LEVELS) -> JsonObject:
-    """Freeze a JSON object, all the way down. Free of cost for one that is frozen already.
+    """Freeze all levels of a JSON object. Free for an object that is already frozen.
 
-    Tuples become arrays. What is a text, a number, a set or a buffer of another class becomes a plain one, which has no
-    attributes that could be set. What is no JSON at all, such as a `Secret` among an application's own data, stays
-    the object that it is: `not_json` finds those, where they must not be.
+    Tuples become arrays. Instances of subclasses of strings, numbers, sets or buffers become plain ones, which have no
+    attributes to set. Values that are not JSON, such as a `Secret` in an application's own data, stay the same
+    objects: `not_json` finds them where they are not allowed.
 
     Args:
         value: The object.
-        max_levels: How deeply it may be nested.
+        max_levels: Maximum nesting.
 
     Raises:
-        TooDeep: It is nested more deeply than that, or holds itself.
+        TooDeep: It is nested more deeply than that, or contains itself.
     """
     return value if type(value) is FrozenDict else cast("JsonObject", _frozen(value, max_levels))
 
@@ -170,12 +171,12 @@ def frozen_value(value: JsonValue) -> JsonValue:
 
 
 def frozen_or_none(value: JsonObject | None) -> JsonObject | None:
-    """Freeze a JSON object where there is one."""
+    """Freeze a JSON object, or return None."""
     return value if type(value) in _FROZEN else cast("JsonObject | None", _frozen(value, MAX_LEVELS))
 
 
 def thawed(value: Any) -> Any:
-    """Make a copy that can be changed, all the way down; what is no dictionary or list stays as it is."""
+    """Return a mutable copy of all levels. Values other than dictionaries and lists stay unchanged."""
     if type(value) in _SCALARS:  # before the match, whose check for mappings costs ten times as much
         return value
     match value:
@@ -188,16 +189,16 @@ def thawed(value: Any) -> Any:
 
 
 def not_json(value: object, where: str = "$") -> str | None:
-    """Say what keeps a value from being JSON, and where; None when nothing does.
+    """Return why and where a value is not JSON, or None if it is.
 
-    Tuples count as arrays. Numbers that JSON has no word for (infinite ones, and those that are none) are refused, and so is
-    what `frozen_json` would find too deep.
+    Tuples count as arrays. Infinite numbers and NaN, which JSON cannot represent, are faults, and so is nesting that
+    `frozen_json` would reject.
     """
     return _fault_in(value, where, MAX_LEVELS)
 
 
 def too_large(value: object, *, max_characters: int = MAX_COPIED_CHARACTERS) -> str | None:
-    """Say that a value is too large to be copied while others wait; None where it is not. Stops where it knows."""
+    """Return an error if a value is too large to be copied while other tasks wait, or None. Stops as soon as the limit is exceeded."""
     left, containers, characters = [value], 0, 0
     while left:
         one = left.pop()
@@ -206,7 +207,7 @@ def too_large(value: object, *, max_characters: int = MAX_COPIED_CHARACTERS) -> 
         elif isinstance(one, Mapping | list | tuple):
             containers += 1
             characters += len(one)
-            # Nothing is gathered of what is too large already.
+            # Stop collecting once the value is too large.
             if containers <= MAX_CONTAINERS and characters <= max_characters:
                 left += (*one.keys(), *one.values()) if isinstance(one, Mapping) else one
         if characters > max_characters:
@@ -217,9 +218,9 @@ def too_large(value: object, *, max_characters: int = MAX_COPIED_CHARACTERS) -> 
 
 
 def canonical_json(value: object) -> bytes:
-    """Encode JSON in the one form that is hashed and measured: UTF-8, sorted keys, no spaces.
+    """Encode JSON in the canonical form for hashes and sizes: UTF-8, sorted keys, no spaces.
 
-    Half of a character, which no UTF-8 can hold, is written as the escape that JSON has for it.
+    A lone surrogate, which UTF-8 cannot represent, is written as its JSON escape.
     """
     try:
         return msgspec.json.encode(value, order="deterministic")
@@ -228,7 +229,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def same_json(one: object, other: object) -> bool:
-    """Compare as JSON does: `1`, `1.0` and `true` are three values, though Python calls them equal."""
+    """Compare as JSON does: `1`, `1.0` and `true` are three values, although Python considers them equal."""
     if one is other:
         return True
     match one, other:
@@ -244,11 +245,11 @@ def same_json(one: object, other: object) -> bool:
 _TEXT: Final[frozenset[type]] = frozenset({str})
 _SCALARS: Final[frozenset[type]] = frozenset({str, int, bool, type(None)})
 _FROZEN: Final[frozenset[type]] = _SCALARS | {float, bytes, FrozenDict, FrozenList}
-"""Classes whose instances are as they should be. No subclass of one is: it may have attributes, or methods of its own."""
+"""Classes whose instances need no conversion. Subclasses are excluded: they may have attributes or methods of their own."""
 
 
 def _frozen(value: Any, levels: int) -> object:
-    """Freeze a value; reads every container once, and as it stands at one moment, also when it is written to meanwhile."""
+    """Freeze a value. Reads every container once, as a snapshot, even if it is modified meanwhile."""
     kind = type(value)
     if kind in _FROZEN:
         return value
@@ -290,7 +291,7 @@ def _key(name: Any) -> Any:
 
 def _plain(value: Any) -> object:
     match value:
-        case enum.Enum():  # one object for all who name it, and JSON libraries know it
+        case enum.Enum():  # one object for all its users, and JSON libraries support it
             return value
         case str():
             return str.__str__(value)
@@ -307,7 +308,7 @@ def _plain(value: Any) -> object:
 
 
 _MAX_BITS: Final = 10_000
-"""Of a whole number: Python writes no more than 4,300 digits, and takes longer and longer for them."""
+"""Size of an integer: Python writes at most 4,300 digits, and the time for them grows faster than their number."""
 
 
 def _fault_in(value: object, where: str, levels: int) -> str | None:
@@ -318,7 +319,7 @@ def _fault_in(value: object, where: str, levels: int) -> str | None:
             return None if value.bit_length() <= _MAX_BITS else f"{where} is a number of too many digits"
         case float():
             return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot say"
-        case str():  # an enumeration whose members are texts, say
+        case str():  # such as an enumeration whose members are strings
             return None
         case Mapping() | list() | tuple() if not levels:
             return f"{where} is nested more deeply than {MAX_LEVELS} levels"
@@ -344,4 +345,4 @@ def _fault_in(value: object, where: str, levels: int) -> str | None:
 
 
 EMPTY: Final[JsonObject] = FrozenDict()
-"""The object with nothing in it, which all may share."""
+"""The empty object, safe to share."""

@@ -1,8 +1,7 @@
-"""What is said: content blocks, messages, tool calls and their results, token usage.
+"""Messages: content blocks, messages, tool calls and their results, token usage.
 
-Values only, frozen. No wire format enters this file: how a vendor wants a message is that provider's business, and
-what a message looks like on a wire is kept beside it by `encoded`, so that each is encoded once per format and a
-request is a join of what is there already.
+Frozen values only, without any wire format: each provider encodes messages for its vendor. `encoded` caches the result
+with the message, so that each message is encoded once per format and a request joins cached bytes.
 """
 
 import math
@@ -13,8 +12,8 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from agentrail.frozen import (
-    JsonObject as JsonObject,  # noqa: PLC0414 - all who speak of messages speak of these
-    JsonValue as JsonValue,  # noqa: PLC0414 - the same
+    JsonObject as JsonObject,  # noqa: PLC0414 - re-exported for users of messages
+    JsonValue as JsonValue,  # noqa: PLC0414 - same
     frozen_json,
     frozen_or_none,
     frozen_value,
@@ -40,22 +39,22 @@ StopReason: TypeAlias = Literal[
 
 
 class Text(TaggedValue, frozen=True, kw_only=True):
-    """Words.
+    """A text block.
 
     Attributes:
-        text: Never empty in a message that a session made itself.
+        text: Never empty in a message created by a session.
     """
 
     text: str
 
 
 class Image(TaggedValue, frozen=True, kw_only=True):
-    """A picture, as bytes in base64.
+    """An image, as bytes in base64.
 
     Attributes:
         media_type: Such as `image/png`.
         data: Base64, no line breaks.
-        name: What people call it.
+        name: Display name.
     """
 
     media_type: str
@@ -64,12 +63,12 @@ class Image(TaggedValue, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        """How large it is, without base64."""
+        """Size in bytes, without base64."""
         return len(self.data) * 3 // 4 - self.data[-2:].count("=")
 
 
 class FileRef(TaggedValue, frozen=True, kw_only=True):
-    """A file of the workspace that the user points at; the model sees its path and reads it with its tools.
+    """A workspace file that the user refers to. The model sees its path and reads it with its tools.
 
     Attributes:
         path: Relative to the working directory.
@@ -79,12 +78,12 @@ class FileRef(TaggedValue, frozen=True, kw_only=True):
 
 
 class Thinking(TaggedValue, frozen=True, kw_only=True):
-    """What a model thought aloud. It goes back, unchanged, to the vendor that made it, and to no other.
+    """A thinking block of a model. It is sent back, unchanged, only to the vendor that produced it.
 
     Attributes:
-        text: May be empty where a vendor only gives a signature.
-        signature: The vendor's proof that it made this block; None when the stream was cut before it came.
-        provider: Whose it is.
+        text: May be empty if a vendor sends only a signature.
+        signature: The vendor's proof that it produced this block; None when the stream was cut before it arrived.
+        provider: Vendor of the block.
     """
 
     text: str
@@ -93,11 +92,11 @@ class Thinking(TaggedValue, frozen=True, kw_only=True):
 
 
 class Opaque(TaggedValue, frozen=True, kw_only=True):
-    """A block that only its vendor understands; kept, because some vendors refuse a history without it.
+    """A block that only its vendor understands. Kept because some vendors reject a history without it.
 
     Attributes:
-        provider: Whose it is.
-        payload: As it came; frozen.
+        provider: Vendor of the block.
+        payload: As received; frozen.
     """
 
     provider: str
@@ -109,13 +108,13 @@ class Opaque(TaggedValue, frozen=True, kw_only=True):
 
 
 class ToolCall(TaggedValue, frozen=True, kw_only=True):
-    """The model asks for a tool.
+    """A tool call requested by the model.
 
     Attributes:
-        call_id: Unique in its session, the same in deltas, events, history and approval.
-        name: As the model wrote it; there need not be such a tool.
-        arguments: The JSON object that the model sent, frozen; None when it sent something else.
-        malformed: What it sent when that was no JSON object, else None.
+        call_id: Unique in its session; the same in deltas, events, history and approvals.
+        name: As the model wrote it; the tool may not exist.
+        arguments: The JSON object that the model sent, frozen; None if it sent anything else.
+        malformed: The text it sent instead of a JSON object, otherwise None.
     """
 
     call_id: CallId
@@ -129,33 +128,33 @@ class ToolCall(TaggedValue, frozen=True, kw_only=True):
 
 
 def _nothing() -> None:
-    """Make the default of a field that is written also where it is None. See `ToolResult`."""
+    """Return None: the default of a field that is written even when it is None. See `ToolResult`."""
 
 
 class ToolResult(Value, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
-    """What the model reads as the answer to one call. Every call gets exactly one.
+    """The answer to one call, as the model reads it. Every call gets exactly one.
 
     Attributes:
         call_id: The call that it answers.
         name: The tool's name, as in the call.
         text: Never empty.
-        is_error: Whether the model should take it as a failure.
-        details: JSON for events and user interfaces, frozen; no model sees it.
-        images: Pictures that belong to it, as the tool gave them; shown where the wire format takes them in a result, and
-            named in words elsewhere.
+        is_error: Whether the model should treat it as a failure.
+        details: JSON for events and user interfaces, frozen; never sent to a model.
+        images: Images of the result, as the tool returned them. They are sent if the wire format allows them in a result,
+            and otherwise described in words.
     """
 
     call_id: CallId
     name: str
     text: str
-    # `images` came later, and is left out where there are none, so that what was written before stays as it was. msgspec
-    # leaves out all fields of a class or none; a default that a function makes it always writes.
+    # `images` was added later and is omitted when empty, so that earlier records stay identical. msgspec omits default
+    # values for all fields of a class or for none. It always writes a default from a factory.
     is_error: bool = msgspec.field(default_factory=bool)
     details: JsonValue = msgspec.field(default_factory=_nothing)
     images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:
-        """Freeze the details, which every subscriber will be given, and keep the pictures."""
+        """Freeze the details, which every subscriber receives, and the images."""
         if self.details is not None:
             force_setattr(self, "details", frozen_value(self.details))
         if self.images:
@@ -163,7 +162,7 @@ class ToolResult(Value, frozen=True, kw_only=True, omit_defaults=True, repr_omit
 
     @property
     def words(self) -> str:
-        """The text, and a line for each picture: what is read where none are shown."""
+        """The text, and a line for each image: used where images cannot be shown."""
         if not self.images:
             return self.text
         return "\n".join(
@@ -182,26 +181,26 @@ _Memo: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class _Memoized:
-    """A place beside the fields of a Struct: no part of the value, so it is not compared, copied, written or read."""
+    """Storage next to the fields of a Struct. It is not part of the value: not compared, copied, written or read."""
 
     __slots__ = ("_encoded",)
     _encoded: _Memo
 
 
 class _MessageBase(_Memoized, Value, frozen=True, tag_field="role"):
-    """What all messages share."""
+    """Common base of all messages."""
 
 
 Origin: TypeAlias = Literal["prompt", "steer", "intervention", "note"]
 
 
 class UserMessage(_MessageBase, frozen=True, kw_only=True, tag="user"):
-    """Something that the model reads as coming from the user.
+    """A message that the model reads as coming from the user.
 
     Attributes:
         content: At least one block.
-        origin: Who really said it: the user's prompt, a steer, a plugin, or the session itself (`note`).
-        ref: The prompt that it is, where it is one.
+        origin: The real source: the user's prompt, a steer, a plugin, or the session itself (`note`).
+        ref: The prompt that it is, if it is one.
     """
 
     content: tuple[UserBlock, ...]
@@ -209,18 +208,18 @@ class UserMessage(_MessageBase, frozen=True, kw_only=True, tag="user"):
     ref: PromptRef | None = None
 
     def __post_init__(self) -> None:
-        """Keep the blocks: who made the message of a list may go on writing to it."""
+        """Copy the blocks, because the caller may keep modifying its list."""
         force_setattr(self, "content", tuple(self.content))
 
 
 class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant"):
-    """Something that the model said.
+    """A message from the model.
 
     Attributes:
-        content: Text, thinking and calls, in the order in which they came.
+        content: Text, thinking and calls, in the order in which they arrived.
         model: The model string of the request.
         stop_reason: Why the model stopped.
-        cut: Whether an abort ended it early; then it holds complete text only, and no call.
+        cut: Whether an abort ended it early. In that case it has complete text only, and no call.
     """
 
     content: tuple[AssistantBlock, ...]
@@ -229,12 +228,12 @@ class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant")
     cut: bool = False
 
     def __post_init__(self) -> None:
-        """Keep the blocks: who made the message of a list may go on writing to it."""
+        """Copy the blocks, because the caller may keep modifying its list."""
         force_setattr(self, "content", tuple(self.content))
 
     @property
     def text(self) -> str:
-        """All that it says aloud, joined."""
+        """All its text blocks, joined."""
         return "".join([block.text for block in self.content if isinstance(block, Text)])
 
     @property
@@ -243,7 +242,7 @@ class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant")
         return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     def with_text(self, text: str) -> "AssistantMessage":
-        """Say something else aloud: one text where the first one stood, before the calls if there was none."""
+        """Return a copy with another text: one block at the place of the first text, or before the calls if there was none."""
         said = [place for place, block in enumerate(self.content) if isinstance(block, Text)]
         called = [place for place, block in enumerate(self.content) if isinstance(block, ToolCall)]
         place = (said or called or [len(self.content)])[0]
@@ -253,16 +252,16 @@ class AssistantMessage(_MessageBase, frozen=True, kw_only=True, tag="assistant")
 
 
 class ToolMessage(_MessageBase, frozen=True, kw_only=True, tag="tool"):
-    """The results of one batch: all of them, in the order of the calls.
+    """The results of one batch, in the order of the calls.
 
     Attributes:
-        results: One for each call of the assistant message right before it.
+        results: One for each call of the preceding assistant message.
     """
 
     results: tuple[ToolResult, ...]
 
     def __post_init__(self) -> None:
-        """Keep the results: who made the message of a list may go on writing to it."""
+        """Copy the results, because the caller may keep modifying its list."""
         force_setattr(self, "results", tuple(self.results))
 
 
@@ -270,20 +269,20 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
 
 
 def encoded(message: Message, wire: str, encode: Callable[[Message], bytes]) -> bytes:
-    """Return the message in a wire format, encoding it at most once per format in its life.
+    """Return the message in a wire format, encoding it at most once per format.
 
     Args:
         message: The message.
-        wire: The name of the format; two providers of one format share the bytes.
-        encode: Makes the bytes; a pure function of the message.
+        wire: Name of the format. Two providers with the same format share the bytes.
+        encode: Encodes a message; a pure function.
     """
     kept: _Memo = getattr(message, "_encoded", ())  # empty until it is written
     for name, form in kept:
         if name == wire:
             return form
     made = encode(message)
-    # The value of the message does not change: this is a memo, which equality and repr do not look at. Pairs and not a
-    # dictionary, which any holder of the message could write to; there are as many as there are formats, two or three.
+    # The message's value does not change: this cache is ignored by equality and repr. Pairs rather than a dictionary, which any
+    # holder of the message could modify; there are only two or three formats.
     force_setattr(message, "_encoded", (*kept, (wire, made)))
     return made
 
@@ -292,11 +291,11 @@ def encoded(message: Message, wire: str, encode: Callable[[Message], bytes]) -> 
 
 
 class TokenUsage(Value, frozen=True, kw_only=True):
-    """What a response, a cycle or a session has used. One meaning for all vendors.
+    """Token usage of a response, a cycle or a session. The meaning is the same for all vendors.
 
     Attributes:
-        input: Tokens read, cache reads and cache writes included.
-        output: Tokens written, reasoning included.
+        input: Tokens read, including cache reads and cache writes.
+        output: Tokens written, including reasoning.
         cache_read: The part of `input` that came from the vendor's cache.
         cache_write: The part of `input` that was written into it.
         reasoning: The part of `output` that is not shown.
@@ -313,7 +312,7 @@ class TokenUsage(Value, frozen=True, kw_only=True):
     estimated: bool = False
 
     def __post_init__(self) -> None:
-        """Take nothing below zero, from any server: a budget would grow by it. A price that is no number is unknown."""
+        """Clamp negative numbers from a server to 0: they would increase a budget. A price that is not a number is unknown."""
         cost = self.cost_usd
         if cost is not None and not 0.0 <= cost < math.inf:
             force_setattr(self, "cost_usd", None)
@@ -324,17 +323,17 @@ class TokenUsage(Value, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """Input and output together."""
+        """Sum of input and output."""
         return self.input + self.output
 
     @property
     def cached_share(self) -> float:
-        """The share of the input that came from the vendor's cache, from 0 to 1; 0 when nothing was read."""
+        """Share of the input that came from the vendor's cache, from 0 to 1; 0 when nothing was read."""
         return self.cache_read / self.input if self.input else 0.0
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
         """Sum two usages; an unknown price makes the sum's price unknown."""
-        if self == _NOTHING_USED:  # as at the beginning of each cycle
+        if self == _NOTHING_USED:  # the case at the beginning of each cycle
             return other
         known = self.cost_usd is not None and other.cost_usd is not None
         return TokenUsage(

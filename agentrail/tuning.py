@@ -1,16 +1,16 @@
-"""The cyclic garbage collector of a process that holds many sessions: set on request, never by itself.
+"""Tuning of the cyclic garbage collector for processes with many sessions; only on request.
 
-CPython looks for reference cycles whenever so many objects were made more than were freed, and it looks through all that
-lives. Its thresholds suit programs of few objects: with ten thousand sessions most of the CPU is these looks, and next to
-nothing is found, for what a session drops is freed by its reference count.
+CPython starts a collection whenever allocations exceed deallocations by a threshold, and scans live objects. Its thresholds
+suit programs with few objects. With ten thousand sessions these scans take most of the CPU and find next to nothing, because
+a session's objects are freed by their reference counts.
 
     import trio
     from agentrail.tuning import many_sessions
 
     many_sessions()  # once, when all is imported and set up, before `trio.run`
 
-Nothing else of this library touches the collector: it belongs to the program. The commands of `agentrail` are programs, and
-ask.
+The rest of this library does not touch the collector: it belongs to the program. The commands of `agentrail` are programs,
+and call this module.
 """
 
 import gc
@@ -24,25 +24,27 @@ from attrs import frozen
 Thresholds: TypeAlias = tuple[int, int, int]
 
 THRESHOLDS: Final[Thresholds] = (50_000, 20, 50)
-"""How many objects are made before the youngest are looked through; how many such looks before the next generation is;
-how many of those before all are. CPython 3.11 has 700, 10 and 10."""
+"""Allocations before a scan of the youngest generation, such scans before one of the next generation, and those before
+a full scan. CPython 3.11 has 700, 10 and 10.
+"""
 
 SHORT_LOOK: Final = 5_000
-"""How many objects are made before the youngest are looked through, where no look may be felt: so many take a millisecond."""
+"""Allocations before a scan of the youngest generation when no pause may be noticeable: scanning this many takes a millisecond."""
 
 _FROZEN_AT_START: Final = 1_000
-"""More than what CPython has frozen of its own when it starts: 375 objects in 3.12.1, none in 3.11 and 3.13. `gc.freeze()` in a program
-that has imported nothing freezes five thousand."""
+"""More objects than CPython freezes itself at start: 375 in 3.12.1, none in 3.11 and 3.13. `gc.freeze()` in a program
+without imports freezes five thousand.
+"""
 
 
 @frozen(kw_only=True)
 class CollectorState:
-    """How the collector of this process is set.
+    """Settings of the collector of this process.
 
     Attributes:
-        is_enabled: Whether it runs by itself.
-        thresholds: Of the three generations, as `gc.get_threshold()` has them.
-        frozen: How many objects it never looks at, as `gc.get_freeze_count()` has them.
+        is_enabled: Whether it runs automatically.
+        thresholds: Thresholds of the three generations, as returned by `gc.get_threshold()`.
+        frozen: Number of objects that it never scans, as returned by `gc.get_freeze_count()`.
     """
 
     is_enabled: bool
@@ -51,11 +53,11 @@ class CollectorState:
 
 
 class CollectorChange:
-    """What `many_sessions()` changed, and the way back; as a context manager it goes back by itself.
+    """The change made by `many_sessions()`, and its undo. As a context manager it undoes the change on exit.
 
     Attributes:
-        before: How the collector was set.
-        after: How it was set then. Equal to `before` when there was nothing to change.
+        before: Settings before the change.
+        after: Settings after it. Equal to `before` when there was nothing to change.
     """
 
     __slots__ = ("_is_undone", "after", "before")
@@ -66,9 +68,9 @@ class CollectorChange:
         self._is_undone = False
 
     def undo(self) -> None:
-        """Set the collector as it was; the second time, nothing.
+        """Restore the collector's settings. A second call does nothing.
 
-        Thresholds that were set since are left alone. Whatever is frozen is looked through again, if the call froze.
+        Thresholds that were set since are left alone. If the call froze objects, all frozen objects are scanned again.
         """
         if self._is_undone:
             return
@@ -91,35 +93,39 @@ class CollectorChange:
 
 
 def collector_state() -> CollectorState:
-    """Say how the collector of this process is set."""
+    """Return the settings of the collector of this process."""
     return CollectorState(
         is_enabled=gc.isenabled(), thresholds=gc.get_threshold(), frozen=gc.get_freeze_count()
     )
 
 
 def many_sessions(*, collect: bool = True) -> CollectorChange:
-    """Set the collector of this process for many objects that live long, and keep it from looking at those that are there.
+    """Configure the collector of this process for many long-lived objects, and exclude the current objects from its scans.
 
-    Raises the thresholds to `THRESHOLDS`, looks through everything once, and freezes what is left. Call it once, when the
-    program has imported and set up what it keeps, before `trio.run` or before the first session.
+    Raises the thresholds to `THRESHOLDS`, runs one full collection, and freezes the remaining objects. Call it once, when the
+    program has completed its imports and setup, before `trio.run` or before the first session.
 
-    What it costs: memory, and time until things are gone. Reference cycles, such as those of an exception that holds its own
-    frames, wait until 50,000 objects more were made than freed, and those that survived two looks until millions were; so do
-    the unclosed files and sockets in them. What is frozen is freed by its reference count as ever, but cycles among
-    it stay until the end of the process, or until `undo`. The one look at everything holds the thread: about 50 ms for each
-    hundred thousand objects.
+    The cost is memory, and a delay before garbage is freed. Reference cycles, such as those of an exception that holds its
+    own
+    frames, wait until 50,000 objects more were allocated than freed. Those that survived two scans wait until millions were.
+    So do the unclosed files and sockets in them. Frozen objects are still freed by their reference counts. Cycles among them
+    stay until the end of the process, or until `undo`. The one full collection blocks the thread: about 50 ms per hundred
+    thousand objects.
 
     Args:
-        collect: Whether what is garbage now is freed before the rest is frozen. False spares that look, where nothing was done
-            yet but importing.
+        collect: Whether current garbage is freed before the rest is frozen. False skips that collection, if the program has
+            only
+            imported modules so far.
 
     Returns:
-        What was changed, with `undo()`; a context manager too. A second call finds nothing to change, and its `undo` changes
-        nothing: the first one's does. Thresholds are raised and never lowered; a collector that is off, by `gc.disable()` or a
-        threshold of 0, stays off; where the program has frozen something already, nothing is added.
+        The change, with `undo()`; also a context manager. A second call finds nothing to change, and its `undo` changes
+        nothing: the first one's does. Thresholds are raised and never lowered. A collector that is off, by `gc.disable()` or
+            a
+        threshold of 0, stays off. If the program has frozen objects already, no more are frozen.
 
-    Threads: The collector belongs to the process, so this is for all threads and all of its Trio runs, and may be called from
-        any thread. Two that call at once set the same; let one of them keep the result.
+    Threads: The collector belongs to the process, so the change applies to all threads and all their Trio runs. The function
+        may
+        be called from any thread. Two concurrent calls set the same; let one of them keep the result.
 
     Cancellation: Not a checkpoint.
     Source: docs/how-to/run-many-sessions.md
@@ -148,9 +154,11 @@ def _raised(thresholds: Thresholds) -> Thresholds:
 
 @contextmanager
 def no_looks() -> Iterator[None]:
-    """Let the collector of this process rest for a block that imports: what is imported stays, and looking for garbage in it is a quarter of the time.
+    """Pause the collector of this process for a block of imports: scans take a quarter of the import time.
 
-    One that was off stays off. What is garbage is found by the first look behind the block.
+    Imported objects stay, so there is next to nothing to free.
+
+    A collector that was off stays off. The first scan after the block finds the garbage.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -163,13 +171,15 @@ def no_looks() -> Iterator[None]:
 
 @contextmanager
 def short_looks() -> Iterator[None]:
-    """Let the collector of this process look often, and each time at few objects, for a block in which a person waits for each key.
+    """Run the collector of this process often, with few objects each time, for a block in which a user waits for each key.
 
-    prompt_toolkit leaves some three thousand objects in cycles each time that it draws: looking through fifty thousand of them, three
-    times a second, stops all threads for ten milliseconds. A collector that is off stays off; thresholds are as before behind the block.
+    prompt_toolkit leaves about three thousand objects in cycles each time it draws. Scanning fifty thousand of them, three
+    times
+    a second, stops all threads for ten milliseconds. A collector that is off stays off. The block's end restores the
+    thresholds.
     """
     before = gc.get_threshold()
-    if before[0]:  # else it is off
+    if before[0]:  # otherwise it is off
         gc.set_threshold(SHORT_LOOK, *before[1:])
     try:
         yield

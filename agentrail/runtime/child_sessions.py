@@ -1,4 +1,4 @@
-"""Child sessions: those that work for a call, for a tool, or in the background; started, found again, resumed and ended."""
+"""Child sessions of a call, a tool or a background agent: start, find, resume and stop them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -58,19 +58,19 @@ from agentrail.runtime.workspace import Workspace
 
 
 class ChildSessions:
-    """The part of a supervisor for sessions that work for other sessions."""
+    """Starts and stops the sessions that work for other sessions."""
 
     def __init__(
         self, shared: Shared, *, begin: Callable[[SessionCell, Workspace, Restart], Session]
     ) -> None:
-        """Begin without any."""
+        """Start without child sessions."""
         self._shared = shared
         self._begin = begin
 
     async def resume_child(
         self, effect: ResumeChild, ports: Ports, deliver: Deliver, usage: ChildUsage
     ) -> ToolOutcome:
-        """Continue the session of a call whose process stopped, and return the outcome of the call."""
+        """Resume the child session of a call whose process stopped, and return the outcome of the call."""
         parent = self._shared.entries[ports.key].cell
         child_id = child_ids_of(ports.session_id, effect)[-1]
         entry = self._shared.live(key_of(ports.scope, child_id))
@@ -80,7 +80,7 @@ class ChildSessions:
         cell = entry.cell
         usage.session_id = cell.ports.session_id
         try:
-            if is_untouched(cell):  # its process stopped between its beginning and its prompt
+            if is_untouched(cell):  # its process stopped after it started and before its prompt
                 call = next(one for one in parent.state.data.batch if one.call.call_id == effect.call_id)
                 prompt_cell(cell, str(call.arguments.get("description", "")), None)
             seconds = timeout_seconds_of(parent.tool_of(effect.call_id)) or ports.tool_timeout_seconds
@@ -91,12 +91,12 @@ class ChildSessions:
     async def _answer_of_ended(
         self, parent: SessionCell, child_id: SessionId, name: str, usage: ChildUsage
     ) -> ToolOutcome:
-        """Answer with how a child ended whose end had not reached the session above: its journal has it."""
+        """Answer with the end of a child that did not reach its parent. The child's journal has it."""
         unknown = Error(text=f"[Outcome unknown: the session that worked for {name} is not there any more]")
         keeping = self._shared.keeping
         if keeping is None:
             return unknown
-        # With a watch and a finder of its own: what a thread runs may touch nothing that the loop owns.
+        # With its own watch and finder: a thread must not touch objects of the event loop.
         members = parent.state.data.stack.members
         finder = PluginFinder({member.name: member.plugin for member in members})
         watch = QuietWatch(
@@ -116,7 +116,7 @@ class ChildSessions:
         data = revived.state.data
         usage.spent = spent_of(data.usage, data.ledger)
         said = [event.message.text for event in revived.events if isinstance(event, ResponseComplete)]
-        # The first one: what comes behind it is of its being ended.
+        # The first end. Later ones result from stopping the child.
         end = next((event for event in revived.events if type(event) in TERMINAL), None)
         sources: tuple[str, ...] = ()
         for event in revived.events:
@@ -145,7 +145,7 @@ class ChildSessions:
                 cell.ports.session_id, self._shared.down or "a session of this id is alive already"
             )
         await self._shared.begin_journal(cell)
-        # The sandbox is its parent's, who closes it: this workspace is never opened.
+        # The parent owns and closes the sandbox, so this workspace is never opened.
         workspace = Workspace(self._shared.dependencies.make_sandbox, "local", cell.ports.working_dir)
         child = self._begin(cell, workspace, "temporary")
         usage.session_id = cell.ports.session_id
@@ -153,10 +153,10 @@ class ChildSessions:
             yield child
         finally:
             await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
-        usage.session_id = None  # it ended by itself: no abort has stopped it
+        usage.session_id = None  # it ended on its own and was not stopped by an abort
 
     async def run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
-        """Run a session in the background, and return why it ended."""
+        """Run a session in the background, and return the reason for its end."""
         parent = self._shared.entries[ports.key].cell
         return await run_agent(
             AgentWork(effect=effect), partial(self._open_agent, parent, line.usage), deliver, line
@@ -172,15 +172,15 @@ class ChildSessions:
             yield cell, is_new
         finally:
             usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
-            if parent.crash is None:  # else it is left to the next incarnation, or goes with the last
+            if parent.crash is None:  # otherwise it is left to the next incarnation, or ends with the last
                 await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
-        """Make the session of an agent, or find the one that a crash of its parent left alive; say whether it is to be prompted."""
+        """Start the session of an agent, or return the one that survived a crash of its parent. Also return whether it needs its prompt."""
         session_id = work.effect.child_id or SessionId(f"{parent.ports.session_id}{work.own_name}")
         live = self._shared.live(key_of(parent.ports.scope, session_id))
         if live is not None and live.cell.state.data.config.path[:-1] == parent.state.data.config.path:
-            # Its process may have stopped between its beginning and its prompt.
+            # Its process may have stopped after it started and before its prompt.
             return live.cell, is_untouched(live.cell) and not live.cell.mailbox.has_mail()
         if live is not None or work.effect.child_id is not None or self._shared.down is not None:
             there = "it is gone" if live is None else "a session of this id is alive already"
@@ -192,7 +192,7 @@ class ChildSessions:
         return cell, True
 
     def stop_agents(self, parent: SessionCell) -> None:
-        """Stop what a session that crashed for good had in the background; others have stopped theirs themselves."""
+        """Stop the background agents of a session that crashed for good. Other sessions stop their own."""
         path = parent.state.data.config.path
         for entry in tuple(self._shared.entries.values()):
             if entry.cell.state.data.config.path[:-1] == path and not entry.cell.state.ended:
@@ -202,18 +202,18 @@ class ChildSessions:
 
 
 def _seen_of(cell: SessionCell, journal: SessionJournal) -> SeenOfChild:
-    """Say what of a child that came back has to be read: that of its new life, and its end, where it came before."""
+    """Return which events of a resumed child must be read: those of its new life, or its end if it has already ended."""
     kept = cell.bus.kept
     is_over = is_idle(cell)
     kept_from = cell.bus.last_seq - len(kept)
     after = min(kept_from, journal.seen_up_to)
     if is_over and not any(type(event) in TERMINAL for event in kept):
-        after = 0  # few events are kept: its journal has the end
+        after = 0  # few events are kept; the journal has the end
     return SeenOfChild(after=after, heard=journal.seen_up_to, is_over=is_over)
 
 
 async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) -> None:
-    """End a session that works for another; where that only leaves, and comes back from its journal, it leaves too.
+    """End a child session. If its parent only suspends and will be resumed from its journal, the child suspends too.
 
     Cancellation: Shielded and bounded.
     """
@@ -225,15 +225,16 @@ async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) 
 
 
 OpenAgent: TypeAlias = Callable[[AgentWork], AbstractAsyncContextManager[tuple[SessionCell, bool]]]
-"""Starts the session of an agent, or finds it, and says whether it is new. Leaving the block stops it, shielded and bounded,
-unless the session above has crashed."""
+"""Starts or finds the session of an agent, and returns whether it is new. Leaving the block stops it, shielded and bounded,
+unless the parent session has crashed.
+"""
 
 
 async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, line: AgentLine) -> str:
-    """Let an agent work until its session has ended.
+    """Run an agent until its session has ended.
 
-    Cancellation: The agent is aborted with all that it runs, and stopped, before the cancellation travels on; unless the
-        session above has crashed, which leaves it alive.
+    Cancellation: The agent and its work are aborted and stopped before the cancellation propagates. If the parent session has
+        crashed, the agent stays alive.
     """
     effect = work.effect
     async with open_agent(work) as (cell, is_new):
@@ -241,7 +242,7 @@ async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, li
         child_id = cell.ports.session_id
         deliver(ChildStarted(at_ms=now_ms(), effect_id=effect.effect_id, child_id=child_id))
         listener = _Listener(cell, effect, deliver)
-        # What is not committed is not passed on: a hundred agents that talk would fill the mailbox above.
+        # Uncommitted text is not forwarded: a hundred talking agents would fill the parent's mailbox.
         async with Session(cell).subscribe(after=effect.after, deltas=False) as events:
             if is_new:
                 prompt_cell(cell, effect.task, None)
@@ -251,7 +252,7 @@ async def run_agent(work: AgentWork, open_agent: OpenAgent, deliver: Deliver, li
 
 
 def prompt_cell(cell: SessionCell, text: str, budget: Budget | None) -> None:
-    """Put a prompt into the mailbox of an agent, behind what it is lent for it."""
+    """Put a prompt into the mailbox of an agent, after the budget lent for it."""
     if budget is not None:
         cell.mailbox.put_notice(BudgetLent(at_ms=now_ms(), budget=budget))
     signal_id = cell.pending_calls.mint()
@@ -262,20 +263,20 @@ def prompt_cell(cell: SessionCell, text: str, budget: Budget | None) -> None:
 
 
 def is_untouched(cell: SessionCell) -> bool:
-    """Say whether a session was never prompted, as far as is known: nothing of a cycle is there, nor waits."""
+    """Return whether a session was never prompted, as far as is known: it has no cycle and no pending prompt."""
     data = cell.state.data
     return is_idle(cell) and data.last is None and not any(type(event) in TERMINAL for event in cell.bus.kept)
 
 
 def is_idle(cell: SessionCell) -> bool:
-    """Say whether a session has no cycle, and no prompt that waits."""
+    """Return whether a session has no cycle and no pending prompt."""
     data = cell.state.data
     return data.cycle is None and data.held is None and not data.queue
 
 
 @define(eq=False)
 class _Listener:
-    """Passes on what an agent publishes, and tells the end of each of its cycles."""
+    """Forwards the events of an agent, and reports the end of each of its cycles."""
 
     cell: SessionCell
     effect: StartAgent
@@ -284,8 +285,8 @@ class _Listener:
     _turns: int = 0
 
     def hear(self, event: Event) -> None:
-        """Take one event."""
-        # An end that was lost among them is that of a cycle behind which another one has begun, whose end is still to come.
+        """Handle one event."""
+        # If an end was among the lost events, another cycle has begun since, and its end is still to come.
         if isinstance(event, EventsLost):
             return
         effect_id = self.effect.effect_id

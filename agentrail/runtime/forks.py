@@ -1,6 +1,6 @@
-"""Forks of sessions, and what going back to an earlier record takes: a part of the supervisor that handles call.
+"""Forks of sessions, and the means to rewind to an earlier record. Called by session handles.
 
-A fork is a session like any other: its journal begins with all that it goes on with, so no other journal is needed to read it.
+A fork is a session like any other. Its journal begins with everything it continues with, so it can be read on its own.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,13 +57,13 @@ _CONFIG_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "max_agent_depth": ("agent_limits",),
     "context_providers": ("gathers_context",),
 }
-"""Which fields an option decides that has another name there, or more than one."""
+"""Config fields that an option decides, for options with another field name or several fields."""
 
 _FIELDS: Final = frozenset(SessionConfig.__struct_fields__) - {"session_id", "path"}
 
 
 class Forks:
-    """The part of a supervisor that handles call to branch off and to go back."""
+    """Forks and rewinds sessions for their handles."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Forks:
         check_free: Callable[[str, SessionId], None],
         begin: Callable[[SessionCell, Workspace, Restart], object],
     ) -> None:
-        """Begin without forks."""
+        """Start without forks."""
         self._shared = shared
         self._journals = journals
         self._check_free, self._begin = check_free, begin
@@ -83,9 +83,9 @@ class Forks:
         return await self._journals.look_back(cell, read)
 
     async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
-        """Let the files of a session be what they were behind a record.
+        """Restore the files of a session to their contents after a record.
 
-        Cancellation: As of `put_files_back`.
+        Cancellation: Same as `put_files_back`.
         """
         keeping, sandbox = self._shared.store_of("rewind"), versioned_of(cell, "rewind")
         behind = await self.look_back(cell, lambda journal: journal.files_behind(number))
@@ -100,9 +100,9 @@ class Forks:
         *,
         files: bool = False,
     ) -> SessionCell:
-        """Begin a fork of a session.
+        """Start a fork of a session.
 
-        Cancellation: Until its journal is begun nothing was done.
+        Cancellation: Nothing is done until its journal has begun.
         """
         keeping = self._shared.store_of("fork")
         known = options_of_root(cell, "fork")
@@ -113,7 +113,7 @@ class Forks:
         sandbox = versioned_of(cell, "fork")
         directory = directory_of_fork(given, known, cell.ports.working_dir, wanted)
         elsewhere = {name: value for name, value in given.items() if name != "working_dir"}
-        _options_of_fork(known, SessionId(wanted), elsewhere)  # before anything is copied
+        _options_of_fork(known, SessionId(wanted), elsewhere)  # checked before anything is copied
         self._check_free(scope, SessionId(wanted))
 
         def look(journal: Journal) -> tuple[int, FilesBehind]:
@@ -132,7 +132,7 @@ class Forks:
                 await copied.remove()  # noqa: ASYNC102 - shielded inside
         return fork
 
-    async def _fork_cell(  # noqa: PLR0913 - of what, from where, and how
+    async def _fork_cell(  # noqa: PLR0913 - the source, its state, and the options
         self,
         cell: SessionCell,
         known: SessionOptions,
@@ -151,7 +151,7 @@ class Forks:
         if own is not None and options.sandbox is own:
             workspace.take(own)
         watch = fresh.state.data.stack.ask
-        assert isinstance(watch, PluginWatch)  # noqa: S101 - `assemble` made it
+        assert isinstance(watch, PluginWatch)  # noqa: S101 - created by `assemble`
         finder = _finder_for(cell, options, watch)
         watch.find_others(finder)
         quiet = watch.quiet()
@@ -178,14 +178,14 @@ class Forks:
         return fork
 
     def make_ready(self, cell: SessionCell, then: SessionState) -> None:
-        """Let a session have the code that an earlier state of it needs."""
+        """Give a session the code that an earlier state of it needs."""
         _take_code(then, cell)
 
 
 def _options_of_fork(
     known: SessionOptions, session_id: SessionId, given: Mapping[str, Any]
 ) -> SessionOptions:
-    """Say what a fork is started with: as its parent was, but for what is wanted else."""
+    """Return the options of a fork: those of its parent, overridden by the requested ones."""
     refused = sorted(_OWN_OF_A_FORK & given.keys())
     if refused:
         fault = f"{', '.join(refused)}: a fork has that of its parent; start_session begins anew, with messages of its own"
@@ -195,7 +195,7 @@ def _options_of_fork(
 
 
 def _finder_for(cell: SessionCell, options: SessionOptions, ask: Ask) -> PluginFinder:
-    """Find the code of plugins as the session has it, else as it was given, else where it was defined."""
+    """Find the code of plugins: that of the session, the given code, or where it was defined."""
     given = [part_entry(entry, ask)[0] for entry in options.plugins]
     return PluginFinder({plugin.name: plugin for plugin in (*given, *cell.plugins)})
 
@@ -203,7 +203,7 @@ def _finder_for(cell: SessionCell, options: SessionOptions, ask: Ask) -> PluginF
 def _state_of_fork(
     then: SessionState, fresh: SessionState, given: Mapping[str, Any], at_ms: int
 ) -> SessionState:
-    """Give what a fork begins with."""
+    """Return the initial state of a fork."""
     wanted = dict.fromkeys(name for option in given for name in _CONFIG_OF.get(option, (option,)))
     config = msgspec.structs.replace(
         config_of_fork(then.data.config, fresh.data.config.session_id),
@@ -221,7 +221,7 @@ def _state_of_fork(
 
 
 def _take_code(state: SessionState, cell: SessionCell) -> None:
-    """Let a live session have what an earlier state of it needs: a tool that was let go of since is taken by its name."""
+    """Give a live session the code of an earlier state. A tool released since then is looked up by its name."""
     ports, tools = cell.ports, state.data.tools
     given = [] if cell.options is None else cell.options.tools
     by_name = {name: tool for (name, _), tool in ports.tools.items()} | {tool.name: tool for tool in given}
@@ -234,7 +234,7 @@ def _take_code(state: SessionState, cell: SessionCell) -> None:
 
 
 def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
-    """Let a plugin that is given again know what it knew, where it is of the same version."""
+    """Return the state of plugins that were given again, if the version is the same."""
     known = {
         member.name: (member.version, fork.data.plugin_states[member.name])
         for member in fork.data.stack.members
@@ -248,7 +248,7 @@ def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
 
 
 def _ports_of_fork(state: SessionState, fresh: Ports, live: Ports) -> Ports:
-    """Give a fork what it works with: what it was given, and what its parent has by now."""
+    """Return the ports of a fork: those given, and those that its parent has by now."""
     own = attrs.evolve(
         fresh,
         tools={**live.tools, **fresh.tools},

@@ -1,6 +1,6 @@
-"""The health of sessions, for operators: what was parked, how plugins do, which models cannot be asked, what of budgets is spent.
+"""Health of sessions, for operators: parked sessions, plugin statistics, unusable models, and spent budgets.
 
-Nothing here changes or wakes a session.
+These calls neither change nor wake a session.
 """
 
 from collections import Counter
@@ -26,13 +26,13 @@ _REGISTRY: Final = "registry:"
 
 @frozen(kw_only=True)
 class PluginUse:
-    """How the plugins of one name do, over all sessions of a scope that lived since the supervisor was opened.
+    """Statistics of the plugins with one name, over all sessions of a scope since the supervisor was opened.
 
     Attributes:
-        name: Which ones.
-        sessions: How many sessions have one now.
-        hooks: Of each hook that one was called on: how often, how long, how often it raised.
-        last_failure: What one raised last; None where none did.
+        name: Name of the plugins.
+        sessions: Number of sessions that have one now.
+        hooks: For each hook that was called: number of calls, their duration, and number of exceptions.
+        last_failure: The last exception; None if there was none.
     """
 
     name: str
@@ -43,12 +43,12 @@ class PluginUse:
 
 @frozen(kw_only=True)
 class BudgetUse:
-    """What a session has spent of its budget of money.
+    """Spending of a session against its money budget.
 
     Attributes:
-        session_id: Which session.
-        used_usd: What was booked, of children too.
-        limit_usd: What may be spent.
+        session_id: The session.
+        used_usd: Amount booked, including children.
+        limit_usd: The limit.
     """
 
     session_id: SessionId
@@ -57,32 +57,32 @@ class BudgetUse:
 
 
 class Health:
-    """The part of a supervisor that reports how its sessions do."""
+    """Reports the health of the sessions of a supervisor."""
 
     def __init__(self, shared: Shared) -> None:
-        """Look at the state of a supervisor."""
+        """Read from the state of a supervisor."""
         self._shared = shared
 
     def parked_sessions(self, *, scope: str | None = None) -> tuple[SessionReport, ...]:
-        """Say which sessions crashed too often and were given up, the last hundred, the newest last.
+        """Return the last hundred sessions that crashed too often and were parked, newest last.
 
         Args:
             scope: Only those of this scope, `""` for those without one; None for all.
 
         Raises:
-            OptionError: Your move: a scope that can be none.
+            OptionError: Your move: an invalid scope.
         """
         refuse(None if scope is None else fault_of_scope("scope", scope))
         return tuple([one for one in self._shared.board.parked if scope in (None, one.scope)])
 
     def plugin_use(self, *, scope: str) -> tuple[PluginUse, ...]:
-        """Say how the plugins of sessions do, by name.
+        """Return statistics of the plugins of sessions, by name.
 
         Args:
-            scope: Of the sessions of this scope, `""` for those without one.
+            scope: Only sessions of this scope, `""` for those without one.
 
         Raises:
-            OptionError: Your move: a scope that can be none.
+            OptionError: Your move: an invalid scope.
         """
         refuse(fault_of_scope("scope", scope) if scope else None)
         having: Counter[str] = Counter()
@@ -102,35 +102,35 @@ class Health:
         ])  # fmt: skip
 
     def fault_of_model(self, options: SessionOptions) -> str | None:
-        """Say why no session of these options could ask its model, such as a key that is not set; None where nothing speaks against it.
+        """Return why no session with these options could use its model, such as a missing key; None if no fault is found.
 
-        Nothing is connected, and no server is asked: whether a key is a right one is shown by the first request.
+        No connection is made: only the first request shows whether a key is valid.
 
         Args:
-            options: Those of a session that is not started; of their models only the first one is looked at.
+            options: Options of a session that has not started. Only the first of its models is checked.
         """
         model = options.model
         if not isinstance(model, str) or model.startswith(_REGISTRY):
-            return None  # an object is there already, and what a registry has is found out when it is asked
+            return None  # an object already exists, and a registry is checked when it is used
         try:
             self._shared.dependencies.resolve_provider(model, options.provider_opts)
         except (Authentication, ModelNotFound) as error:
             return f"{error}"
         except AgentrailError as error:
-            # What is said of options may have some of them in it.
+            # An error message may contain option values.
             LOGGER.warning("model %s cannot be asked: %s", model, error)
             return f"{model} cannot be asked with the options that it has: the log says why"
         return None
 
     def budget_use(self, *, scope: str) -> tuple[BudgetUse, ...]:
-        """Say what sessions that are awake have spent of their budgets of money, those nearest to their limits first.
+        """Return the spending of awake sessions against their money budgets, those nearest to their limits first.
 
         Args:
-            scope: Of the sessions of this scope, `""` for those without one. Those that work for others are left out: they spend
-                what they were lent.
+            scope: Only sessions of this scope, `""` for those without one. Child sessions are left out: they spend a lent
+                budget.
 
         Raises:
-            OptionError: Your move: a scope that can be none.
+            OptionError: Your move: an invalid scope.
         """
         refuse(fault_of_scope("scope", scope) if scope else None)
         found: list[BudgetUse] = []

@@ -1,8 +1,8 @@
-"""Hibernation: idle sessions leave memory and come back, and stored sessions resume, with one way back for all of them.
+"""Hibernation and resumption: idle sessions leave memory and return, and stored sessions resume. Both return the same way.
 
-A session that is idle for long enough suspends: its actor ends, and a small row with its timer takes its place. A message, a reader or
-the timer restores it from its journal, into the cell that its handles, subscribers and callers hold, where there are any. Sessions of an
-earlier process come back the same way: on request, when a supervisor opens, and when a timer in the store is due.
+After its idle time, a session suspends: its actor ends, and a small row with its timer replaces it. A message, a reader or the
+timer restores it from its journal, into the cell that its handles, subscribers and callers may hold. Sessions of an earlier
+process return the same way: on request, when a supervisor opens, and when a timer in the store is due.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -54,13 +54,13 @@ from agentrail.runtime.workspace import Workspace
 LOGGER: Final = Logger("agentrail.runtime")
 
 AGAIN_SECONDS: Final = 30.0
-"""How long a session whose timer is due sleeps on that could not be woken."""
+"""Seconds before the next attempt to wake a session whose timer is due, after one that failed."""
 
 COMING_BACK_AT_ONCE: Final = 16
-"""How many sessions are read and folded at one time; the others wait their turn, and who stops waiting costs nothing.
+"""How many sessions are read and folded at a time. The others queue, and a caller that stops waiting costs nothing.
 
-If all that were asked for came back side by side, all would be ready at the end: a thousand readers that come back to a server which was
-restarted would have given up by then, each at once, and would come again. In turn, the first are there after a moment.
+If all returned concurrently, all would be ready only at the end. After a restart, a thousand clients would time out and reconnect
+at once. In turn, the first are ready after a moment.
 """
 
 _IN_ONE_GO: Final = 64
@@ -70,32 +70,32 @@ What: TypeAlias = Literal["idle", "due"]
 _FALL_ASLEEP: Final = FallAsleep()
 
 Revive: TypeAlias = Callable[[StoredOpening], SessionOptions | Mapping[str, Any] | None]
-"""Gives what a stored session needs of its code: all options, or some by name; None for a session that needs none."""
+"""Returns the code that a stored session needs: all options, or some by name; None for a session that needs none."""
 
 Resume: TypeAlias = Literal["none", "working", "all"]
-"""Which stored sessions come back when a supervisor is opened: none, those that had work, or all that have not ended."""
+"""Stored sessions to resume when a supervisor opens: none, those with unfinished work, or all that have not ended."""
 
 _AT_ONCE: Final = 100
 
 _ROOTS: Final = Filters(only_roots=True, has_ended=False)
 
 RESUMED_AT_ONCE: Final = 8
-"""How many sessions are brought back side by side when a supervisor is opened."""
+"""How many sessions resume concurrently when a supervisor opens."""
 
 TIMERS_EVERY_SECONDS: Final = 60.0
 
 SOON_MS: Final = 600_000
-"""How long before its timer is due a session is brought back: far longer than the pause between two looks, so that none is late."""
+"""Milliseconds before its timer that a session is resumed. Far longer than the interval between checks, so that none is late."""
 
 
 @frozen(kw_only=True)
 class NotResumed:
-    """A stored session that did not come back by itself, and is as it was.
+    """A stored session that could not be resumed automatically. It is unchanged.
 
     Attributes:
-        session_id: Which one.
-        scope: Of which scope.
-        error: Why.
+        session_id: Its id.
+        scope: Its scope.
+        error: Why it could not be resumed.
     """
 
     session_id: SessionId
@@ -104,9 +104,9 @@ class NotResumed:
 
 
 class Hibernation:
-    """The part of a supervisor that suspends and restores sessions."""
+    """Suspends and restores the sessions of a supervisor."""
 
-    def __init__(  # noqa: PLR0913 - what it calls back
+    def __init__(  # noqa: PLR0913 - its callbacks
         self,
         shared: Shared,
         forks: Forks,
@@ -116,14 +116,14 @@ class Hibernation:
         revive: Revive | None,
         after: float | None,
     ) -> None:
-        """Start the task that suspends and wakes sessions, where any hibernates."""
+        """Start the task that suspends and wakes sessions, if any session hibernates."""
         self._shared = shared
         self._forks = forks
         self._begin, self._note_parked = begin, note_parked
         self._revive = revive
         self._after = after
         self._stuck: set[tuple[str, str]] = set()
-        # A cell without a state, for as long as a handle, a subscriber or a caller holds it.
+        # A cell without a state, kept while a handle, a subscriber or a caller holds it.
         self._hollow: WeakValueDictionary[str, SessionCell] = WeakValueDictionary()
         self._deadlines: Deadlines[tuple[What, str]] = Deadlines()
         self._waits_until = float("inf")
@@ -132,10 +132,10 @@ class Hibernation:
         if after is not None:
             shared.nursery.start_soon(self._run_timers, name="sleep of sessions")
 
-    # --- falling asleep
+    # --- suspending
 
     def watch(self, cell: SessionCell) -> None:
-        """Suspend a session that begins, or was restored, when it has been idle for long enough."""
+        """Suspend a session that starts, or was restored, once it has been idle for long enough."""
         if self._after is None or cell.journal is None or len(cell.bus.path) > 1:
             return
         key = cell.ports.key
@@ -155,7 +155,7 @@ class Hibernation:
             self._is_sooner.set()
 
     async def _run_timers(self) -> None:
-        """Suspend sessions that are idle, and wake those whose timer is due.
+        """Suspend idle sessions, and wake those whose timer is due.
 
         Cancellation: With the supervisor.
         """
@@ -187,12 +187,12 @@ class Hibernation:
             self._arm("idle", key, idle_until)
             return
         self._arm("idle", key, now + after)
-        # A child behind its actor is at work, whatever the session does.
+        # A session whose actor has a sibling child is busy, whatever the session does.
         if self._shared.down is None and entry.branch.supervisor is None and cell.may_sleep():
             cell.mailbox.put_control(_FALL_ASLEEP)
 
     def suspend(self, entry: SessionEntry) -> None:
-        """Suspend a session whose actor has left: from here on a row stands for it."""
+        """Replace a session whose actor has stopped by a row."""
         cell = entry.cell
         keeping = self._shared.store_of("hibernation")
         key = cell.ports.key
@@ -207,7 +207,7 @@ class Hibernation:
             self._arm("due", key, trio.current_time() + max(row.due_at_ms - now_ms(), 0) / 1000)
         if self._shared.down is not None:
             self._close_hollow(cell, RESTED)
-        elif cell.sleep is not None and cell.sleep.waking is not None:  # a message came while it left
+        elif cell.sleep is not None and cell.sleep.waking is not None:  # a message arrived while it stopped
             self._start_wake(cell)
 
     # --- waking
@@ -224,19 +224,19 @@ class Hibernation:
         return cell
 
     def _start_wake(self, cell: SleepingCell) -> None:
-        assert isinstance(cell, SessionCell)  # noqa: S101 - the one class of it
+        assert isinstance(cell, SessionCell)  # noqa: S101 - its only class
         self._shared.nursery.start_soon(self._wake, cell, name="wake")
 
     async def _wake(self, cell: SessionCell) -> None:
-        """Wake a session, and tell who waits for it what became of that. What it was sent lies in its mailbox.
+        """Wake a session, and publish the result to its waiters. Its messages are in its mailbox.
 
-        Cancellation: With the supervisor, which has told who waits by then.
+        Cancellation: With the supervisor, which has notified the waiters by then.
         """
         key = cell.ports.key
         try:
             async with self._shared.beginnings.reserve(key):
                 row = self._shared.asleep.get(key)
-                if row is None:  # it came back by another way
+                if row is None:  # it returned in another way
                     return
                 wanted = WantedSession(session_id=cell.ports.session_id, scope=cell.ports.scope)
                 with crash_edge(_decide_wake_crash, AgentrailError, scrub=cell.scrub):
@@ -252,14 +252,14 @@ class Hibernation:
             self._stay_asleep(cell, InternalError(crashed.error.message))
 
     def _stay_asleep(self, cell: SessionCell, error: AgentrailError) -> None:
-        """Leave a session in the store that could not be woken: who waits gets the error, and the next message tries again."""
+        """Keep a session in the store after a failed wake-up. Its waiters get the error, and the next message tries again."""
         LOGGER.warning("session %s could not be woken: %s", cell.ports.session_id, error)
         key, sleep = cell.ports.key, cell.sleep
-        cell.mailbox.drain()  # nothing of it was acknowledged
+        cell.mailbox.drain()  # none of these messages was acknowledged
         cell.pending_calls.refuse_all(error)
         if sleep is not None:
             sleep.settle(error)
-        row = self._shared.asleep.get(key)  # none where its supervisor has closed meanwhile
+        row = self._shared.asleep.get(key)  # None if its supervisor has closed meanwhile
         if row is not None and row.due_at_ms is not None:
             self._arm("due", key, trio.current_time() + AGAIN_SECONDS)
 
@@ -274,20 +274,20 @@ class Hibernation:
             self._shared.nursery.start_soon(close_workspace, row.workspace, row.ports, name="close sandbox")
 
     def _close_hollow(self, cell: SessionCell, reason: str) -> None:
-        """Tell who holds a session that sleeps that it does not wake here any more."""
+        """Notify the holders of a hibernated session that it no longer wakes here."""
         cell.finish(reason)
         if cell.sleep is not None:
-            cell.sleep.settle(None)  # who waits looks again, and finds the end
+            cell.sleep.settle(None)  # waiters check again, and find the end
 
     def close_hollow(self) -> None:
-        """End the cells of suspended sessions that someone holds."""
+        """End the cells of suspended sessions that are still held."""
         for cell in tuple(self._hollow.values()):
             self._close_hollow(cell, RESTED)
 
     async def close(self) -> None:
-        """Free what sessions hold that sleep when their supervisor closes.
+        """Release the resources of hibernated sessions when their supervisor closes.
 
-        Cancellation: What is open is left.
+        Cancellation: Resources not yet released are left.
         """
         self.close_hollow()
         rows, self._shared.asleep = tuple(self._shared.asleep.values()), {}
@@ -296,7 +296,7 @@ class Hibernation:
                 if row.workspace.is_open:
                     nursery.start_soon(close_workspace, row.workspace, row.ports)
 
-    # --- coming back, by whatever way
+    # --- restoring, for every cause
 
     async def _restore_stored(self, wanted: WantedSession, give: Callable[[StoredOpening], Any]) -> Session:
         self._shared.store_of("resume_session")
@@ -305,7 +305,7 @@ class Hibernation:
         async with self._shared.beginnings.reserve(key):
             if self._shared.down is not None:
                 raise SessionDown(wanted.session_id, self._shared.down)
-            live = self._shared.live(key)  # one that sleeps comes back with what is given now
+            live = self._shared.live(key)  # a hibernated session returns with these options
             if live is not None:
                 message = f"session {wanted.session_id!r} is alive already: use its handle"
                 raise AlreadyStarted(message, handle=Session(live.cell))
@@ -314,7 +314,7 @@ class Hibernation:
     async def _restore(
         self, wanted: WantedSession, go: Callable[[Resumption], Awaitable[tuple[ReadySession, ...]]]
     ) -> Session:
-        """Bring a session back whose key is reserved, and let it begin."""
+        """Restore a session whose key is reserved, and start it."""
         keeping = self._shared.store_of("resume_session")
         key = key_of(wanted.scope, wanted.session_id)
         asleep = self._shared.asleep.get(key)
@@ -338,13 +338,13 @@ class Hibernation:
         return session
 
     def _check_open(self, keeping: Keeping, cell: SessionCell) -> None:
-        """Let go of a session that is taken, and that comes too late."""
+        """Release a session that was taken over too late."""
         if self._shared.down is not None:
             keeping.leave(cell)
             raise SessionDown(cell.ports.session_id, self._shared.down)
 
     def _cell_for(self, key: str, state: SessionState, ports: Ports, events: Sequence[Event]) -> SessionCell:
-        """Make the cell of a root that comes back; where it slept, and is held, that is filled."""
+        """Return the cell of a root that returns. If it hibernated and its cell is held, fill that one."""
         cell = self._hollow.get(key)
         if cell is None:
             return SessionCell(state, ports, events)
@@ -352,13 +352,13 @@ class Hibernation:
         return cell
 
     def _suspend_again(self, key: str) -> None:
-        """Empty the cell of a session that was made ready, and does not begin."""
+        """Empty the cell of a session that was prepared but does not start."""
         cell, row = self._hollow.get(key), self._shared.asleep.get(key)
         if cell is not None and row is not None:
             cell.suspend(row)
 
     def _is_away(self, scope: str, session_id: str) -> bool:
-        """Whether a session is neither alive here nor asleep here, with a timer of its own."""
+        """Whether a session is neither live here nor hibernated here with a timer of its own."""
         key = key_of(scope, session_id)
         return self._shared.live(key) is None and key not in self._shared.asleep
 
@@ -375,35 +375,35 @@ class Hibernation:
         model: str | Provider | None = None,
         **given: Unpack[SessionKeywords],
     ) -> Session:
-        """Bring a stored session back, with the sessions that work for it, and return its handle.
+        """Resume a stored session and its children, and return its handle.
 
-        What it knows comes from its journal. Its code does not: tools, plugins, and a model that is an object are given here, else by the
-        `revive` of `open_supervisor`; a model string is looked up again, and a plugin is found where its class was defined. What was at
-        work when its process stopped is decided by the core, effect for effect, and told by `SessionRecovered`.
+        Its state comes from its journal, its code does not. Tools, plugins and a model object are given here, or by the `revive`
+        callback of `open_supervisor`. A model string is looked up again, and a plugin is imported from where its class was defined. The
+        core decides about each effect that was open when the process stopped, and reports it in `SessionRecovered`.
 
         Args:
-            session_id: Its id; of a root.
-            options: All options in one value; what the journal knows, it knows better.
-            force: Whether it is taken from an owner that is alive, as far as the store knows; that one ends it then.
-            on_drift: What happens where the code here folds it to other operations than it began: `park` leaves it as it is and raises
-                `JournalDrifted`; `go_on` continues it with the state of the code here. Then each `once` or `reconcilable` call that
-                had begun and whose end that state does not know is answered as unknown, and so is an equal call until the next
-                prompt begins; `pure` and `idempotent` ones run again. None for what the supervisor was opened with.
-            model: As of `start_session`; None for the model string that it was started with.
-            **given: Other options of `start_session`, such as `tools`; and `scope`, the one that it was started in.
+            session_id: Id of a root session.
+            options: All options as one object. Values in the journal take precedence.
+            force: Whether to take it from an owner that the store considers alive. That owner then ends it.
+            on_drift: What happens if the code here folds its journal to different operations. `park` leaves it unchanged and raises
+                `JournalDrifted`; `go_on` continues it with the state of the code here. In that case, each `once` or `reconcilable`
+                call that had begun without an end in that state is answered as unknown. So is an equal call until the next
+                prompt begins; `pure` and `idempotent` calls run again. None for the setting of the supervisor.
+            model: Same as `start_session`; None for the model string that it was started with.
+            **given: Other options of `start_session`, such as `tools`; and `scope`, the scope that it was started in.
 
         Raises:
-            OptionError: Your move: there is no store, a child is meant, or options that cannot be.
-            SessionNotFound: Your move: the store has none of this id; `nearest` are like it.
-            AlreadyStarted: It is alive here; `handle` is its handle.
+            OptionError: Your move: there is no store, the id of a child, or invalid options.
+            SessionNotFound: Your move: the store has no session with this id; `nearest` has similar ids.
+            AlreadyStarted: It is live here; `handle` is its handle.
             HeldBy: Another node owns it.
             SessionDown: It has ended, or the supervisor is closing.
-            Unrevivable: Your move: each tool, plugin, agent or model that it had and that was not given. It is untouched.
-            JournalDrifted: Your move: the code here folds it to other operations, and `on_drift` is `park`. It is untouched.
+            Unrevivable: Your move: lists each tool, plugin, agent or model that it had and that is missing. It is unchanged.
+            JournalDrifted: Your move: the code here folds it to different operations, and `on_drift` is `park`. It is unchanged.
             JournalCorrupt: A record is damaged.
-            StoreUnavailable: The store takes nothing for now.
+            StoreUnavailable: The store accepts no writes for now.
 
-        Cancellation: Until it is taken over nothing was done; then it is given back, and has no owner.
+        Cancellation: Before it is taken over, nothing was done. After that it is released and has no owner.
         """
         chosen: dict[str, Any] = dict(given)
         scope = chosen.pop("scope", NO_SCOPE if options is None else options.scope)
@@ -421,19 +421,19 @@ class Hibernation:
         return await self._restore_stored(wanted, partial(self._give, options, chosen))
 
     async def resume_all(self, which: Resume) -> tuple[NotResumed, ...]:
-        """Bring stored sessions back that have no owner any more. One that cannot come back keeps no other from it.
+        """Resume stored sessions that have no owner. A failure of one does not affect the others.
 
         Args:
-            which: Those that had work, or all that have not ended.
+            which: Sessions with unfinished work, or all that have not ended.
 
         Returns:
-            What did not come back, and why.
+            The sessions that could not be resumed, with the reasons.
 
         Raises:
-            OptionError: Your move: there is no store, or `which` is none of the three.
+            OptionError: Your move: there is no store, or `which` is not one of the three values.
             StoreUnavailable: It cannot be read now.
 
-        Cancellation: Those that are back stay.
+        Cancellation: Sessions already resumed stay.
         """
         if which not in ("none", "working", "all"):
             raise OptionError([f"resume is {which!r:.80}: expected 'none', 'working' or 'all'"])
@@ -455,7 +455,7 @@ class Hibernation:
     async def _resume_each(
         self, wanted: Iterable[tuple[str, SessionId, Cause]], *, is_asked: bool = False
     ) -> list[NotResumed]:
-        """Bring some sessions back, a few at a time."""
+        """Resume some sessions, a few at a time."""
         failed: list[NotResumed] = []
         limiter = trio.CapacityLimiter(RESUMED_AT_ONCE)
 
@@ -469,14 +469,14 @@ class Hibernation:
             async with trio.open_nursery() as nursery:
                 for one in wanted:
                     nursery.start_soon(resume, *one, name="resume")
-        except BaseExceptionGroup as group:  # a bug of `revive`, say: as it was raised, and not in a group
+        except BaseExceptionGroup as group:  # such as a bug in `revive`: raised as is, not in a group
             raise _first_of(group) from None
         return failed
 
     async def _resume_unasked(
         self, scope: str, session_id: SessionId, cause: Cause, *, is_asked: bool = False
     ) -> AgentrailError | None:
-        """Bring a session back that no caller asks for, and return why that cannot be."""
+        """Resume a session without a caller, and return the reason if that fails."""
         wanted = WantedSession(session_id=session_id, scope=scope, cause=cause, is_asked=is_asked)
         try:
             await self._restore_stored(wanted, partial(self._give, None, {}))
@@ -489,7 +489,7 @@ class Hibernation:
         return None
 
     async def _resume_due(self) -> None:
-        """Bring back the sessions without an owner whose timer is due, or soon will be: the time of an approval, a question, or a sleep."""
+        """Resume sessions without an owner whose timer is due or soon will be: an approval, a question, or a sleep."""
         keeping = self._shared.store_of("resume")
         while True:
             limit = len(self._stuck) + _AT_ONCE
@@ -499,7 +499,7 @@ class Hibernation:
                 for one in found
                 if (key := (one.scope, one.root)) not in self._stuck and self._is_away(*key)
             ]
-            # The timer asks for it. It counts as no attempt at a cycle that takes its process along.
+            # The timer triggers it, so it does not count as an attempt at a cycle that kills its process.
             roots: list[tuple[str, SessionId, Cause]] = [(*key, "start") for key in dict.fromkeys(fresh)]
             failed = await self._resume_each(roots, is_asked=True)
             self._stuck.update(
@@ -509,12 +509,12 @@ class Hibernation:
                 return
 
     async def watch_stored_timers(self) -> None:
-        """Look for timers that are due, now and as long as this supervisor is open; for the keeper, as it opens."""
+        """Check for due timers now and while this supervisor is open. Called by the keeper as it opens."""
         await self._resume_due()
         self._shared.nursery.start_soon(self._keep_resuming_due, name="timers of stored sessions")
 
     async def _keep_resuming_due(self) -> None:
-        """Look again and again, so that each timer finds its session awake.
+        """Check regularly, so that each timer finds its session awake.
 
         Cancellation: At once.
         """
@@ -542,7 +542,7 @@ def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _log_drifts(failed: Sequence[NotResumed]) -> None:
-    """Log the sessions that are parked because the code has changed: one line for each plugin."""
+    """Log the sessions that are parked because the code has changed: one line per plugin."""
     by_plugin: dict[str, list[JournalDrifted]] = {}
     for one in failed:
         if isinstance(one.error, JournalDrifted):
@@ -562,7 +562,7 @@ def _log_drifts(failed: Sequence[NotResumed]) -> None:
 
 
 def _decide_wake_crash(error: BaseException) -> ErrorInfo:
-    """Say what went wrong when a session was to wake."""
+    """Describe the error of a failed wake-up."""
     return ErrorInfo(
         code="internal_error",
         message=f"the session could not be woken ({describe_bug(error)}); please report it",

@@ -1,6 +1,6 @@
-"""The stored sessions of a supervisor: found, read, inspected, exported, trimmed and deleted.
+"""The stored sessions of a supervisor: find, read, inspect, export, trim and delete them.
 
-Nothing here wakes a session or takes it over, and most of them may have ended. For operators: a read that woke sessions would be a load.
+These calls neither wake a session nor take it over. They are for operators: waking sessions for a read would add load.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class Journals:
-    """The part of a supervisor that reads and writes stored sessions."""
+    """Read and write access to stored sessions."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Journals:
         known: Callable[[str], SessionCell | None],
         seen: Callable[[str], SessionCell | None],
     ) -> None:
-        """Read nothing yet."""
+        """Start with nothing read."""
         self._shared = shared
         self._known, self._seen = known, seen
         self._book: SpendingBook | None = None
@@ -81,15 +81,15 @@ class Journals:
         after: tuple[str, str] | None = None,
         limit: int = 100,
     ) -> Sequence[StoredSession]:
-        """Look for sessions in the store, alive or not, without reading their journals.
+        """Search the store for sessions, live or not, without reading their journals.
 
         Args:
-            filters: Which ones.
-            after: Behind which scope and id to go on; None to begin.
-            limit: How many at most.
+            filters: Conditions on the sessions.
+            after: Scope and id after which to continue; None to begin.
+            limit: Maximum number of sessions.
 
         Returns:
-            In the order of their scopes and ids.
+            The sessions, ordered by scope and id.
 
         Raises:
             OptionError: Your move: there is no store.
@@ -103,14 +103,14 @@ class Journals:
 
     @property
     def keeps_owed(self) -> bool:
-        """Whether there is a store, and it keeps what is owed to others too."""
+        """Whether there is a store that also keeps the outbox of owed deliveries."""
         return self._owed_store is not None
 
     async def owed(self, kind: str, *, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """Give what the store keeps of what is owed; see `OwedStore.owed`.
+        """Return the owed rows of the store; see `OwedStore.owed`.
 
         Raises:
-            OptionError: Your move: there is no store that keeps it.
+            OptionError: Your move: there is no store that keeps owed rows.
             StoreUnavailable: It cannot be read now.
 
         Cancellation: At once.
@@ -120,13 +120,13 @@ class Journals:
         return await self._shared.store_of("owed").read(partial(store.owed, kind, after, limit))
 
     async def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Let the store keep what is owed, and forget what is owed no longer; see `OwedStore.change_owed`.
+        """Add and remove owed rows in the store; see `OwedStore.change_owed`.
 
         Raises:
-            OptionError: Your move: there is no store that keeps it.
-            StoreUnavailable: It takes nothing for now, and nothing is known of what it did: do it again.
+            OptionError: Your move: there is no store that keeps owed rows.
+            StoreUnavailable: The store accepts no writes for now. The outcome is unknown; try again.
 
-        Cancellation: What has not begun is not done.
+        Cancellation: A change that has not begun is not made.
         """
         await trio.lowlevel.checkpoint()
         store = self._owing("change_owed")
@@ -145,18 +145,18 @@ class Journals:
         return store
 
     async def facts_of(self, session_id: str, *, scope: str = NO_SCOPE) -> SessionFacts | None:
-        """Say what is known of a session, alive or in the store. It is neither woken nor taken.
+        """Return the facts of a session, live or stored. It is neither woken nor taken over.
 
         Args:
             session_id: Its id.
-            scope: The one that it was started in.
+            scope: Scope that it was started in.
 
         Returns:
-            None: there is none, as far as is known here; or all that was known of it was erased.
+            None if no such session is known here, or if all its data was erased.
 
         Raises:
-            OptionError: Your move: an id that is no text, or a scope that can be none.
-            StoreUnavailable: It is not alive here, and the store cannot be read now.
+            OptionError: Your move: the id is not a string, or an invalid scope.
+            StoreUnavailable: It is not live here, and the store cannot be read now.
 
         Cancellation: Always a checkpoint.
         """
@@ -174,21 +174,21 @@ class Journals:
     async def stored_journal(
         self, session_id: str, after: int = 0, limit: int = 1_000, *, scope: str = NO_SCOPE
     ) -> tuple[JournalEntry, ...]:
-        """Read the journal of a session, as far as it is durable. It is neither woken nor taken, and may have ended.
+        """Read the durable part of a session's journal. The session is neither woken nor taken over, and may have ended.
 
         Args:
             session_id: Its id.
-            after: The number behind which to begin.
-            limit: How many records at most, up to 10,000.
-            scope: The one that it was started in.
+            after: Record number after which to begin.
+            limit: Maximum number of records, up to 10,000.
+            scope: Scope that it was started in.
 
         Returns:
-            Records in order, from number `after + 1`; none behind the last one.
+            Records in order, from number `after + 1`; empty after the last one.
 
         Raises:
-            OptionError: Your move: there is no store, or an argument that cannot be.
-            SessionNotFound: Your move: the store has none of this id.
-            Trimmed: What was asked for was dropped; `first` is there.
+            OptionError: Your move: there is no store, or an invalid argument.
+            SessionNotFound: Your move: the store has no session with this id.
+            Trimmed: The requested records were dropped; `first` is the first remaining one.
             StoreUnavailable, CodecError: It cannot be read.
 
         Cancellation: At once.
@@ -211,24 +211,24 @@ class Journals:
     async def stored_state(
         self, session_id: str, *, scope: str = NO_SCOPE, plugins: Sequence[PluginEntry] = ()
     ) -> PastState:
-        """Fold the journal of a session to what it is, as far as that is durable. It is neither woken nor taken, and may have ended.
+        """Fold the durable part of a session's journal to its state. It is neither woken nor taken over, and may have ended.
 
         Args:
             session_id: Its id.
-            scope: The one that it was started in.
-            plugins: The code of its plugins, as of `resume_session`; others are looked for where they were defined.
+            scope: Scope that it was started in.
+            plugins: Code of its plugins, same as `resume_session`; others are imported from where they were defined.
 
         Returns:
-            How it stands behind its last record, and its conversation.
+            The state after its last record, and its conversation.
 
         Raises:
-            OptionError: Your move: there is no store, or an argument that cannot be.
-            PluginError: Your move: a plugin that is none.
-            SessionNotFound: Your move: the store has none of this id.
-            Unrevivable: Your move: a plugin that it had is not there.
+            OptionError: Your move: there is no store, or an invalid argument.
+            PluginError: Your move: an invalid plugin.
+            SessionNotFound: Your move: the store has no session with this id.
+            Unrevivable: Your move: one of its plugins cannot be found.
             Trimmed, Erased, JournalCorrupt, CodecError, StoreUnavailable: It cannot be read.
 
-        Cancellation: At once. It is worked out in a thread, four at a time.
+        Cancellation: At once. The work runs in a thread, at most four at a time.
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         return await self._fold(
@@ -247,26 +247,26 @@ class Journals:
         scope: str = NO_SCOPE,
         plugins: Sequence[PluginEntry] = (),
     ) -> JournalPage:
-        """Find records in the journal of a session, as far as it is durable. It is neither woken nor taken, and may have ended.
+        """Search the durable part of a session's journal. The session is neither woken nor taken over, and may have ended.
 
         Args:
             session_id: Its id.
-            wanted: Which records.
-            scope: The one that it was started in.
-            plugins: The code of its plugins, as of `stored_state`; asked only where those of a plugin are wanted.
+            wanted: Conditions on the records.
+            scope: Scope that it was started in.
+            plugins: Code of its plugins, same as `stored_state`; used only for records of a plugin.
 
         Returns:
-            Records in order, without secrets that are known by now, and where to go on. One call looks through 20,000 records at most, so
-            it may give fewer than there are; where those of a plugin are wanted it is worked out from all that was asked for.
+            Records in order, with the currently known secrets redacted, and where to continue. One call reads at most 20,000
+            records, so it may return fewer than there are. A search for the records of a plugin folds the whole requested range.
 
         Raises:
-            OptionError: Your move: there is no store, or an argument that cannot be.
-            SessionNotFound: Your move: the store has none of this id.
-            Trimmed: What was asked for was dropped; `first` is there.
-            Unrevivable, Erased, JournalCorrupt: As of `stored_state`, where those of a plugin are wanted.
+            OptionError: Your move: there is no store, or an invalid argument.
+            SessionNotFound: Your move: the store has no session with this id.
+            Trimmed: The requested records were dropped; `first` is the first remaining one.
+            Unrevivable, Erased, JournalCorrupt: Same as `stored_state`, for records of a plugin.
             StoreUnavailable, CodecError: It cannot be read.
 
-        Cancellation: At once. It is worked out in a thread, four at a time.
+        Cancellation: At once. The work runs in a thread, at most four at a time.
         """
         refuse(
             fault_of_text("session_id", session_id),
@@ -292,25 +292,27 @@ class Journals:
         scope: str = NO_SCOPE,
         plugins: Sequence[PluginEntry] = (),
     ) -> InspectedState:
-        """Say what a session was behind a record as plain data, and what changed since another one. It is neither woken nor taken.
+        """Return the state of a session after a record as plain data, and the changes since another one.
+
+        The session is neither woken nor taken over.
 
         Args:
             session_id: Its id.
-            number: Of the record, from 1.
-            since: Of the record whose state the JSON Patch begins with; None for no patch.
-            scope: The one that it was started in.
-            plugins: As of `stored_state`.
+            number: Number of the record, from 1.
+            since: Number of the record whose state the JSON Patch starts from; None for no patch.
+            scope: Scope that it was started in.
+            plugins: Same as `stored_state`.
 
         Returns:
-            The state without secrets that are known by now, and the patch.
+            The state, with the currently known secrets redacted, and the patch.
 
         Raises:
             OptionError: Your move: there is no store, or no such record; the message has the range.
-            SessionNotFound: Your move: the store has none of this id.
-            Trimmed: The records that it takes were dropped; `first` is the first number that can be asked for.
-            Unrevivable, Erased, JournalCorrupt, CodecError, StoreUnavailable: As of `stored_state`.
+            SessionNotFound: Your move: the store has no session with this id.
+            Trimmed: The records needed were dropped; `first` is the first number that still works.
+            Unrevivable, Erased, JournalCorrupt, CodecError, StoreUnavailable: Same as `stored_state`.
 
-        Cancellation: At once. It is worked out in a thread, four at a time.
+        Cancellation: At once. The work runs in a thread, at most four at a time.
         """
         refuse(
             fault_of_text("session_id", session_id),
@@ -329,21 +331,21 @@ class Journals:
     async def explain_record(
         self, session_id: str, number: int, *, scope: str = NO_SCOPE, plugins: Sequence[PluginEntry] = ()
     ) -> ExplainedStep:
-        """Say what a record came to, and why: who was asked, what won, what was decided. The session is neither woken nor taken.
+        """Explain the outcome of a record: hooks called, winning answers, decisions. The session is neither woken nor taken over.
 
         Args:
             session_id: Its id.
-            number: Of the record, from 1.
-            scope: The one that it was started in.
-            plugins: As of `stored_state`.
+            number: Number of the record, from 1.
+            scope: Scope that it was started in.
+            plugins: Same as `stored_state`.
 
         Returns:
-            What `agentrail sessions replay --explain` tells of it, without secrets that are known by now.
+            The output of `agentrail sessions replay --explain`, with the currently known secrets redacted.
 
         Raises:
-            AgentrailError: As of `plain_state_at`; a number is `Trimmed`, too, where only what stands in front of it was dropped.
+            AgentrailError: Same as `plain_state_at`. Also `Trimmed` if only the records before this one were dropped.
 
-        Cancellation: At once. It is worked out in a thread, four at a time.
+        Cancellation: At once. The work runs in a thread, at most four at a time.
         """
         refuse(
             fault_of_text("session_id", session_id),
@@ -366,9 +368,9 @@ class Journals:
         plugins: Iterable[PluginEntry],
         read: Callable[[Journal], T],
     ) -> T:
-        """Read the journal of a session in a worker thread, with the code of its plugins; four at a time.
+        """Read the journal of a session in a worker thread, with the code of its plugins; at most four at a time.
 
-        Cancellation: At once; what was read is thrown away.
+        Cancellation: At once; the result is discarded.
         """
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of(call)
@@ -386,7 +388,7 @@ class Journals:
         user_data: Mapping[str, object] = EMPTY,
         withheld: Withheld | None = None,
     ) -> tuple[PluginFinder, QuietWatch]:
-        """Find the code of plugins: `own`, else as it was given, else where it was defined. A thread may own both results."""
+        """Return the code of plugins: from `own`, the given code, or where it was defined. A thread may own both results."""
         watch = QuietWatch(
             SessionId(session_id), user_data, self._shared.dependencies.outside, withheld=withheld
         )
@@ -395,7 +397,7 @@ class Journals:
         watch.find_others(finder)
         return finder, watch
 
-    async def events_page(  # noqa: PLR0913 - which part of which session
+    async def events_page(  # noqa: PLR0913 - the range, the filters and the session
         self,
         session_id: str,
         *,
@@ -406,26 +408,26 @@ class Journals:
         scope: str = NO_SCOPE,
         plugins: Sequence[PluginEntry] = (),
     ) -> PageOfEvents:
-        """Read a part of what a session has published, forth or back. It is neither woken nor taken, and may have ended.
+        """Read part of a session's published events, forwards or backwards. It is neither woken nor taken over, and may have ended.
 
         Args:
             session_id: Its id.
-            before: The number in front of which to end. With neither this nor `after` it is the last part.
-            after: The number behind which to begin.
-            limit: How many events at most, up to 5,000.
-            kinds: Only of these classes; None for all.
-            scope: The one that it was started in.
-            plugins: The code of its plugins, as of `stored_state`; of one that is here its own is taken.
+            before: Event number before which to end. Without `before` and `after`, the last part is returned.
+            after: Event number after which to begin.
+            limit: Maximum number of events, up to 5,000.
+            kinds: Only events of these classes; None for all.
+            scope: Scope that it was started in.
+            plugins: Code of its plugins, same as `stored_state`. A session that is here uses its own.
 
         Returns:
-            The events in order, with where the page begins and ends. Without a store there are only those that are kept in memory.
+            The events in order, with the bounds of the page. Without a store, only events in memory are available.
 
         Raises:
-            OptionError: Your move: an argument that cannot be.
-            SessionNotFound: Your move: there is none of this id.
+            OptionError: Your move: an invalid argument.
+            SessionNotFound: Your move: there is no session with this id.
             Erased, JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
 
-        Cancellation: At once. What is not in memory is worked out in a thread, four at a time.
+        Cancellation: At once. Events not in memory are computed in a thread, at most four at a time.
         """
         wanted = None if kinds is None else frozenset(kinds)
         asked = PageAsked(before=before, after=after, limit=limit, kinds=wanted)
@@ -451,11 +453,11 @@ class Journals:
         return await keeping.fold(work)
 
     async def check_store(self) -> None:
-        """Find out whether the store takes records and gives them: for checks of readiness. Something is written, once a second at most.
+        """Check that the store can be written and read, for readiness checks. Writes a record at most once a second.
 
         Raises:
             OptionError: Your move: there is no store.
-            StoreUnavailable: It does not, for now.
+            StoreUnavailable: The check failed for now.
 
         Cancellation: At once.
         """
@@ -465,18 +467,18 @@ class Journals:
     async def spendings(
         self, *, scope: str | None = None, since_ms: int | None = None
     ) -> tuple[SessionSpending, ...]:
-        """Say what sessions have used, from their journals: also those that have ended, and each that works for another by itself.
+        """Return the usage of sessions from their journals, including ended ones. Child sessions are listed separately.
 
         Args:
             scope: Only sessions of this scope, `""` for those without one; None for all.
-            since_ms: Only sessions that were written since, in milliseconds since 1970; None for all.
+            since_ms: Only sessions written since then, in milliseconds since 1970; None for all.
 
         Raises:
-            OptionError: Your move: there is no store, or a scope that can be none.
+            OptionError: Your move: there is no store, or an invalid scope.
             StoreUnavailable: The store cannot be read now.
 
-        Cancellation: At once; what was read by then is kept for the next look. It is worked out in a thread, one look at a time, and of
-            what was read before only what was written since is read.
+        Cancellation: At once. Usage read by then is cached. The work runs in a thread, one call at a time. A later call reads only
+            records written since the previous one.
         """
         refuse(fault_of_scope("scope", scope) if scope else None)
         await trio.lowlevel.checkpoint()
@@ -487,7 +489,7 @@ class Journals:
             if not entry.cell.is_asleep
         }
         async with self._booking:
-            # A look that was cancelled may still be at it, in its thread: its book is left to it.
+            # A cancelled call may still run in its thread, so its book is left to it.
             book, self._book = self._book or SpendingBook(keeping.store), None
             book.find_code_with(
                 lambda of, session: self._code_of(session, own=live.get(key_of(of, session), ()))
@@ -500,27 +502,27 @@ class Journals:
         self,
         session_id: str,
         *,
-        format: ExportFormat = "jsonl",  # noqa: A002 - its name at the command line, too
+        format: ExportFormat = "jsonl",  # noqa: A002 - same name as on the command line
         content: bool = True,
         scope: str = NO_SCOPE,
     ) -> bytes:
-        """Write a stored session as a file, alive or not, as far as it is durable.
+        """Export the durable part of a stored session as a file. The session may be live.
 
         Args:
             session_id: Its id.
-            format: `jsonl` has all, with the sessions that work for it, and can be imported; `markdown` is the conversation, for people;
-                `otlp` is spans for OpenTelemetry, a line of JSON for each session, as its file exporter writes them: of cycles,
-                requests, calls and children. The same journal gives the same spans.
-            content: Whether what was said goes along; else kinds, numbers, times and sizes.
-            scope: The one that it was started in.
+            format: `jsonl` is complete, includes child sessions, and can be imported. `markdown` is the conversation, for people.
+                `otlp` is OpenTelemetry spans, one line of JSON per session, in the format of its file exporter: for cycles, requests,
+                calls and children. The same journal results in the same spans.
+            content: Whether to include the content of messages; otherwise only kinds, numbers, times and sizes.
+            scope: Scope that it was started in.
 
         Returns:
             UTF-8.
 
         Raises:
-            OptionError: Your move: there is no store, or an argument that cannot be.
-            SessionNotFound: Your move: the store has none of this id.
-            Trimmed: Its first records were dropped, so that it could not be imported.
+            OptionError: Your move: there is no store, or an invalid argument.
+            SessionNotFound: Your move: the store has no session with this id.
+            Trimmed: Its first records were dropped, so the export could not be imported.
             JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
 
         Cancellation: At once.
@@ -553,20 +555,20 @@ class Journals:
         )
 
     async def import_session(self, data: bytes) -> tuple[SessionId, ...]:
-        """Write the sessions of a `jsonl` export into the store, bit for bit as they were; none of them begins to work.
+        """Write the sessions of a `jsonl` export into the store, bit for bit. None of them starts to run.
 
-        What is there already and is the same stays as it is.
+        Identical sessions that are already stored stay unchanged.
 
         Returns:
-            Which sessions, the root first; `resume_session` brings it back.
+            The ids, root first; `resume_session` resumes it.
 
         Raises:
-            OptionError: Your move: there is no store, it is no export, or one without content.
-            JournalCorrupt: It was changed; the number of the first record that was is there. Nothing was written.
-            AlreadyExists: Your move: the store has another session of this id.
-            StoreUnavailable: The store takes nothing for now.
+            OptionError: Your move: there is no store, the data is not an export, or the export has no content.
+            JournalCorrupt: The export was changed; the error has the number of the first changed record. Nothing was written.
+            AlreadyExists: Your move: the store has a different session with this id.
+            StoreUnavailable: The store accepts no writes for now.
 
-        Cancellation: What has not begun is not done; what has is.
+        Cancellation: A write that has not begun is not made; completed writes stay.
         """
         if not isinstance(data, bytes):
             raise OptionError([f"data is {data!r:.80}: expected the bytes of an export"])
@@ -575,23 +577,23 @@ class Journals:
         return await keeping.write(partial(import_stored, keeping.store, data))
 
     async def trim_session(self, session_id: str, *, before: int, scope: str = NO_SCOPE) -> int:
-        """Drop the first records of a stored session: what it was before a snapshot can be seen no more.
+        """Drop the first records of a stored session. Its state before the snapshot can no longer be read.
 
         Args:
             session_id: Its id.
-            before: The number of the first record that stays. A snapshot has to stand there, or behind.
-            scope: The one that it was started in.
+            before: Number of the first record to keep. A snapshot must exist there or later.
+            scope: Scope that it was started in.
 
         Returns:
-            How many records that were.
+            The number of dropped records.
 
         Raises:
             OptionError: Your move: there is no store, no snapshot, or no such record.
-            SessionNotFound: Your move: the store has none of this id.
-            StillNeeded: Your move: a fork begins at one of them, or the session went back to one; `by` says which.
-            StoreUnavailable: The store takes nothing for now.
+            SessionNotFound: Your move: the store has no session with this id.
+            StillNeeded: Your move: a fork begins at one of the records, or the session was rewound to one; `by` names it.
+            StoreUnavailable: The store accepts no writes for now.
 
-        Cancellation: What has not begun is not done; what has is.
+        Cancellation: A write that has not begun is not made; completed writes stay.
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         if type(before) is not int or before < 1:
@@ -599,7 +601,7 @@ class Journals:
         await trio.lowlevel.checkpoint()
         keeping = self._shared.store_of("trim_session")
         store, wanted = keeping.store, SessionId(session_id)
-        # Most is read beside the writer, and by it only what came meanwhile.
+        # Most records are read next to the writer. The writer reads only those added meanwhile.
         seen = await keeping.read(partial(check_may_trim, store, scope, wanted, before))
 
         def trim() -> int:
@@ -609,25 +611,26 @@ class Journals:
         return await keeping.write(trim)
 
     async def delete_session(self, session_id: str, *, scope: str = NO_SCOPE, purge: bool = False) -> int:
-        """Remove a stored session with all that works for it: records, snapshots, and large values that no other has.
+        """Delete a stored session and its children: records, snapshots, and large values that no other session uses.
 
         Args:
-            session_id: Its id; of a root that is not alive here.
-            scope: The one that it was started in.
-            purge: Whether nothing of it is to be left in any file. What is deleted is overwritten where it stood; the copies that pages of a
-                file may keep go when the file is written anew, half a minute after the last purge, and at the latest when the supervisor
-                is closed. Sessions wait for that as for any commit, a second for some hundred MB. It is owed in the store: where the process dies, the next one does it.
+            session_id: Id of a root session that is not live here.
+            scope: Scope that it was started in.
+            purge: Whether to leave no trace in any file. Deleted data is overwritten in place. Copies in pages of a file disappear when
+                the file is rewritten: half a minute after the last purge, and at the latest when the supervisor closes. Sessions
+                wait for that as for any commit, one second for a few hundred MB. The store remembers a pending purge: after a crash,
+                the next process completes it.
 
         Returns:
-            How many bytes that were.
+            The number of deleted bytes.
 
         Raises:
-            OptionError: Your move: there is no store, or a child is meant.
-            SessionNotFound: Your move: the store has none of this id.
-            StillNeeded: Your move: it is alive, here or on another node, or a fork names it; `by` says what.
-            StoreUnavailable: The store takes nothing for now.
+            OptionError: Your move: there is no store, or the id of a child.
+            SessionNotFound: Your move: the store has no session with this id.
+            StillNeeded: Your move: it is live, here or on another node, or a fork names it; `by` says which.
+            StoreUnavailable: The store accepts no writes for now.
 
-        Cancellation: What has not begun is not done; what has is.
+        Cancellation: A write that has not begun is not made; completed writes stay.
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         await trio.lowlevel.checkpoint()
@@ -642,7 +645,7 @@ class Journals:
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         """Read the journal of a session that is here; see `_fold`.
 
-        Cancellation: At once; what was read is thrown away.
+        Cancellation: At once; the result is discarded.
         """
         keeping, ports = self._shared.store_of("journal"), cell.ports
         finder, watch = self._code_of(
@@ -657,7 +660,7 @@ class Journals:
         )
 
 
-def _read_stored(  # noqa: PLR0913, PLR0917 - of which session, and with which code
+def _read_stored(  # noqa: PLR0913, PLR0917 - the session, and the code of its plugins
     store: Store,
     scope: str,
     session_id: str,

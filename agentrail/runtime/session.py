@@ -1,4 +1,4 @@
-"""The actor of one session: take an item of the mailbox, `step`, carry out. What it knows survives it, so it can crash and come back."""
+"""The actor of one session: read a mailbox item, `step`, execute the effects. Its state outlives it, so it can crash and restart."""
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import Enum
@@ -66,14 +66,14 @@ from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.workspace import Workspace
 
-# Hibernation: the actor of an idle session ends, and its state is in the journal alone.
+# Hibernation: the actor of an idle session ends, and only the journal keeps its state.
 #
-# Memory keeps a row: code that no journal holds, and the session's place. A handle or subscription holds a cell without a state; a message to
-# it waits in the mailbox and wakes the session. `sleeping_door` wakes it.
+# A row stays in memory: the code that no journal holds, and the session's position. A handle or subscription holds a cell
+# without a state. A message to it waits in the mailbox and wakes the session. `hibernation` wakes it.
 
 
 class SleepStage(Enum):
-    """How far a session is: it is awake; or it has decided to leave, and nothing is read any more; or it is asleep."""
+    """Stage of a session: awake, about to suspend (it reads no more messages), or hibernated."""
 
     AWAKE = "awake"
     LEAVING = "leaving"
@@ -81,17 +81,17 @@ class SleepStage(Enum):
 
 
 class FallAsleep(Control):
-    """A control message to the session: it is to leave, if nothing is at work and nothing waits."""
+    """Control message: suspend the session if it has no running or pending work."""
 
     __slots__ = ()
 
 
 @frozen(kw_only=True)
 class HowToRead:
-    """How the answers of a session read.
+    """Format of a session's answers.
 
     Attributes:
-        has_tags: Whether inline tags stand in them, which no person sees.
+        has_tags: Whether they contain inline tags, which users never see.
     """
 
     has_format: bool
@@ -100,14 +100,14 @@ class HowToRead:
 
 @frozen(kw_only=True)
 class SleepingSession:
-    """What is left of a session that sleeps: what its journal does not hold.
+    """The part of a hibernated session that stays in memory: everything that its journal does not hold.
 
     Attributes:
-        ports: What it works with, with the tools and models that came since it began.
-        options: What it was started with, for its forks.
-        workspace: Where its files are; a command that it left running there runs on.
-        plugins: Its plugins; what they know is in the journal.
-        due_at_ms: When it is to wake by itself, on the clock of signals; None for not at all.
+        ports: Its ports, including tools and models added since it started.
+        options: Options that it was started with, for its forks.
+        workspace: Workspace of its files. Background commands keep running there.
+        plugins: Its plugins. Their state is in the journal.
+        due_at_ms: Time of its next automatic wake-up, on the clock of signals; None for no timer.
     """
 
     ports: Ports
@@ -121,10 +121,10 @@ class SleepingSession:
 
 
 class Waking:
-    """That a session is to wake: for who waits until it is known what became of that.
+    """A pending wake-up. Every caller that waits for it gets the same result.
 
     Attributes:
-        error: Why it could not; None when it is awake.
+        error: Why it failed; None when the session is awake.
     """
 
     __slots__ = ("done", "error")
@@ -135,19 +135,19 @@ class Waking:
 
 
 class Sleep:
-    """Whether a session sleeps, and what it is woken with.
+    """Hibernation state of one session.
 
     Attributes:
-        stage: How far it is.
-        waking: That it is to wake; None while it is not.
-        row: What is left of it; None while it is awake.
+        stage: The current stage.
+        waking: The pending wake-up; None without one.
+        row: The part that stays in memory while hibernated; None while awake.
         was_asleep: Whether it was ever woken here.
     """
 
     __slots__ = ("_wake", "row", "stage", "waking", "was_asleep")
 
     def __init__(self, wake: "Callable[[SleepingCell], None]", row: SleepingSession | None = None) -> None:
-        """Begin awake; with a row asleep."""
+        """Start awake, or hibernated if a row is given."""
         self._wake = wake
         self.row: SleepingSession | None = row
         self.stage: SleepStage = SleepStage.AWAKE if row is None else SleepStage.ASLEEP
@@ -155,7 +155,7 @@ class Sleep:
         self.was_asleep: bool = row is not None
 
     def request_wake(self, cell: "SleepingCell") -> Waking:
-        """Begin to wake it, if that has not begun; one that is about to leave is woken when it has left."""
+        """Schedule a wake-up unless one is pending. A session that is suspending wakes once it has hibernated."""
         if self.waking is None:
             self.waking = Waking()
             if self.stage is SleepStage.ASLEEP:
@@ -163,12 +163,12 @@ class Sleep:
         return self.waking
 
     def mark_awake(self) -> None:
-        """Note that it is awake: who waited goes on."""
+        """Mark the session awake and release its waiters."""
         self.stage, self.row, self.was_asleep = SleepStage.AWAKE, None, True
         self.settle(None)
 
     def settle(self, error: AgentrailError | None) -> None:
-        """Tell who waited what became of the waking."""
+        """Publish the result of the wake-up to its waiters."""
         waking, self.waking = self.waking, None
         if waking is not None:
             waking.error = error
@@ -176,7 +176,7 @@ class Sleep:
 
 
 class SleepingCell(HeldCode):
-    """A session that can sleep: what of its cell goes when it falls asleep, and comes back."""
+    """A session cell that can hibernate: the fields that it drops when suspended and gets back when restored."""
 
     __slots__ = ("interpreter", "journal", "ports", "scrub", "sleep", "state")
 
@@ -197,23 +197,23 @@ class SleepingCell(HeldCode):
 
     @property
     def is_asleep(self) -> bool:
-        """Whether there is no state of it in memory."""
+        """Whether its state is not in memory."""
         return self.sleep is not None and self.sleep.stage is SleepStage.ASLEEP
 
     @property
     def is_leaving(self) -> bool:
-        """Whether its actor has decided to leave."""
+        """Whether its actor has decided to stop."""
         return self.sleep is not None and self.sleep.stage is SleepStage.LEAVING
 
     @property
     def incarnation(self) -> int:
-        """Which one this is, or was."""
+        """Number of the current or last incarnation."""
         row = None if self.sleep is None else self.sleep.row
         return self.state.data.incarnation if row is None else row.incarnation
 
     @property
     def reading(self) -> HowToRead:
-        """How its answers read."""
+        """Format of its answers."""
         row = None if self.sleep is None else self.sleep.row
         if row is not None:
             return row.reading
@@ -222,7 +222,7 @@ class SleepingCell(HeldCode):
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """The code of its plugins, behind that of the agents that it may be handed over to."""
+        """Code of its plugins, after that of the agents that it may be handed over to."""
         row = None if self.sleep is None else self.sleep.row
         if row is not None:
             return row.plugins
@@ -230,15 +230,15 @@ class SleepingCell(HeldCode):
         return (*of_agents, *[one.plugin for one in self.state.data.stack.members])
 
     def request_wake(self) -> None:
-        """Wake it, if it sleeps: something was put into its mailbox."""
+        """Wake the session if it is hibernated. Called after putting something into its mailbox."""
         sleep = self.sleep
         if sleep is not None and sleep.stage is not SleepStage.AWAKE and self.ending is None:
             sleep.request_wake(self)
 
     async def awake(self) -> None:
-        """Wake it, if it sleeps, and wait until what it knows is there; it stays so until the next checkpoint of the caller.
+        """Wake the session if it is hibernated, and wait for its state. The state stays until the caller's next checkpoint.
 
-        Cancellation: A checkpoint only where it has to wait. It wakes all the same.
+        Cancellation: A checkpoint only if it has to wait. The wake-up continues.
         """
         sleep = self.sleep
         while sleep is not None and sleep.stage is not SleepStage.AWAKE:
@@ -250,7 +250,7 @@ class SleepingCell(HeldCode):
                 raise waking.error
 
     def may_sleep(self) -> bool:
-        """Say whether nothing would be lost or kept waiting if it left now."""
+        """Return whether the session could stop now without losing work or keeping a caller waiting."""
         journal = self.journal
         return (
             self.sleep is not None
@@ -266,42 +266,42 @@ class SleepingCell(HeldCode):
         )
 
     def decide_sleep(self) -> bool:
-        """Say whether its actor leaves now. What comes from here on waits for the next one."""
+        """Return whether its actor stops now. Later messages wait for the next one."""
         if not self.may_sleep():
             return False
-        assert self.sleep is not None  # noqa: S101 - it may sleep
+        assert self.sleep is not None  # noqa: S101 - checked by `may_sleep`
         self.sleep.stage = SleepStage.LEAVING
         return True
 
     def suspend(self, row: SleepingSession) -> None:
-        """Let go of all that the journal knows, behind the end of its actor."""
-        assert self.sleep is not None  # noqa: S101 - it may sleep
+        """Drop everything that the journal holds, after the actor has ended."""
+        assert self.sleep is not None  # noqa: S101 - checked by `may_sleep`
         self.sleep.stage, self.sleep.row = SleepStage.ASLEEP, row
         self.journal = self.interpreter = None
         self.bus.empty()
-        # Not replaced by something harmless: who looks at it without waking it first is wrong, and hears so.
-        if hasattr(self, "state"):  # else it was not even made ready
+        # Deleted rather than replaced by a stub: reading it without waking the session first is a bug and must raise.
+        if hasattr(self, "state"):  # otherwise it never had a state
             del self.state
 
     def restore(self, state: SessionState, ports: Ports, events: Sequence[Event]) -> None:
-        """Take what the journal came to. Handles, subscribers and callers are those of before."""
+        """Install the state folded from the journal. Handles, subscribers and callers stay valid."""
         self.state, self.ports, self.scrub = state, ports, scrub_of(ports)
         self.bus.fill(last_envelope_of(state), events, self.take_snapshot)
 
 
 def last_envelope_of(state: SessionState) -> Envelope:
-    """Give the envelope of the last event of a session, number 0 before the first."""
+    """Return the envelope of the last event of a session, with number 0 before the first."""
     config = state.data.config
     return Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path)
 
 
 def left_of(cell: SleepingCell, workspace: Workspace) -> SleepingSession:
-    """Say what is left of a session that is about to sleep."""
+    """Collect the part of a session that stays in memory."""
     options = cell.options
-    assert options is not None  # noqa: S101 - a root with a store has them
+    assert options is not None  # noqa: S101 - every root session with a store has them
     return SleepingSession(
         ports=cell.ports,
-        # The conversation that it began with is in its journal.
+        # The initial conversation is in its journal.
         options=evolve(options, messages=()) if options.messages else options,
         workspace=workspace,
         plugins=cell.plugins,
@@ -316,11 +316,11 @@ MAILBOX_CAPACITY = 1000
 
 
 class SessionCrashed(Exception):
-    """What a session crashed with, said again without what may not be told or may not travel."""
+    """The crash of a session, re-raised without secrets and without exceptions that must not propagate."""
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """How a session stood, with those below it; called, it draws that. No function: of one the collector walks nine objects more."""
+    """State of a session and its children; calling it draws their status. Not a closure, which has nine more objects for the collector."""
 
     state: SessionState
     at_ms: int
@@ -337,29 +337,29 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class SessionCell(SleepingCell):
-    """What of a session survives a crash of its actor: state, mailbox, subscribers, callers.
+    """The part of a session that survives a crash of its actor: state, mailbox, subscribers, callers.
 
     Attributes:
-        state: What `step` returned last.
-        ports: What it works with.
-        mailbox: What it has not read yet; a message accepted is never lost.
+        state: The last result of `step`.
+        ports: Its adapters.
+        mailbox: Unread messages; an accepted message is never lost.
         bus: Its subscribers.
         pending_calls: Its callers.
-        undone: Effects of the last step that were not carried out when the actor crashed, the last one first.
-        scrub: Takes the secrets of the session out of a text.
-        crash: What the last incarnation crashed with, one line; `None` of one that did not.
-        ending: Why the session has ended, as callers and subscribers were told; `None` before.
-        is_gone: Nothing of it acts any more.
-        journal: What is recorded of it, and what waits for that; `None` of one without a store.
-        late_ephemeral: How many ephemeral signals came too late to mean anything; of others the state keeps count.
-        interpreter: What carries out the effects of this incarnation; `None` before the first.
+        undone: Effects of the last step that were not executed when the actor crashed, last one first.
+        scrub: Removes the secrets of the session from a text.
+        crash: One line about the crash of the last incarnation; `None` without one.
+        ending: Reason for the end of the session, as sent to callers and subscribers; `None` before.
+        is_gone: Whether all work of the session has ended.
+        journal: Its records, and effects that wait for them; `None` without a store.
+        late_ephemeral: Number of ephemeral signals that came too late; the state counts the others.
+        interpreter: Executes the effects of this incarnation; `None` before the first.
         find: Finds another session of the same supervisor by its scope and id.
-        resting: That it is to be put to rest; `None` where no caller wants that.
-        rested: What it left behind when it was; `None` of one that was not.
-        readers: How answers are read whose callers want values; empty for most.
-        branching: Who reads its journal and begins its forks; `None` of one without a store.
-        options: What it was started with, for its forks; `None` of one without a store, and of one that works for another.
-        sleep: Whether it sleeps; `None` of one that never does. One that sleeps has no `state`.
+        resting: The pending request to rest; `None` without one.
+        rested: The state it left when it was put to rest; `None` otherwise.
+        readers: Decoders of answers for callers that want values; empty for most sessions.
+        branching: Reads its journal and starts its forks; `None` without a store.
+        options: Options that it was started with, for its forks; `None` without a store and for child sessions.
+        sleep: Hibernation state; `None` if it never hibernates. A hibernated session has no `state`.
     """
 
     __slots__ = (
@@ -391,14 +391,14 @@ class SessionCell(SleepingCell):
         *,
         sleep: Sleep | None = None,
     ) -> None:
-        """Make a session that has not begun."""
+        """Create a session that has not started."""
         self.sleep: Sleep | None = sleep
         row = None if sleep is None else sleep.row
         if state is not None:
             self.state: SessionState = state
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
-        self._cleaner: SignalCleaner | None = None  # made for the first signal of one that knows secrets
+        self._cleaner: SignalCleaner | None = None  # created for the first signal of a session with secrets
         self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
         place = row.place if state is None and row is not None else last_envelope_of(self.state)
         self.bus: EventBus = EventBus(
@@ -408,7 +408,7 @@ class SessionCell(SleepingCell):
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
-        # Of one that comes back: what there was keeps its number.
+        # For a resumed session: earlier records keep their numbers.
         self._tool_changes = 0 if state is None else state.data.tools.generation
         self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
@@ -422,21 +422,21 @@ class SessionCell(SleepingCell):
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
         self._going_back: RewindRequest | None = None
-        self.branching: Any = None  # a `Branching`, which knows of sessions
+        self.branching: Any = None  # a `Branching`, which imports sessions
         self.options: SessionOptions | None = None if row is None else row.options
         self._gone: trio.Event | None = (
-            None  # made when it is waited for: ten thousand idle sessions need none
+            None  # created for the first waiter: ten thousand idle sessions need none
         )
 
     def owner_of(self, interaction_id: str) -> "SessionCell":
-        """Find the session whose approval or question this is: this one, or one that works for it, however deep."""
+        """Return the session with this approval or question: this one, or one of its descendants."""
         session_id = interaction_id.rpartition("/")[0]
         own_id = self.ports.session_id
         found = self.find(self.ports.scope, session_id) if session_id != own_id else None
         return self if found is None or own_id not in found.state.data.config.path else found
 
     def give_callers_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
-        """Raise an error where callers wait, since the store keeps them waiting: here, and above, where they wait for this session."""
+        """Raise an error in waiting callers, because the store is unavailable: here, and in ancestors that wait for this session."""
         self.pending_calls.give_up(error, answered)
         for session_id in self.state.data.config.path[:-1]:
             above = self.find(self.ports.scope, session_id)
@@ -444,19 +444,19 @@ class SessionCell(SleepingCell):
                 above.pending_calls.give_up(error, ())
 
     def tool_of(self, call_id: CallId) -> Tool:
-        """Give the tool of an open call: the one that the call began with."""
+        """Return the tool of an open call: the one that the call started with."""
         data = self.state.data
         call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
         return self.ports.tools[call.call.name, call.generation]
 
     async def run(self, task_group: TaskGroup) -> str | None:
-        """Be the actor of one incarnation, until the session has ended."""
+        """Run the actor of one incarnation, until the session has ended."""
         self._finish_last_step()
         interpreter = self.interpreter = Interpreter(
             task_group, self.ports, self.bus, self.pending_calls, self.journal
         )
         if self.journal is not None:
-            self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
+            self.journal.outbox.keep_what_is_told()  # the rest would start work of a crashed actor
             self._let_leave(self.journal, interpreter)
         parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
@@ -465,14 +465,14 @@ class SessionCell(SleepingCell):
             return None
         if self.journal is not None:
             await self.drain()
-        # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
+        # Before the task group is dismissed, not after: a tool that does not stop must not keep callers waiting.
         self.close(parked or self._reason())
         return parked
 
     def _begin(self, interpreter: Interpreter) -> str | None:
-        """Take the first step, and say why it is to be the last one; None where it is not.
+        """Take the first step. Return the reason if it must be the last one, otherwise None.
 
-        A call of its own: what the session was before is let go of with it, and would else stay as long as the actor.
+        A separate call, so that the previous state is released with it. Otherwise it would stay as long as the actor.
         """
         gone = self._without_gone_tools()
         if gone is not None:
@@ -489,11 +489,12 @@ class SessionCell(SleepingCell):
         return RESTED if self.rested is not None else self.state.data.stopping or "ended"
 
     async def drain(self) -> None:
-        """Publish and answer what is left when nothing is decided any more, as it becomes durable. Without a store nothing is left.
+        """Publish and answer the remaining effects as they become durable, after the last step. Without a store there are none.
 
-        Where the store does not take it, what is left is given up: its records are written all the same when the store is back.
+        If the store is unavailable, the remaining effects are dropped. Their records are still written when the store is
+        back.
 
-        Cancellation: What is left is given up.
+        Cancellation: The remaining effects are dropped.
         """
         journal = self.journal
         if journal is None:
@@ -508,7 +509,7 @@ class SessionCell(SleepingCell):
                 await journal.wait_changed()
 
     def close(self, reason: str) -> None:
-        """Tell callers and subscribers that nothing comes any more. The first reason counts."""
+        """Notify callers and subscribers of the end. The first reason counts."""
         if self.ending is not None:
             return
         self.ending = reason
@@ -519,14 +520,14 @@ class SessionCell(SleepingCell):
             self.resting.settled.set()
 
     def finish(self, reason: str) -> None:
-        """Note that nothing of the session acts any more, and tell its monitors."""
+        """Mark all work of the session as ended, and notify its monitors."""
         self.close(reason)
         self.is_gone = True
         if self._gone is not None:
             self._gone.set()
 
     async def wait_down(self) -> str:
-        """Wait until nothing of the session acts any more, and say why it ended.
+        """Wait until all work of the session has ended, and return the reason for its end.
 
         Cancellation: Always a checkpoint.
         """
@@ -539,7 +540,7 @@ class SessionCell(SleepingCell):
         return self.ending or ""
 
     def say_last_words(self, last: Signal) -> None:
-        """Let the session end itself without an actor: only what it publishes and answers is carried out; see `drain`."""
+        """End the session without an actor. Only effects that publish or answer are executed; see `drain`."""
         self._finish_last_step()
         for clean in self._cleaned(last):
             if self.journal is not None:
@@ -550,8 +551,8 @@ class SessionCell(SleepingCell):
             self._finish_last_step()
 
     def handle(self, item: MailboxItem | Control) -> bool:
-        """Take what came; False when that was the last."""
-        assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
+        """Handle one item; return False if it was the last."""
+        assert self.interpreter is not None  # noqa: S101 - the calling loop belongs to an interpreter
         if isinstance(item, Control):
             return self._obey(item, self.interpreter)
         signal = item.take() if isinstance(item, ChunkBuffer) else item
@@ -565,7 +566,7 @@ class SessionCell(SleepingCell):
         return not (self.state.ended or self.rested is not None)
 
     def _cleaned(self, signal: Signal) -> tuple[Signal, ...]:
-        """Give what is to be stepped in place of a signal, without the secrets that are known; see `SignalCleaner`."""
+        """Return the signals to step in place of a signal, without known secrets; see `SignalCleaner`."""
         known = self.ports.withheld.known
         if known is None:
             return (signal,)
@@ -583,14 +584,14 @@ class SessionCell(SleepingCell):
         if isinstance(item, FallAsleep):
             return not self.decide_sleep()
         journal = self.journal
-        assert journal is not None  # noqa: S101 - the others are of journals
+        assert journal is not None  # noqa: S101 - the other items belong to journals
         if isinstance(item, RewindRequest):
             self._go_back(item, journal)
         self._let_leave(journal, interpreter)
         return journal.refusal is None
 
     def _go_back(self, request: RewindRequest, journal: SessionJournal) -> None:
-        """Go on behind an earlier record, if nothing is at work; the caller is told, and tries again."""
+        """Rewind to an earlier record if the session is idle. The caller is notified, and tries again."""
         if journal.refusal is None and is_quiet(self.state):
             before, self.state = self.state, rewound_state(self.state, request.then, request.at_ms)
             journal.go_back(request.number, before, self.state, request.at_ms)
@@ -599,7 +600,7 @@ class SessionCell(SleepingCell):
         request.answered.set()
 
     def _tell_gone_back(self, journal: SessionJournal) -> None:
-        """Let subscribers begin anew, as soon as it is durable that the session went back."""
+        """Restart subscriptions once the rewind is durable."""
         request = self._going_back
         if request is not None and journal.durable >= request.seq:
             self._going_back = None
@@ -607,13 +608,13 @@ class SessionCell(SleepingCell):
             request.told.set()
 
     async def rewind(self, request: RewindRequest) -> bool:
-        """Let the actor go back, and wait until that is durable; say whether it could.
+        """Let the actor rewind, and wait until that is durable. Return whether it could.
 
-        Cancellation: It may go back all the same.
+        Cancellation: The rewind may still happen.
         """
         await self.awake()
         journal = self.journal
-        assert journal is not None  # noqa: S101 - who goes back has a past
+        assert journal is not None  # noqa: S101 - a session that rewinds has a journal
         if self.ending is not None:
             raise SessionDown(self.ports.session_id, self.ending)
         request.answered = trio.Event()
@@ -642,16 +643,16 @@ class SessionCell(SleepingCell):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is at work."""
+        """Whether no work is running."""
         return self.state.phase is Phase.IDLE
 
     def _without_gone_tools(self) -> ChangeTools | None:
-        """Make the signal that takes away the tools which are not there any more, before anything is asked of a model."""
+        """Return the signal that removes missing tools, before the first request to a model."""
         journal = self.journal
         if journal is None or not journal.gone_tools:
             return None
         names, journal.gone_tools = journal.gone_tools, ()
-        # No caller waits for its answer, which is let go of.
+        # No caller waits for its answer, which is discarded.
         return ChangeTools(
             at_ms=now_ms(),
             signal_id=self.pending_calls.mint(),
@@ -686,7 +687,7 @@ class SessionCell(SleepingCell):
             interpreter.carry_out(undone.pop(), self.state)
 
     def put_aside(self, signal: Signal, error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
-        """Tell the core of a signal that crashed it."""
+        """Report a signal that crashed the core to the core."""
         return _step_stored(self.state, self._quarantine(signal, error))
 
     def _quarantine(self, signal: Signal, error: BaseException) -> StepCrashed:
@@ -698,7 +699,7 @@ class SessionCell(SleepingCell):
     # --- with a store
 
     def _advance_kept(self, signal: Signal, interpreter: Interpreter, journal: SessionJournal) -> None:
-        """Step, record, and carry out what does not wait for the record."""
+        """Step, record, and execute the effects that do not wait for the record."""
         before = self.state
         effects, taken_out = self._step_kept(signal, journal)
         if not effects and is_late_ephemeral(before, signal):
@@ -716,7 +717,7 @@ class SessionCell(SleepingCell):
     def _step_kept(
         self, signal: Signal, journal: SessionJournal
     ) -> tuple[tuple[Effect, ...], tuple[Effect, ...]]:
-        """Step, and hand over what is recorded of it, in one: a step commits all of its record, or nothing."""
+        """Step, and hand over its record, as one operation: a step commits its whole record, or nothing."""
 
         def put_aside(error: BaseException) -> Stepped:
             return _step_noted(journal, self.state, self._quarantine(signal, error))
@@ -734,13 +735,13 @@ class SessionCell(SleepingCell):
         journal.look_for_snapshot(self.state)
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
-        """Leave behind a step if that is due: what it publishes and answers is carried out, and what would begin work is not."""
+        """Stop after a step if a rest is due: effects that publish or answer are executed, and those that start work are not."""
         at_boundary = decide_rest(self.state, effects, is_due=request.is_due)
         if at_boundary is None:
             return False
         try:
             self.rested = make_rested(self.state, at_boundary=at_boundary)
-        except CodecError as error:  # it would be lost: it goes on instead
+        except CodecError as error:  # it would be lost, so the session continues instead
             request.error, self.resting = error, None
             request.settled.set()
             return False
@@ -749,21 +750,21 @@ class SessionCell(SleepingCell):
 
     @property
     def group_id(self) -> str | None:
-        """The group that it is followed with."""
+        """Group for subscriptions."""
         return self.ports.group_id
 
     @property
     def scope(self) -> str:
-        """The scope that it is followed with."""
+        """Scope for subscriptions."""
         return self.ports.scope
 
     @property
     def visible(self) -> SessionState:
-        """What may be shown of what it knows: all of it, but for what a crash of the process could take back."""
+        """The visible state: everything except steps that a crash of the process could undo."""
         return self.state if self.journal is None else self.journal.outbox.visible(self.state)
 
     def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
-        """Make a subscription, which is registered when its block is entered; as of `EventBus.subscribe`."""
+        """Create a subscription, registered when its block is entered; same as `EventBus.subscribe`."""
         earlier = None if self.journal is None and self.sleep is None else self.events_between
         awake = None if self.sleep is None else self.awake
         return self.bus.subscribe(
@@ -771,7 +772,7 @@ class SessionCell(SleepingCell):
         )
 
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
-        """Give what it published between two numbers, out of its journal; none where that does not say.
+        """Return the events between two numbers from its journal; empty if the journal does not have them.
 
         Cancellation: At once.
         """
@@ -783,35 +784,36 @@ class SessionCell(SleepingCell):
         )
 
     def take_snapshot(self) -> TakenSnapshot:
-        """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""
-        # Between a crash and the next incarnation some of it may not be, and would come again behind the snapshot.
+        """Capture the state of the session for a new subscriber. All events counted by the state are published first."""
+        # Between a crash and the next incarnation some may be unpublished, and would be repeated after the snapshot.
         self._finish_last_step()
         return self._hold(now_ms())
 
     def _hold(self, at_ms: int) -> TakenSnapshot:
-        """Hold the states of this session and of all below as they are now; what is drawn of them is drawn when it is read."""
+        """Capture the current states of this session and its descendants. Their status is computed when it is read."""
         state = self.visible
         late, live, first_seq = self.late_ephemeral, self.bus.live, self.first_seq
-        below = {child_id: cell._hold(at_ms) for child_id, cell in self._children(state)}  # noqa: SLF001 - of the same class
+        below = {child_id: cell._hold(at_ms) for child_id, cell in self._children(state)}  # noqa: SLF001 - same class
         return _Held(state, at_ms, late, live, first_seq, below)
 
     @property
     def first_seq(self) -> int:
-        """The number of the first event that can still be read, as far as that is known here: a journal has all of them."""
+        """Number of the first event that can still be read, as far as is known here: a journal has all of them."""
         return self.bus.first_seq if self.journal is None and self.sleep is None else 1
 
     def with_children(self, status: Status) -> Status:
-        """Add to what the core says how the sessions below stand, as far as they have not ended since; and what only the shell counts.
+        """Add to the status of the core those of child sessions that have not ended, and the counters of the shell.
 
-        Read where they are: a child that is busy would be waited for, and a status is what one asks when nothing moves. So
-        it may be ahead of the events of a child that have not come up yet, and never behind them.
+        Read from memory: a busy child would delay the answer, and a status is requested when nothing moves. So it may be
+            ahead
+        of the events of a child that have not been forwarded yet, and never older than them.
         """
         at_ms = now_ms()
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(self.visible)}
         return _with_late(_with_children(status, statuses), self.late_ephemeral)
 
     def status_at(self, at_ms: int) -> Status:
-        """Say how the session stands, with all sessions below."""
+        """Return the status of the session, with all descendants."""
         state = self.visible
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
         status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
@@ -819,13 +821,13 @@ class SessionCell(SleepingCell):
         return evolve(status, unconfined_commands=self.ports.workspace.is_unconfined())
 
     def below(self) -> Iterator["SessionCell"]:
-        """Give this session, and all that work for it, however deep."""
+        """Yield this session and all its descendants."""
         yield self
         for _, cell in self._children(self.visible):
             yield from cell.below()
 
     def children(self) -> Iterator[tuple[SessionId, "SessionCell"]]:
-        """Return the sessions that work for this one, by their ids."""
+        """Yield the child sessions, with their ids."""
         return self._children(self.state)
 
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
@@ -835,21 +837,22 @@ class SessionCell(SleepingCell):
         ids += [agent.child_id for agent in data.agents.states if agent.child_id is not None]
         for child_id in ids:
             cell = self.find(self.ports.scope, child_id)
-            # An id is free again when its session has ended, and another's then.
+            # The id of an ended session is free, and may belong to another.
             if cell is not None and self.ports.session_id in cell.state.data.config.path[:-1]:
                 yield child_id, cell
 
     def _finish_last_step(self) -> None:
-        """Publish and answer what the last step decided before the actor crashed.
+        """Publish and answer the last step's results from before the crash.
 
-        Numbers stay dense and no caller waits in vain. What would start work is left out: the core hears of the crash and
-        closes all that was open.
+        Numbers stay dense and no caller waits in vain. Effects that would start work are left out: the core is notified of
+        the
+        crash and closes all open effects.
         """
         while self.undone:
             self._tell(self.undone.pop())
 
     def _tell(self, effect: Effect) -> None:
-        """Carry out an effect that only says something; all others are left out."""
+        """Execute an effect that only publishes or answers; skip all others."""
         match effect:
             case Publish(event):
                 self.bus.publish(event)
@@ -864,30 +867,30 @@ class SessionCell(SleepingCell):
 def _stepped(
     cell: SessionCell, state: SessionState, signal: Signal
 ) -> tuple[SessionState, tuple[Effect, ...]]:
-    """Step a signal; one that cannot be stepped is put aside."""
-    # Not through `call_guarded`: this is done for each signal, and would be three calls more.
+    """Step a signal. A signal that crashes the step is set aside."""
+    # Not through `call_guarded`: for each signal, that would be three more calls.
     try:
         return step(state, settled(signal))
-    except BaseException as error:  # noqa: ASYNC103 - the edge of the actor: a bug of the core puts one signal aside
+    except BaseException as error:  # noqa: ASYNC103 - the edge of the actor: a bug of the core sets one signal aside
         if travels(error):
             raise
-        return cell.put_aside(signal, error)  # noqa: ASYNC104 - what travels was asked
+        return cell.put_aside(signal, error)  # noqa: ASYNC104 - decided by `what_travels`
 
 
 def _step_stored(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
-    """Step what the bytes of a signal say, whatever door it came in by: a journal will give that back, and nothing else."""
+    """Step the decoded bytes of a signal, whatever its source: a journal will return exactly that."""
     return step(state, settled(signal))
 
 
 def _step_noted(journal: SessionJournal, state: SessionState, signal: Signal) -> Stepped:
-    """Step what the bytes of a signal say, and say what is recorded of it: what cannot be written was never stepped."""
+    """Step the decoded bytes of a signal, and return its record. A signal that cannot be encoded is never stepped."""
     said = settled(signal)
     after, effects = step(state, said)
     return journal.noted(state, said, after, effects)
 
 
 def decide_parked(first: Signal, before: SessionState) -> str | None:
-    """Say why a session that came back is left as it is: it may be what stops the process. None for one that goes on."""
+    """Return why a resumed session must be parked: it may be the cause of process crashes. None if it continues."""
     if not isinstance(first, Recovered) or not is_left_alone(before.data, first):
         return None
     return f"parked: {first.attempt} recoveries in a row, and no new record in between; resume it by its id when the cause is gone"
@@ -905,11 +908,11 @@ def _with_late(status: Status, late: int) -> Status:
 
 
 def _no_session(scope: str, session_id: str) -> None:
-    """Find no session: this one has no supervisor."""
+    """Return None: this session has no supervisor."""
 
 
 def decide_quarantine(signal: Signal, error: BaseException, scrub: Scrub = keep) -> StepCrashed:
-    """Make the signal that tells the core of its own bug: text only, no exception is kept."""
+    """Return the signal that reports a bug of the core to it: text only, no exception is kept."""
     kind = type(signal).__name__
     said = scrub(describe_bug(error))[:MAX_CRASH_MESSAGE]
     message = f"{kind} crashed the session's core and was put aside ({said}); please report it"

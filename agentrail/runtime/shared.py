@@ -1,4 +1,4 @@
-"""What the parts of a supervisor share, and how their calls become calls of the supervisor."""
+"""State shared by the parts of a supervisor, and delegation of its methods to them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,18 +22,18 @@ from agentrail.runtime.workspace import Workspace
 
 
 class Beginnings:
-    """The keys that a task of this supervisor has to itself for now."""
+    """Keys currently reserved by a task of this supervisor."""
 
     def __init__(self) -> None:
         self._under_way: dict[str, trio.Event] = {}
 
     @asynccontextmanager
     async def reserve(self, key: str) -> AsyncIterator[None]:
-        """Wait until no other task has a key, and have it until the block ends. What is known of the key must be asked inside.
+        """Wait until no other task holds a key, and hold it until the block ends. Look up the key's session inside the block.
 
-        Cancellation: At once while it waits; the key is free again whatever ends the block.
+        Cancellation: At once while it waits. The key is released however the block ends.
         """
-        while key in self._under_way:  # not `if`: of several that waited, one is faster
+        while key in self._under_way:  # not `if`: of several waiting tasks, one is first
             await self._under_way[key].wait()
         is_over = self._under_way[key] = trio.Event()
         try:
@@ -52,7 +52,7 @@ WholeT = TypeVar("WholeT")
 def of_part(
     part_of: Callable[[WholeT], PartT], call: Callable[Concatenate[PartT, P], R]
 ) -> Callable[Concatenate[WholeT, P], R]:
-    """Make a method of a whole that calls a method of its part, with that one's name, signature and docstring."""
+    """Create a method that calls a method of a part, with the same name, signature and docstring."""
 
     @wraps(call)
     def method(self: WholeT, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -63,14 +63,14 @@ def of_part(
 
 @define(eq=False)
 class SessionEntry:
-    """A session under supervision."""
+    """A supervised session."""
 
     cell: SessionCell
     workspace: Workspace
     branch: Branch
 
     def look(self) -> ActorView:
-        """Say how it looks in a tree."""
+        """Return its view for the tree."""
         cell = self.cell
         phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
         return ActorView(phase, cell.mailbox.statistics().waiting, self.branch.supervisor)
@@ -83,14 +83,14 @@ class Shared:
     A part holds this object and never a copy of a field: `ask_host` replaces `dependencies`, and closing sets `down`.
 
     Attributes:
-        nursery: Runs the tasks of sessions; it outlives each of them.
+        nursery: Runs the tasks of sessions, and outlives each of them.
         keeping: The store with its writer; None without a store.
-        down: Why no more sessions are taken; None while they are.
+        down: Why no more sessions are accepted; None while they are.
     """
 
     nursery: trio.Nursery
     keeping: Keeping | None
-    dependencies: Dependencies = field(init=False)  # they name parts, which hold this object
+    dependencies: Dependencies = field(init=False)  # they refer to parts, which hold this object
     ended: EndedSessions
     entries: dict[str, SessionEntry] = field(factory=dict)
     asleep: dict[str, SleepingSession] = field(factory=dict)
@@ -102,7 +102,7 @@ class Shared:
     def live(self, key: str) -> SessionEntry | None:
         """Return the entry of a session that has not ended."""
         entry = self.entries.get(key)
-        # One that has ended may still wait for a tool that will not stop; its id is free all the same.
+        # An ended session may still wait for a tool that does not stop, but its id is free.
         return None if entry is None or entry.cell.state.ended else entry
 
     def store_of(self, call: str) -> Keeping:
@@ -115,7 +115,7 @@ class Shared:
     async def begin_journal(
         self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None
     ) -> None:
-        """Begin the journal of a new session, where there is a store."""
+        """Begin the journal of a new session, if there is a store."""
         if self.keeping is None:
             return
         await self.keeping.begin(cell, forked_from=forked_from)

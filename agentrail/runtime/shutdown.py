@@ -1,4 +1,4 @@
-"""How sessions leave: stopped, put to rest, or with the session that they work for; and how what they hold is closed."""
+"""Shutdown of sessions: stop, rest or end with a parent; and release of the resources that they hold."""
 
 from contextlib import suppress
 from typing import Final
@@ -23,40 +23,40 @@ from agentrail.runtime.session import SessionCell
 from agentrail.runtime.workspace import Workspace
 
 CHILD_STOP_WITHIN_SECONDS: Final = 4.0
-"""How long a call waits for the end of the session that worked for it: less than an abort waits for the call."""
+"""Seconds that a call waits for the end of its child session: less than an abort waits for the call."""
 
 CHILD_STOP_STEP_SECONDS: Final = 0.25
-"""How much less for each level further down."""
+"""Seconds subtracted for each level further down."""
 
 LEAVE_WITHIN_SECONDS: Final = 2.0
-"""How long a supervisor that closes waits for a place where nothing of a stored session is at work."""
+"""Seconds that a closing supervisor waits until a stored session has no running work."""
 
 CLOSE_WITHIN_SECONDS: Final = 2.0
 
 
 async def stop_quietly(cell: SessionCell, reason: str) -> None:
-    """Stop a session, and wait until nothing of it acts any more; one that has ended by itself is as good.
+    """Stop a session, and wait until none of its work is running. A session that has already ended is accepted.
 
-    Cancellation: It ends all the same.
+    Cancellation: The session ends regardless.
     """
-    with suppress(SessionDown):  # it was faster
-        # As a notice, which no bound keeps out: its callers are many, and the end may not depend on who comes first.
+    with suppress(SessionDown):  # it ended first
+        # Sent as a notice, which bypasses the mailbox limit. With many callers, the end must not depend on their order.
         stop = StopSession(at_ms=now_ms(), signal_id=cell.pending_calls.mint(), reason=reason)
-        with suppress(StoreUnavailable):  # it is told to stop all the same, and does
+        with suppress(StoreUnavailable):  # it is stopped regardless
             await cell.pending_calls.ask(stop, cell.mailbox.put_notice)
         await cell.wait_down()
 
 
 def _child_stop_seconds(cell: SessionCell) -> float:
-    """Say how long to wait for the end of a child: the deeper the shorter, so that who waits above hears what would not end."""
+    """Return how long to wait for the end of a child. Deeper levels wait less, so that a parent learns which child did not end."""
     depth = len(cell.state.data.config.path) - 1
     return CHILD_STOP_WITHIN_SECONDS - CHILD_STOP_STEP_SECONDS * (depth - 1)
 
 
 async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
-    """Stop a session that works for another, and note what became of it and what it has used.
+    """Stop a child session, and record its outcome and its usage.
 
-    Cancellation: Shielded and bounded; what would not end is named.
+    Cancellation: Shielded and bounded. Work that does not end is named.
     """
     with trio.move_on_after(_child_stop_seconds(cell), shield=True) as grace:
         await _stop_child(Session(cell), usage)
@@ -66,11 +66,11 @@ async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
 
 
 async def _stop_child(child: Session, usage: ChildUsage) -> None:
-    """Stop the session that works for a call with all that it has at work, and count that."""
+    """Stop the session of a call with all its work, and count that work."""
     with suppress(SessionDown, StoreUnavailable):
         async with child.subscribe(kinds=[AbortSettled]) as settled:
             try:
-                with suppress(StoreUnavailable):  # what it has at work was stopped; it is to end as well
+                with suppress(StoreUnavailable):  # its work was stopped, and it must end as well
                     await child.abort(
                         "its parent's call is over", kill_tools="all", clear_queue=True, wait=False
                     )
@@ -79,13 +79,13 @@ async def _stop_child(child: Session, usage: ChildUsage) -> None:
                 with suppress(trio.WouldBlock, trio.EndOfChannel):
                     while True:
                         event = settled.next_nowait()
-                        # And not how the cycle ended, which comes unasked.
+                        # Not the end of the cycle, which arrives unrequested.
                         if isinstance(event, AbortSettled):
                             usage.add(event.receipt)
 
 
 def fault_of_within(within: object) -> str | None:
-    """Say what is wrong with a time to wait for a boundary."""
+    """Return the fault in a time limit for reaching a boundary."""
     is_number = isinstance(within, int | float) and not isinstance(within, bool)
     if is_number and 0 <= within < float("inf"):  # type: ignore[operator]  # it is a number; NaN is not below
         return None
@@ -93,7 +93,7 @@ def fault_of_within(within: object) -> str | None:
 
 
 async def rest_session(cell: SessionCell, within: float) -> Rested:
-    """Let a session leave, and wait until nothing of it acts any more; see `SessionSupervisor.rest`."""
+    """Put a session to rest, and wait until none of its work is running; see `SessionSupervisor.rest`."""
     await cell.awake()
     path = cell.state.data.config.path
     if len(path) > 1:
@@ -105,14 +105,14 @@ async def rest_session(cell: SessionCell, within: float) -> Rested:
 
 
 async def leave_quietly(cell: SessionCell, within: float) -> None:
-    """Let a session that comes back from its journal leave without an end, and wait until nothing of it acts any more.
+    """Suspend a session that its journal can restore, and wait until none of its work is running.
 
-    Cancellation: It goes on, where it has not left yet.
+    Cancellation: The session continues if it has not stopped yet.
     """
-    with suppress(SessionDown):  # it was faster
+    with suppress(SessionDown):  # it ended first
         try:
             await _leave(cell, within)
-        except CodecError:  # what no snapshot holds, its journal holds
+        except CodecError:  # a snapshot cannot hold it, but the journal does
             await stop_quietly(cell, "it cannot be written down")
 
 
@@ -132,7 +132,7 @@ async def _leave(cell: SessionCell, within: float) -> Rested:
     finally:
         request.callers -= 1
         if not request.callers and cell.rested is None and cell.resting is request:
-            cell.resting = None  # no caller waits for it any more: it goes on
+            cell.resting = None  # no caller waits for it any more, so it continues
     if request.error is not None:
         raise request.error
     if cell.rested is None:
@@ -142,19 +142,19 @@ async def _leave(cell: SessionCell, within: float) -> Rested:
 
 
 def _nudge(cell: SessionCell) -> None:
-    """Let it take a step, which changes nothing: behind each it looks whether it may leave."""
-    # As a notice, which no bound keeps out; the answer goes nowhere.
+    """Make the session take an empty step. After each step it checks whether it can stop."""
+    # Sent as a notice, which bypasses the mailbox limit. The answer is discarded.
     cell.mailbox.put_notice(StatusQuery(at_ms=now_ms(), signal_id=cell.pending_calls.mint()))
     cell.request_wake()
 
 
 async def close_workspace(workspace: Workspace, ports: Ports) -> None:
-    """Free what a session held of files and processes.
+    """Release the files and processes of a session.
 
-    Cancellation: Shielded, for two seconds at most; what was cut is reported.
+    Cancellation: Shielded, for two seconds at most. An incomplete release is reported.
     """
     scrub = scrub_of(ports)
-    # What it raises is told to the log: the session has ended, and no other is concerned.
+    # Its exceptions are logged: the session has ended, and no other session is affected.
     with (
         cleanup_scope(CLOSE_WITHIN_SECONDS) as grace,
         suppress(PortCrashed),

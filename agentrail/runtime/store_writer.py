@@ -1,8 +1,9 @@
-"""The writer: what the sessions of a supervisor record goes to their store in batches, from one thread at a time, and none of them waits.
+"""The store writer: sends the records of all sessions to their store in batches, from one thread at a time. No session waits for it.
 
-A loop of three moves, `take_batch`, `commit`, `report`, of which only the middle one blocks, in a worker thread. So what drives
-the moves, a task or a simulation, decides when each happens. A lone record is committed at once; what comes meanwhile is the
-next batch. What a store cannot take now is kept and tried again, which is harmless, because the same records again are fine.
+A loop of three steps: `take_batch`, `commit`, `report`. Only `commit` blocks, in a worker thread. So the driver, a task or a
+simulation, decides when each happens. A lone record is committed at once; records that arrive meanwhile are the next batch.
+If
+the store fails, the batch is kept and retried. This is safe, because writing the same records again has no effect.
 """
 
 from collections import deque
@@ -52,38 +53,38 @@ from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 T = TypeVar("T")
 
 MAX_BATCH: Final = 512
-"""How many sessions are committed together."""
+"""Maximum number of sessions committed together."""
 
 FIRST_PAUSE_SECONDS: Final = 0.02
 LONGEST_PAUSE_SECONDS: Final = 0.5
-"""Between two attempts at a store that does not take what it is given."""
+"""Longest pause in seconds between two attempts while the store is unavailable."""
 
 MAX_BUGS: Final = 3
-"""How often records are tried alone at which a store raises what no store may, before their session is given up."""
+"""Attempts at records written alone for which the store raises unexpected errors, before their session is given up."""
 
 
 class WriterClient(Protocol):
     """A session whose records are written."""
 
     def written(self, up_to: int) -> None:
-        """Hear that all records up to this number are durable."""
+        """Called when all records up to this number are durable."""
 
     def refused(self, error: AgentrailError) -> None:
-        """Hear that no record of it will be taken any more."""
+        """Called when no more of its records will be accepted."""
 
     def kept_waiting(self, error: StoreUnavailable) -> None:
-        """Hear that the store does not take records for now, and what is to be said of that."""
+        """Called when the store is unavailable for now, with the error for callers."""
 
     def standing(self) -> Standing:
-        """Say how the session stands behind its last record."""
+        """Return the status of the session after its last record."""
 
 
 @define(eq=False)
 class WriterJob:
-    """What one session has recorded since its last batch was taken.
+    """Records of one session since its last batch was taken.
 
     Attributes:
-        bugs: How often the store raised at it, alone, what it may not raise.
+        bugs: Number of unexpected errors of the store for this job alone.
     """
 
     of: WriterClient
@@ -92,25 +93,25 @@ class WriterJob:
     bugs: int = 0
 
     def append(self) -> Append:
-        """Make what the store is given."""
+        """Return the request for the store."""
         return Append(records=tuple(self.records), standing=self.of.standing(), blobs=self.blobs)
 
 
 @frozen
 class StoreBug(Exception):
-    """A store raised what no store may raise."""
+    """A store raised an unexpected error."""
 
     said: str
 
 
 @frozen
 class BatchOutcome:
-    """What came of a batch.
+    """Outcome of a batch.
 
     Attributes:
-        answers: For each job None when it is durable, or why it never will be; empty when nothing is known.
-        trouble: Why nothing is known, and what will be said of it; None when all is.
-        is_bug: Whether the store raised what it may not raise, so that one of the jobs may be what it cannot bear.
+        answers: For each job None if it is durable, or why it never will be; empty if the outcome is unknown.
+        trouble: Why the outcome is unknown, as reported to callers; None if it is known.
+        is_bug: Whether the store raised an unexpected error, so that one of the jobs may have caused it.
     """
 
     answers: tuple[AgentrailError | None, ...] = ()
@@ -128,22 +129,22 @@ class _Call:
     error: BaseException | None = None
 
     def fail(self, error: BaseException) -> None:
-        """Keep what the function raised."""
+        """Store the exception of the function."""
         self.error = error
 
 
 class Writer:
-    """Gives a store what sessions record."""
+    """Writes the records of sessions to a store."""
 
     def __init__(self, store: Store, *, patience_seconds: float, outside: Outside | None = None) -> None:
-        """Begin with nothing to write."""
+        """Start with nothing to write."""
         self.store: Store = store
         self.patience_seconds: float = patience_seconds
         self._outside = outside or current()
-        # Its own: the threads of others may all be busy, and then nothing would ever be durable.
+        # A thread of its own: all shared threads may be busy, and then no record would become durable.
         self._limiter = trio.CapacityLimiter(1)
         self._jobs: dict[WriterClient, WriterJob] = {}
-        self._again: deque[WriterJob] = deque()  # to be tried one by one
+        self._again: deque[WriterJob] = deque()  # retried one by one
         self._calls: deque[_Call] = deque()
         self._under_way: tuple[WriterJob, ...] = ()
         self._since: float | None = None
@@ -155,12 +156,12 @@ class Writer:
         self._is_empty = trio.Event()
         self._began = trio.Event()
 
-    # --- what sessions call
+    # --- called by sessions
 
     def put(
         self, of: WriterClient, records: Sequence[Record], blobs: Mapping[str, bytes] | None = None
     ) -> None:
-        """Take records, without waiting. They are written whatever becomes of the caller."""
+        """Accept records without waiting. They are written whatever happens to the caller."""
         job = self._jobs.get(of)
         if job is None:
             job = self._jobs[of] = WriterJob(of, [])
@@ -170,16 +171,16 @@ class Writer:
         self._wake()
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Let the store do something else that writes, between two batches, and wait for it.
+        """Run another write of the store between two batches, and wait for it.
 
-        Cancellation: What has not begun is not done; what has is, and its result is thrown away.
+        Cancellation: A call that has not begun is not made. One that has begun completes, and its result is discarded.
         """
         return cast("T", await self._value_of(_Call(function)))
 
     async def take(self, wanted: TakeOver) -> Taken:
-        """Let the store take a tree; those that directly follow it in the queue are taken with it, in one call of the store.
+        """Take over a tree. Directly following requests in the queue are made in the same call of the store.
 
-        Cancellation: What has not begun is not done; what has is, and its result is thrown away.
+        Cancellation: A call that has not begun is not made. One that has begun completes, and its result is discarded.
         """
         return cast("Taken", await self._value_of(_Call(partial(_take_alone, self.store, wanted), wanted)))
 
@@ -204,8 +205,8 @@ class Writer:
         return call.value
 
     def post(self, function: Callable[[], object]) -> None:
-        """Let the store do something between two batches that is not waited for, and may as well fail."""
-        if self.store.is_immediate:  # at once: what comes behind it finds it done
+        """Run a write of the store between two batches without waiting for it. It may fail."""
+        if self.store.is_immediate:  # at once, so that later calls find it done
             call_guarded(lambda _: None, function)
             return
         self._calls.append(_Call(function))
@@ -218,36 +219,36 @@ class Writer:
 
     @property
     def is_available(self) -> bool:
-        """Whether the store takes records, as far as is known."""
+        """Whether the store accepts records, as far as is known."""
         return self._unavailable is None
 
     def unavailable_error(self) -> StoreUnavailable:
-        """Make what callers are told while it does not."""
+        """Return the error for callers while it does not."""
         return StoreUnavailable(
             f"the store has not taken a record for {self.patience_seconds:g} s ({self._trouble or 'it does not answer'}): "
             "nothing is acknowledged until it does; work can be stopped all the same. Try again later, with the same client_id"
         )
 
     async def wait_available(self) -> None:
-        """Wait until the store takes records.
+        """Wait until the store accepts records.
 
-        Cancellation: A checkpoint only where it has to wait.
+        Cancellation: A checkpoint only if it has to wait.
         """
         while self._unavailable is not None:
             await self._is_back.wait()
 
     async def wait_empty(self) -> None:
-        """Wait until all that was given is written, and all is done that was asked for.
+        """Wait until all records are written and all calls are done.
 
-        Cancellation: A checkpoint only where it has to wait. It is written all the same.
+        Cancellation: A checkpoint only if it has to wait. The writes continue.
         """
         while not self._is_empty.is_set():
             await self._is_empty.wait()
 
-    # --- the three moves
+    # --- the three steps
 
     def take_batch(self) -> tuple[WriterJob, ...]:
-        """Take what is to be written next; empty when there is nothing."""
+        """Return the next jobs to write; empty if there are none."""
         if self._again:
             self._under_way = (self._again.popleft(),)
             return self._under_way
@@ -260,7 +261,7 @@ class Writer:
         return batch
 
     def commit(self, appends: Sequence[Append]) -> BatchOutcome:
-        """Write a batch. This blocks: it is the one move that belongs into a worker thread."""
+        """Write a batch. This blocks: it is the one step that belongs into a worker thread."""
         try:
             answers = call_guarded(_raise_bug, self.store.append, appends)
         except StoreUnavailable as error:
@@ -270,7 +271,7 @@ class Writer:
         return BatchOutcome(answers)
 
     def report(self, batch: Sequence[WriterJob], outcome: BatchOutcome) -> bool:
-        """Tell the sessions what came of a batch, and say whether it is done; else it is to be committed again."""
+        """Report the outcome of a batch to the sessions. Return whether it is done; otherwise it must be committed again."""
         if outcome.trouble is not None:
             self._trouble = outcome.trouble
             return outcome.is_bug and self._set_apart(batch, outcome.trouble)
@@ -283,7 +284,7 @@ class Writer:
         return True
 
     def _set_apart(self, batch: Sequence[WriterJob], trouble: str) -> bool:
-        """Let each job of a batch be tried alone, so that one that a store cannot bear takes no other along."""
+        """Retry each job of a batch alone, so that one that the store cannot handle does not affect the others."""
         if len(batch) > 1:
             self._again.extend(batch)
             self._under_way = ()
@@ -298,7 +299,7 @@ class Writer:
         return True
 
     def _give_up(self, job: WriterJob, error: AgentrailError) -> None:
-        self._jobs.pop(job.of, None)  # what it recorded since goes with it
+        self._jobs.pop(job.of, None)  # later records of it are dropped too
         job.of.refused(error)
 
     def _done(self) -> None:
@@ -309,12 +310,12 @@ class Writer:
             self._unavailable = None
             self._is_back.set()
 
-    # --- the task that drives them
+    # --- the driving task
 
     async def run(self) -> None:
         """Write until cancelled.
 
-        Cancellation: A commit that is under way is left behind in its thread; so drain the writer first.
+        Cancellation: A running commit is abandoned in its thread, so drain the writer first.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_patience, name="patience with the store")
@@ -344,13 +345,13 @@ class Writer:
 
     async def _offload(self, function: Callable[[], T]) -> T:
         if self.store.is_immediate:
-            # In place: it takes no time. A virtual clock would not wait for a thread, and patience would be over before it began.
+            # In place: it takes no time. A virtual clock would not wait for a thread, and would time out before it started.
             await trio.lowlevel.checkpoint()
             return function()
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._limiter)
 
     def _next_calls(self) -> list[_Call]:
-        """Take the next call, and where it takes a tree all that directly follow it and do so too: what is between two is done between."""
+        """Return the next call. If it takes over a tree, also all directly following calls that do; batches go between other calls."""
         calls = [self._calls.popleft()]
         while calls[0].tree is not None and self._calls and self._calls[0].tree is not None:
             calls.append(self._calls.popleft())
@@ -360,7 +361,7 @@ class Writer:
         self._begin()
         await self._offload(partial(_make_calls, self.store, calls))
         self._since = None
-        # A call that failed is not tried again. Where no record is either, nothing would find out that the store is back: what comes next does.
+        # A failed call is not retried. Without records, nothing would notice that the store is back, so the next call tries it.
         failed = any(isinstance(call.error, StoreUnavailable) for call in calls)
         is_away = failed and bool(self._jobs or self._again)
         if self._unavailable is not None and not is_away:
@@ -369,7 +370,7 @@ class Writer:
             call.done.set()
 
     async def _watch_patience(self) -> None:
-        """Say that the store is unavailable when what it was given last takes too long, tried however often."""
+        """Report the store as unavailable when the current batch takes too long, over all attempts."""
         while True:
             since = self._since
             if since is None or self._unavailable is not None:
@@ -388,9 +389,9 @@ class Writer:
 
 
 def _make_calls(store: Store, calls: Sequence[_Call]) -> None:
-    """Make one call, or take the trees of many at once; this blocks.
+    """Make one call, or take over many trees at once; this blocks.
 
-    Where that fails each is tried alone: one of them may be what the store cannot bear.
+    If that fails, each is tried alone, because one of them may be the cause.
     """
     trees = [call.tree for call in calls if call.tree is not None]
     answers = call_guarded(lambda _: None, take_all, store, trees) if len(calls) > 1 else None
@@ -399,7 +400,7 @@ def _make_calls(store: Store, calls: Sequence[_Call]) -> None:
             call.value, call.error = answer, answer if isinstance(answer, AgentrailError) else None
         return
     for call in calls:
-        if call.is_wanted:  # else its caller waited for the one before, and gave up
+        if call.is_wanted:  # otherwise its caller waited for an earlier call, and gave up
             call.value = call_guarded(call.fail, call.function)
 
 
@@ -417,20 +418,20 @@ def _raise_bug(error: BaseException) -> tuple[Fenced | None, ...]:
 
 # The outbox of a session with a store: effects wait here until the records of their step are durable.
 #
-# So nothing of a step that a crash could undo is published or started. Effects that stop work do not wait: they leave at once, even
-# past a store that hangs, and remove what they stop from the outbox. No Trio, no store and no clock.
+# So no effect that a crash could undo is published or started. Effects that stop work do not wait: they leave at once, even
+# if the store hangs, and remove the stopped effects from the outbox. No Trio, no store and no clock.
 
 MAX_EPHEMERAL_BYTES: Final = 1 << 20
-"""How much of events that are never replayed waits; of more the oldest are thrown away."""
+"""Maximum bytes of waiting events that are never replayed; beyond it the oldest are dropped."""
 
 _BYTES_OF_AN_EVENT: Final = 200
-"""What an event weighs beside its texts, about."""
+"""Approximate bytes of an event in addition to its texts."""
 
 _STOPS: Final = frozenset({CancelStream, KillTools, CancelPluginRequest, ClearTimer, CloseAgent, Teardown})
-"""What leaves at once. A `Teardown` too: it waits for what was stopped, and begins by looking what of that is still there."""
+"""Effects that leave at once. `Teardown` too: it waits for stopped work, and first checks what of that still exists."""
 
 _TOLD: Final = frozenset({Publish, ReplyToCaller, Refuse})
-"""What is left of an outbox whose session crashed or has ended: all else would begin work."""
+"""Effects kept in the outbox of a session that crashed or ended: all others would start work."""
 
 _BEGINS: Final = frozenset(
     {
@@ -451,12 +452,12 @@ _BEGINS: Final = frozenset(
 
 @frozen
 class Leaving:
-    """What a step lets leave before its record is durable.
+    """Effects that leave before the record of their step is durable.
 
     Attributes:
-        at_once: Effects that are carried out now, in order.
-        taken_out: Effects of earlier steps that never will be, because they were stopped while they waited. Where they owe an
-            outcome, it is still owed.
+        at_once: Effects to execute now, in order.
+        taken_out: Effects of earlier steps that were stopped while they waited, and are never executed. An outcome that they
+            owe is still owed.
     """
 
     at_once: tuple[Effect, ...] = ()
@@ -470,9 +471,9 @@ class HeldStep:
     """A step whose effects wait.
 
     Attributes:
-        before: What the session knew in front of it.
-        effects: In order; None in the place of one that was taken out.
-        begun: Under which some of them can be found.
+        before: State of the session before it.
+        effects: In order; None in the place of a removed one.
+        begun: Ids under which some of them can be found.
     """
 
     __slots__ = ("after", "before", "begun", "effects", "left", "number")
@@ -487,20 +488,21 @@ class HeldStep:
 
 
 class Outbox:
-    """The effects of one session that wait, in order.
+    """Waiting effects of one session, in order.
 
     Attributes:
-        ephemeral_bytes: How much of what waits is never replayed, about; a step that has left in part counts as a whole.
-        thrown_away: How many ephemeral events were, because too many waited.
+        ephemeral_bytes: Approximate bytes of waiting events that are never replayed. A step that has left in part counts as a
+            whole.
+        thrown_away: Number of ephemeral events dropped because too many waited.
     """
 
     __slots__ = ("_by_id", "_ephemeral", "_steps", "ephemeral_bytes", "thrown_away")
 
     def __init__(self) -> None:
-        """Begin empty."""
-        # By step: nearly all effects of one wait and leave together, and an entry for each would be paid for in each cycle.
+        """Start empty."""
+        # By step: nearly all effects of a step wait and leave together, and an entry for each would cost time in each cycle.
         self._steps: deque[HeldStep] = deque()
-        # The few that are looked for one by one: the step, and the place in it.
+        # The few effects that are looked up: the step, and the index in it.
         self._by_id: dict[EffectId, list[tuple[HeldStep, int]]] = {}
         self._ephemeral: deque[tuple[HeldStep, int, int]] = deque()
         self.ephemeral_bytes: int = 0
@@ -513,7 +515,7 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """How many effects wait."""
+        """Number of waiting effects."""
         return sum(1 for _ in self._waiting())
 
     def _waiting(self) -> Iterator[Effect]:
@@ -523,7 +525,7 @@ class Outbox:
                     yield effect
 
     def visible(self, now: SessionState) -> SessionState:
-        """Give what the session knew when the last effect left: what may be shown of it."""
+        """Return the state of the session when the last effect left, which may be shown."""
         return self._steps[0].before if self._steps else now
 
     def put(
@@ -535,15 +537,15 @@ class Outbox:
         *,
         is_recorded: bool,
     ) -> Leaving:
-        """Let the effects of a step wait behind all that waits; and give what does not."""
+        """Queue the effects of a step, and return those that do not wait."""
         if not is_recorded and not self._steps:
-            return Leaving(at_once=tuple(effects))  # of a step without a record, behind which nothing waits
+            return Leaving(at_once=tuple(effects))  # the step has no record, and nothing waits before it
         step = HeldStep(number, before, after)
         held = step.effects
         at_once: list[Effect] = []
         taken_out: list[Effect] = []
         for effect in effects:
-            if isinstance(effect, Publish):  # most are
+            if isinstance(effect, Publish):  # the most frequent case
                 meta = effect.event.meta
                 if meta is not None and meta.ephemeral:
                     self._note_ephemeral(step, effect)
@@ -560,9 +562,10 @@ class Outbox:
         return Leaving(tuple(at_once), tuple(taken_out)) if at_once else _NOTHING_LEAVES
 
     def leaving(self, durable: int) -> Iterator[tuple[Effect, SessionState]]:
-        """Give the effects whose records are durable, in order, each with what the session knew behind its step.
+        """Yield the effects whose records are durable, in order, each with the state after its step.
 
-        Each counts as left before it is given, whatever becomes of it. Who stops in between goes on where it was.
+        Each counts as left before it is yielded, whatever happens to it. After an interruption, iteration continues with the
+        next one.
         """
         steps = self._steps
         while steps and steps[0].number <= durable:
@@ -573,22 +576,22 @@ class Outbox:
                 effect = effects[place]
                 if effect is not None:
                     yield effect, after
-            if steps and steps[0] is step:  # else all was thrown away on the way
+            if steps and steps[0] is step:  # otherwise everything was dropped meanwhile
                 steps.popleft()
                 self._forget(step)
 
     def callers(self) -> Iterator[ReplyToCaller | Refuse]:
-        """Give the answers that wait."""
+        """Yield the waiting answers."""
         return (effect for effect in self._waiting() if isinstance(effect, ReplyToCaller | Refuse))
 
     def keep_what_is_told(self) -> None:
-        """Take out all that would begin work: the session crashed, or has ended. What is published and answered stays."""
+        """Remove all effects that would start work: the session crashed, or has ended. Publications and answers stay."""
         for step in self._steps:
             step.effects[:] = [effect if type(effect) in _TOLD else None for effect in step.effects]
         self._by_id.clear()
 
     def clear(self) -> None:
-        """Throw all away."""
+        """Drop all effects."""
         for step in self._steps:  # one of them may be leaving
             step.effects[:] = [None] * len(step.effects)
         self._steps.clear()
@@ -596,7 +599,7 @@ class Outbox:
         self._ephemeral.clear()
         self.ephemeral_bytes = 0
 
-    # --- what is looked for
+    # --- lookup
 
     def _note_begun(self, step: HeldStep, effect_id: EffectId) -> None:
         step.begun.append(effect_id)
@@ -624,10 +627,10 @@ class Outbox:
                 self.thrown_away += 1
 
     def _forget(self, step: HeldStep) -> None:
-        """Forget where effects of a step were that has left."""
+        """Forget where the effects of a step were, after it has left."""
         for effect_id in step.begun:
             places = self._by_id.get(effect_id)
-            if places is not None and places[0][0] is step:  # steps are forgotten in their order
+            if places is not None and places[0][0] is step:  # steps are forgotten in order
                 del places[0]
                 if not places:
                     del self._by_id[effect_id]
@@ -636,10 +639,10 @@ class Outbox:
 
 
 def _begins(effect: Any) -> EffectId:
-    """Say under which id an effect can be stopped that begins something."""
+    """Return the id under which a started effect can be stopped."""
     effect_id: EffectId = effect.effect_id if type(effect) is not StartStream else effect.request.attempt
     if type(effect) is SpawnChild and effect.wish is not None:
-        return effect.wish.effect_id  # the tool that wants it: it ends with that
+        return effect.wish.effect_id  # the tool that requests it: it ends with that tool
     return effect_id
 
 

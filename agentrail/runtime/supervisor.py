@@ -1,8 +1,8 @@
-"""Sessions under supervision: start them, find them, watch them, bring them back when they crash, end them in order.
+"""Supervised sessions: start, find, watch, restart and stop them.
 
-Each is a child of one dynamic supervisor of `agentrail.actors`, which restarts it with back-off and counts its restarts
-apart from those of the others. What a session knew survives its actor, so its handle, its subscribers and the messages it
-had not read yet go on with the next incarnation; and what crashes too often is parked, alone.
+Each session is a child of a dynamic supervisor of `agentrail.actors`, which restarts it with back-off and counts its
+restarts separately. A session's state outlives its actor: its handle, its subscribers and its unread messages continue with
+the next incarnation. A session that crashes too often is parked; the others continue.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
@@ -118,19 +118,19 @@ from agentrail.runtime.workspace import MakeSandbox, Workspace
 
 @frozen(kw_only=True)
 class SupervisorStatistics:
-    """What a supervisor of sessions has seen.
+    """Counters of a session supervisor.
 
     Attributes:
         live: Sessions that have not ended.
-        started: All that were ever started.
-        asleep: Those of them that sleep, which a row stands for.
-        ended: Those that have ended, the parked ones among them.
-        parked: Those that crashed too often.
-        restarts: How often one was brought back.
-        tool_threads: How many worker threads are at work for tools.
-        left_behind: The tools of those that work on although their calls were stopped.
-        deleted: Stored sessions that were deleted with their trees, because of `keep_days` or `keep_bytes`.
-        deleted_bytes: How many bytes of records, snapshots and large values those had.
+        started: Sessions ever started.
+        asleep: Live sessions that are hibernated.
+        ended: Ended sessions, including parked ones.
+        parked: Sessions that crashed too often.
+        restarts: Restarts after crashes.
+        tool_threads: Worker threads that are running tools.
+        left_behind: Tools whose threads keep running although their calls were stopped.
+        deleted: Stored sessions deleted with their trees because of `keep_days` or `keep_bytes`.
+        deleted_bytes: Bytes of the records, snapshots and large values of the deleted sessions.
     """
 
     live: int
@@ -146,7 +146,7 @@ class SupervisorStatistics:
 
 
 DISMISS_WITHIN_SECONDS: Final = 5.0
-"""How long a session that ended or crashed waits for its tools; those that shield themselves for longer are left behind."""
+"""Seconds that an ended or crashed session waits for its tools. Tools that shield themselves for longer are left behind."""
 
 
 def _journals(supervisor: "SessionSupervisor") -> Journals:
@@ -154,24 +154,24 @@ def _journals(supervisor: "SessionSupervisor") -> Journals:
 
 
 def _hibernation(supervisor: "SessionSupervisor") -> Hibernation:
-    return supervisor._hibernation  # noqa: SLF001 - of the same module
+    return supervisor._hibernation  # noqa: SLF001 - same module
 
 
 def _erasure(supervisor: "SessionSupervisor") -> UserErasure:
-    return supervisor._erasure  # noqa: SLF001 - of the same module
+    return supervisor._erasure  # noqa: SLF001 - same module
 
 
 def _health(supervisor: "SessionSupervisor") -> Health:
-    return supervisor._health  # noqa: SLF001 - of the same module
+    return supervisor._health  # noqa: SLF001 - same module
 
 
 class SessionSupervisor:
-    """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
+    """Owner of sessions. A crash of one session does not affect the others, and no session outlives its supervisor."""
 
     providers: ProviderProfiles
-    """The named profiles that `registry:<profile>:<model>` stands for; put here by `open_supervisor`."""
+    """Named profiles for `registry:<profile>:<model>`, set by `open_supervisor`."""
 
-    def __init__(  # noqa: PLR0913 - what a supervisor is given to work with
+    def __init__(  # noqa: PLR0913 - the collaborators of a supervisor
         self,
         root: Supervisor,
         nursery: trio.Nursery,
@@ -185,9 +185,9 @@ class SessionSupervisor:
         revive: Revive | None = None,
         hibernate_after: float | None = None,
     ) -> None:
-        """Made by `open_supervisor`."""
+        """Created by `open_supervisor`."""
         self._root = root
-        # The nursery is for what the sessions have at work: it outlives each of them.
+        # The nursery runs the work of the sessions and outlives each of them.
         self._shared = Shared(nursery=nursery, keeping=keeping, ended=EndedSessions(nursery))
         self.journals: Journals = Journals(self._shared, known=self._known, seen=self._seen)
         self._children = ChildSessions(self._shared, begin=self._begin)
@@ -222,7 +222,7 @@ class SessionSupervisor:
             stop=lambda root, scope: self.stop_session(root, USER_FORGOTTEN, scope=scope),
         )
         self._health = Health(self._shared)
-        # One object of each, and not one for each session.
+        # One bound method each, rather than one per session.
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
 
@@ -253,19 +253,19 @@ class SessionSupervisor:
 
     @property
     def keeps_owed(self) -> bool:
-        """Whether there is a store, and it keeps what is owed to others too."""
+        """Whether there is a store that also keeps the outbox of owed deliveries."""
         return self.journals.keeps_owed
 
     @property
     def is_closing(self) -> bool:
-        """Whether it takes no more sessions."""
+        """Whether the supervisor accepts no more sessions."""
         return self._shared.down is not None
 
     def ask_host(self, host: HostHooks) -> None:
-        """Let the calls of sessions that begin from now on be judged by a host; for one that is opened over this supervisor.
+        """Let a host judge the calls of sessions that start from now on. Called by a host that is opened over this supervisor.
 
         Raises:
-            OptionError: Your move: another host judges them already.
+            OptionError: Your move: another host already judges these calls.
         """
         if host is NO_HOST:
             return
@@ -294,26 +294,26 @@ class SessionSupervisor:
     async def start_session(  # type: ignore[misc]  # mypy finds no keyword of a TypedDict in `Any`
         self, options: SessionOptions | GivesOptions | None = None, /, **given: Any
     ) -> Session:
-        """Start a session, and return its handle when it can be prompted.
+        """Start a session, and return its handle once it accepts prompts.
 
         Args:
-            options: All options in one value; then no keyword may be given. Or a blueprint, whose options stand behind the keywords.
-            **given: The same options as keywords; see `SessionOptions`. Those of a `blueprint`, an object with `.options()`, stand
-                behind them.
+            options: All options as one object, without keywords. Or a blueprint, whose options the keywords override.
+            **given: The same options as keywords; see `SessionOptions`. They override those of `blueprint`, an object with
+                `.options()`.
 
         Raises:
             OptionError: Your move: unknown options or wrong values, all faults at once; nothing was started.
-            ToolDefinitionError: Your move: two tools of one name, or a schema that is none.
-            ModelNotFound: Your move: no such provider; the message has the nearest name.
-            Authentication: Your move: no key; the message names the variable, and `demo:` as a way to try.
+            ToolDefinitionError: Your move: two tools with one name, or an invalid schema.
+            ModelNotFound: Your move: unknown provider; the message suggests the nearest name.
+            Authentication: Your move: no API key; the message names the variable, and `demo:` as a way to try.
             AlreadyStarted: A live session of this scope has this id; `handle` is its handle.
-            PluginError: Your move: a plugin that cannot be loaded, or a stack that cannot be; all faults at once.
-            SessionRefused: No one's move: a plugin does not want this session; nothing was started.
+            PluginError: Your move: a plugin that cannot be loaded, or an invalid stack; all faults at once.
+            SessionRefused: No one's move: a plugin refused this session; nothing was started.
             SessionDown: The supervisor is closing.
-            AlreadyExists: Your move: the store has a session of this id; resume it, or take another id.
-            StoreUnavailable: The store takes nothing for now; nothing was started.
+            AlreadyExists: Your move: the store has a session with this id; resume it, or use another id.
+            StoreUnavailable: The store accepts no writes for now; nothing was started.
 
-        Cancellation: Always a checkpoint; cancelled here, nothing was started.
+        Cancellation: Always a checkpoint. If cancelled here, nothing was started.
         """
         await trio.lowlevel.checkpoint()
         return await self._start(decide_options(options, given))
@@ -326,29 +326,30 @@ class SessionSupervisor:
         /,
         **given: Unpack[SessionKeywords],
     ) -> Ok | Error:
-        """Call a tool, as a session would whose model had asked for it; no model is asked.
+        """Call a tool as a session would, without a model.
 
-        A session is started for it and stopped behind it. The call passes its gates, plugins, approvals and budget, and stands in
-        its events; with `session_id` in the options it can be followed, and asked for what waits for people.
+        A session is started for the call and stopped after it. The call passes the session's gates, plugins, approvals and budget,
+        and appears in its events. With `session_id` in the options, the call can be followed and its pending approvals listed.
 
         Args:
-            name: Of a tool in the options.
-            arguments: What it is called with; what its schema does not take is an `Error`, as it is for a model. None for none.
-            options: As of `start_session`. The model and what belongs to it do not matter; a tool or plugin that wants one is
-                refused it. A crash of the session ends the call, which is never repeated.
+            name: Name of a tool in the options.
+            arguments: Arguments of the call. Arguments that its schema rejects result in an `Error`, as they do for a model. None
+                for no arguments.
+            options: Same as `start_session`. The model and its options are ignored; a tool or plugin that requests one is
+                refused. A crash of the session ends the call, which is never repeated.
             **given: The same options as keywords.
 
         Returns:
-            What the tool said: also of a call that was refused, rejected or stopped, an `Error` that says so.
+            The tool's result. A refused, rejected or stopped call returns an `Error` with the reason.
 
         Raises:
-            UnknownTool: Your move: there is no such tool in the options; nothing was started.
-            OptionError: Your move: a name, arguments or options that cannot be. All faults at once.
+            UnknownTool: Your move: the options have no such tool; nothing was started.
+            OptionError: Your move: an invalid name, arguments or options. All faults at once.
             CycleAborted: A plugin or an operator ended it before the call began.
-            CycleFailed: It failed before the call began; `error` says why.
-            ToolDefinitionError, AlreadyStarted, PluginError, SessionRefused, SessionDown: As of `start_session`.
+            CycleFailed: It failed before the call began; `error` has the reason.
+            ToolDefinitionError, AlreadyStarted, PluginError, SessionRefused, SessionDown: Same as `start_session`.
 
-        Cancellation: The tool is stopped, with all that it has at work, before the cancellation travels on; four seconds at most.
+        Cancellation: The tool and all its work are stopped before the cancellation propagates, within four seconds.
         """
         await trio.lowlevel.checkpoint()
         session = await self._start(decide_call(name, arguments, options, given), calling=name)
@@ -364,7 +365,7 @@ class SessionSupervisor:
                 await session.monitor().wait()
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
-        """Start a session; one for a call must have the tool."""
+        """Start a session. A session for one call must have the tool."""
         session_id = SessionId(chosen.session_id or f"s-{self._shared.dependencies.outside.ids(6)}")
         self._check_free(chosen.scope, session_id)
         cell, workspace = assemble(session_id, chosen, self._shared.dependencies)
@@ -385,15 +386,15 @@ class SessionSupervisor:
             return self._begin(cell, workspace, chosen.restart)
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
-        """Find a live session by its id. One that sleeps is found too, and wakes with the first call of its handle.
+        """Return the handle of a live session. A hibernated session is found too, and wakes with the first call of its handle.
 
         Args:
             session_id: Its id.
-            scope: The one that it was started in. One of another scope is not found, whatever its id.
+            scope: Scope that it was started in. A session of another scope is not found.
 
         Raises:
-            OptionError: Your move: an id that is no text, or a scope that can be none, such as one with a slash.
-            SessionDown: There is none; `SessionRested`, if it was put to rest.
+            OptionError: Your move: the id is not a string, or an invalid scope, such as one with a slash.
+            SessionDown: There is no such session. `SessionRested` if it was put to rest.
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         cell = self._known(key_of(scope, session_id))
@@ -402,13 +403,13 @@ class SessionSupervisor:
         return Session(cell)
 
     def sessions(self, *, scope: str | None = None) -> tuple[Session, ...]:
-        """Give all live sessions, oldest first; not those that sleep, for which there are `session` and `find`.
+        """Return the live sessions, oldest first, without hibernated ones (see `session` and `find`).
 
         Args:
-            scope: Only those of this scope, `""` for those without one; None for all.
+            scope: Only sessions of this scope, `""` for those without one; None for all.
 
         Raises:
-            OptionError: Your move: a scope that can be none.
+            OptionError: Your move: an invalid scope.
         """
         refuse(None if scope is None else fault_of_scope("scope", scope))
         live = (entry.cell for entry in self._shared.entries.values() if not entry.cell.state.ended)
@@ -423,31 +424,31 @@ class SessionSupervisor:
         buffer: int = 1024,
         scope: str | None = None,
     ) -> ManySubscription:
-        """Subscribe to all sessions, those that are alive and those that will be started.
+        """Subscribe to all sessions, current and future.
 
         Args:
-            after: A number for each session that was followed before, such as `SubscriberTooSlow.positions`; each goes on
-                after its own, sessions that are not named come from their start, and those that have ended are not
-                replayed. None for live events only. A session that has a scope is named `scope/id`. What is not kept any more is
-                made again from the journals, with a store, before the block is entered: one session after the other, at most 100,000
-                events in all. Where that cannot be, `EventsLost` is the first event of that session.
-            kinds: As of `Session.subscribe`.
-            deltas: As of `Session.subscribe`.
-            buffer: As of `Session.subscribe`; there is one for all sessions together.
+            after: The last event number received from each session, such as `SubscriberTooSlow.positions`. Each session continues
+                after its number. Sessions not listed are replayed from their start, and ended ones are not replayed. None for live
+                events only. A session with a scope is named `scope/id`. With a store, events no longer in memory are rebuilt from
+                the journals before the block is entered: one session after the other, at most 100,000 events in all. Where that
+                fails, `EventsLost` is the first event of that session.
+            kinds: Same as `Session.subscribe`.
+            deltas: Same as `Session.subscribe`.
+            buffer: Same as `Session.subscribe`; one buffer for all sessions together.
             scope: Only sessions of this scope, `""` for those without one; None for all.
 
         Returns:
-            An async context manager to iterate over; `event.meta` says whose an event is. Each session's events come in
+            An async context manager to iterate over; `event.meta` names the session of an event. Each session's events come in
             their order. Iteration ends when the supervisor closes.
 
         Raises:
-            OptionError: Your move: an argument that cannot be. A number beyond the last event of its session is refused
-                when the block is entered, as `CursorAhead`.
+            OptionError: Your move: an invalid argument. A number after the last event of its session raises `CursorAhead` when
+                the block is entered.
         """
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
         return self._shared.fan_in.subscribe_all(terms, after, scope)
 
-    def subscribe_group(  # noqa: PLR0913 - those of `subscribe_all`, by keyword, and the group
+    def subscribe_group(  # noqa: PLR0913 - same as `subscribe_all`, by keyword, and the group
         self,
         group_id: str,
         *,
@@ -457,30 +458,30 @@ class SessionSupervisor:
         buffer: int = 1024,
         scope: str | None = None,
     ) -> ManySubscription:
-        """Subscribe to the sessions of a group, as `subscribe_all` does to all; there need not be one yet.
+        """Subscribe to the sessions of a group, as `subscribe_all` does to all. The group may still be empty.
 
         Args:
-            group_id: What the sessions were started with.
-            after: As of `subscribe_all`.
-            kinds: As of `Session.subscribe`.
-            deltas: As of `Session.subscribe`.
-            buffer: As of `subscribe_all`.
-            scope: As of `subscribe_all`. Two scopes may each have a group of one name.
+            group_id: Group that the sessions were started with.
+            after: Same as `subscribe_all`.
+            kinds: Same as `Session.subscribe`.
+            deltas: Same as `Session.subscribe`.
+            buffer: Same as `subscribe_all`.
+            scope: Same as `subscribe_all`. Two scopes may each have a group of one name.
 
         Raises:
-            OptionError: As of `subscribe_all`.
+            OptionError: Same as `subscribe_all`.
         """
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
         return self._shared.fan_in.subscribe_group(group_id, terms, after, scope)
 
     async def stop_session(self, session_id: str, reason: str = "stopped", *, scope: str = NO_SCOPE) -> None:
-        """Stop a session and wait until it is gone.
+        """Stop a session and wait until it has ended.
 
         Raises:
-            OptionError: Your move: an id or a reason that is no text, or a scope that can be none.
-            SessionDown: There is none of this id in this scope.
+            OptionError: Your move: an id or a reason that is not a string, or an invalid scope.
+            SessionDown: No session of this scope has this id.
 
-        Cancellation: The session ends all the same.
+        Cancellation: The session ends regardless.
         """
         session = self.session(session_id, scope=scope)
         monitor = session.monitor()
@@ -488,95 +489,95 @@ class SessionSupervisor:
         await monitor.wait()
 
     async def rest(self, session_id: str, within: float = 10.0, *, scope: str = NO_SCOPE) -> Rested:
-        """Put a session to rest: it leaves without an end, and what it knows is given as bytes.
+        """Put a session to rest: it stops without ending, and its state is returned as bytes.
 
-        It leaves in idle, also where a cycle waits for people, or between two turns. What is sent meanwhile is taken; then callers
-        get `SessionRested`, and subscriptions end with `is_rested`. No `SessionEnd` is published.
+        It stops while idle, also if a cycle waits for users, or between two turns. Messages sent until then are accepted. After
+        that, callers get `SessionRested`, and subscriptions end with `is_rested`. No `SessionEnd` is published.
 
         Args:
-            session_id: Its id; of a root. Children go with the calls that they work for.
-            within: How many seconds to wait for such a place. Then it is cut where it is, and the state tells what was open.
-            scope: The one that it was started in.
+            session_id: Id of a root session. Children rest with the calls that they work for.
+            within: Seconds to wait for such a point. After that the session is cut where it is, and the state lists the open work.
+            scope: Scope that it was started in.
 
         Returns:
-            What it left, when nothing of it acts any more. Two callers get the same.
+            The session's state, once none of its work is running. Two callers get the same.
 
         Raises:
-            OptionError: Your move: an id, a scope or a time that cannot be, or the id of a child.
-            CallingSelf: Your move: a tool of this session asked for it.
-            CodecError: Its state holds what JSON does not; it goes on as if not asked.
-            SessionDown: There is no live session of this id, or it ended first. `SessionRested`: it is at rest already.
+            OptionError: Your move: an invalid id, scope or time, or the id of a child.
+            CallingSelf: Your move: a tool of this session made the call.
+            CodecError: Its state holds values that JSON cannot represent. The session continues unchanged.
+            SessionDown: There is no live session with this id, or it ended first. `SessionRested`: it is already at rest.
 
-        Cancellation: The session goes on. If it had left by then, what it left is in `last_words(id).rested`, for a while.
+        Cancellation: The session continues. If it had stopped by then, its state is in `last_words(id).rested` for a while.
         """
         refuse(fault_of_within(within))
         key = key_of(self.session(session_id, scope=scope).scope, session_id)
         cell = self._known(key)
-        assert cell is not None  # noqa: S101 - it was found
+        assert cell is not None  # noqa: S101 - found above
         return await rest_session(cell, within)
 
     def monitor(self, session: Session | str, *, scope: str = NO_SCOPE) -> SessionMonitor:
-        """Watch a session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end.
+        """Monitor a session: `await monitor.wait()` returns when it has ended for good. A restart does not count as an end.
 
         Args:
-            session: A handle, also of a session that has ended; or the id of a live one.
-            scope: Of an id: the scope that its session was started in.
+            session: A handle, also of an ended session; or the id of a live one.
+            scope: For an id: the scope that its session was started in.
 
         Raises:
-            OptionError: Your move: neither a handle nor an id, or a scope that can be none.
-            SessionDown: There is no live session of this id in this scope.
+            OptionError: Your move: neither a handle nor an id, or an invalid scope.
+            SessionDown: This scope has no live session with this id.
         """
         return (session if isinstance(session, Session) else self.session(session, scope=scope)).monitor()
 
     def last_words(self, session_id: str, *, scope: str = NO_SCOPE) -> LastWords | None:
-        """Say how a session ended, if it is one of the last 10,000 that did; also after the supervisor was closed.
+        """Return how a session ended, if it is one of the last 10,000 that did. Works after the supervisor was closed, too.
 
         Args:
-            session_id: Its id. One that is alive again is not looked at: these are the words of the last one that ended.
-            scope: The one that it was started in.
+            session_id: Its id. If it is live again, the result is still about the last session of this id that ended.
+            scope: Scope that it was started in.
 
         Returns:
-            How it ended, with its handle for five minutes. None: no session of this id has ended, as far as is known.
+            How it ended, with its handle for five minutes. None: no ended session of this id is known.
 
         Raises:
-            OptionError: Your move: an id that is no text, or a scope that can be none.
+            OptionError: Your move: the id is not a string, or an invalid scope.
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         return self._shared.ended.find(key_of(scope, session_id))
 
     def reports(self, *, scope: str | None = None, buffer: int = DEFAULT_BUFFER) -> SessionReports:
-        """Tell of restarts and of sessions that were given up, as they happen.
+        """Stream reports of restarts and parked sessions, as they happen.
 
         Args:
-            scope: Only of sessions of this scope, `""` for those without one; None for all.
-            buffer: How many reports may wait for the reader; when it is full the oldest go, and `dropped` counts them. No
+            scope: Only reports about sessions of this scope, `""` for those without one; None for all.
+            buffer: Reports that may wait for the reader. When it is full the oldest are dropped, and `dropped` counts them. No
                 session ever waits.
 
         Returns:
-            An async context manager to iterate over; iteration ends when the supervisor closes. When a session is said to be
-            given up, `last_words` knows of it.
+            An async context manager to iterate over. Iteration ends when the supervisor closes. By the time a session is reported as
+            parked, `last_words` has it.
 
         Raises:
-            OptionError: Your move: a scope that can be none, or a buffer below 1.
+            OptionError: Your move: an invalid scope, or a buffer below 1.
         """
         return self._shared.board.subscribe(scope=scope, buffer=buffer)
 
     async def tree(
         self, *, scope: str | None = None, after: int | None = None, limit: int | None = None
     ) -> TreeNode:
-        """Return the whole tree as data: the supervisor, its sessions, and what runs behind them.
+        """Return the whole tree as data: the supervisor, its sessions, and their children.
 
         Args:
             scope: Only sessions of this scope, `""` for those without one; None for all.
-            after: Continue after the session of this number, which is the last part of its `key`; None to begin.
-            limit: How many sessions at most, in the order in which they started; None for all.
+            after: Continue after the session with this number, the last part of its `key`; None to begin.
+            limit: Maximum number of sessions, in the order in which they started; None for all.
 
         Returns:
-            The root; of each session its id (`scope/id`, where it has a scope), phase, restarts, uptime and mailbox.
-            `render_tree` makes text of it.
+            The root; for each session its id (`scope/id`, if it has a scope), phase, restarts, uptime and mailbox.
+            `render_tree` formats it as text.
 
         Raises:
-            OptionError: Your move: a scope that can be none.
+            OptionError: Your move: an invalid scope.
             SessionDown: The supervisor was closed.
 
         Cancellation: Always a checkpoint.
@@ -591,7 +592,7 @@ class SessionSupervisor:
             raise SessionDown(EVERY, self._shared.down or "the supervisor was closed") from None
 
     def statistics(self) -> SupervisorStatistics:
-        """Count; cheap, at any time, also after the supervisor was closed."""
+        """Return the counters. Cheap at any time, also after the supervisor was closed."""
         threads = self._shared.dependencies.threads.statistics()
         retention = None if self._shared.keeping is None else self._shared.keeping.retention
         return SupervisorStatistics(
@@ -612,34 +613,34 @@ class SessionSupervisor:
         """Start a child in the subtree of a session, after its actor, such as a connection that ends with the session.
 
         Raises:
-            SessionDown: There is no live session of this id in this scope.
+            SessionDown: This scope has no live session with this id.
             ActorDown: Its actor ended meanwhile.
-            Exception: As of `agentrail.actors.Supervisor.start_child`.
+            Exception: Same as `agentrail.actors.Supervisor.start_child`.
 
-        Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
+        Cancellation: Always a checkpoint. If cancelled here, neither child nor spec stays.
         """
-        # Behind an actor that is up, so not before its next instance is.
+        # The child starts after a running actor, so only once the next instance is up.
         await self.session(session_id, scope=scope).status()
         return await self._shared.entries[key_of(scope, session_id)].branch.start_child(spec)
 
     async def stop_all(self, reason: str) -> None:
-        """Take no more sessions, and stop those there are, newest first and side by side.
+        """Accept no more sessions, and stop the current ones concurrently, newest first.
 
-        Cancellation: What has not ended yet is left to the code that cancels.
+        Cancellation: Sessions that have not ended yet are left to the cancelling code.
         """
         self._shared.down = reason
         self._hibernation.close_hollow()
         async with trio.open_nursery() as nursery:
             for entry in reversed(self._shared.entries.values()):
-                if entry.cell.is_leaving:  # by itself
+                if entry.cell.is_leaving:  # it stops on its own
                     continue
                 if entry.cell.journal is None:
                     nursery.start_soon(stop_quietly, entry.cell, reason)
-                elif len(entry.cell.state.data.config.path) == 1:  # the others go with it
+                elif len(entry.cell.state.data.config.path) == 1:  # children stop with their root
                     nursery.start_soon(leave_quietly, entry.cell, LEAVE_WITHIN_SECONDS)
 
     async def _close_rest(self) -> None:
-        """Free what sessions hold that could not end in order, once their actors are gone."""
+        """Release the resources of sessions that could not end in order, once their actors have stopped."""
         for entry in tuple(self._shared.entries.values()):
             await self._retire(entry, "the supervisor had no more time for it")
         await self._hibernation.close()
@@ -659,20 +660,20 @@ class SessionSupervisor:
             raise AlreadyStarted(message, handle=Session(known))
 
     def _known(self, key: str) -> SessionCell | None:
-        """Give the cell of a session that is alive, or sleeps; None where there is none."""
+        """Return the cell of a live or hibernated session, or None."""
         entry = self._shared.live(key)
         if entry is not None:
             return entry.cell
         return None if self._shared.down is not None else self._hibernation.hollow_of(key)
 
     def _seen(self, key: str) -> SessionCell | None:
-        """Give the cell of a session that is here, or was until not long ago; None where there is none."""
+        """Return the cell of a session that is live or ended recently, or None."""
         cell = self._known(key)
         if cell is not None:
             return cell
         words = self._shared.ended.find(key)
         session = None if words is None else words.session
-        return None if session is None else session._cell  # noqa: SLF001 - the door between a handle and its cell
+        return None if session is None else session._cell  # noqa: SLF001 - internal access from the supervisor to the cell of a handle
 
     def _find_cell(self, scope: str, session_id: str) -> SessionCell | None:
         entry = self._shared.live(key_of(scope, session_id))
@@ -688,23 +689,23 @@ class SessionSupervisor:
             cell.branching = self._forks
         self._shared.fan_in.join(cell)
         self._hibernation.watch(cell)
-        # Not waited for: a subscriber that comes before the next checkpoint sees all that the session ever publishes.
+        # Not awaited: a subscriber that enters before the next checkpoint sees every event of the session.
         self._root.start_child_soon(self._child_spec(entry, restart))
         return Session(cell)
 
     def _child_spec(self, entry: SessionEntry, given: Restart) -> ChildSpec:
         options = Options(look=entry.look)
         start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=options)
-        # A session ends cleanly only when it is told to, so that a `permanent` one is not to come back either.
+        # A session ends cleanly only on request, so a `permanent` one must not restart either.
         restart: Restart = "temporary" if given == "temporary" else "transient"
         return ChildSpec(entry.cell.ports.key, start, restart)
 
-    # --- the life of a session
+    # --- the lifetime of a session
 
     async def _live_on(self, entry: SessionEntry) -> None:
-        """Be the actor of one incarnation; what leaves is its crash, of which its supervisor makes what it will."""
+        """Run the actor of one incarnation. A crash propagates to its supervisor, which decides whether to restart it."""
         cell = entry.cell
-        if cell.ending is not None:  # its sandbox could not be closed, which is reported and not tried again
+        if cell.ending is not None:  # its sandbox failed to close: reported, not retried
             return
         if cell.crash is None:
             self._started += cell.sleep is None or not cell.sleep.was_asleep
@@ -726,12 +727,12 @@ class SessionSupervisor:
             if leaving is error:
                 raise
             if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+                raise leaving from None  # noqa: ASYNC104 - decided by `what_travels`
             cell.crash = scrub(describe_bug(error))[:MAX_CRASH_MESSAGE]
             log_crash(f"session {cell.ports.key} crashed: {cell.crash}", error, scrub)
-            # Reports repeat what leaves here. So it may hold no secret, and be nothing that would end the supervisor.
+            # Reports repeat this exception, so it must hold no secret and must not end the supervisor.
             if not isinstance(error, Exception) or scrub(words := describe_crash(error)) != words:
-                raise SessionCrashed(cell.crash) from None  # noqa: ASYNC104 - what travels was asked
+                raise SessionCrashed(cell.crash) from None  # noqa: ASYNC104 - decided by `what_travels`
             raise
         finally:
             entry.branch.leave()
@@ -744,7 +745,7 @@ class SessionSupervisor:
                 await self._retire(entry, "ended")  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _dismiss(self, entry: SessionEntry, task_group: TaskGroup) -> None:
-        """Wait until all that an incarnation had at work is gone, but not for ever; name what is left behind."""
+        """Wait for the work of an incarnation, up to the time limit, and report the work that is left behind."""
         with cleanup_scope(DISMISS_WITHIN_SECONDS):
             await task_group.dismiss()
         key, incarnation = entry.cell.ports.key, entry.cell.state.data.incarnation
@@ -763,15 +764,15 @@ class SessionSupervisor:
             entry.cell.crash += f"; left behind, still at work: {', '.join(task_group.working)}"
 
     def _hear(self, report: Report) -> None:
-        """Take a report of the supervisors below: it goes to the log, and a session that was given up is parked."""
+        """Log a report of the supervisors below, and park the session if they gave it up."""
         ended = self._shared.entries.get(str(report.child_id)) if report.kind == "child_terminated" else None
-        if ended is None or ended.cell.crash is None:  # else it told the log itself, and none of its secrets
+        if ended is None or ended.cell.crash is None:  # otherwise it was logged already, without its secrets
             log_report(report)
         is_given_up = report.kind == "shutdown" or (
             report.kind == "child_terminated" and report.restart == "temporary"
         )
         entry = self._shared.entries.get(str(report.child_id)) if is_given_up else None
-        if entry is not None and entry.cell.crash is not None:  # else it is about an older session of this id
+        if entry is not None and entry.cell.crash is not None:  # else: an older session with this id
             self._park(entry, entry.cell.crash)
 
     def _park(self, entry: SessionEntry, crash: str) -> None:
@@ -785,7 +786,7 @@ class SessionSupervisor:
         self._shared.nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
 
     def _note_parked(self, scope: str, session_id: SessionId, reason: str) -> None:
-        """Say of a session that came back from its journal that it is not continued."""
+        """Record that a session resumed from its journal is parked."""
         self._parked += 1
         self._shared.board.note_parked(
             SessionReport(
@@ -799,7 +800,7 @@ class SessionSupervisor:
         )
 
     async def _park_kept(self, entry: SessionEntry, crash: str) -> None:
-        """Park a session whose last words are to be written before they are heard."""
+        """Park a session with a journal: its last record is written before anyone is notified."""
         with cleanup_scope(CLOSE_WITHIN_SECONDS + STORE_PATIENCE_SECONDS):
             await entry.cell.drain()
         self._close(entry, f"parked: {crash}")
@@ -807,18 +808,18 @@ class SessionSupervisor:
         await self._retire(entry, f"parked: {crash}")
 
     def _close(self, entry: SessionEntry, reason: str) -> None:
-        """Let no caller wait for a session any more, and give its id free."""
+        """Wake everyone waiting on the session and release its id."""
         key = entry.cell.ports.key
         entry.cell.close(reason)
-        # Otherwise it is noted, and the next of this id may be there already.
+        # Otherwise it is recorded already, and the next session with this id may exist.
         if self._shared.entries.get(key) is entry:
             del self._shared.entries[key]
             self._shared.ended.add(entry.cell)
 
     async def _retire(self, entry: SessionEntry, reason: str) -> None:
-        """Free all that a session held, and note that it is gone.
+        """Release everything that a session held, and record its end.
 
-        Cancellation: Shielded, for as long as it takes to close a sandbox, two seconds at most; what was cut is reported.
+        Cancellation: Shielded while the sandbox closes, for two seconds at most. An incomplete close is reported.
         """
         self._close(entry, reason)
         self._ended += 1
@@ -833,36 +834,36 @@ class SessionSupervisor:
             entry.cell.finish(reason)
 
 
-# --- A session for one call of a tool, which no model asks for: it passes the gates of any other call.
+# --- A session for one tool call without a model. The call passes the same gates as any other.
 
 CALL_ID: Final = CallId("call")
-"""That of the only call."""
+"""Id of the only call."""
 
 _FREE: Final = Price(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0)
 
 
 class OneCallModel:
-    """The built-in provider of such a session."""
+    """Built-in provider for a session with one call."""
 
     name = "one-call"
 
     def __init__(self, tool: str, arguments: JsonObject) -> None:
-        """Take what to call, with what."""
+        """Set the tool and the arguments of the call."""
         self._tool = tool
         self._arguments = arguments
         self._has_asked = False
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say that it costs nothing and says little, so that a budget keeps nothing back for it."""
+        """Return a price of 0 and an output of 1 token, so that a budget reserves nothing."""
         return Capabilities(price=_FREE, max_output_tokens=1)
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Make nothing: nothing is sent."""
+        """Return no bytes: nothing is sent."""
         return b""
 
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
-        """Ask for the call, once."""
+        """Request the call, once."""
         await trio.lowlevel.checkpoint()
         if self._has_asked or self._tool not in request.tools.names:
             message = f"there is no model to ask: this session was started for one call of {self._tool!r}"
@@ -880,7 +881,7 @@ async def _only(chunk: Chunk) -> AsyncGenerator[Chunk, None]:
 
 
 def decide_call(name: object, arguments: object, options: object, given: Mapping[str, Any]) -> SessionOptions:
-    """Make the options of the session for a call: as given, but for what asks models."""
+    """Return the options of the session for a call: the given ones, without those that need a model."""
     faults = [
         fault for fault in (fault_of_text("name", name), _fault_of_arguments(arguments)) if fault is not None
     ]
@@ -892,12 +893,12 @@ def decide_call(name: object, arguments: object, options: object, given: Mapping
     return evolve(
         chosen,
         model=model,
-        provider_opts={},  # of the model that is not asked
+        provider_opts={},  # options of the model that is not used
         fallback_models=(),
         response_format=None,
         max_turns=1,
         on_max_turns="stop",
-        restart="temporary",  # a call is made once
+        restart="temporary",  # a call is made only once
     )
 
 
@@ -911,9 +912,9 @@ def _fault_of_arguments(arguments: object) -> str | None:
 
 
 async def run_call(session: Session, name: str) -> Ok | Error:
-    """Let a session make its call, and give what came of it.
+    """Make the call in a session, and return its result.
 
-    Cancellation: The session goes on; the caller stops it.
+    Cancellation: The session continues; the caller stops it.
     """
     result: ToolResult | None = None
     async with session.subscribe(kinds=[ToolExecutionEnd, AgentEnd, AgentAbort, AgentError]) as events:
@@ -927,8 +928,8 @@ async def run_call(session: Session, name: str) -> Ok | Error:
 
 
 def decide_call_outcome(end: Event, result: ToolResult | None, name: str) -> Ok | Error:
-    """Say what came of a call, from how its cycle ended and what was published as its result."""
-    if result is not None:  # also of a call that was stopped: its result says so
+    """Return the result of a call, given the end of its cycle and the published result."""
+    if result is not None:  # also for a stopped call, whose result has the reason
         if result.is_error:
             return Error(text=result.text, details=result.details)
         return Ok(text=result.text, details=result.details, images=result.images)

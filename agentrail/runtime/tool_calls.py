@@ -1,4 +1,4 @@
-"""The calls of one incarnation that run: what each is given, what it says on its way, and the signal that it ends with."""
+"""Running tool calls of one incarnation: their contexts, their progress reports, and the signals of their outcomes."""
 
 import contextlib
 import json
@@ -83,7 +83,7 @@ from agentrail.runtime.session_journal import FileNotes, KeptJournal, NotingKeep
 from agentrail.runtime.tool_threads import TOO_MANY
 from agentrail.runtime.withheld import Withheld
 
-# --- Where a path leads by links: a call that was judged by the name of a file is judged by the file, too.
+# --- Link targets: a call that was judged by the name of a file is also judged by the file itself.
 
 _BROKEN: Final = "Not run: the plugin that judges where its path leads is broken."
 _RAISED: Final = object()
@@ -92,9 +92,9 @@ _RAISED: Final = object()
 async def refusal_of_links(
     known: SessionData, effect: RunTool, working_dir: str, open_sandbox: Callable[[], Sandbox]
 ) -> str | None:
-    """Say why a call does not run whose path leads elsewhere; None where nothing is wrong with that.
+    """Return why a call must not run because its path leads elsewhere, or None.
 
-    Cancellation: Nothing has run by then.
+    Cancellation: The tool has not run by then.
     """
     for member in known.stack.following:
         path = _asked(known, member, "path_of", effect.name, effect.arguments)
@@ -115,24 +115,24 @@ async def refusal_of_links(
 
 
 def _asked(known: SessionData, member: Member, method: str, *args: Any) -> object:
-    """Ask a plugin; one that raises lets nothing run."""
+    """Call a plugin. If it raises, the call does not run."""
     said = attempt_as(known.stack.ask, getattr(member.plugin, method), *args)
     return _RAISED if isinstance(said, Raised) else said
 
 
-# --- What a running tool reports: at most ten times a second, and what comes faster is merged.
+# --- Progress of a running tool: at most ten reports a second. Faster ones are merged.
 
 MIN_PAUSE_SECONDS: Final = 0.1
 MAX_PROGRESS_BYTES: Final = 4_096
 
 
 class Progress:
-    """The words of one call on their way to its session."""
+    """Progress texts of one call, on their way to its session."""
 
     __slots__ = ("_next_at", "_send", "_waiting")
 
     def __init__(self, send: Callable[[str], None]) -> None:
-        """Begin with nothing said."""
+        """Start without progress."""
         self._send = send
         self._waiting: list[str] = []
         self._next_at = 0.0
@@ -147,7 +147,7 @@ class Progress:
         return self._next_at if len(self._waiting) == 1 else None
 
     def flush(self, at_seconds: float | None = None) -> None:
-        """Send what waits, as one text; of too much the end, for that is how far the call is."""
+        """Send the pending texts as one. If there is too much, only the end: it shows how far the call is."""
         if at_seconds is not None:
             self._next_at = at_seconds + MIN_PAUSE_SECONDS
         if self._waiting:
@@ -169,12 +169,12 @@ _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runner needs beside the effect.
+    """Inputs of the runner in addition to the effect.
 
     Attributes:
-        tool: The object that the call started with; a later change of the session's tools does not touch it.
-        withheld: What may not be in what it says.
-        refusal: Says right before it runs why it does not, for what no step could know; None where there is nothing to ask.
+        tool: The object that the call started with; a later change of the session's tools does not affect it.
+        withheld: Secrets that must not appear in its output.
+        refusal: Checked right before the run: returns a reason not to run that no step could know. None without such a check.
     """
 
     tool: Tool
@@ -184,17 +184,17 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     refusal: Callable[[], Awaitable[str | None]] | None = None
 
     def without_secrets(self, text: str) -> str:
-        """Give what is said of a crash without the secrets of its session, the short ones too."""
+        """Return a crash message without the secrets of its session, including short ones."""
         return without_secrets(self.withheld.replaced(text), self.context.user_data)
 
 
 class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How an attempt ended.
+    """The end of an attempt.
 
     Attributes:
-        crashed: Whether it raised, so that it may be made once more.
-        late: What the tool gave although it had been stopped or its time was up.
-        ran: Whether code of the tool ran at all.
+        crashed: Whether it raised, so that it may be retried.
+        late: The tool's result although it had been stopped or had timed out.
+        ran: Whether the tool's code ran at all.
     """
 
     text: str
@@ -208,7 +208,7 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> AttemptEnd:
-    """Run one attempt and say how it ended, whatever the tool does."""
+    """Run one attempt and return its end, whatever the tool does."""
     arguments = decide_arguments(effect)
     if arguments is None:
         return AttemptEnd(text=ARGUMENTS_CHANGED, is_error=True, ran=False)
@@ -229,17 +229,17 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
                 return ended
             late = ended
         return decide_timeout(attempt, late=late)
-    except BaseException as error:  # noqa: ASYNC103 - the edge of a tool: its crash is a result, and no sibling notices
+    except BaseException as error:  # noqa: ASYNC103 - the edge of a tool: its crash is a result, and siblings are not affected
         leaving = what_travels(error, TRAVELS_FROM_A_TOOL)
         if leaving is error:
             raise
         if leaving is not None:
-            raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            raise leaving from None  # noqa: ASYNC104 - decided by `what_travels`
         declined = decide_declined(error)
         if declined is not None:
-            return declined  # noqa: ASYNC104 - what travels was asked
+            return declined  # noqa: ASYNC104 - decided by `what_travels`
         log_tool_crash(effect.name, attempt, error)
-        return decide_crash(effect.name, error, attempt)  # noqa: ASYNC104 - what travels was asked
+        return decide_crash(effect.name, error, attempt)  # noqa: ASYNC104 - decided by `what_travels`
 
 
 async def _execute_again(effect: RunTool, attempt: Attempt, arguments: JsonObject) -> object:
@@ -252,7 +252,7 @@ async def _execute_again(effect: RunTool, attempt: Attempt, arguments: JsonObjec
 
 
 def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
-    """Say what follows from what a tool found out about its earlier attempt; None: it runs again."""
+    """Return the outcome that a tool found for its earlier attempt; None to run it again."""
     match found:
         case Done(result=result):
             return result
@@ -267,9 +267,9 @@ def decide_reconciled(tool: Tool, found: object) -> ToolOutcome | None:
 
 
 def decide_arguments(effect: RunTool) -> JsonObject | None:
-    """Give the tool a copy of exactly what was hashed; None when that is not what was checked.
+    """Return a copy of exactly the arguments that were hashed, or None if they differ from the checked ones.
 
-    A copy that can be written to, because a tool that changes its arguments may do so; what the session has is frozen.
+    The copy is mutable, because a tool may modify its arguments. The session's own arguments are frozen.
     """
     if hash_arguments(effect.arguments) != effect.arguments_hash:
         return None
@@ -278,7 +278,7 @@ def decide_arguments(effect: RunTool) -> JsonObject | None:
 
 
 def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
-    """Take what a tool returned, if it may return that."""
+    """Return the outcome of a tool's result, if the result is valid."""
     tool = attempt.tool
     if not isinstance(returned, _OUTCOMES):
         kind = type(returned).__name__
@@ -287,7 +287,7 @@ def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
     max_bytes = getattr(tool, "max_result_bytes", MAX_RESULT_BYTES)
     text, images = returned.text, returned.images if isinstance(returned, Ok) else ()
     return AttemptEnd(
-        # Before its middle is cut out: half of a secret is not recognised.
+        # Before the middle is cut out: half of a secret would not be recognised.
         text=clean_text(
             text if attempt.withheld.known is None else attempt.withheld.replaced(text), max_bytes=max_bytes
         )
@@ -300,14 +300,14 @@ def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
 
 
 def _without_words(images: tuple[Image, ...]) -> str:
-    """Say what a result without a text is."""
+    """Describe a result that has no text."""
     if not images:
         return "[no output]"
     return "[1 image]" if len(images) == 1 else f"[{len(images)} images]"
 
 
 def plain_details(name: str, details: object) -> JsonValue:
-    """Copy details, so that what was published cannot change any more."""
+    """Copy details, so that published ones cannot change."""
     if details is None:
         return None
     size = too_large(details)
@@ -331,10 +331,10 @@ def plain_details(name: str, details: object) -> JsonValue:
 
 
 def decide_crash(name: str, error: BaseException, attempt: Attempt) -> AttemptEnd:
-    """Say what was raised: type and message for the model, no traceback and no secret of the application.
+    """Return the outcome of an exception: its type and message for the model, without a traceback or the application's secrets.
 
-    A tool that ends the program, as argparse does over wrong input, has ended its call: an error and no crash, because
-    the same input would end it again.
+    A tool that exits the program, as argparse does on wrong input, has ended its call. This is an error rather than a crash,
+    because the same input would end it again.
     """
     found = leaves(error)
     exited = all(isinstance(leaf, SystemExit) for leaf in found)
@@ -348,7 +348,7 @@ def decide_crash(name: str, error: BaseException, attempt: Attempt) -> AttemptEn
 
 
 def decide_declined(error: BaseException) -> AttemptEnd | None:
-    """Say that the user declined to answer, where a tool lets nothing but that travel: no crash, and no second attempt."""
+    """Return the outcome if the tool only passes on that the user declined to answer: not a crash, and no second attempt."""
     found = leaves(error)
     if not all(isinstance(leaf, QuestionDeclined) for leaf in found):
         return None
@@ -356,14 +356,14 @@ def decide_declined(error: BaseException) -> AttemptEnd | None:
 
 
 def decide_exit(error: BaseException) -> str:
-    """Say how a tool wanted to end the program: with a status, or with a message."""
+    """Describe how a tool tried to exit the program: with a status, or with a message."""
     said = words_of(error)
     is_status = not said or said == "None" or said.lstrip("-").isdigit()
     return f"exited with status {0 if said in {'', 'None'} else said}" if is_status else f"exited: {said}"
 
 
 def log_tool_crash(name: str, attempt: Attempt, error: BaseException) -> None:
-    """Give the log the traceback, which no model reads."""
+    """Log the traceback, which no model reads."""
     context = attempt.context
     what = (
         f"tool {name!r} crashed in call {context.call_id} of session {context.session_id}, "
@@ -373,7 +373,7 @@ def log_tool_crash(name: str, attempt: Attempt, error: BaseException) -> None:
 
 
 def decide_timeout(attempt: Attempt, *, late: AttemptEnd | None = None) -> AttemptEnd:
-    """Say that the time was up, and whether something may have happened all the same."""
+    """Return the outcome of a timeout, including whether the tool may have taken effect."""
     text = f"Timed out after {attempt.timeout_seconds:g} s."
     if effect_class_of(attempt.tool) not in {"pure", "idempotent"}:
         text = f"{text} It may have taken effect; check before repeating."
@@ -381,12 +381,12 @@ def decide_timeout(attempt: Attempt, *, late: AttemptEnd | None = None) -> Attem
 
 
 def clean_text(text: str, *, max_bytes: int = MAX_RESULT_BYTES) -> str:
-    """Make a text fit for every wire: no lone surrogates, no control characters, its middle cut out when it is too long."""
+    """Make a text safe for every wire: no lone surrogates, no control characters, its middle cut out when it is too long."""
     if type(text) is str and len(text) <= max_bytes and text.isascii() and text.isprintable():
-        return text  # as most are that are one line: nothing in it has to be looked for
+        return text  # like most single lines: nothing in it needs a check
     if len(text) > 2 * max_bytes:
-        # Only what stays is looked at. Of ten megabytes each look at all would keep every session waiting, from a thread
-        # as well: a regular expression does not let others run. What is left out is counted as it came.
+        # Only the remaining part is checked. On ten megabytes each check would block every session, even in a thread:
+        # a regular expression holds the interpreter. The omitted part is counted unchecked.
         size_bytes = len(text.encode("utf-8", "surrogatepass"))
         head, tail = (_cleaned(part).encode() for part in (text[:max_bytes], text[-max_bytes:]))
     else:
@@ -408,15 +408,15 @@ T = TypeVar("T")
 
 _CALL_IS_OVER: Final = "the call that asks is over"
 _END_SESSIONS_WITHIN_SECONDS: Final = 4.5
-"""A little more than a session takes at most to end."""
+"""Seconds, slightly more than a session takes at most to end."""
 
 
 class BegunCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that the session has decided to run.
 
     Attributes:
-        known: What the session knew behind the step that started it.
-        scope: Of this call alone; who cancels it stops the call.
+        known: State of the session after the step that started it.
+        scope: Cancel scope of this call alone.
     """
 
     effect: RunTool
@@ -425,13 +425,13 @@ class BegunCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunningCall:
-    """What one running call may ask of its session, and what it says. What it says after its end is dropped by the core.
+    """Requests and reports of one running call to its session. The core drops reports after its end.
 
-    One object and its methods, and not a function for each wish: twenty calls that only add have none.
+    One object with methods rather than a function per request: twenty calls that only add numbers have none.
 
     Attributes:
-        known: What the session knew when the call started.
-        ports: What the session was given to work with.
+        known: State of the session when the call started.
+        ports: Ports of the session.
     """
 
     __slots__ = (
@@ -465,13 +465,13 @@ class RunningCall:
         *,
         at_ms: int,
     ) -> None:
-        """Begin silent, at a time; inside of the Trio run that the call belongs to."""
+        """Start without reports, at a given time; inside the Trio run of the call."""
         self._calls = calls
         self._scope = began.scope
         self._processes = processes
         self._child_usages = child_usages
         self._way_back = way_back()
-        self._progress: Progress | None = None  # made for the first word: most calls say none
+        self._progress: Progress | None = None  # created for the first report: most calls make none
         self._flushing: trio.CancelScope | None = None
         self._began_at_ms = at_ms
         self._is_detached = False
@@ -482,18 +482,18 @@ class RunningCall:
         self.known = began.known
         self.ports = calls.ports
 
-    # --- what the tool is given
+    # --- members of the context
 
     def progress(self, text: object) -> None:
-        """Take what `ctx.report_progress` is given, from any thread."""
-        # Refused here, in the tool: from a thread it would come out in the loop.
+        """Report progress, from any thread. Implements `ctx.report_progress`."""
+        # Refused here, in the tool: from a thread, the error would be raised in the event loop.
         if not isinstance(text, str):
             message = f"report_progress takes a text, got {type(text).__name__}"
             raise ToolContractError(message)
         self._in_trio(self._say, text)
 
     def event(self, name: object, payload: JsonValue) -> None:
-        """Take what `ctx.emit` is given, from any thread."""
+        """Emit an event, from any thread. Implements `ctx.emit`."""
         if not isinstance(name, str):
             message = f"emit takes a name, got {type(name).__name__}"
             raise ToolContractError(message)
@@ -505,7 +505,7 @@ class RunningCall:
         self._in_trio(self._emit, name, payload)
 
     def detach(self, text: object, details: JsonValue) -> None:
-        """Take what `ctx.detach` is given, from any thread."""
+        """Detach the call, from any thread. Implements `ctx.detach`."""
         if not isinstance(text, str):
             message = f"detach takes text, got {type(text).__name__}"
             raise ToolContractError(message)
@@ -538,12 +538,12 @@ class RunningCall:
 
     @property
     def deadline(self) -> float:
-        """When the timeout strikes, on Trio's clock; its tool runs by now, so the scope has been entered."""
+        """Time of the timeout, on Trio's clock. The tool is running, so the scope has been entered."""
         return self._scope.deadline
 
     @property
     def commands(self) -> BackgroundCommands:
-        """What runs in the background of the session."""
+        """Background commands of the session."""
         return self._calls.commands
 
     async def run_in_thread(self, function: Callable[[], T], *, abandonable: bool) -> T:
@@ -552,7 +552,7 @@ class RunningCall:
         return await threads.run(self.effect.name, self._scope, function, abandonable=abandonable)
 
     def open_sandbox(self) -> Sandbox:
-        """Give the sandbox; of a session with a store one that notes what is written through it, where it can."""
+        """Return the sandbox. In a session with a store it records the files written through it, if it can."""
         files = self._calls.files
         if files is None:
             return self.ports.workspace.open()
@@ -564,11 +564,11 @@ class RunningCall:
         return self._sandbox
 
     async def open_process(self, argv: tuple[str, ...], options: ProcessOptions) -> ToolProcess:
-        """Do what `ctx.open_process` asks for."""
+        """Open a process. Implements `ctx.open_process`."""
         return await self._processes.open(self.open_sandbox, self._scope, argv, options)
 
     async def ask_user(self, question: UserQuestion) -> str | JsonObject | None:
-        """Do what `ctx.ask_user` asks for."""
+        """Ask the user. Implements `ctx.ask_user`."""
         pending_calls, deliver = self._calls.pending_calls, self._calls.task_group.deliver
         seconds = question.timeout_seconds
         asked = ToolAsked(
@@ -585,14 +585,14 @@ class RunningCall:
         return cast("str | JsonObject | None", thawed(answer))
 
     async def run_session(self, request: ChildRequest) -> str:
-        """Do what `ctx.run_session` asks for."""
+        """Run a child session. Implements `ctx.run_session`."""
         wanted = decide_child(request)
         if self._is_over:
             raise CycleAborted(_CALL_IS_OVER)
         if self._is_detached:
             message = "the call is answered, and what goes on in the background has no sessions of its own"
             raise ChildRefused(message)
-        with trio.CancelScope() as scope:  # entered first: it ends also what waits for its share still
+        with trio.CancelScope() as scope:  # first, to also end a session that waits for its budget
             gone = self._sessions[scope] = trio.Event()
             try:
                 return await self._run_session(wanted)
@@ -603,7 +603,7 @@ class RunningCall:
 
     async def _run_session(self, request: ChildRequest) -> str:
         calls = self._calls
-        if request.model is not None:  # one that cannot be had is said before anything is lent
+        if request.model is not None:  # an unavailable model is reported before anything is lent
             facts_of(request.model, provide_model(request.model, self.ports))
         wish = ToolWantsChild(
             at_ms=now_ms(),
@@ -633,15 +633,15 @@ class RunningCall:
             calls.task_group.deliver(work.finished(outcome, usage, started_at_ms))
         return outcome.text
 
-    # --- its end
+    # --- the end of the call
 
     @property
     def has_sessions(self) -> bool:
-        """Whether sessions work for it, or wait for their share."""
+        """Whether child sessions run for it, or wait for their budget."""
         return bool(self._sessions)
 
     def close(self) -> None:
-        """Say what still waits: the call has ended."""
+        """Send the pending progress: the call has ended."""
         self._is_over = True
         if self._flushing is not None:
             self._flushing.cancel(reason="the call has ended")
@@ -649,7 +649,7 @@ class RunningCall:
             self._progress.flush()
 
     async def end_sessions(self) -> None:
-        """End the sessions that tasks which are not the tool's own still let work, and wait until they are gone.
+        """End the child sessions that tasks outside the tool's own still run, and wait until they have ended.
 
         Cancellation: Shielded and bounded, as the end of each of them is.
         """
@@ -663,7 +663,7 @@ class RunningCall:
         if trio.lowlevel.in_trio_run():
             function(*args)
         else:
-            # A thread that was left behind may outlive the run; no session is there to hear it then.
+            # An abandoned thread may outlive the run, when no session exists to receive its report.
             with contextlib.suppress(trio.RunFinishedError):
                 self._way_back(function, *args)
 
@@ -693,10 +693,10 @@ class RunningCall:
 
 
 class ContextOfCall(ToolContext):
-    """The context of a running call, which looks up what its tool asks for, and when it does: most look at nothing.
+    """Context of a running call. It looks up members when the tool uses them: most tools use none.
 
-    All that it looks up is frozen, so that it says what it would have said at the start. A copy that is made with
-    `attrs.evolve` has all members, as one that was made by hand.
+    All looked-up values are frozen, so they are the same as at the start of the call. A copy made with `attrs.evolve` has
+    all members, like a context created by hand.
     """
 
     __slots__ = ("_call",)
@@ -705,13 +705,13 @@ class ContextOfCall(ToolContext):
 
     @classmethod
     def of(cls, call: RunningCall) -> ToolContext:
-        """Make the context of a call."""
+        """Create the context of a call."""
         context = cls.__new__(cls)
         _set(context, "_call", call)
         return context
 
     def __getattr__(self, name: str) -> Any:
-        """Look a member up for the first time, and keep it; Python asks here for those only that are not there."""
+        """Look up a member on first use, and cache it. Python calls this only for missing attributes."""
         find = _MEMBERS.get(name)
         if find is None:
             message = f"{ToolContext.__name__!r} object has no attribute {name!r}"
@@ -764,17 +764,17 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
         "child": attrgetter("run_session"),
     }
 )
-"""Where each member of a context comes from."""
+"""Source of each member of a context."""
 
 
 class ToolCallRunner:
     """Runs the calls of one incarnation.
 
     Attributes:
-        ports: What the session was given to work with.
-        pending_calls: Where callers wait; a tool that calls its own session would wait for itself.
-        task_group: For what outlasts a step of a call; delivers what calls say on their way.
-        files: Where it is noted what calls write; None of a session without a store.
+        ports: Ports of the session.
+        pending_calls: Waiting callers of the session. A tool that calls its own session would wait for itself.
+        task_group: Runs work that outlasts a step of a call, and delivers the reports of calls.
+        files: Records the files that calls write; None for a session without a store.
     """
 
     __slots__ = ("_children", "_commands", "files", "pending_calls", "ports", "task_group")
@@ -786,30 +786,30 @@ class ToolCallRunner:
         task_group: TaskGroup,
         journal: KeptJournal | None = None,
     ) -> None:
-        """Take what calls need; inside of a Trio run."""
+        """Store the collaborators of calls; inside a Trio run."""
         self.files: FileNotes | None = None if journal is None else journal.files
         self.ports: Ports = ports
         self.pending_calls: PendingCalls = pending_calls
         self.task_group: TaskGroup = task_group
-        self._commands: BackgroundCommands | None = None  # made for the first tool that asks for them
+        self._commands: BackgroundCommands | None = None  # created for the first tool that uses them
         self._children = 0
 
     @property
     def commands(self) -> BackgroundCommands:
-        """What runs in the background; those of an incarnation before are gone with it."""
+        """Background commands. Those of an earlier incarnation ended with it."""
         if self._commands is None:
             self._commands = BackgroundCommands()
         return self._commands
 
     def number_child(self) -> int:
-        """Give the next of the sessions that tools ask for its number, from 1."""
+        """Return the number of the next child session requested by a tool, from 1."""
         self._children += 1
         return self._children
 
     async def run(
         self, began: BegunCall, processes: Processes, child_usages: list[ChildUsage]
     ) -> ToolFinished:
-        """Run one attempt at a call, and give the outcome that the effect owes."""
+        """Run one attempt at a call, and return the outcome of the effect."""
         started_at_ms = ended_at_ms = now_ms()
         effect, scope = began.effect, began.scope
         call: RunningCall | None = None
@@ -817,7 +817,7 @@ class ToolCallRunner:
         ended = self._decide_start(effect)
         if not isinstance(ended, AttemptEnd):
             tool, timeout_seconds = ended
-            # From its beginning on, which is in this pass. To give it the deadline itself would take half as long as the scope.
+            # Relative to now, the start of the scope. Setting the deadline itself would take half as long as creating the scope.
             scope.relative_deadline = max(timeout_seconds, 0.0)
             call = RunningCall(self, began, processes, child_usages, at_ms=started_at_ms)
             attempt = Attempt(
@@ -839,7 +839,7 @@ class ToolCallRunner:
                     await call.end_sessions()  # noqa: ASYNC102 - shielded and bounded inside
                 if processes.has_any:
                     await processes.aclose()  # noqa: ASYNC102 - shielded and bounded inside
-            if call.has_sessions or processes.has_any:  # which may have taken a while to end
+            if call.has_sessions or processes.has_any:  # this may have taken a while
                 ended_at_ms = now_ms()
         return ToolFinished(
             at_ms=ended_at_ms,
@@ -866,25 +866,26 @@ class ToolCallRunner:
         return partial(refusal_of_links, began.known, began.effect, ports.working_dir, ports.workspace.open)
 
     def grant(self, effect: SpawnChild) -> None:
-        """Hand a session to the tool that wants it, whose task is the one that carries it out."""
-        assert effect.wish is not None  # noqa: S101 - else it answers a call
+        """Hand a session to the tool that requested it, whose task runs it."""
+        assert effect.wish is not None  # noqa: S101 - otherwise it answers a call
         if not self.pending_calls.answer(effect.wish.signal_id, effect):
             self.give_back(effect)
 
     def give_back(self, effect: SpawnChild) -> None:
-        """End a session that never began, because its tool did not wait any longer.
+        """End a session that never started, because its tool stopped waiting.
 
-        Before all that waits in the mailbox: the outcome of that tool may be there, behind which the next request is to find
-        what was lent.
+        Delivered before everything in the mailbox. The outcome of that tool may be there, and the next request after it must
+        find
+        the returned budget.
         """
         outcome = Error(text="[Not started: nobody waited for it any more]")
         self.task_group.deliver_first(ChildWork(effect=effect).finished(outcome, ChildUsage(), now_ms()))
 
     def _decide_start(self, effect: RunTool) -> tuple[Tool, float] | AttemptEnd:
-        """Give the tool and how long it may take; or say why it does not run."""
+        """Return the tool and its time limit, or the reason why it does not run."""
         ports = self.ports
         tool = ports.tools[effect.name, effect.generation]
-        # Looked at through an edge: a tool may be anybody's object, and what it says of itself anybody's code.
+        # Through a guard: a tool may be a foreign object, whose properties run foreign code.
         try:
             with crash_edge(_unreadable, scrub=self.task_group.scrub, about=effect.name):
                 threaded = bool(getattr(tool, "threaded", False))

@@ -1,4 +1,4 @@
-"""Forgetting a user: sessions end, journals are erased, memories go, and their place in files is overwritten."""
+"""User erasure: end the sessions, erase the journals, delete the memories, and overwrite the files that held them."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -31,15 +31,15 @@ from agentrail.runtime.session import SessionCell
 from agentrail.runtime.shared import Shared
 
 _TRIES: Final = 3
-"""How often a session is ended that is to be erased, and wakes each time."""
+"""Maximum number of attempts to end a session that wakes again while it is being erased."""
 
 _OVERWRITE_TRIES: Final = 10
 _OVERWRITE_PAUSE_SECONDS: Final = 0.5
-"""How often, and how long after each other, a reader who stands in the way is waited for."""
+"""Seconds between attempts to overwrite while a reader blocks it."""
 
 
 class UserErasure:
-    """The part of a supervisor that forgets users."""
+    """Erases the data of users."""
 
     def __init__(
         self,
@@ -49,30 +49,35 @@ class UserErasure:
         sessions: Callable[[], tuple[Session, ...]],
         stop: Callable[[str, str], Awaitable[None]],
     ) -> None:
-        """Erase nothing yet."""
+        """Start with nothing erased."""
         self._shared = shared
         self._known, self._sessions, self._stop = known, sessions, stop
 
     async def forget_user(self, user_id: str, *, tenant_id: str = "") -> ForgottenUser:
-        """Forget a user: end their sessions, erase what was said in them, and remove what is remembered of them. Again is fine.
+        """Erase a user: end their sessions, erase the sessions' content, and delete the user's memories. Safe to repeat.
 
-        Whose a session is says its `user_data`, as with memories. In the journals of all their sessions, of those that worked for these,
-        and of all forks, each record is replaced by one that says what it was, how long, and its hash; snapshots and large values go. So
-        a journal can still be checked, and no more be read. The memories go with their words in the index, and working notes with their files. Then the files are written
-        anew, so that nothing of it stands in an unused part of them. Other sessions go on; while a file is copied they wait for the store.
+        The `user_data` of a session names its user, as for memories. This covers the journals of the user's sessions, their
+        child
+        sessions and all forks. Each record is replaced by one with its kind, length and hash; snapshots and large values are
+        deleted.
+        A journal can still be verified but no longer read. Memories are deleted with their words in the index, and working
+        notes with their
+        files. Then the files are rewritten, so that no unused part of them holds erased data. Other sessions continue; while
+        a file is
+        copied they wait for the store.
 
         Args:
             user_id: The user; 1 character or more.
-            tenant_id: Of which tenant; the scope of their sessions, where their `user_data` names none.
+            tenant_id: Tenant of the user. It is the scope of sessions whose `user_data` names no tenant.
 
         Returns:
-            What was erased, what could not be, and where more may be that is not reached from here.
+            What was erased, what could not be erased, and where data out of reach may remain.
 
         Raises:
-            OptionError: Your move: no user is named.
-            StoreUnavailable: A store takes nothing for now. What is done stays done: begin again.
+            OptionError: Your move: `user_id` is empty.
+            StoreUnavailable: A store accepts no writes for now. Completed steps stay done; call again.
 
-        Cancellation: What is done stays done, and a step that has begun ends: begin again.
+        Cancellation: Completed steps stay done, and a step that has begun completes; call again.
         """
         refuse(fault_of_text("user_id", user_id), fault_of_text("tenant_id", tenant_id))
         if not user_id:
@@ -81,7 +86,7 @@ class UserErasure:
             )
         await trio.lowlevel.checkpoint()
         owner = MemoryOwner(tenant=tenant_id, user=user_id)
-        # Sessions first: what they remember is removed behind their end, so that nothing comes to it any more.
+        # Sessions first: their memories are deleted after their end, so that none are added later.
         told = await self._forget_sessions(owner)
         desks = self._shared.dependencies.desks
         if desks is not None:
@@ -92,14 +97,14 @@ class UserErasure:
         return evolve(told, is_overwritten=told.is_overwritten and is_overwritten)
 
     def memories_of(self, user_id: str, *, tenant_id: str = "") -> Memories | None:
-        """Give what a user has remembered, for programs that write there besides sessions; None where nothing is remembered here.
+        """Return the memories of a user, for programs that write them outside of sessions; None if there are no memories here.
 
         Args:
-            user_id: The user; empty for what belongs to no user in particular.
-            tenant_id: As of `forget_user`.
+            user_id: The user; empty for memories that belong to no particular user.
+            tenant_id: Same as `forget_user`.
 
         Raises:
-            OptionError: Your move: one of them is no text.
+            OptionError: Your move: one of them is not a string.
         """
         refuse(fault_of_text("user_id", user_id), fault_of_text("tenant_id", tenant_id))
         desks = self._shared.dependencies.desks
@@ -116,21 +121,21 @@ class UserErasure:
             try:
                 erased += await self._erase_tree(self._shared.keeping, scope, root)
                 done.append((scope, root))
-            except SessionNotFound:  # it is deleted just now
+            except SessionNotFound:  # it was deleted meanwhile
                 continue
             except StillNeeded as error:
                 left.append(left_alive(root, error.by))
         return forgotten_of(erased, done, left)
 
     async def _erase_tree(self, keeping: Keeping, scope: str, root: SessionId) -> Erasure:
-        """End what is alive of a tree, and erase it; it may be woken in between by who reads it."""
+        """End the live sessions of a tree, and erase it. A reader may wake it in between."""
         key = key_of(scope, root)
         why: AgentrailError | None = None
         for _ in range(_TRIES):
             try:
                 with suppress(SessionDown):
                     await self._stop(root, scope)
-            except AgentrailError as error:  # it sleeps, and cannot be woken to be ended
+            except AgentrailError as error:  # it is hibernated, and cannot be woken to be ended
                 why = error
             async with self._shared.beginnings.reserve(key):
                 if self._known(key) is None:
@@ -141,7 +146,7 @@ class UserErasure:
         raise StillNeeded(root, by=["this process, where it is alive" if why is None else str(why)])
 
     async def _end_unkept(self, owner: MemoryOwner) -> ForgottenUser:
-        """End the sessions of a user that no store keeps: what they know is gone with them."""
+        """End the sessions of a user that have no store. Their data ends with them."""
         ended: list[TreeKey] = []
         for session in self._sessions():
             facts = session.facts
@@ -156,7 +161,7 @@ class UserErasure:
         return forgotten_of(Erasure(sessions=len(ended)), ended, ())
 
     async def _overwrite(self) -> bool:
-        """See to it that nothing erased stands in a file of the store; a reader who stands in the way is waited for, some seconds."""
+        """Overwrite erased data in the files of the store. A reader that blocks this is awaited for a few seconds."""
         keeping = self._shared.keeping
         if keeping is None:
             return True
