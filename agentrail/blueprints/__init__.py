@@ -1,10 +1,10 @@
-"""Blueprints: values that say how sessions are configured, from Python or from files.
+"""Blueprints: values that configure sessions, from Python or from files.
 
-- `blueprint.py`: `Blueprint`. `capability.py`: `Capability`. `capabilities.py`: those that are built in. `prompt.py`: the layers of the
-  system prompt. `capability_texts.py`: what it says of capabilities that are built in.
-- `finding.py`: which files hold for a directory, read from disk. `trusting.py`: which of them the user trusts.
-- `skills.py`: skills on disk, and what a session gets of them.
-- `configuration.py`: all of it: what holds, what is wrong, what is not granted. `building.py`: what files say becomes blueprints.
+- `blueprint.py`: `Blueprint`. `capability.py`: `Capability`. `capabilities.py`: the built-in capabilities. `prompt.py`:
+  layers of the system prompt. `capability_texts.py`: prompt sections of the built-in capabilities.
+- `finding.py`: the files of a directory, read from disk. `trusting.py`: the files that the user trusts.
+- `skills.py`: skills on disk, and their use in a session.
+- `configuration.py`: the result: settings, faults and refused grants. `building.py`: blueprints from settings.
 
     >>> from agentrail.blueprints import Blueprint
     >>> careful = Blueprint("careful", model="demo:", max_turns=5)

@@ -1,4 +1,4 @@
-"""`Blueprint`: how to configure a session, as a value. Nothing is started here, and no file is read."""
+"""`Blueprint`: the configuration of a session, as a value. This module starts nothing and reads no file."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -63,7 +63,7 @@ OF_AN_AGENT: Final = frozenset(
         *("user_data", "deps", "replace_sections"),
     }
 )
-"""Which options an agent may have of its own where it works for another one; what else there is comes from that one."""
+"""Options that an agent can set for itself when it works for another one. The leader provides the others."""
 
 _LISTS: Final = (
     "tools",
@@ -78,22 +78,24 @@ _LISTS: Final = (
 
 @frozen(kw_only=True, init=False)
 class Blueprint:
-    """How to configure a session: options, and what they are made of. Derived, and never changed.
+    """Configuration of a session: options and their parts. Immutable, with methods that derive a changed copy.
 
-    What is given to `start_session` besides a blueprint stands in front of its options; a profile of a host takes one too.
+    Arguments of `start_session` take precedence over the options of a blueprint. A host profile accepts a blueprint
+    too.
 
     Attributes:
-        name: What it is called; as an agent of another one, what the model chooses it by.
-        description: What it is for.
-        capabilities: Bundles of tools, plugins and sections of the prompt; they stand in front of its own.
-        background: As of `Agent`, where it works for another one; so are `wake` and `handoff`.
-        wake: As of `Agent`.
-        handoff: As of `Agent`.
-        prompt: What it says of its prompt beside `system_prompt`: more sections, and texts in place of others.
-        permissions: What files say of permissions, one value for each file, the nearest first; the plugin `Permissions` holds it.
-        may_bypass: Whether who starts the session said that the mode `bypass` of its permissions is wanted.
-        skills: Which skills it has, and how; None for none, and for those of the other where it works for one.
-        given: The options that were given, by name; checked, and frozen.
+        name: Name of the blueprint. The model chooses an agent of another blueprint by it.
+        description: Purpose of the blueprint.
+        capabilities: Bundles of tools, plugins and prompt sections. They come before its own.
+        background: See `Agent`. Applies when it works for another agent.
+        wake: See `Agent`. Applies when it works for another agent.
+        handoff: See `Agent`. Applies when it works for another agent.
+        prompt: Additions to `system_prompt`: further sections, and replacement texts for others.
+        permissions: Permissions from files, one value per file, the nearest first. The plugin `Permissions` applies
+            them.
+        may_bypass: Whether the caller has confirmed the permission mode `bypass`.
+        skills: Its skills and their use. None: no skills, or the leader's skills if it works for another agent.
+        given: Options that were set, by name. Validated and frozen.
     """
 
     name: str = "agent"
@@ -106,7 +108,7 @@ class Blueprint:
     permissions: tuple[PolicySettings, ...] = ()
     may_bypass: bool = False
     skills: SkillUse | None = None
-    # A key may be among them.
+    # It may contain a key.
     given: Mapping[str, Any] = field(default=EMPTY, repr=False)
 
     def __init__(  # noqa: PLR0913 - by keyword
@@ -126,22 +128,22 @@ class Blueprint:
         agents: Sequence["Agent | Blueprint"] = (),
         **given: Unpack[OwnKeywords],
     ) -> None:
-        """Take options as `SessionOptions` does, and the model as one of them that may come later.
+        """Create a blueprint with the options of `SessionOptions`. The model may be set later.
 
         Args:
-            name: As of the attributes; so are the next eight.
-            description: See there.
-            capabilities: See there; of two of one name the later.
-            background: See there.
-            wake: See there.
-            handoff: See there.
-            prompt: See there; None for nothing.
-            permissions: See there.
-            may_bypass: See there.
-            skills: See there.
-            model: As of `SessionOptions`; None: who starts a session says it.
-            agents: Who may work for the session, also as blueprints; of two of one name the later.
-            **given: As of `SessionOptions`.
+            name: See the class attribute.
+            description: See the class attribute.
+            capabilities: See the class attribute. Of two with one name, the later counts.
+            background: See the class attribute.
+            wake: See the class attribute.
+            handoff: See the class attribute.
+            prompt: See the class attribute. None: no additions.
+            permissions: See the class attribute.
+            may_bypass: See the class attribute.
+            skills: See the class attribute.
+            model: See `SessionOptions`. None: set by the caller that starts a session.
+            agents: Agents that may work for the session, also as blueprints. Of two with one name, the later counts.
+            **given: See `SessionOptions`.
 
         Raises:
             OptionError: Your move: unknown options or wrong values, all faults at once.
@@ -181,9 +183,9 @@ class Blueprint:
 
     @staticmethod
     def coding() -> "Blueprint":
-        """Give the base for work on code: files, a shell, a list of what is to do, sub-agents and compaction, with their guards.
+        """Return the base for work on code: files, shell, to-do list, sub-agents and compaction, with their guards.
 
-        What changes something waits for a person, where no rule of permissions lets it run.
+        Calls with side effects wait for approval unless a permission rule allows them.
         """
         return Blueprint(
             "coding",
@@ -194,67 +196,69 @@ class Blueprint:
         )
 
     def with_tools(self, *tools: Tool) -> "Blueprint":
-        """Give one with these tools too; one of a known name takes that one's place."""
+        """Return a copy with additional tools. A tool with a known name replaces the earlier one."""
         return self.override(tools=(*self.given.get("tools", ()), *tools))
 
     def with_plugins(self, *plugins: PluginEntry) -> "Blueprint":
-        """Give one with these plugins too; one of a known name takes that one's place."""
+        """Return a copy with additional plugins. A plugin with a known name replaces the earlier one."""
         return self.override(plugins=(*self.given.get("plugins", ()), *plugins))
 
     def with_agents(self, *agents: "Agent | Blueprint") -> "Blueprint":
-        """Give one for which these agents may work too; one of a known name takes that one's place."""
+        """Return a copy with additional agents that may work for it. An agent with a known name replaces the earlier one."""
         return self.override(agents=(*self.given.get("agents", ()), *agents))
 
     def with_skills(
         self, skills: SkillSet, *, tools: ToolsMode = "restrict", selector: SkillSelector | None = None
     ) -> "Blueprint":
-        """Give one with these skills, in place of what it had of them.
+        """Return a copy with these skills in place of its previous skills.
 
         Args:
-            skills: As `read_skills` gives them.
-            tools: What the tools mean that an open skill names: `restrict`, only these run; `approve`, they run unasked where
-                the skill's source is trusted; `ignore`, nothing.
-            selector: A pure function of the skills and of a prompt's text: what is listed for it. None lists all.
+            skills: Skills from `read_skills`.
+            tools: Effect of an open skill's tool list. `restrict`: only these tools run. `approve`: they run without
+                asking if the skill's source is trusted. `ignore`: no effect.
+            selector: A pure function of the skills and a prompt's text. It returns the skills to list for that prompt.
+                None lists all.
         """
         return self.override(skills=SkillUse(skills=skills, tools=tools, selector=selector))
 
     def with_capabilities(self, *capabilities: Capability) -> "Blueprint":
-        """Give one with these capabilities too; one of a known name takes that one's place."""
+        """Return a copy with additional capabilities. A capability with a known name replaces the earlier one."""
         return self.override(capabilities=(*self.capabilities, *capabilities))
 
     def with_memory(self, *, auto: bool = False) -> "Blueprint":
-        """Give one with the capability `memory`: working notes, and memories of the user where its supervisor was given `memories`.
+        """Return a copy with the capability `memory`: working notes, and user memories if the supervisor has `memories`.
 
         Args:
-            auto: Whether the five memories that fit a prompt best are shown with it, unasked.
+            auto: Whether the five memories that fit a prompt best are shown with it automatically.
         """
         return self.with_capabilities(memory_capability(auto=auto))
 
     def override(self, **fields: Any) -> "Blueprint":
-        """Give one with other values; an option that is None is as it was never given.
+        """Return a copy with other values. None removes an option.
 
         Raises:
-            OptionError: Your move: as of `Blueprint`.
+            OptionError: Your move: see `Blueprint`.
         """
         own = {one.name: getattr(self, one.name) for one in attrs.fields(Blueprint) if one.name != "given"}
         return Blueprint(**{**own, **self.given, **fields})
 
     def options(self) -> Mapping[str, Any]:
-        """Give the options of a session by name: what `start_session` is given besides stands in front of them.
+        """Return the options of a session, by name. Arguments of `start_session` take precedence over them.
 
         Raises:
-            OptionError: Your move: an agent that cannot work for it, or a prompt that cannot be written.
+            OptionError: Your move: an agent that cannot work for it, or a prompt that cannot be rendered.
         """
         return self.options_with(EMPTY)
 
     def options_with(self, besides: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Give the options of a session to which others are given besides: its prompt is written for what then holds.
+        """Return the options of a session with further arguments. The prompt is rendered for the combination.
 
         Args:
-            besides: What stands in front: of this the prompt has `user_data`, `prompt_mode`, `base_prompt`, the model and the names of tools.
+            besides: Arguments that take precedence. The prompt depends on `user_data`, `prompt_mode`, `base_prompt`,
+                the model and the names of tools among them.
 
         Raises:
-            OptionError: Your move: as of `options`.
+            OptionError: Your move: see `options`.
         """
         given = dict(self.given)
         tools, plugins = self._equipped()
@@ -285,27 +289,28 @@ class Blueprint:
         return MappingProxyType(given | ({"agents": tuple(agents)} if agents else {}))
 
     def prompt_sections(self, besides: Mapping[str, Any] = EMPTY) -> tuple[PromptSection, ...]:
-        """Give the sections of the system prompt that a session of it begins with, in order, each with whose it is.
+        """Return the sections of the initial system prompt, in order, each with its source.
 
         Args:
-            besides: What the session is given besides; as of `options_with`.
+            besides: Further arguments of the session. See `options_with`.
 
         Raises:
-            OptionError: Your move: a prompt that cannot be written; all faults at once.
+            OptionError: Your move: a prompt that cannot be rendered, all faults at once.
         """
         return self._sections({**self.given, **besides})
 
     def replaced_sections(self, besides: Mapping[str, Any] = EMPTY) -> Mapping[str, str]:
-        """Give the texts in place of what plugins and the mode add behind those sections while a session runs, by key.
+        """Return replacement texts for the sections that plugins and the mode add while a session runs, by key.
 
         Args:
-            besides: What the session is given besides; as of `options_with`.
+            besides: Further arguments of the session. See `options_with`.
 
         Returns:
-            What `prompt.replace` says of them, and in front of that the option `replace_sections`. An empty text removes a section.
+            The texts of `prompt.replace`. The option `replace_sections` takes precedence over them. An empty text
+            removes a section.
 
         Raises:
-            OptionError: Your move: a text that cannot be written; all faults at once.
+            OptionError: Your move: a text that cannot be rendered, all faults at once.
         """
         given = {**self.given, **besides}
         written = {one.key for one in self._parts(given)}
@@ -313,19 +318,20 @@ class Blueprint:
         return {**replaced, **self.given.get("replace_sections", EMPTY)}
 
     def as_agent(self, leader: "Blueprint | None" = None, *, besides: Mapping[str, Any] = EMPTY) -> Agent:
-        """Give this as an agent that may work for another one.
+        """Return this blueprint as an agent that may work for another one.
 
         Args:
-            leader: Whose agent it is: it has that one's plugins where it names none, and its capabilities' besides. None for one without any.
-            besides: What the session of the leader is given besides; as of `options_with`.
+            leader: The agent that it works for. Without plugins of its own it has the leader's, and those of its
+                capabilities. None: no leader.
+            besides: Further arguments of the leader's session. See `options_with`.
 
         Raises:
-            OptionError: Your move: it has what an agent cannot have of its own, or no description.
+            OptionError: Your move: it sets an option that such an agent cannot set, or has no description.
         """
         replaced = self.prompt.replace
         if (
             self.skills is not None and SKILLS_SECTION in replaced
-        ):  # where it works for another one its skills are listed under another key
+        ):  # an agent's own skills are listed under another key
             theirs = {OF_AGENT if key == SKILLS_SECTION else key: text for key, text in replaced.items()}
             return self.override(prompt=attrs.evolve(self.prompt, replace=theirs)).as_agent(
                 leader, besides=besides
@@ -363,7 +369,7 @@ class Blueprint:
         )
 
     def _equipped(self) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
-        """Give all tools and plugins of a session of it."""
+        """Return all tools and plugins of its session."""
         tools = self._tools()
         plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
         if any(one.handoff and one.permissions for one in self.given.get("agents", ())):
@@ -384,10 +390,10 @@ class Blueprint:
     def _plugins_beside(
         self, known: tuple[PluginEntry, ...], stack: tuple[PluginEntry, ...]
     ) -> tuple[PluginEntry, ...] | None:
-        """Give the plugins of an agent: its own, or its leader's and those of its capabilities; None where these are all its leader's.
+        """Return an agent's plugins: its own, or its leader's and those of its capabilities. None: exactly its leader's.
 
-        The guards of its leader are in its stack anyway, with the options that they have there. So one that a capability or `Blueprint.coding`
-        brings gives way to them, and so does one of which its author says nothing but its name.
+        The leader's guards are in its stack anyway, with the leader's options. A guard from a capability or
+        `Blueprint.coding` yields to them, and so does one that its author names without options.
         """
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]
         guards = {name_of_plugin(one): one for one in stack if is_guard(one)}
@@ -420,7 +426,7 @@ class Blueprint:
         return placed((*bundled, *self.given.get("plugins", ())), name_of_plugin)
 
     def _prompt(self, given: Mapping[str, Any], shared: Sequence[PluginEntry] = ()) -> str | None:
-        """Write the prompt. Where there is no more than its own text, that is taken alone, and None where there is none."""
+        """Render the prompt. If it has only its own text, return that text alone, or None without a text."""
         sections = self._sections(given, shared)
         if any(one.sections for one in self.capabilities) or self.prompt != PromptLayers():
             return join_prompt(sections)
@@ -470,7 +476,7 @@ class Blueprint:
 
 
 def _of_a_leader(leader: Blueprint | None, besides: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Say what of the prompt of a leader holds for an agent that works for it: what values there are, and a task has less around it."""
+    """Return the prompt options that an agent inherits from its leader: values, and fewer layers for a task."""
     given = {**(EMPTY if leader is None else leader.given), **besides}
     mode = given.get("prompt_mode", "full")
     mine: dict[str, Any] = {"prompt_mode": "task" if mode == "full" else mode, "base_prompt": False}

@@ -1,4 +1,4 @@
-"""What files say becomes blueprints: names are looked up, code is imported, values are looked at. All faults, each with its line."""
+"""Blueprints from settings: look up names, import code, validate values. Reports all faults, each with its line."""
 
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -61,7 +61,7 @@ def _no_skills() -> SkillSet:
 def build_blueprint(
     settings: Settings, name: str | None, *, skills: Callable[[], SkillSet] = _no_skills
 ) -> Blueprint:
-    """Make the blueprint of an agent, with those that work for it; code that it names is imported."""
+    """Build the blueprint of an agent and of the agents that work for it. Imports the code that it names."""
     builder = Builder(settings, skills)
     if name is not None and name not in settings.agents:
         raise OptionError([no_such_agent(name, settings.agents)])
@@ -69,7 +69,7 @@ def build_blueprint(
 
 
 def build_coding(settings: Settings, *, skills: Callable[[], SkillSet] = _no_skills) -> Blueprint:
-    """Make the blueprint of the built-in coding agent, with what `[defaults]` and `[permissions]` say."""
+    """Build the blueprint of the built-in coding agent, with `[defaults]` and `[permissions]`."""
     builder = Builder(settings, skills)
     return _without_faults(builder, builder.coding())
 
@@ -83,7 +83,7 @@ def _without_faults(builder: "Builder", made: Blueprint | None) -> Blueprint:
 def faults_of_building(
     settings: Settings, *, skills: Callable[[], SkillSet] = _no_skills
 ) -> tuple[ConfigFault, ...]:
-    """Build all that there is, and say what is wrong with it; code that it names is imported. As of `build_blueprint`."""
+    """Build everything and return all faults. Imports the code that the settings name. See `build_blueprint`."""
     builder = Builder(settings, skills)
     builder.defaults()
     for name in settings.agents:
@@ -94,7 +94,7 @@ def faults_of_building(
 
 
 def _leads(settings: Settings, name: str) -> bool:
-    """Say whether an agent is meant to lead: one that works for another may count on values for its prompt that this one has."""
+    """Return whether an agent is meant to lead. An agent that works for another may rely on the leader's prompt values."""
     default = settings.default_agent
     if settings.host or (default is not None and default.value == name):  # a server serves all of them
         return True
@@ -103,23 +103,24 @@ def _leads(settings: Settings, name: str) -> bool:
 
 
 class Builder:
-    """Makes blueprints of one set of settings, and keeps what it has looked up."""
+    """Builder of blueprints from one set of settings. Caches its lookups."""
 
     def __init__(self, settings: Settings, skills: Callable[[], SkillSet] = _no_skills) -> None:
-        """Begin with no faults."""
+        """Start without faults."""
         self._read_skills = skills
         self._skills: SkillSet | None = None
         self.faults: list[ConfigFault] = []
         self._settings = settings
         for module, folder in modules_of(
             settings
-        ):  # those of all agents, so that no tool writes them from now on
-            with suppress(OptionError):  # said where the module is imported
+        ):  # the modules of all agents, so that tools cannot write them from now on
+            with suppress(OptionError):  # reported when the module is imported
                 NAMED_MODULES.admit(NAMED_MODULES.trace(module, folder))
         self._found: dict[tuple[str, str], Any] = {}
-        # Made once, so that all agents share what it has fetched, and its faults are said also where no agent has it.
+        # Built once, so that all agents share one cache of pages, and faults are reported even if no agent
+        # uses it.
         self._web = read_web(settings.web, self._fault)
-        read_embedder(settings.embedder, self._fault)  # no agent has it: a server and commands do
+        read_embedder(settings.embedder, self._fault)  # used by the server and by commands, not by agents
         auto = settings.memory.get("auto")
         self._memory = memory_capability(auto=auto is not None and auto.value)
 
@@ -128,17 +129,17 @@ class Builder:
         return {name_of(tool): tool for tool in self._web.tools}
 
     def defaults(self) -> Blueprint | None:
-        """Make what holds where no agent is named."""
+        """Build the blueprint for sessions without a named agent."""
         values = dict(self._settings.defaults)
         return self._made("agent", values, None, self._options(values))
 
     def coding(self) -> Blueprint | None:
-        """Make the built-in coding agent. It has its own tools in place of those of `[defaults]`."""
+        """Build the built-in coding agent. Its own tools replace those of `[defaults]`."""
         values = {key: said for key, said in self._settings.defaults.items() if key != "tools"}
         return self._made("coding", values, None, self._options(values), is_coding=True)
 
     def agent(self, name: str, *, leads: bool = True) -> Blueprint | None:
-        """Make an agent as one that leads: what it does not say, `[defaults]` do."""
+        """Build an agent as a leader. `[defaults]` apply to the values that it does not set."""
         agent = self._settings.agents[name]
         values = {**self._settings.defaults, **agent.values}
         if not {"base", "capabilities"}.isdisjoint(agent.values) and "tools" not in agent.values:
@@ -147,7 +148,7 @@ class Builder:
         shared = self._settings.defaults.get("plugins")
         if (
             shared is not None and "plugins" in agent.values
-        ):  # guards that hold for all are not left out by naming one more
+        ):  # naming one more plugin does not drop the guards of all agents
             options["plugins"] = (*self._plugins(shared), *options.get("plugins", ()))
         listed = values.get("agents")
         below = [self._below(one.value, agent) for one in (() if listed is None else listed.value)]
@@ -158,7 +159,7 @@ class Builder:
         return made
 
     def look_at_provider(self, name: str) -> None:
-        """Look at the options of a provider; what a secret is, is not looked at."""
+        """Validate the options of a provider. Values of secrets are not read."""
         options = self._settings.providers[name]
         if name not in VARIABLES:
             near = difflib.get_close_matches(name, VARIABLES, n=1)
@@ -178,9 +179,9 @@ class Builder:
     # --- a blueprint
 
     def _below(self, name: str, leader: AgentSettings) -> Blueprint | None:
-        """Make an agent as one that works for another: what it does not say is that one's."""
+        """Build an agent as one that works for another. Values that it does not set are the leader's."""
         agent = self._settings.agents.get(name)
-        if agent is None or name == leader.name:  # that is said of the settings
+        if agent is None or name == leader.name:  # already reported as a fault of the settings
             return None
         values = {key: said for key, said in agent.values.items() if key != "agents"}
         if "agents" in agent.values:
@@ -191,9 +192,7 @@ class Builder:
             )
         options = self._options(values)
         shared = self._settings.defaults.get("plugins")
-        if (
-            shared is not None and "plugins" in values
-        ):  # its guards are those of the leader, who has them anyway
+        if shared is not None and "plugins" in values:  # the leader's guards are in its stack anyway
             more = [one for one in self._plugins(shared) if not is_guard(one)]
             options["plugins"] = (*more, *options.get("plugins", ()))
         return self._made(name, values, agent, options)
@@ -326,7 +325,7 @@ class Builder:
     def _capabilities(self, values: Mapping[str, Sourced]) -> Iterator[Any]:
         said = values.get("capabilities")
         for one in () if said is None else said.value:
-            if one.value == SKILLS:  # what it is made of is not known before skills are read
+            if one.value == SKILLS:  # its tools are unknown until skills are read
                 continue
             configured = {made.name: made for made in (self._web, self._memory)}
             found = configured.get(one.value) or CAPABILITIES.get(one.value)
@@ -336,7 +335,7 @@ class Builder:
                 yield found
 
     def _skills_of(self, name: str, values: Mapping[str, Sourced]) -> SkillUse | None:
-        """Give the skills that an agent names; all where it has the capability, or says `*`."""
+        """Return the skills that an agent names, or all of them if it has the capability or names `*`."""
         said = values.get("skills")
         bundles = values.get("capabilities")
         names = [] if said is None else [one.value for one in said.value]
@@ -348,7 +347,9 @@ class Builder:
         if said is None and not names:
             return None
         how = self._settings.skills.get("tools")
-        found = self._all_skills().only(names) if names else NO_SKILLS  # of another one's agent: it has none
+        found = (
+            self._all_skills().only(names) if names else NO_SKILLS
+        )  # an empty list means no skills, also for an agent of another one
         return SkillUse(skills=found, tools="restrict" if how is None else how.value)
 
     def _skill(self, agent: str, said: Sourced) -> Skill | None:
@@ -364,7 +365,7 @@ class Builder:
         return self._skills
 
     def _prompt_with_skills(self, name: str, said: Sourced, own: str | None) -> str | None:
-        """Put the instructions of skills behind a prompt, whole."""
+        """Append the full instructions of skills to a prompt."""
         found = [self._skill(name, one) for one in said.value]
         texts = [
             f"# {one.name}\n\n{literal_prompt(one.text.instructions)}" for one in found if one is not None
@@ -418,7 +419,7 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str:
 
 
 def import_name(name: str, folder: str) -> Any:
-    """Import `package.module:NAME`: from the file of the module in a directory, or an installed one. See `NamedModules`."""
+    """Import `package.module:NAME`, from a file in the directory or from an installed package. See `NamedModules`."""
     module, _, attribute = name.partition(":")
     if not module or not attribute.isidentifier():
         raise OptionError([f"{name!r:.80} is no package.module:NAME"])
@@ -439,9 +440,7 @@ def import_name(name: str, folder: str) -> Any:
 def _imported(module: str, folder: str) -> Any:
     try:
         return NAMED_MODULES.load(module, folder)
-    except (
-        SystemExit
-    ) as leaving:  # of a script that was written as one: it would end the command without a word
+    except SystemExit as leaving:  # a script that calls sys.exit on import would end the command silently
         message = f"it leaves the interpreter when it is imported (SystemExit: {leaving})"
         raise ImportError(message) from leaving
 
@@ -450,7 +449,7 @@ _BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {name: builtin(name)[0] for name in
 
 
 def built_in_plugins() -> Mapping[str, type[Plugin[Any]]]:
-    """Give the plugins that are built in, by name."""
+    """Return the built-in plugins by name."""
     found = vars(agentrail.plugins)
     return {
         name: one
@@ -463,7 +462,7 @@ def built_in_plugins() -> Mapping[str, type[Plugin[Any]]]:
 
 
 def provider_options(settings: Settings, model: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Give what files say of the provider of a model; a variable of the provider's own that is set wins."""
+    """Return the options for the provider of a model. The provider's own environment variables take precedence."""
     name = model.partition(":")[0]
     key_variable, url_variable = VARIABLES.get(name, ("", ""))
     won = {"api_key": bool(environ.get(key_variable)), "base_url": bool(environ.get(url_variable))}

@@ -1,4 +1,4 @@
-"""The capabilities that are built in, and what the blueprint for coding is made of."""
+"""The built-in capabilities, and the parts of the coding blueprint."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,10 +22,10 @@ from agentrail.tools import builtin
 
 
 def memory_capability(*, auto: bool = False) -> Capability:
-    """Make the bundle `memory`: working notes and memories of the user, for a supervisor that was given `memories`.
+    """Build the bundle `memory`: working notes and user memories, for a supervisor with `memories`.
 
     Args:
-        auto: Whether the five memories that fit a prompt best are shown with it, unasked.
+        auto: Whether the five memories that fit a prompt best are shown with it automatically.
     """
     plugins: tuple[PluginEntry, ...] = (WorkingNotes, MemoryFlush)
     return Capability(
@@ -65,19 +65,20 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
         )
     }
 )
-"""By name. Each has the guards that its tools should not be without."""
+"""Capabilities by name. Each includes the guards that its tools need."""
 
 
 SKILLS: Final = "skills"
-"""A capability too; what it is made of are the skills that there are, so that files name it and Python calls `with_skills`."""
+"""Also a capability, made of the skills that are found. Files name it, Python code calls `with_skills`."""
 
 CODING_CAPABILITIES: Final = ("files", "shell", "todos", "agents")
-"""What `Blueprint.coding()` begins with."""
+"""Initial capabilities of `Blueprint.coding()`."""
 
 CODING_TOOLS: Final = builtin("compact_conversation")
-"""What it has beside them."""
+"""Its additional tools."""
 
-# What these do is written down in the session, or is judged where it is done: by the same rules, in a sub-agent.
+# Their effects are recorded in the session, or are judged by the same rules where they happen, in a
+# sub-agent.
 _HARMLESS: Final = ("compact_conversation", "task", "write_todos")
 
 CODING_PLUGINS: Final[tuple[PluginEntry, ...]] = (
@@ -86,4 +87,4 @@ CODING_PLUGINS: Final[tuple[PluginEntry, ...]] = (
     MemoryLoader,
     PatchToolCalls,
 )
-"""What guards it, and looks after it."""
+"""Its guards and helpers."""

@@ -1,4 +1,4 @@
-"""`Capability`: a named bundle of tools, plugins and sections of the prompt; and what is wrong with lists of those."""
+"""`Capability`: a named bundle of tools, plugins and prompt sections. Also validation of such lists."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def placed(items: Iterable[_T], key_of: Callable[[_T], Hashable]) -> tuple[_T, ...]:
-    """Leave one of each key: the later one wins, and stands where the first one stood."""
+    """Remove duplicate keys. The later item wins and takes the position of the first."""
     found: dict[Hashable, _T] = {}
     for item in items:
         found[key_of(item)] = item
@@ -27,22 +27,22 @@ def placed(items: Iterable[_T], key_of: Callable[[_T], Hashable]) -> tuple[_T, .
 
 
 def name_of_plugin(entry: PluginEntry) -> str:
-    """Say what a plugin of a session will be called."""
+    """Return the name of a plugin entry once loaded."""
     return _made(entry).name
 
 
 def is_guard(entry: PluginEntry) -> bool:
-    """Say whether a plugin of a session will judge before all others, and stay with those that work for it."""
+    """Return whether a plugin judges before all others and also applies to sub-agents."""
     return _made(entry).priority < SAFETY_BELOW
 
 
 def narrows_permissions(entry: PluginEntry) -> bool:
-    """Say whether a plugin can hold what an agent may do, once a session is handed over to that one."""
+    """Return whether a plugin can restrict permissions after a handoff to an agent."""
     return callable(getattr(_made(entry), "narrow_permissions", None))
 
 
 def is_same_guard(entry: PluginEntry, guard: PluginEntry) -> bool:
-    """Say whether a plugin adds nothing to a guard of its name: it is of that kind, and has those options or none."""
+    """Return whether a plugin adds nothing to a guard of its name: same type, and the same options or none."""
     said, held = _options_of(entry), _options_of(guard)
     return type(_made(entry)) is type(_made(guard)) and (not said or same_json(said, held))
 
@@ -57,7 +57,7 @@ def _made(entry: PluginEntry) -> Plugin:
 
 
 def keys_of_sections(entries: Iterable[PluginEntry]) -> tuple[str, ...]:
-    """Give the keys of what plugins add to the system prompt while a session runs, as far as they say them: in their member `sections`."""
+    """Return the keys of the prompt sections that plugins add while a session runs, from their member `sections`."""
     said = [getattr(entry[0] if isinstance(entry, tuple) else entry, "sections", ()) for entry in entries]
     keys = [key for one in said if isinstance(one, tuple) for key in one if isinstance(key, str)]
     return tuple(dict.fromkeys(keys))
@@ -77,17 +77,17 @@ def _frozen_sections(sections: Mapping[str, Section]) -> Mapping[str, Section]:
 
 @frozen(kw_only=True)
 class Capability:
-    """A named bundle of what belongs together.
+    """A named bundle of related parts.
 
     Attributes:
-        name: What a blueprint has it by, once.
-        tools: What the model may call with it.
-        plugins: Who watches that.
-        sections: What the system prompt says of it, by keys; a later capability's text with the same key takes its place. Texts, or pure
-            functions of `PromptContext`.
+        name: Unique name within a blueprint.
+        tools: Its tools for the model.
+        plugins: The plugins that guard these tools.
+        sections: Its sections of the system prompt, by key. A later capability's text with the same key replaces it.
+            Texts, or pure functions of `PromptContext`.
 
     Raises:
-        OptionError: Your move: something in it is no tool, or no plugin.
+        OptionError: Your move: an item is not a tool, or not a plugin.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Capability:
     sections: Mapping[str, Section] = field(default=EMPTY, converter=_frozen_sections)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the parts."""
         faults = [*_faults_of_tools(self.tools), *faults_of_plugin_entries(self.plugins)]
         faults += faults_of_sections(self.sections)
         if faults:
@@ -112,7 +112,7 @@ def _faults_of_tools(tools: Iterable[object]) -> list[str]:
 
 
 def faults_of_plugin_entries(plugins: Iterable[Any]) -> list[str]:
-    """Say what is wrong with what is to be plugins, a sentence each."""
+    """Return the faults of plugin entries, one sentence each."""
     faults: list[str] = []
     for entry in plugins:
         if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[1], Mapping)):  # noqa: PLR2004 - a pair

@@ -1,6 +1,7 @@
-"""What the system prompt says of each capability that is built in: how its tools are used well. 200 to 400 tokens each.
+"""System prompt sections of the built-in capabilities: good use of their tools. 200 to 400 tokens each.
 
-No policy of an application stands here, and nothing that changes while a session runs: a vendor's cache begins with these words.
+They contain no application policy and nothing that changes during a session, because vendors' caches begin with these
+words.
 """
 
 from typing import Final

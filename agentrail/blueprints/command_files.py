@@ -1,4 +1,4 @@
-"""Which files hold commands, and their bytes: those of the user, and those of the nearest directory above that has any. Links are not followed."""
+"""Command files and their bytes: the user's, and those of the nearest parent directory with any. Links are not followed."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ def _find_project(where: Path, home: Path | None) -> Path | None:
 
 
 class _Reader:
-    """Reads directories of commands, and keeps what it found."""
+    """Reader of command directories. Collects the files it finds."""
 
     def __init__(self, where: Path, home: Path | None) -> None:
         self._where, self._home = where, home
@@ -56,7 +56,7 @@ class _Reader:
         self.left_out: list[str] = []
 
     def read_all(self, folder: Path, source: CommandSource, *, granted: bool) -> None:
-        """Read all files of one directory and below it."""
+        """Read all files in one directory tree."""
         if folder.is_symlink() or folder.parent.is_symlink():
             self.left_out.append(f"{self._shown(folder)} is a link: put the files there")
             return

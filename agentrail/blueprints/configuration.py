@@ -1,4 +1,4 @@
-"""All that files say of a directory: read, joined, narrowed where it is not trusted, and looked at."""
+"""Configuration of a directory: its files read, merged, narrowed if untrusted, and validated."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -52,19 +52,19 @@ _TOOLS: Final = tuple(map(name_of, builtin()))
 
 @frozen(kw_only=True)
 class Configuration:
-    """What files say.
+    """The effective configuration.
 
     Attributes:
-        settings: What holds.
-        faults: What is wrong with the files, by file and line.
-        not_granted: What a project's files say and does not hold, because they are not trusted.
-        files: Which there are.
-        trusted: Whether those of the project are.
-        notes: What stands in files of other programs and is not read, by file and line.
+        settings: Effective settings.
+        faults: Faults of the files, by file and line.
+        not_granted: Values of a project's files that do not apply because they are not trusted.
+        files: The files that were found.
+        trusted: Whether the project's files are trusted.
+        notes: Ignored parts of files of other programs, by file and line.
         commands: Slash commands of other programs, the project's first.
-        cwd: Where skills are looked for.
-        environ: Of this `HOME` is looked at.
-        trust_project: Whether the project counts as trusted, this time.
+        cwd: Directory where skills are searched.
+        environ: Environment variables. Only `HOME` is read.
+        trust_project: Whether the project counts as trusted this time.
     """
 
     settings: Settings = NO_SETTINGS
@@ -79,10 +79,10 @@ class Configuration:
     trust_project: bool = False
 
     def read_skills(self) -> SkillSet:
-        """Read the skills that hold for the directory.
+        """Read the skills that apply to the directory.
 
         Raises:
-            OptionError: Your move: the list of what is trusted cannot be read.
+            OptionError: Your move: the trust list cannot be read.
         """
         said = self.settings.skills
         imported = {one.scope for one in _items(said, "import_")}
@@ -117,7 +117,7 @@ class Configuration:
         return trusted
 
     def check(self) -> "Configuration":
-        """Give itself, where nothing is wrong.
+        """Return itself if there are no faults.
 
         Raises:
             OptionError: Your move: all faults.
@@ -128,7 +128,7 @@ class Configuration:
 
     @property
     def notice(self) -> str | None:
-        """What is to be said first where a project is not trusted, in one line; None where there is nothing to say."""
+        """Notice about an untrusted project, in one line, to show first. None if there is nothing to report."""
         if self.files.directory is None or self.trusted:
             return None
         said = f"{in_one_line(str(self.files.directory))} is not trusted: its files may only narrow"
@@ -149,18 +149,18 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
     files: FoundFiles | None = None,
     to_trust: bool = False,
 ) -> Configuration:
-    """Read all files that hold for a directory.
+    """Read all files that apply to a directory.
 
     Args:
-        environ: Of this `AGENTRAIL_CONFIG` and `HOME` are looked at.
-        cwd: The directory; None for that of the process.
-        config: A file of configuration in place of what would be found.
-        trust_project: Whether the project's files count as trusted, this time.
-        files: What `find_files` has found, in place of looking for them.
-        to_trust: Whether the code that the project names is read although the directory is not trusted yet.
+        environ: Environment variables. Only `AGENTRAIL_CONFIG` and `HOME` are read.
+        cwd: The directory. None: the process's working directory.
+        config: Configuration file to use instead of a search.
+        trust_project: Whether the project's files count as trusted this time.
+        files: Result of `find_files`, instead of a search.
+        to_trust: Whether code named by the project is read although the directory is not trusted yet.
 
     Raises:
-        OptionError: Your move: a file cannot be read. What is wrong inside of one is in `faults`.
+        OptionError: Your move: a file cannot be read. Faults in its content are in `faults`.
     """
     if files is None:
         files = find_files(config, environ, (cwd or Path.cwd()).absolute())
@@ -185,12 +185,13 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
     user, faults_of_user = join_files(read_user)
     not_granted: tuple[NotGranted, ...] = ()
     joined = merge_settings(project, user)
-    # Of all that is written, and not of what is left: a name that is no agent is wrong in an untrusted file too.
+    # Checked before narrowing: an unknown agent name is a fault in an untrusted file too.
     faults = (*faults, *faults_of_user, *faults_of_agent_names(joined))
     if not trusted:
         project, not_granted = narrow_settings(project, user)
         joined = merge_settings(project, user)
-    # Of what is left: a server of an untrusted project is not granted, which is said, and is no fault that would stop a run.
+    # Checked after narrowing: an untrusted project's server is reported as not granted. As a fault it would
+    # stop a run.
     faults = (*faults, *faults_of_mcp(joined))
     notes = tuple(note for one in (*read_project, *read_user) for note in one.notes)
     for note in notes:
@@ -210,13 +211,13 @@ def read_configuration(  # noqa: PLR0913 - all but the first are options, by nam
 
 
 def path_of_skill(skill: Skill, directory: Path) -> str | None:
-    """Say where a skill lies, from a directory that is trusted, with a `/` at its end; None for one that lies elsewhere."""
+    """Return a skill's path relative to a trusted directory, with a final `/`. None if it is elsewhere."""
     at = Path(skill.directory)
     return f"{at.relative_to(directory).as_posix()}/" if at.is_relative_to(directory) else None
 
 
 def digests_of_skills(skills: SkillSet, directory: Path) -> dict[str, str]:
-    """Give the ids of a project's skills, by path, as a list of what is trusted has them."""
+    """Return the ids of a project's skills by path, as in a trust list."""
     found = {path_of_skill(one, directory): one.digest for one in skills.skills if one.scope == "project"}
     return {path: digest for path, digest in found.items() if path is not None}
 
@@ -228,7 +229,7 @@ def _items(values: Mapping[str, Sourced], name: str) -> tuple[Sourced, ...]:
 
 
 def _code_of(project: Settings) -> tuple[ModuleFile, ...]:
-    """Read the code that a project names; what cannot be read is missing in what is trusted, and is refused when it is imported."""
+    """Read the code that a project names. Unreadable code is not part of the trusted files, and its import fails."""
     found: dict[Path, ModuleFile] = {}
     for module, folder in modules_of(project):
         with suppress(OptionError):
@@ -249,9 +250,9 @@ def _read_all(found: Sequence[FoundFile], models: Mapping[str, str]) -> list[Con
 
 
 def _read(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
-    """Read a file. One of another program in which something is wrong is left out, and named: it is not ours to mend.
+    """Read a file. A faulty file of another program is skipped with a note, because users may not own it.
 
-    Not so its permissions: what they deny would be allowed.
+    Its permissions are an exception: without them, denied calls would be allowed.
     """
     if found.unread:
         place = ConfigPlace(file=found.name)
@@ -277,13 +278,13 @@ def _left_out(read: ConfigFile, faults: Sequence[ConfigFault]) -> ConfigFile:
 def _fitting(
     files: FoundFiles, project: list[ConfigFile], user: list[ConfigFile]
 ) -> tuple[list[ConfigFile], list[ConfigFile]]:
-    """Leave out the agents of other programs that do not go together with the others: of one name, or naming agents that there are not."""
+    """Skip agents of other programs that conflict with the others: duplicate names, or references to unknown agents."""
     foreign = {one.name for one in (*files.project, *files.user) if one.origin in {"claude", "codex"}}
     while True:
         (joined, faults), (joined_user, faults_of_user) = join_files(project), join_files(user)
         found = (*faults, *faults_of_user, *faults_of_agent_names(merge_settings(joined, joined_user)))
         wrong = {fault.place.file for fault in found} & foreign
-        if not wrong and found:  # a circle is said of one of its agents, which may be ours
+        if not wrong and found:  # a cycle is reported for one of its agents, which may be ours
             wrong = {one.name for one in (*project, *user) if one.name in foreign and _has_agents(one)}
         if not wrong:
             return project, user
@@ -324,7 +325,7 @@ def _read_text(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
 
 
 def _command(found: FoundFile, text: str) -> ImportedCommand:
-    # The path from the directory of commands: two names stand in front of it, `.claude/commands`.
+    # Relative to the command directory, without the first two names such as `.claude/commands`.
     path = found.key.split("/", 2)[2]
     if found.origin == "gemini command":
         return read_gemini_command(path, text)
@@ -332,7 +333,7 @@ def _command(found: FoundFile, text: str) -> ImportedCommand:
 
 
 def _read_command(found: FoundFile, text: str) -> ConfigFile:
-    """Say what is wrong with a command, and what of it is not read."""
+    """Return the faults of a command and notes on its ignored parts."""
     place = ConfigPlace(file=found.name)
     try:
         said = _command(found, text).notes
@@ -347,12 +348,12 @@ def _commands(files: Sequence[FoundFile]) -> Iterator[ImportedCommand]:
     for found in files:
         text, faults = decode_file(found.name, found.data)
         if found.origin.endswith("command") and not faults and not found.unread:
-            with suppress(CommandFault):  # which is among the faults
+            with suppress(CommandFault):  # already among the faults
                 yield _command(found, text)
 
 
 def _with_rules_read(read: ConfigFile) -> ConfigFile:
-    """Leave out the rules of another program that cannot be said as one of ours; each is named. Name the stars that cover less here."""
+    """Drop another program's rules that ours cannot express, with a note each. Also note stars that cover less here."""
     policy = _policy(read)
     wrong = [*faults_of_policies([policy])]
     if wrong:

@@ -1,4 +1,4 @@
-"""What files say of an embedder, `[embedder]`: looked through without its key, and made when something is to be compared."""
+"""The embedder of `[embedder]`: validated without its key, and created on first use."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -14,14 +14,14 @@ from agentrail.providers.embeddings import USUAL_URL, OpenAIEmbedder
 from agentrail.stores.vectors import has_numpy, no_numpy
 
 USUAL_KEY: Final = SecretForm(env="OPENAI_API_KEY")
-"""Where the key of OpenAI is, if files say nothing; a server that is named with `base_url` is sent none then."""
+"""Default location of OpenAI's key. A server named with `base_url` is sent no key by default."""
 
 OpenEmbedder: TypeAlias = Callable[[], OpenAIEmbedder]
-"""Makes an embedder, with its key as it is now. Raises `OptionError`: the key is not where it is said to be."""
+"""Creates an embedder with its current key. Raises `OptionError` if the key is not found."""
 
 
 def read_embedder(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> OpenEmbedder | None:
-    """Make what opens an embedder of what files say."""
+    """Return a factory for the configured embedder."""
     if not said:
         return None
     first = next(iter(said.values()))

@@ -1,4 +1,7 @@
-"""Which configuration files hold for a directory, and their bytes. Each file is read once: what is hashed is what is parsed."""
+"""Configuration files that apply to a directory, and their bytes.
+
+Each file is read once, so that the parsed bytes are the hashed ones.
+"""
 
 import errno
 import os
@@ -37,17 +40,17 @@ MAX_AGENT_FILES: Final = 1_000
 
 @frozen(kw_only=True)
 class FoundFile:
-    """A file, as it is on disk.
+    """A file as found on disk.
 
     Attributes:
-        name: As it is shown.
-        path: Where it is.
-        folder: What paths and modules in it begin at.
-        key: Its path from the directory that is trusted.
-        data: Its bytes, one more than are read at most.
-        scope: Whose it is.
-        origin: Whose format it has.
-        unread: Why it could not be read; empty where it could. Only files of other programs are there all the same.
+        name: Display name.
+        path: Path of the file.
+        folder: Base directory of the paths and modules in it.
+        key: Its path relative to the trusted directory.
+        data: Its bytes, up to one byte over the size limit.
+        scope: Whether it belongs to the project or the user.
+        origin: Program whose format it has.
+        unread: Why it could not be read, or empty. Only files of other programs are listed despite that.
     """
 
     name: str
@@ -62,14 +65,15 @@ class FoundFile:
 
 @frozen(kw_only=True)
 class FoundFiles:
-    """The files that hold.
+    """The files that apply.
 
     Attributes:
-        directory: That of the project; None where there is none.
-        project: Its files.
-        user: Those of the user.
-        code: The modules that the project's files name, with those beside them that these import. Empty where the directory is not trusted.
-        why: How the directory was found, for people.
+        directory: The project's directory. None without a project.
+        project: The project's files.
+        user: The user's files.
+        code: The modules that the project's files name, and the local modules that these import. Empty if the directory
+            is not trusted.
+        why: How the directory was found, for display.
     """
 
     directory: Path | None = None
@@ -88,7 +92,7 @@ def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Fo
     if directory is not None:
         toml = directory / CONFIG_NAME if named is None else named
         agents = directory / AGENTS_FOLDER
-        # In the home directory those are the user's own.
+        # In the home directory these are the user's own files.
         agents_of_user = None if user_folder is None else user_folder / "agents"
         project = _read_all(
             toml, None if agents == agents_of_user else agents, directory, scope="project", cwd=cwd, home=home
@@ -107,7 +111,7 @@ def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Fo
 def _find_project(
     config: Path | None, environ: Mapping[str, str], cwd: Path, home: Path | None
 ) -> tuple[Path | None, Path | None, str]:
-    """Give the directory, the file where it was named, and how it was found."""
+    """Return the project directory, the explicitly named file, and how it was found."""
     named, why = config, "--config"
     if named is None and environ.get(CONFIG_VARIABLE):
         named, why = Path(environ[CONFIG_VARIABLE]).expanduser(), CONFIG_VARIABLE
@@ -128,7 +132,7 @@ def _find_project(
 def _read_permissions(
     directory: Path, folder: Path, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
-    """Read the file in which "always" is kept, where there is one."""
+    """Read the file of "always" rules, if there is one."""
     path = directory / PERMISSIONS_FILE
     if not path.is_file():
         return ()
@@ -187,7 +191,7 @@ def _found_imported(path: Path, origin: FileOrigin, place: Path, scope: Scope, n
     try:
         data = read_bytes(path, follow=False)
     except OptionError as error:
-        if origin == "claude settings":  # what it denies would be allowed
+        if origin == "claude settings":  # without it, denied calls would be allowed
             raise
         unread = error.faults[0]
     return FoundFile(
@@ -203,7 +207,7 @@ def _found_imported(path: Path, origin: FileOrigin, place: Path, scope: Scope, n
 
 
 def show_path(path: Path, cwd: Path, home: Path | None) -> str:
-    """Write a path as short as it can be said, in one line."""
+    """Return the shortest form of a path, in one line."""
     return in_one_line(_short(path, cwd, home))
 
 
@@ -216,7 +220,7 @@ def _short(path: Path, cwd: Path, home: Path | None) -> str:
 
 
 def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES) -> bytes:
-    """Read a file, and one byte more than it may have."""
+    """Read a file, up to one byte over the limit."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
         with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - flags of our own

@@ -1,4 +1,4 @@
-"""Slash commands that others bring: a skill by its name, and what files of other programs hold. Joined to a registry as values."""
+"""Slash commands from skills and from files of other programs, added to a registry as values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -16,17 +16,17 @@ _BUILT_IN: Final = frozenset(one.name for one in built_in_commands())
 
 
 SkillsOfAgents: TypeAlias = SkillSet | Mapping[str, SkillSet]
-"""The skills of one session; or of each agent that sessions may work as, by its name, as on a server."""
+"""The skills of one session, or of each agent by name, as on a server."""
 
 
 def skills_of_session(blueprint: Blueprint, agent: str | None) -> SkillsOfAgents | None:
-    """Give the skills of a session, also as each agent to whom it may be handed over; None where there are none."""
+    """Return the skills of a session and of each agent it may be handed over to. None if there are none."""
     own = NO_SKILLS if blueprint.skills is None else blueprint.skills.skills
     found = {agent or "": own}
     for one in blueprint.options().get("agents", ()):
         if one.handoff and isinstance(one.skills, SkillUse):
             found[one.name] = one.skills.skills
-        elif one.handoff:  # one without tools goes on with those of the session, `skill` among them
+        elif one.handoff:  # an agent without tools keeps the session's, including `skill`
             found[one.name] = own if one.tools is None else NO_SKILLS
     if len(found) > 1 and any(one.skills for one in found.values()):
         return found
@@ -34,9 +34,9 @@ def skills_of_session(blueprint: Blueprint, agent: str | None) -> SkillsOfAgents
 
 
 def commands_of_skills(skills: SkillsOfAgents) -> tuple[SlashCommand, ...]:
-    """Make a command of each skill that a user may open: `/name`, and what is typed behind it is what the skill is asked to do.
+    """Return a command `/name` for each skill that users may open. The typed text after it is the task for the skill.
 
-    Of a name that several agents have there is one command, which opens that of the agent of the session.
+    If several agents have a skill of one name, one command opens the skill of the session's agent.
     """
     if isinstance(skills, SkillSet):
         return tuple(_of_skill(one.name, {None: one}) for one in skills.skills if one.text.for_user)
@@ -49,7 +49,10 @@ def commands_of_skills(skills: SkillsOfAgents) -> tuple[SlashCommand, ...]:
 
 
 def commands_of_programs(found: Iterable[ImportedCommand]) -> tuple[SlashCommand, ...]:
-    """Make a command of each file of another program; nothing that such a file would run or open is run or opened."""
+    """Return a command for each file of another program.
+
+    Commands and file references in such a file are not executed or opened.
+    """
     return tuple(_of_program(one) for one in found if COMMAND_NAME.fullmatch(one.name.lower()))
 
 
@@ -59,7 +62,7 @@ def join_commands(
     skills: SkillsOfAgents | None = None,
     imported: Sequence[ImportedCommand] = (),
 ) -> CommandRegistry:
-    """Join them to what is there, whose names win: a command of the project, then a skill, then a file of another program."""
+    """Add commands to a registry. Precedence: existing names, then skills, then files of other programs."""
     of_skills = () if skills is None else commands_of_skills(skills)
     of_programs = commands_of_programs(reversed(imported))
     unnamed = [one.name for one in imported if not COMMAND_NAME.fullmatch(one.name.lower())]
@@ -76,7 +79,7 @@ def join_commands(
 
 
 def _of_skill(name: str, of_agents: Mapping[str | None, Skill]) -> SlashCommand:
-    """Make one command; the key None stands for a session whatever its agent is."""
+    """Build one command. The key None applies to every agent of the session."""
     first = next(iter(of_agents.values()))
 
     async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
@@ -88,7 +91,7 @@ def _of_skill(name: str, of_agents: Mapping[str | None, Skill]) -> SlashCommand:
         description=first.text.description,
         arguments=first.text.argument_hint or "[what to do]",
         run=run,
-        needs_session=False,  # a message that is one may begin it
+        needs_session=False,  # its message may start the session
         in_history=True,
         source="skill",
         agent=agents or None,

@@ -1,4 +1,4 @@
-"""The files in which "always" is kept: `.agentrail/permissions.toml` of a project that is trusted, else the user's own."""
+"""Files for "always" rules: `.agentrail/permissions.toml` of a trusted project, otherwise the user's own."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +25,11 @@ from agentrail.errors import OptionError
 
 @frozen(kw_only=True)
 class PermissionFile:
-    """Where a rule goes.
+    """Target of a rule.
 
     Attributes:
-        path: The file; it need not be there yet.
-        shown: The same, as short as it can be said.
+        path: The file. It may not exist yet.
+        shown: Shortest form of the path.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class PermissionFile:
 def find_permission_file(
     environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
 ) -> PermissionFile | None:
-    """Say where a rule would be kept that a person makes in a directory; None where there is no place for it."""
+    """Return the file for rules that the user makes in a directory. None if there is no place for it."""
     return _place_in(read_configuration(environ, cwd=cwd, config=config).files, environ, cwd)
 
 
@@ -58,7 +58,7 @@ def _place_in(files: FoundFiles, environ: Mapping[str, str], cwd: Path) -> Permi
 def keep_allowed(
     rules: Sequence[str], environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
 ) -> PermissionFile | None:
-    """Write rules of `allow` where a person keeps them; a project that was trusted stays so, with the file as it is now."""
+    """Add `allow` rules to the user's file. A trusted project stays trusted, with the new file."""
     with changing_files(environ):
         return _keep(rules, environ, cwd, config)
 
@@ -66,7 +66,7 @@ def keep_allowed(
 def _keep(
     rules: Sequence[str], environ: Mapping[str, str], cwd: Path, config: Path | None
 ) -> PermissionFile | None:
-    # With the files of other programs that it imports: those are trusted with it.
+    # Includes imported files of other programs, which are trusted with the project.
     files = read_configuration(environ, cwd=cwd, config=config).files
     place = _place_in(files, environ, cwd)
     if place is None or not rules:
@@ -83,7 +83,7 @@ def _keep(
 
 
 def _text_of(place: PermissionFile, files: FoundFiles) -> str:
-    """Give what stands in the file: of a project what was trusted just now, and not what has come there since."""
+    """Return the text of the file. For a project, that is the text just trusted, without later changes."""
     found = [one.data for one in files.project if one.path == place.path]
     if not found and place.scope == "user" and os.path.lexists(place.path):
         found = [read_bytes(place.path, follow=False)]
@@ -94,7 +94,7 @@ def _text_of(place: PermissionFile, files: FoundFiles) -> str:
 
 
 def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -> None:
-    """Write a file: whole, or not at all; and let it be trusted while it can still be left as it was: a disk may be full for both."""
+    """Write a file atomically. `agree` runs before the replacement, because a full disk may fail both."""
     folder = place.path.parent
     beside = place.path.with_name(f".{place.path.name}.{outside.ids(4)}")
     try:
@@ -117,7 +117,10 @@ def _write(place: PermissionFile, text: str, agree: Callable[[], None] | None) -
 
 
 def _trust_still(files: FoundFiles, text: str, environ: Mapping[str, str]) -> None:
-    """Trust what was trusted, skills too, and the file as it was written: not what has changed beside it meanwhile, which no person has seen."""
+    """Trust the same files and skills as before, and the file as written.
+
+    Other concurrent changes stay untrusted, because the user has not seen them.
+    """
     directory = str(files.directory.resolve()) if files.directory is not None else ""
     listed = read_trust(environ)
     was = listed.directories.get(directory, {})

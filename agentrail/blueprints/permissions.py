@@ -1,4 +1,4 @@
-"""What files and blueprints say of permissions becomes the options of the plugin `Permissions`."""
+"""Options of the plugin `Permissions`, from files and blueprints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ _NAME: Final = "Permissions"
 def with_policies(
     plugins: Sequence[PluginEntry], policies: Sequence[PolicySettings], *, may_bypass: bool = False
 ) -> tuple[PluginEntry, ...]:
-    """Give a stack in which `Permissions` has what policies say; its other options, and the rules of its own, stay."""
+    """Return a stack whose `Permissions` has these policies. Its other options and its own rules are kept."""
     said = [one for one in policies if not one.is_empty]
     if not said:
         return tuple(plugins)
@@ -43,14 +43,14 @@ def with_policies(
 
 
 def with_guard_for_agents(plugins: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...]:
-    """Give a stack that can hold what an agent may do to whom the session is handed over: where none does, `Permissions` that say nothing yet."""
+    """Return a stack that can restrict permissions after a handoff. If no plugin can, add `Permissions` without limits."""
     if any(map(narrows_permissions, plugins)):
         return plugins
     return (*plugins, (Permissions, unlimited_options(str(Path.home()))))
 
 
 def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, JsonValue] | None:
-    """Give what an agent that works for another one may do of its own; None where nothing is said of that."""
+    """Return the permissions of an agent that works for another one. None if none are set."""
     table: dict[str, Any] = {}
     for name in LISTS:
         rules = [rule.value for one in policies for rule in getattr(one, name)]
@@ -67,7 +67,7 @@ def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, Jso
 
 
 def faults_of_policies(policies: Sequence[PolicySettings]) -> Iterator[tuple[Sourced, str]]:
-    """Find what no policy can say, each with where it stands."""
+    """Yield the invalid parts of policies, each with its place."""
     for policy in policies:
         if policy.mode is not None and policy.mode.value not in MODES:
             yield (
@@ -84,12 +84,12 @@ def faults_of_policies(policies: Sequence[PolicySettings]) -> Iterator[tuple[Sou
 
 
 def is_planning(policies: Sequence[PolicySettings]) -> bool:
-    """Say whether a mode is `plan`, which `exit_plan` ends."""
+    """Return whether a mode is `plan`, which `exit_plan` ends."""
     return any(one.mode is not None and one.mode.value == "plan" for one in policies)
 
 
 def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue], bool]:
-    """Join what stands in one scope: the lists one behind the other, of the modes the narrowest."""
+    """Merge the policies of each scope: lists are concatenated, and the narrowest mode wins."""
     scopes: dict[str, Any] = {}
     modes: dict[str, list[Any]] = {}
     for policy in policies:
@@ -109,7 +109,7 @@ def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue]
 
 
 def _planning(own: Mapping[str, Any]) -> Mapping[str, JsonValue]:
-    """Give the options of a session that begins with a plan. Where it has a mode of its own that stays, and the plan judges beside it."""
+    """Return the options of a session that begins with a plan. An own mode is kept, and the plan is judged in addition."""
     if own.get("mode") in {None, "plan"}:
         return {"mode": "plan"}
     return {"within": [*own.get("within", ()), {"mode": "plan"}]}

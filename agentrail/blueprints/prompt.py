@@ -1,7 +1,7 @@
-"""The system prompt of a blueprint, layer by layer: base, capabilities, the blueprint's own words. Plain functions; no file is read.
+"""The system prompt of a blueprint, layer by layer: base, capabilities, the blueprint's own text. Plain functions without I/O.
 
-Behind them, while a session runs, stand the mode and what plugins add, sorted by key. What changes from request to request stands in none
-of them: it goes behind the conversation, so that a vendor's cache of what stands in front holds.
+While a session runs, the mode and the sections of plugins follow, sorted by key. No layer contains text that changes
+between requests. Such text goes after the conversation, so that a vendor's prompt cache stays valid.
 """
 
 import difflib
@@ -24,10 +24,10 @@ BASE_KEY: Final = "base"
 OWN_KEY: Final = "blueprint"
 MODE_KEY: Final = "mode"
 RESERVED_KEYS: Final = frozenset({BASE_KEY, OWN_KEY, MODE_KEY, "tools"})
-"""Keys of layers, which no section may take."""
+"""Keys of layers, which sections cannot use."""
 
 NOT_FOR_TASKS: Final = frozenset({"skills", "memory", "agent_memory"})
-"""Keys that the mode `task` leaves out."""
+"""Keys omitted in the mode `task`."""
 
 _PLACE: Final = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
 _COMMENT: Final = re.compile(r"\s*<!--.*?-->[ \t]*(?:\r?\n)*", re.DOTALL)
@@ -35,16 +35,16 @@ _COMMENT: Final = re.compile(r"\s*<!--.*?-->[ \t]*(?:\r?\n)*", re.DOTALL)
 
 @frozen(kw_only=True)
 class PromptContext:
-    """What a section that is a function may look at. The same one gives the same text.
+    """Input of a section that is a function. Equal contexts must give equal texts.
 
     Attributes:
-        agent: What the blueprint is called.
-        prompt_mode: Which layers there are.
-        model: The model string; None where it is not known yet, or is no text.
-        tools: What the model may call, by name, in order.
-        agents: Who may work for it, by name.
-        capabilities: Which bundles it has.
-        values: What `user_data["prompt"]` says; read-only.
+        agent: Name of the blueprint.
+        prompt_mode: Selects the layers.
+        model: The model string. None if it is not known yet or is not a text.
+        tools: Names of its tools, in order.
+        agents: Names of the agents that may work for it.
+        capabilities: Names of its bundles.
+        values: The mapping `user_data["prompt"]`. Read-only.
     """
 
     agent: str
@@ -57,7 +57,7 @@ class PromptContext:
 
 
 Section: TypeAlias = str | Callable[[PromptContext], str | None]
-"""A text, in which `${name}` stands for a value; or a pure function that gives one, which is taken as it is, or None for no section."""
+"""A text with `${name}` placeholders, or a pure function that returns the final text, or None for no section."""
 
 
 def _frozen_sections(sections: Mapping[str, Section]) -> Mapping[str, Section]:
@@ -66,21 +66,22 @@ def _frozen_sections(sections: Mapping[str, Section]) -> Mapping[str, Section]:
 
 @frozen(kw_only=True)
 class PromptLayers:
-    """What a blueprint says of its prompt, beside its own text.
+    """Prompt additions of a blueprint.
 
     Attributes:
-        sections: More of its own, by keys; they stand behind its text, in this order.
-        replace: Other texts in place of sections, by their keys; `base` and `blueprint` are keys too. An empty one removes it.
+        sections: Further sections by key. They follow its own text, in this order.
+        replace: Replacement texts for sections, by key. `base` and `blueprint` are keys too. An empty text removes the
+            section.
 
     Raises:
-        OptionError: Your move: something in it is no text, or takes a key of the layers.
+        OptionError: Your move: a value is not a text, or a key is reserved for a layer.
     """
 
     sections: Mapping[str, Section] = field(default=EMPTY, converter=_frozen_sections)
     replace: Mapping[str, Any] = field(default=EMPTY, converter=frozen_json)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the additions."""
         faults = faults_of_sections(self.sections)
         faults += [
             f"prompt.replace of {key!r:.80} is no text"
@@ -93,10 +94,10 @@ class PromptLayers:
 
 @frozen(kw_only=True)
 class PromptPart:
-    """A section before it is written.
+    """A section before rendering.
 
     Attributes:
-        is_filled: Whether `${name}` in it stands for a value.
+        is_filled: Whether its `${name}` placeholders are replaced by values.
     """
 
     key: str
@@ -107,12 +108,12 @@ class PromptPart:
 
 @frozen(kw_only=True)
 class PromptSection:
-    """A section as it is sent.
+    """A rendered section.
 
     Attributes:
-        key: What it is replaced by.
-        source: Whose it is, for people.
-        text: What it says; never empty.
+        key: Key for replacements.
+        source: Origin of the section, for display.
+        text: Its text. Never empty.
     """
 
     key: str
@@ -121,12 +122,12 @@ class PromptSection:
 
     @property
     def tokens(self) -> int:
-        """How long it is, estimated at four bytes a token."""
+        """Length in tokens, estimated at four bytes per token."""
         return fixed_tokens_of(self.text, Toolbox())
 
 
 def faults_of_sections(sections: Mapping[Any, Any]) -> list[str]:
-    """Say what is wrong with sections, a sentence each."""
+    """Return the faults of sections, one sentence each."""
     faults = []
     for key, section in sections.items():
         if not isinstance(section, str) and not callable(section):
@@ -144,7 +145,7 @@ def decide_sections(
     replace: Mapping[str, str],
     later: Collection[str] = (),
 ) -> tuple[PromptSection, ...]:
-    """Write all sections."""
+    """Render all sections."""
     placed: dict[str, PromptPart] = {}
     for part in parts:
         placed[part.key] = part
@@ -172,7 +173,10 @@ def decide_sections(
 def decide_replaced(
     replace: Mapping[str, str], written: AbstractSet[str], context: PromptContext
 ) -> Mapping[str, str]:
-    """Write the texts that stand in place of what plugins add while a session runs, by key; an empty one removes a section."""
+    """Render the replacement texts for sections that plugins add while a session runs, by key.
+
+    An empty text removes a section.
+    """
     found: dict[str, str] = {}
     faults: list[str] = []
     for key in replace:
@@ -188,12 +192,12 @@ def decide_replaced(
 
 
 def join_prompt(sections: Sequence[PromptSection]) -> str:
-    """Put sections one behind the other, a blank line between them."""
+    """Join sections with a blank line between them."""
     return "\n\n".join(section.text for section in sections)
 
 
 def fill_in(text: str, values: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Put values in the places of their names, once: what a value says is looked at no more."""
+    """Replace `${name}` placeholders with values, once. Placeholders in inserted values are not expanded."""
     faults: dict[str, None] = {}
 
     def value_of(found: re.Match[str]) -> str:
@@ -210,7 +214,7 @@ def fill_in(text: str, values: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def without_comment(text: str) -> str:
-    """Take the comment away that a file begins with: it is for people."""
+    """Remove the comment at the beginning of a file. It is for human readers."""
     found = _COMMENT.match(text)
     return text if found is None else text[found.end() :]
 
@@ -244,7 +248,7 @@ def _is_wanted(key: str, placed: Mapping[str, PromptPart], mode: PromptMode) -> 
             return True
         case "task":
             return key != BASE_KEY and key not in NOT_FOR_TASKS
-        case _:  # the tools are named by the session itself
+        case _:  # the session itself lists the tools
             own = list(placed)
             return key == OWN_KEY or (OWN_KEY in placed and own.index(key) > own.index(OWN_KEY))
 
@@ -267,13 +271,13 @@ def _no_value(name: str, value: object, values: Mapping[str, Any]) -> str:
 
 
 def values_for_prompt(user_data: object) -> Mapping[str, Any]:
-    """Give what `${name}` stands for: the mapping `prompt` of the application's data; none where there is none."""
+    """Return the values of `${name}` placeholders: the mapping `prompt` of the application's data, or an empty one."""
     values = user_data.get("prompt") if isinstance(user_data, Mapping) else None
     return values if isinstance(values, Mapping) else EMPTY
 
 
 def capability_parts(name: str, sections: Mapping[str, Section], *, built_in: bool) -> Iterator[PromptPart]:
-    """Give the sections of a capability."""
+    """Yield the sections of a capability."""
     source = f"capability {name}, built in" if built_in else f"capability {name}"
     for key, section in sections.items():
         yield PromptPart(key=key, source=source, section=section, is_filled=not built_in)

@@ -1,4 +1,4 @@
-"""Secrets that files name: got from where they are, when they are needed."""
+"""Secrets referenced by configuration files, resolved on demand."""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from agentrail.private_places import keep_private
 
 
 def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
-    """Get a secret from where it is."""
+    """Return the value of a secret."""
     if form.env is not None:
         found = environ.get(form.env, "").strip()
         if not found:

@@ -1,6 +1,6 @@
-"""Skills on disk: where they are looked for, what is read of them, and what a session gets of them.
+"""Skills on disk: where they are searched, how they are read, and how a session uses them.
 
-A skill is read once per process and change: what was made of it is kept under the names, sizes and times of its files.
+A skill is read once per process and version. The cache key is the names, sizes and times of its files.
 """
 
 import difflib
@@ -39,30 +39,31 @@ from agentrail.tools.skill_files import (
 )
 
 BUILT_IN_SKILLS: Final = Path(__file__).with_name("built_in_skills")
-"""The directory of the skills that come along; `read_skills(BUILT_IN_SKILLS)` gives them to a program."""
+"""Directory of the bundled skills. Programs get them with `read_skills(BUILT_IN_SKILLS)`."""
 
 MAX_SKILL_DIRECTORIES: Final = 1_000
-"""In one source. Of more none is read: that is no place for skills."""
+"""Limit per source. A source with more skills is not read, because it is unlikely to be a skill directory."""
 
 MAX_SOURCE_BYTES: Final = 256 * 1024 * 1024
-"""Of all files of one source: all of them are hashed."""
+"""Limit for all files of one source, because all of them are hashed."""
 
 _TOO_LARGE: Final = f"the skills before it have over {MAX_SOURCE_BYTES >> 20} MiB: take files away"
 
 _OWN: Final = (".agents", ".agentrail")
-"""Whose `skills` are read, the later before the earlier: what was written for this program wins."""
+"""Owners of `skills` directories, in ascending precedence: skills for this program win."""
 
 _KEPT: Final = 1_000
-# For the process and not for a caller: hosts make a blueprint per session, and would read two hundred skills for each.
+# Per process and not per caller: hosts build a blueprint per session, and would read two hundred skills each
+# time.
 _CACHE: Final[OrderedDict[tuple[Any, ...], Skill | LeftOutSkill]] = OrderedDict()
 
 
 @frozen(kw_only=True)
 class SkillSource:
-    """A directory that holds skills, each in a directory of its own.
+    """A directory of skills, each in a subdirectory.
 
     Attributes:
-        is_own: Whether the user put it there, so that links to a skill count.
+        is_own: Whether it belongs to the user, so that links to skills are followed.
     """
 
     directory: Path
@@ -74,12 +75,12 @@ class SkillSource:
 
 @frozen(kw_only=True)
 class SkillUse:
-    """Which skills a blueprint has, and how.
+    """The skills of a blueprint and their use.
 
     Attributes:
-        skills: Those.
-        tools: What the tools that they name mean.
-        selector: Chooses for each prompt what is listed; None lists all.
+        skills: The skills.
+        tools: Effect of their tool lists.
+        selector: Chooses the listed skills for each prompt. None lists all.
     """
 
     skills: SkillSet
@@ -89,19 +90,22 @@ class SkillUse:
     def equip(
         self, tools: Sequence[Tool], plugins: Sequence[PluginEntry]
     ) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
-        """Give the tools and plugins of an agent with these skills, made of those that it has else.
+        """Return the tools and plugins of an agent with these skills, based on its other tools and plugins.
 
-        Its skills stand in place of those that came with them. Rules of theirs narrow what it may, and nothing more: of an agent's
-        skills `approve` approves nothing.
+        Its skills replace those of its session. Their rules can only narrow permissions: `approve` has no effect for an
+        agent's skills.
 
         Args:
-            tools: Its own, or those of its session.
-            plugins: As of the tools.
+            tools: Its own tools, or those of its session.
+            plugins: Its own plugins, or those of its session.
         """
         return self.with_tools(without_skills(tools)), with_skills_of_agent(plugins, self)
 
     def with_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-        """Give tools that open and find these skills and read their files, beside others; without any skill these others."""
+        """Return the tools together with tools that open and search these skills and read their files.
+
+        Without skills, return the tools unchanged.
+        """
         if not self.skills.skills:
             return tools
         own = (SkillTool(skills=self.skills, tools=self.tools), SkillSearch(skills=self.skills))
@@ -109,13 +113,13 @@ class SkillUse:
 
 
 def read_skills(*directories: str | Path) -> SkillSet:
-    """Read the skills of directories that you name; those of a later one win.
+    """Read the skills of the given directories. Later directories win.
 
     Args:
-        directories: Each holds skills, one in a directory of its own. One that is not there holds none.
+        directories: Directories of skills, each skill in a subdirectory. A missing directory holds no skills.
 
     Returns:
-        The skills, and what is left out, with the reason.
+        The skills, and the excluded ones with reasons.
     """
     sources = [
         SkillSource(directory=Path(one).absolute(), shown=str(one), scope="blueprint") for one in directories
@@ -131,7 +135,7 @@ def find_sources(
     import_user: bool = False,
     import_project: bool = False,
 ) -> tuple[SkillSource, ...]:
-    """Say where skills are looked for, from what counts least: those that come along."""
+    """Return the skill sources in ascending precedence, starting with the bundled skills."""
     found: dict[Path, SkillSource] = {
         BUILT_IN_SKILLS: SkillSource(directory=BUILT_IN_SKILLS, shown="built in", scope="built_in")
     }
@@ -160,7 +164,7 @@ def find_sources(
 
 
 def _places(cwd: Path, home: Path | None) -> tuple[Path, ...]:
-    """Give the directories of a project, from the root of its repository down; without a repository the working directory alone."""
+    """Return the directories of a project, from its repository root down. Without a repository, only the working directory."""
     above: list[Path] = []
     for place in (cwd, *cwd.parents):
         if place == home:
@@ -172,7 +176,7 @@ def _places(cwd: Path, home: Path | None) -> tuple[Path, ...]:
 
 
 def read_source(source: SkillSource) -> SkillSet:
-    """Read the skills of one directory; none where there is no such directory."""
+    """Read the skills of one directory. A missing directory has none."""
     skills: list[Skill] = []
     left_out: list[LeftOutSkill] = []
     try:
@@ -207,7 +211,7 @@ def read_source(source: SkillSource) -> SkillSet:
 
 
 def read_one(source: SkillSource, name: str) -> Skill | LeftOutSkill:
-    """Read one skill of a source, or say why it is left out. Never raises for what is in it."""
+    """Read one skill of a source, or return why it is excluded. Never raises because of its content."""
     at = source.directory / name
     try:
         if at.is_symlink() and not source.is_own:
@@ -268,7 +272,7 @@ def _text_of(
 
 
 def _with_rules_read(read: SkillReading, shown: str) -> SkillReading:
-    """Take out the rules of tools that permissions cannot read: they would refuse the start of a session. Each is a warning."""
+    """Drop tool rules that permissions cannot parse, with a warning each. They would prevent the start of a session."""
     if read.text is None:
         return read
     wrong: list[str] = []
@@ -291,25 +295,28 @@ def _with_rules_read(read: SkillReading, shown: str) -> SkillReading:
 
 
 def no_such_skill(name: str, known: Iterable[str]) -> str:
-    """Say that there is no skill of a name, and which may have been meant."""
+    """Return the message for an unknown skill, with the closest known name."""
     listed = sorted(known)
     near = difflib.get_close_matches(name, listed, n=1)
     guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(listed[:20]) or 'none'};"
     return f"there is no skill {name!r:.80}: {guess} agentrail skills list says where they are looked for"
 
 
-# --- what a session gets
+# --- skills in a session
 
 
 def rules_while_open(skill: Skill, mode: ToolsMode) -> tuple[str, ...] | None:
-    """Give the rules of the tools that run while a skill is open, as `SkillGuard` has them; None where none is restricted."""
+    """Return the tool rules while a skill is open, for `SkillGuard`. None if tools are unrestricted."""
     if mode == "ignore" or (mode == "approve" and skill.is_trusted):
         return None
     return skill.text.allowed
 
 
 def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:
-    """Give a stack that guards skills and lists them; what it has of `SkillGuard`, `SkillListing` and `Permissions` keeps its options."""
+    """Return a stack that guards and lists skills.
+
+    Existing options of `SkillGuard`, `SkillListing` and `Permissions` are kept.
+    """
     skills = use.skills.skills
     guard = _rules_of(use)
     found = [*_with_options(plugins, "SkillGuard", lambda own: _joined(guard, own))]
@@ -325,13 +332,13 @@ def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[P
     listed = {"skills": _listed(use)}
     if any(name_of_plugin(one) == "SkillListing" for one in found):
         return tuple(_with_options(found, "SkillListing", lambda own: _joined(listed, own)))
-    # A class where it can be one: what is stored of a session names it by that.
+    # A class rather than an instance where possible: the stored session names the plugin by its class.
     listing = SkillListing if use.selector is None else SkillListing(selector=use.selector)
     return (*found, (listing, listed))
 
 
 def with_skills_of_agent(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:
-    """Give the plugins of an agent with skills of its own: those of its session are not listed to it, and what guards them stays."""
+    """Return the plugins of an agent with its own skills. The session's skills are not listed to it, but their guards stay."""
     gone = {"SkillListing", "AgentSkillListing", "AgentSkillGuard"}
     kept = tuple(one for one in plugins if name_of_plugin(one) not in gone)
     if not use.skills.skills:
@@ -341,7 +348,7 @@ def with_skills_of_agent(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple
 
 
 def with_skill_tools(plugins: Sequence[PluginEntry]) -> tuple[PluginEntry, ...]:
-    """Give the stack of a session that has no skills, and an agent that has: to open one asks no one there either."""
+    """Return the stack of a session without skills whose agents have some. Opening a skill needs no approval there either."""
     pure = {"pure_tools": sorted(SKILL_TOOLS)}
     return tuple(_with_options(plugins, "Permissions", lambda own: _joined(pure, own)))
 
@@ -370,7 +377,7 @@ def _with_options(
 
 
 def _joined(made: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Add options to what a plugin was given: of tables and lists both count, and the plugin's own win."""
+    """Merge options. Tables and lists are combined, and the plugin's own values win."""
     found: dict[str, Any] = {**made, **own}
     for key in [one for one in made if one in own]:
         both = made[key], own[key]

@@ -1,4 +1,4 @@
-"""The list of trusted directories, on disk: in the user's own directory, where a project cannot write it."""
+"""The trust list on disk: in the user's own directory, where a project cannot write it."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ _TRY_AGAIN_SECONDS: Final = 0.01
 
 
 def digests_of(files: FoundFiles) -> Digests:
-    """Hash the files of a project, and those of the code that they name."""
+    """Return the hashes of a project's files and of the code that they name."""
     code = {
         _key_of(one.path, files.directory): file_digest(one.data) for one in files.code if one.path.suffix
     }
@@ -29,7 +29,7 @@ def digests_of(files: FoundFiles) -> Digests:
 
 
 def is_listed(files: FoundFiles, environ: Mapping[str, str]) -> bool:
-    """Say whether the user trusts the directory of a project, with its files as they are now or as they once were."""
+    """Return whether the user trusts the directory of a project, with its current or earlier files."""
     return files.directory is not None and str(files.directory.resolve()) in read_trust(environ).directories
 
 
@@ -39,14 +39,14 @@ def _key_of(path: Path, directory: Path | None) -> str:
 
 
 def is_trusted(files: FoundFiles, environ: Mapping[str, str]) -> bool:
-    """Say whether the user trusts the files of a project as they are."""
+    """Return whether the user trusts the current files of a project."""
     if files.directory is None:
         return False
     return read_trust(environ).trusts(str(files.directory.resolve()), digests_of(files))
 
 
 def read_trust(environ: Mapping[str, str]) -> TrustList:
-    """Read the list; an empty one where there is none."""
+    """Read the trust list. A missing file is an empty list."""
     path = _path_of(environ)
     if path is None or not path.exists():
         return TrustList()
@@ -59,9 +59,9 @@ def read_trust(environ: Mapping[str, str]) -> TrustList:
 
 @contextmanager
 def changing_files(environ: Mapping[str, str]) -> Iterator[None]:
-    """Let no other process change the list, or the files of rules, for a block: who reads and writes in turn loses nothing of another one.
+    """Lock the trust list and the rule files against other processes, so that concurrent read-modify-writes lose nothing.
 
-    Without a home there is no list, and nothing that could be changed.
+    Without a home directory there is no list and nothing to lock.
     """
     path = _path_of(environ)
     if path is None:
@@ -69,7 +69,7 @@ def changing_files(environ: Mapping[str, str]) -> Iterator[None]:
         return
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # It stays: with a second one in its place two processes would change the files.
+        # Never deleted: with a second lock file, two processes could write at once.
         lock = os.open(
             path.with_name(_LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
@@ -79,7 +79,7 @@ def changing_files(environ: Mapping[str, str]) -> Iterator[None]:
         _take_turn(lock, path.parent)
         yield
     finally:
-        os.close(lock)  # and with it the lock
+        os.close(lock)  # releases the lock
 
 
 def _take_turn(lock: int, folder: Path) -> None:
@@ -87,11 +87,9 @@ def _take_turn(lock: int, folder: Path) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # Tries are counted, and no clock is read: that of a simulation may stand.
+            # Counts attempts instead of reading a clock, because a simulated clock may stand still.
             select.select((), (), (), _TRY_AGAIN_SECONDS)
-        except (
-            OSError
-        ):  # of a file system that knows no locks: to refuse would be worse than what it guards against
+        except OSError:  # the file system has no locks: refusing would be worse than the race
             return
         else:
             return
@@ -99,7 +97,7 @@ def _take_turn(lock: int, folder: Path) -> None:
 
 
 def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:
-    """Write the list: whole, or not at all."""
+    """Write the trust list atomically."""
     path = _path_of(environ)
     if path is None:
         raise OptionError(["HOME is not set: trust is kept in the user's directory, and there is none"])

@@ -1,4 +1,4 @@
-"""The capability `web`: fetching pages and searching for them, by rules of an operator; and what files say of it, made into that."""
+"""The capability `web`: page fetching and web search under an operator's rules, and its construction from files."""
 
 import difflib
 import os
@@ -29,12 +29,12 @@ def web_capability(
     *,
     model: str | None = None,
 ) -> Capability:
-    """Make the bundle `web`: the tool `web_fetch`, with an engine `web_search` too, and what the prompt says of them.
+    """Build the bundle `web`: the tool `web_fetch`, `web_search` if there is an engine, and their prompt section.
 
     Args:
-        rules: What may be fetched; None for public pages over TLS.
-        open_engine: Gives the search engine, at each search; None for none.
-        model: Which model answers questions about pages, as `provider:name`; None for that of the session.
+        rules: Rules for web access. None: public pages over TLS.
+        open_engine: Returns the search engine, called for each search. None: no search.
+        model: Model that answers questions about pages, as `provider:name`. None: the session's model.
     """
     client = WebClient(rules or WebRules())
     tools = [web_fetch_tool(client, model)]
@@ -44,11 +44,11 @@ def web_capability(
 
 
 def read_web(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> Capability:
-    """Make the bundle of what files say.
+    """Build the bundle from settings.
 
     Args:
-        said: What they say under `web`, by name.
-        fault: Is told what is wrong with a value.
+        said: Values of `web`, by name.
+        fault: Called with each faulty value and its fault.
     """
     search = said.get("search")
     engine = None if search is None else _engine_of(search, fault)
@@ -56,7 +56,7 @@ def read_web(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None])
 
 
 def read_web_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> WebRules:
-    """Make rules of what files say; of a value that cannot be, what holds without it. As `read_web`."""
+    """Build rules from settings. A faulty value is reported and its default is used. See `read_web`."""
     values: dict[str, Any] = {}
     for name, one in said.items():
         if name in {"search", "model"}:
@@ -75,7 +75,7 @@ def read_web_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], 
 
 
 def _model_of(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> str | None:
-    """Give the model that answers questions; None where none is said, or one that there cannot be."""
+    """Return the model that answers questions. None if unset or invalid."""
     model = said.get("model")
     if model is None:
         return None
@@ -110,7 +110,7 @@ def _engine_of(said: Sourced, fault: Callable[[Sourced, str], None]) -> Callable
 
 
 def _open_engine(form: SearchForm, folder: str) -> SearchEngine:
-    """Make the adapter, with the key as it is now."""
+    """Create the adapter with the current key."""
     where = form.api_key
     variable = KEY_VARIABLES.get(form.engine)
     if where is None and variable is not None:

@@ -1,11 +1,13 @@
-r"""Configuration files, read: text becomes frozen values with the file and line of each, or all that is wrong with it at once. Pure.
+r"""Configuration files: text to frozen values with the file and line of each, or all faults at once. Pure.
 
-- `forms.py`: what a file may hold. `reading.py`: one file, read. `places.py`: where in a text each value stands.
-- `yaml_head.py`: the head of a Markdown file. `structuring.py`: values of the right types, or faults. `keys.py`: what looks like a key.
-- `settings.py`: several files joined: who says what, the project before the user. `narrowing.py`: what is left of a file that is not trusted.
-- `trust.py`: which files a user trusts, as text and back.
+- `forms.py`: schema of a file. `reading.py`: reading one file. `places.py`: line numbers of the values in a text.
+- `yaml_head.py`: front matter of a Markdown file. `structuring.py`: typed values, or faults. `keys.py`: detection of
+  keys.
+- `settings.py`: several files merged, the project before the user. `narrowing.py`: the restricted form of an untrusted
+  file.
+- `trust.py`: the files that a user trusts, encoded and decoded.
 
-No file is opened here and nothing is imported by name; `agentrail.blueprints` does both.
+This package opens no file and imports nothing by name. `agentrail.blueprints` does both.
 
     >>> from agentrail.config.reading import read_toml
     >>> read = read_toml("agentrail.toml", 'version = 1\n[agents.scout]\nmax_turn = 3\n')

@@ -1,6 +1,6 @@
-"""What a configuration file may hold, as types: each name is one that a person writes. None is: not said.
+"""Schema of a configuration file, as types. Each name is a key that users write. `None` means "not set".
 
-What a value means, and whether it can be, is said where it is used; here are names and types alone.
+This module holds names and types only. The modules that use a value check and document its meaning.
 """
 
 from collections.abc import Mapping
@@ -14,34 +14,34 @@ from agentrail.config.host_limits import Limits
 PermissionMode: TypeAlias = Literal["default", "accept_edits", "plan", "strict", "dont_ask", "bypass"]
 
 FORMAT_VERSION: Final = 1
-"""The only one there is; a file says it in `version`, or means it."""
+"""The only version. A file states it in `version` or omits it."""
 
 
 @frozen(kw_only=True)
 class SecretForm:
-    """A secret, by where it is: one of both.
+    """A reference to a secret. Exactly one field is set.
 
     Attributes:
-        env: The name of a variable.
-        file: The path of a file, from the directory of the one that names it, that holds nothing else.
+        env: Name of an environment variable.
+        file: Path of a file that holds only the secret, relative to the directory of the configuration file.
     """
 
     env: str | None = None
     file: str | None = None
 
     def __str__(self) -> str:
-        """Show where it is, as it is written."""
+        """Return the reference as TOML."""
         return f'{{ env = "{self.env}" }}' if self.env is not None else f'{{ file = "{self.file}" }}'
 
 
 @frozen(kw_only=True)
 class PromptForm:
-    """A system prompt: a text, or where it is.
+    """A system prompt: its text, or a reference to a file.
 
     Attributes:
-        text: As it is; None where it is in a file.
-        file: The path of a file, from the directory of the one that names it.
-        replace: Other texts in place of sections, by their keys; None: none.
+        text: The text itself. None if the prompt is in a file.
+        file: Path of a file, relative to the directory of the configuration file.
+        replace: Replacement texts for sections, by section key. None: no replacements.
     """
 
     text: str | None = None
@@ -54,8 +54,8 @@ class PluginForm:
     """A plugin.
 
     Attributes:
-        use: The name of a built-in one, or `package.module:NAME`.
-        options: What it is given.
+        use: Name of a built-in plugin, or `package.module:NAME`.
+        options: Options of the plugin.
     """
 
     use: str
@@ -64,7 +64,7 @@ class PluginForm:
 
 @frozen(kw_only=True)
 class BudgetForm:
-    """What may be spent; as `Budget`."""
+    """Spending limits, with the fields of `Budget`."""
 
     max_cost_usd: float | None = None
     max_total_tokens: int | None = None
@@ -73,7 +73,7 @@ class BudgetForm:
 
 @frozen(kw_only=True)
 class PermissionsForm:
-    """A policy, as it is written: the rules are not read here."""
+    """A permission policy. Its rules are not parsed here."""
 
     mode: PermissionMode | None = None
     deny: tuple[str, ...] | None = None
@@ -83,13 +83,13 @@ class PermissionsForm:
 
 @frozen(kw_only=True)
 class SkillsForm:
-    """Where skills are looked for, and what they may.
+    """Where skills are searched, and the effect of their tool lists.
 
     Attributes:
-        directories: Directories of skills, from the one of the file; they stand in front of all others.
-        disable: Names of skills that are not wanted.
-        import_: Whose skills count besides; written `import`.
-        tools: What the tools mean that an open skill names.
+        directories: Skill directories, relative to the directory of the file. They take precedence over all others.
+        disable: Names of disabled skills.
+        import_: Other programs whose skills are included. Written as `import`.
+        tools: Effect of the tool list of an open skill.
     """
 
     directories: tuple[str, ...] | None = None
@@ -100,12 +100,12 @@ class SkillsForm:
 
 @frozen(kw_only=True)
 class ImportForm:
-    """Files of other programs that count besides, by kind: those that lie beside this file.
+    """Files of other programs to include, by kind. They are found next to this file.
 
     Attributes:
-        agents: Whose agents.
-        commands: Whose commands.
-        permissions: Whose permissions.
+        agents: Programs whose agents are included.
+        commands: Programs whose commands are included.
+        permissions: Programs whose permissions are included.
     """
 
     agents: tuple[Literal["claude", "codex"], ...] | None = None
@@ -115,10 +115,12 @@ class ImportForm:
 
 @frozen(kw_only=True)
 class DefaultsForm:
-    """What holds for each agent that does not say it, and where no agent is named. As `SessionOptions`, but for `prompt` and `skills`.
+    """Defaults for agents that do not set a value, and for sessions without an agent.
+
+    Same fields as `SessionOptions`, except `prompt` and `skills`.
 
     Attributes:
-        skills: Names of the skills that it has; `*` for all.
+        skills: Names of its skills. `*` means all.
     """
 
     model: str | None = None
@@ -156,17 +158,17 @@ class AgentForm(DefaultsForm):
     """An agent.
 
     Attributes:
-        description: What it is for; models choose it by that.
-        base: What it begins with: `coding`, or nothing.
-        capabilities: Names of bundles that it has.
+        description: Purpose of the agent. Models choose agents by it.
+        base: Base of the agent: `coding`, or nothing.
+        capabilities: Names of its capability bundles.
         agents: Names of the agents that may work for it.
         response_format: JSON Schema of its answers.
-        user_data: What its tools see.
-        permissions: Narrow those of the file, for it alone.
-        background: As of `Agent`, where it works for another one; so are `wake` and `handoff`.
-        wake: As of `Agent`.
-        handoff: As of `Agent`.
-        skills_in_prompt: Names of skills whose instructions stand in its prompt, whole.
+        user_data: Data for its tools.
+        permissions: Narrows the permissions of the file for this agent.
+        background: See `Agent`. Applies when the agent works for another agent.
+        wake: See `Agent`. Applies when the agent works for another agent.
+        handoff: See `Agent`. Applies when the agent works for another agent.
+        skills_in_prompt: Names of skills whose full instructions are part of its prompt.
         mcp: Names of the MCP servers whose tools it has.
     """
 
@@ -186,11 +188,11 @@ class AgentForm(DefaultsForm):
 
 @frozen(kw_only=True)
 class HeaderForm:
-    """The value of a header: a text, or a secret.
+    """Value of a header: a text or a secret.
 
     Attributes:
-        text: As it is; None for a secret.
-        secret: Where it is.
+        text: The text itself. None for a secret.
+        secret: Reference to the secret.
     """
 
     text: str | None = None
@@ -199,7 +201,7 @@ class HeaderForm:
 
 @frozen(kw_only=True)
 class ProviderForm:
-    """The options of a provider, by the names that `provider_opts` has."""
+    """Options of a provider, with the names of `provider_opts`."""
 
     api_key: SecretForm | None = None
     base_url: str | None = None
@@ -223,9 +225,9 @@ class SearchForm:
     """A search engine.
 
     Attributes:
-        engine: Which one.
-        api_key: Where its key is; None: in the engine's own variable.
-        url: Where the service is; None: at the vendor's.
+        engine: Name of the engine.
+        api_key: Reference to its key. None: the engine's own environment variable.
+        url: URL of the service. None: the vendor's URL.
     """
 
     engine: str
@@ -235,11 +237,11 @@ class SearchForm:
 
 @frozen(kw_only=True)
 class WebForm:
-    """What may be fetched of the web; as `WebRules`, whose `inside` is read from texts here.
+    """Rules for web access. Same fields as `WebRules`, but `inside` is a list of texts here.
 
     Attributes:
         search: The search engine.
-        model: Which model answers questions about pages; None for that of the session.
+        model: Model that answers questions about pages. None: the session's model.
     """
 
     allow: tuple[str, ...] | None = None
@@ -260,17 +262,17 @@ def _optional_fields(of: type[attrs.AttrsInstance]) -> dict[str, Any]:
 
 @frozen(kw_only=True, these=_optional_fields(Limits))
 class HostLimitsForm:
-    """How much is taken of callers: each of `Limits`."""
+    """Limits for clients, with the fields of `Limits`."""
 
 
 @frozen(kw_only=True)
 class HostForm:
-    """What `agentrail serve` serves, where, and to whom; as its flags, and as the options of a server.
+    """Options of `agentrail serve`: profiles, address and access. Same as its flags and the options of a server.
 
     Attributes:
-        profiles: Names of the agents that callers may ask for, in order; None for all that there are.
-        shared_workspace: As of a profile, for all of them.
-        limits: How much is taken of callers.
+        profiles: Names of the agents offered to clients, in order. None: all agents.
+        shared_workspace: Same as for a profile. Applies to all profiles.
+        limits: Limits for clients.
     """
 
     host: str | None = None
@@ -305,10 +307,10 @@ class HostForm:
 
 @frozen(kw_only=True)
 class MemoryForm:
-    """How agents with the capability `memory` remember.
+    """Memory of agents with the capability `memory`.
 
     Attributes:
-        auto: Whether what is remembered about a prompt is shown unasked.
+        auto: Whether memories related to a prompt are shown without a request.
     """
 
     auto: bool | None = None
@@ -316,14 +318,14 @@ class MemoryForm:
 
 @frozen(kw_only=True)
 class EmbedderForm:
-    """What makes vectors, so that memories and knowledge bases are found by meaning too; as `OpenAIEmbedder`.
+    """Embedding model, for search by meaning in memories and knowledge bases. Same fields as `OpenAIEmbedder`.
 
     Attributes:
-        model: As the server calls it.
-        dimension: How many numbers its vectors have: 1,536 of `text-embedding-3-small`.
-        api_key: Where its key is; None: in OPENAI_API_KEY, and none at all where `base_url` names another server.
-        base_url: What stands in front of `/embeddings`; None for OpenAI's.
-        sends_dimension: Whether the server is told how many numbers are wanted, for models that can shorten their vectors.
+        model: Name of the model on the server.
+        dimension: Length of its vectors: 1,536 for `text-embedding-3-small`.
+        api_key: Reference to its key. None: OPENAI_API_KEY, or no key if `base_url` names another server.
+        base_url: URL prefix of `/embeddings`. None: OpenAI's.
+        sends_dimension: Whether requests include the dimension, for models that can shorten their vectors.
     """
 
     model: str | None = None
@@ -335,23 +337,23 @@ class EmbedderForm:
 
 @frozen(kw_only=True)
 class FileForm:
-    """A whole file.
+    """A complete configuration file.
 
     Attributes:
-        version: Of the format.
-        default_agent: Which one `run` and `chat` use when none is named.
-        defaults: What holds for all.
-        agents: Each by its name.
-        providers: Their options, by what stands before the colon of a model string.
-        permissions: The policy of this file.
-        skills: Where skills are looked for.
-        import_: Which files of other programs count besides; written `import`.
-        models: Models by the names that files of other programs have for them.
-        web: What may be fetched.
-        host: What `agentrail serve` serves.
-        mcp: Servers of tools, each by its name. What they say is not read: this version starts none, and says so.
-        memory: How agents remember.
-        embedder: What makes vectors of memories and passages.
+        version: Version of the format.
+        default_agent: Agent for `run` and `chat` if none is named.
+        defaults: Defaults for all agents.
+        agents: Agents by name.
+        providers: Provider options, by the part of a model string before the colon.
+        permissions: Policy of this file.
+        skills: Where skills are searched.
+        import_: Files of other programs to include. Written as `import`.
+        models: Models, by the names that files of other programs use.
+        web: Rules for web access.
+        host: Options of `agentrail serve`.
+        mcp: MCP servers by name. Their tables are not parsed: this version starts none and reports a fault.
+        memory: Memory of agents.
+        embedder: Embedding model for memories and passages.
     """
 
     version: int | None = None

@@ -1,4 +1,4 @@
-"""How much a host takes of its callers: the numbers, their defaults and what each may be. Pure: a file of a project may lower them."""
+"""Limits of a host for its clients: numbers, defaults and valid ranges. Pure, because a project file may lower them."""
 
 import math
 from collections.abc import Mapping
@@ -18,33 +18,34 @@ _MIB: Final = 1 << 20
 
 @frozen(kw_only=True)
 class Limits:
-    """How much is taken of one caller, and of all of them together.
+    """Limits for one client, and for all clients together.
 
     Attributes:
-        max_body_bytes: Of a request without files.
-        max_body_with_attachments_bytes: Of one with files, which travel as base64, a third longer than they are.
-        max_attachments: Files of one message.
-        max_attachment_bytes: Of one file, decoded.
-        max_attachments_bytes: Of all files of a message together, decoded.
-        max_attachment_name: Characters of a cleaned name; at least 8, so that there is room for a number.
-        max_message_bytes: Of the text of a message, as UTF-8; at most the 1 MB that a session takes.
-        max_metadata_bytes: Of the metadata of a message or a session, as JSON; at most 64 KiB, since it stands in every event of a
-            plugin of its session.
-        max_json_depth: How deep the JSON of a body may be nested; at most 128, more is taken nowhere.
-        messages_per_minute: Messages with a user's words, of one principal, in the long run.
-        messages_burst: How many of them may come at once.
-        calls_per_minute: All other calls of one principal, in the long run; but `abort`, `reject` and `cancel`, which are free.
-        calls_burst: How many of them may come at once.
-        failed_authentications_per_minute: Of one address.
-        max_streams_per_principal: Open streams and sockets of one principal.
+        max_body_bytes: Size of a request without files.
+        max_body_with_attachments_bytes: Size of a request with files. Base64 makes them a third larger.
+        max_attachments: Files per message.
+        max_attachment_bytes: Size of one file, decoded.
+        max_attachments_bytes: Size of all files of a message together, decoded.
+        max_attachment_name: Characters of a cleaned name. At least 8, to leave room for a number.
+        max_message_bytes: Size of the text of a message, as UTF-8. At most the 1 MB that a session accepts.
+        max_metadata_bytes: Size of the metadata of a message or session, as JSON. At most 64 KiB, because every plugin
+            event of the session contains it.
+        max_json_depth: Nesting depth of the JSON of a body. At most 128, the depth limit everywhere else.
+        messages_per_minute: Sustained rate of messages with a user's words, per principal.
+        messages_burst: How many such messages may arrive at once.
+        calls_per_minute: Sustained rate of all other calls, per principal. `abort`, `reject` and `cancel` are free.
+        calls_burst: How many such calls may arrive at once.
+        failed_authentications_per_minute: Rate of failed authentications, per address.
+        max_streams_per_principal: Open streams and sockets per principal.
         max_streams: Open streams and sockets of the process.
-        max_sessions_per_principal: Sessions of one principal that have not ended.
-        cost_per_day_usd: What one principal may spend from one midnight of UTC to the next, in dollars; None for no such limit. When it
-            is spent no more messages are taken; cycles under way go on, so a day may cost more by what these use. Needs a store.
-        tenant_cost_per_day_usd: The same of all principals of a tenant together.
-        max_frame_bytes: Of a frame of a socket that comes in.
-        max_subscriptions: Of one socket.
-        commands_per_second: Of one socket.
+        max_sessions_per_principal: Sessions per principal that have not ended.
+        cost_per_day_usd: Spending per principal from midnight to midnight UTC, in dollars. None: no limit. Once it is
+            spent, no more messages are accepted. Running cycles continue, so a day may cost more by their amount. Needs
+            a store.
+        tenant_cost_per_day_usd: The same limit for all principals of a tenant together.
+        max_frame_bytes: Size of an incoming frame of a socket.
+        max_subscriptions: Subscriptions per socket.
+        commands_per_second: Command rate per socket.
     """
 
     max_body_bytes: int = _MIB
@@ -72,14 +73,14 @@ class Limits:
 
     @property
     def has_day_budgets(self) -> bool:
-        """Whether there is a budget of a day; without one no spending is read."""
+        """Whether a daily budget is set. Without one, spending is not read."""
         return self.cost_per_day_usd is not None or self.tenant_cost_per_day_usd is not None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Validate the limits.
 
         Raises:
-            OptionError: The operator's move: every fault, with the limit, what it got and what it takes.
+            OptionError: The operator's move: lists every fault with the limit, its value and the valid range.
         """
         faults = [
             f"{name} is {value!r:.80}: expected a whole number from {least}{_up_to(most)}"
@@ -112,7 +113,7 @@ _BOUNDS: Final[dict[str, tuple[int, float]]] = {
     "max_metadata_bytes": (0, 64 * _KIB),
     "max_json_depth": (1, MAX_LEVELS),
 }
-"""What a limit may be, where not any whole number from 1 on does: a file system has names of 255 bytes at most."""
+"""Valid ranges of limits other than "any whole number from 1". File systems limit names to 255 bytes."""
 
 
 def _up_to(most: float) -> str:
@@ -122,4 +123,4 @@ def _up_to(most: float) -> str:
 HOST_LIMITS: Final[Mapping[str, int | None]] = MappingProxyType(
     {one.name: one.default for one in attrs.fields(Limits)}
 )
-"""What a host takes where nothing is said."""
+"""Default limits of a host."""

@@ -1,6 +1,6 @@
-"""Agents as other programs write them: `.claude/agents/*.md` and `.codex/agents/*.toml`. Each field is read, or named once as not read.
+"""Agents of other programs: `.claude/agents/*.md` and `.codex/agents/*.toml`. Every field is read, or noted once as not read.
 
-What comes of it is a file of ours with that one agent, so that all that holds for those holds for it: trust, faults, and where it stands.
+The result is a `ConfigFile` with one agent, so trust, faults and places work as for our own files.
 """
 
 import re
@@ -23,7 +23,7 @@ CLAUDE_MODES: Final[Mapping[str, Any]] = {
     "plan": "plan",
     "dontAsk": "dont_ask",
 }
-"""Modes of Claude Code, in ours. What is not here allows more than a file of another program may."""
+"""Modes of Claude Code and ours. A missing mode allows more than a file of another program may allow."""
 
 _PLACE_OF_VALUE: Final = re.compile(r"\$\$?\{[A-Za-z_][A-Za-z0-9_]{0,63}\}")
 _MAX_TURNS: Final = 1_000_000
@@ -43,7 +43,7 @@ def read_claude_agent(  # noqa: PLR0913 - by keyword
     scope: Scope = "project",
     folder: str = "",
 ) -> ConfigFile:
-    """Read an agent of Claude Code."""
+    """Parse a Claude Code agent."""
     try:
         head = read_yaml_head(text)
     except HeadFault as fault:
@@ -70,7 +70,7 @@ def read_claude_agent(  # noqa: PLR0913 - by keyword
 
 
 def _tools_of_claude(reader: "_AgentReader", tools: Collection[str]) -> dict[str, Any]:
-    """Read what an agent may use: its tools, the agents that may work for it, and what its permissions deny."""
+    """Return an agent's tools, the agents that may work for it, and its deny rules."""
     agents: list[str] = []
     allowed: list[str] = []
     for rule in reader.names("tools"):
@@ -89,7 +89,8 @@ def _tools_of_claude(reader: "_AgentReader", tools: Collection[str]) -> dict[str
     mode = reader.mode()
     has_tools = "tools" in reader.values
     bare = [one for one in denied if "(" not in one]
-    # Out of a list of tools they are left; where all are inherited a rule takes them out, as one with a pattern always does.
+    # Denied tools are removed from a list of tools. If all tools are inherited, a deny rule removes them, as
+    # a pattern always does.
     rules = denied if not has_tools else [one for one in denied if "(" in one]
     policy = PermissionsForm(mode=mode, deny=tuple(rules) or None)
     return {
@@ -102,7 +103,7 @@ def _tools_of_claude(reader: "_AgentReader", tools: Collection[str]) -> dict[str
 def read_codex_agent(
     file: str, text: str, *, models: Mapping[str, str], scope: Scope = "project", folder: str = ""
 ) -> ConfigFile:
-    """Read an agent of Codex; as of `read_claude_agent`."""
+    """Parse a Codex agent. See `read_claude_agent`."""
     try:
         values, lines = read_toml_text(text)
     except TomlFault as fault:
@@ -113,7 +114,7 @@ def read_codex_agent(
     reader = _AgentReader(file, values, lines, models)
     sandbox = reader.text("sandbox_mode")
     policy = None
-    if sandbox == "read-only":  # as `plan`, and there is no way out of it
+    if sandbox == "read-only":  # same as `plan`, without a way to leave it
         policy = PermissionsForm(mode="plan", deny=("exit_plan",))
     elif sandbox:
         reader.note("sandbox_mode", f"{sandbox!r:.80} is not read: only read-only is")
@@ -131,13 +132,13 @@ def read_codex_agent(
 
 
 def literal_prompt(text: str) -> str:
-    """Let `${HOME}` of a text stand for itself in a prompt of ours: other programs fill nothing in there."""
+    """Escape `${HOME}` in a text, because other programs do not expand variables in prompts."""
     return _PLACE_OF_VALUE.sub(lambda found: f"${found[0]}", text)
 
 
 @define
 class _AgentReader:
-    """Reads the fields of one file, and keeps what is wrong and what is not read."""
+    """Reader of the fields of one file. Collects its faults and notes."""
 
     _file: str
     values: Mapping[str, Any]
@@ -149,7 +150,7 @@ class _AgentReader:
     def file(
         self, name: str, scope: Scope, folder: str, *, known: Collection[str], **fields: Any
     ) -> ConfigFile:
-        """Make a file of ours."""
+        """Build our configuration file."""
         for key in self.values:
             if key not in known:
                 self.note(key, "is not read")
@@ -185,7 +186,7 @@ class _AgentReader:
         return ""
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Read a list, or a text with commas."""
+        """Parse a list, or a comma-separated text."""
         value = self.values.get(key)
         listed = value if isinstance(value, list) else [] if value is None else [value]
         found: list[str] = []
@@ -255,4 +256,4 @@ _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "skills_in_prompt": ("skills",),
     "tools": ("tools",),
 }
-"""Where each of our fields stands in such a file."""
+"""Source keys of each of our fields."""

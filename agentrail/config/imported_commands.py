@@ -1,4 +1,6 @@
-"""Slash commands as other programs write them, as values: `.claude/commands`, `.codex/prompts`, `.gemini/commands`. Nothing in them is run or opened.
+"""Slash commands of other programs: `.claude/commands`, `.codex/prompts`, `.gemini/commands`.
+
+Nothing in them is run or opened.
 
 >>> command = read_markdown_command("claude", "git/commit.md", "Commit $ARGUMENTS, then $0.")
 >>> command.name, expand_command(command, "now please")
@@ -35,7 +37,7 @@ _OPENS: Final[dict[str, re.Pattern[str]]] = {
 
 
 class CommandFault(Exception):
-    """A file is no command; says what was expected."""
+    """The file is not a command. The message names what was expected."""
 
 
 @frozen(kw_only=True)
@@ -43,13 +45,13 @@ class ImportedCommand:
     """A command of another program.
 
     Attributes:
-        name: What is typed behind the slash: the path, with `:` for `/`.
-        prompt: What it stands for, with its places for arguments.
-        origin: Whose it is.
-        description: What it is for; empty where it is not said.
-        argument_hint: What to write behind it.
-        first: The number of the first argument: 0 or 1.
-        notes: What is not read, each named once.
+        name: The name typed after the slash: its path, with `:` for `/`.
+        prompt: Prompt text with placeholders for arguments.
+        origin: The program it belongs to.
+        description: Purpose of the command. Empty if not given.
+        argument_hint: Hint for the arguments.
+        first: Number of the first argument: 0 or 1.
+        notes: Ignored parts, each named once.
     """
 
     name: str
@@ -62,7 +64,7 @@ class ImportedCommand:
 
 
 def read_markdown_command(origin: Literal["claude", "codex"], path: str, text: str) -> ImportedCommand:
-    """Read a command of Claude Code or of Codex."""
+    """Parse a Claude Code or Codex command."""
     head = YamlHead(values={}, body=text.strip("\n"), lines={})
     if text.removeprefix("\ufeff").startswith("---"):
         try:
@@ -87,7 +89,7 @@ def read_markdown_command(origin: Literal["claude", "codex"], path: str, text: s
 
 
 def read_gemini_command(path: str, text: str) -> ImportedCommand:
-    """Read a command of Gemini CLI; as of `read_markdown_command`."""
+    """Parse a Gemini CLI command. See `read_markdown_command`."""
     try:
         values, _ = read_toml_text(text)
     except TomlFault as fault:
@@ -107,13 +109,16 @@ def read_gemini_command(path: str, text: str) -> ImportedCommand:
 
 
 def expand_command(command: ImportedCommand, arguments: str) -> str:
-    """Put arguments where a command has places for them; behind it where it has none. What is put in is not looked at again."""
+    """Replace the placeholders with the arguments, or append the arguments if there are no placeholders.
+
+    Inserted text is not expanded again.
+    """
     found = list(_PLACE.finditer(command.prompt))
     words = _words_of(arguments) if any(one[1] or one[2] for one in found) else []
     put_in = [_value(command, one, arguments, words) for one in found]
     is_taken = any(_takes_arguments(command, one) for one in found)
     behind = f"\n\n{arguments}" if arguments.strip() and not is_taken else ""
-    # Before anything is joined: a prompt that says $ARGUMENTS ten thousand times would be gigabytes.
+    # Checked before joining: a prompt with ten thousand $ARGUMENTS would take gigabytes.
     grows = sum(len(value) - len(one[0]) for value, one in zip(put_in, found, strict=True))
     length = len(command.prompt) + grows + len(behind)
     if length > MAX_EXPANDED_PROMPT:
@@ -152,7 +157,7 @@ def _name(path: str, ending: str) -> str:
 
 def _text(values: dict[str, Any], key: str) -> str:
     value = values.get(key, "")
-    if isinstance(value, list):  # `argument-hint: [file]` is a list to YAML, and was meant as it stands
+    if isinstance(value, list):  # YAML parses `argument-hint: [file]` as a list, but it is meant literally
         return f"[{', '.join(map(str, value))}]"
     if not isinstance(value, str):
         message = f"{key}: expected a text, got {show_value(value)}"
@@ -161,7 +166,7 @@ def _text(values: dict[str, Any], key: str) -> str:
 
 
 def _not_done(origin: CommandOrigin, prompt: str) -> tuple[str, ...]:
-    """Say what a program would run or open while it expands the text, which stays as it stands here."""
+    """Return notes on commands and file references that the other program would expand. Here they stay as text."""
     found = []
     if _RUNS[origin].search(prompt):
         found.append("commands in it are not run: they stay as text")

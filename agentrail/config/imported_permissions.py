@@ -1,6 +1,6 @@
-"""Permissions as Claude Code writes them, `.claude/settings*.json`, in rules of ours. What is not read is named once.
+"""Claude Code permissions, `.claude/settings*.json`, translated into our rules. Unread parts are named once.
 
-Where a rule cannot be said as it is, a deny and an ask become wider, and an allow is left out.
+If a rule has no exact equivalent, a deny or ask rule becomes wider and an allow rule is dropped.
 """
 
 import json
@@ -21,7 +21,7 @@ _LISTS: Final = ("deny", "ask", "allow")
 
 
 def read_claude_settings(file: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
-    """Read what a file of settings says of permissions."""
+    """Parse the permissions in a settings file."""
     reader = _SettingsReader(file, text, scope)
     form = reader.form()
     return ConfigFile(
@@ -102,7 +102,7 @@ class _SettingsReader:
                 lists[into].append((rule, line))
 
     def _rules(self, name: str, written: str, line: int) -> Iterator[tuple[str, str]]:
-        """Give rules of ours, each with the list that it goes into."""
+        """Yield translated rules, each with its target list."""
         found = translate_tools((written.strip(),), pattern=self._pattern_for(name))
         if found.unknown:
             self._note(("permissions", name), line, f"{written!r:.120} is not read: there is no such tool")
@@ -134,7 +134,7 @@ class _SettingsReader:
         return self._text.count("\n", 0, max(self._place(written, 0), 0)) + 1
 
     def _next_line(self, written: str) -> int:
-        """Find the rule behind the last one that was found: of many rules each piece of text is looked at once."""
+        """Find the next rule after the last match, so that many rules need only one pass over the text."""
         before, line = self._seen
         at = self._place(written, before)
         if at >= 0:
@@ -154,28 +154,31 @@ class _SettingsReader:
 
 
 _UNSAID: Final = "?"
-"""A pattern that no rule of ours can say."""
+"""A pattern that our rules cannot express."""
 
 
 def _command(text: str) -> str:
-    """Give a pattern for `allow`: with words behind it, or without a star."""
+    """Return an `allow` pattern: words followed by a star, or no star."""
     body = _body(text)
     return _UNSAID if "*" in body else text
 
 
 def _wide_command(text: str) -> str:
-    """Give a pattern for `deny` and `ask` that matches no less: a star stands for any text there, here for letters of a word or for words."""
+    """Return a `deny` or `ask` pattern that matches at least as much.
+
+    Their star matches any text, ours matches part of a word or words.
+    """
     body = _body(text)
     if "*" not in body:
         return text
     if body.endswith("*") and body.count("*") == 1 and not body.endswith((" *", "\t*")):
-        return f"{body} *"  # `npm run test*`: that word, and any behind it
+        return f"{body} *"  # `npm run test*`: that word, and any words after it
     before = body.partition("*")[0].rpartition(" ")[0].strip()
     return f"{before} *" if before else _UNSAID
 
 
 def _body(text: str) -> str:
-    """Give a pattern without the star at its end that stands for any further words."""
+    """Return a pattern without its final star for further words."""
     body = text.strip()
     if body.endswith(":*"):
         return body[:-2]

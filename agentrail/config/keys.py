@@ -1,4 +1,4 @@
-"""What looks like a key: found before anything else is said of a file, so that no message has one in it. Plain functions."""
+"""Detection of keys. Runs before any other check of a file, so that no message contains a key. Plain functions."""
 
 import re
 from typing import Final
@@ -22,7 +22,7 @@ _KEY: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""By how the vendors' keys begin. A text of another shape is taken for one by the name that it is given."""
+"""Prefixes of vendors' keys. A text of another shape counts as a key if its name is a secret's name."""
 
 _SECRET_NAME: Final = re.compile(
     r"(?i)(?:^|[_.-])(?:(?:api|access|private|secret)[_-]?key|token|secret|password|passwd|authorization)$"
@@ -30,20 +30,20 @@ _SECRET_NAME: Final = re.compile(
 
 
 def looks_like_key(text: str) -> bool:
-    """Say whether there is a key in a text, by its shape."""
+    """Return whether a text contains the shape of a key."""
     return _KEY.search(text) is not None
 
 
 def names_secret(name: object) -> bool:
-    """Say whether what has this name is a secret, whatever it looks like."""
+    """Return whether a name denotes a secret, whatever the value looks like."""
     return isinstance(name, str) and _SECRET_NAME.search(name) is not None
 
 
 def in_one_line(text: str, most: int = 1_000) -> str:
-    """Make a text fit to be shown in a line: without keys, without what a terminal would obey, cut where it is long.
+    """Return a text that is safe to show in one line: without keys and control characters, and truncated if long.
 
-    What stands in a file, and what files are called, comes from others: a line of ours says what is not granted, and nothing in it may
-    wipe that out or stand for another line.
+    File contents and file names come from others. Nothing in them may erase or imitate a line of our output, such as a
+    refused grant.
     """
     hidden = hide_keys(text)
     shown = hidden if len(hidden) <= most else f"{hidden[:most]}{HIDDEN}"
@@ -51,5 +51,5 @@ def in_one_line(text: str, most: int = 1_000) -> str:
 
 
 def hide_keys(text: str) -> str:
-    """Take out of a text what looks like a key."""
+    """Replace everything that looks like a key."""
     return _KEY.sub(HIDDEN, text)

@@ -1,7 +1,7 @@
-"""What is left of a project's files while the user does not trust them: they may only narrow. Plain functions.
+"""Restriction of untrusted project files: they can only narrow permissions. Plain functions.
 
-Decided by a list of what counts, and not by one of what does not: an option that is new is not granted until it was thought about.
-What runs without these files is the measure: no tool, no agent and no larger number than there.
+This is an allowlist and not a denylist, so a new option is refused until it is reviewed. The floor is the behaviour
+without these files: no additional tool or agent, and no larger number.
 """
 
 from collections.abc import Mapping
@@ -16,44 +16,44 @@ from agentrail.config.keys import in_one_line, names_secret
 from agentrail.config.settings import LIMITS_PREFIX, AgentSettings, PolicySettings, Settings, Sourced
 
 READING_TOOLS: Final = ("list_dir", "read_file")
-"""What a command gives a model where nothing else is said."""
+"""Default tools of a command."""
 
 NARROW_MODES: Final = frozenset({"default", "plan", "strict", "dont_ask"})
-"""None of them allows what `default` would ask for."""
+"""None of these modes allows a call for which `default` would ask."""
 
 _MAX_SHOWN: Final = 100
-# Skills are texts that a model may read; of their tools less runs, and not more.
+# Skills are texts for the model. Their tool lists can only remove tools.
 _TEXTS: Final = frozenset({"description", "skills", "skills_in_prompt"})
 _LIMITS: Final[Mapping[str, int | None]] = {
     "max_turns": 100,
     "max_output_tokens": None,
     "max_parallel_tools": 8,
 }
-"""Numbers of which a smaller one is narrower, with what holds where nothing is said; None: no limit."""
+"""Numbers for which smaller is narrower, with their defaults. None: no limit."""
 
 _SWITCHES_OFF: Final = frozenset({"console", "inspector"})
-"""What of a host may be taken away."""
+"""Host features that may be switched off."""
 
 
 @frozen(kw_only=True)
 class NotGranted:
-    """Something that a file says and that does not hold, because the file is not trusted.
+    """A value that does not apply because its file is not trusted.
 
     Attributes:
-        said: The value, with where it stands.
-        what: What it would grant, in a few words.
+        said: The value and its place.
+        what: Short description of the refused grant.
     """
 
     said: Sourced
     what: str
 
     def __str__(self) -> str:
-        """Say what, and where."""
+        """Return the grant and its place."""
         return f"{in_one_line(self.what, _MAX_SHOWN)} ({self.said.place})"
 
 
 def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple[NotGranted, ...]]:
-    """Leave of what a project says what only narrows."""
+    """Return the parts of a project's settings that only narrow the floor, and the refused grants."""
     narrowing = _Narrowing(project, floor)
     defaults = narrowing.options(project.defaults)
     agents = narrowing.agents()
@@ -65,7 +65,7 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
     policies = tuple(narrowing.policy(one) for one in project.policies)
     for name, said in project.mcp.items():
         narrowing.refuse(said, f"the MCP server {name}")
-    for name, said in project.embedder.items():  # what is remembered of a user would be sent there
+    for name, said in project.embedder.items():  # memories of a user would be sent to that service
         narrowing.refuse(said, f"embedder.{name}")
     web = narrowing.web()
     memory = narrowing.memory()
@@ -104,14 +104,14 @@ class _Narrowing:
     def agents(self) -> dict[str, AgentSettings]:
         left: dict[str, AgentSettings] = {}
         for name, agent in self._project.agents.items():
-            if name in self._floor.agents:  # the user's has guards that this one may have not
+            if name in self._floor.agents:  # the user's agent may have guards that this one lacks
                 self.refuse(agent.own, f"the agent {name!r} in place of yours")
                 continue
             values = self.options(agent.values)
             base = agent.values.get("base")
             if (
                 base is not None and "description" not in values
-            ):  # it had that of its base, and others choose it by that
+            ):  # the removed base provided a description, and other agents choose by it
                 values["description"] = attrs.evolve(
                     base, value=f"The agent {name!r} of a project that is not trusted yet."
                 )
@@ -127,7 +127,10 @@ class _Narrowing:
         return left
 
     def skills(self) -> dict[str, Sourced]:
-        """Let no directory be named, which may lie anywhere, and no tool run unasked, or at all where it would not have."""
+        """Refuse skill directories and tool modes other than `restrict`.
+
+        A directory could be anywhere, and the other modes would run more tools or run them without asking.
+        """
         left: dict[str, Sourced] = {}
         for name, said in self._project.skills.items():
             if name in {"disable", "import_"} or (name == "tools" and said.value == "restrict"):
@@ -137,7 +140,7 @@ class _Narrowing:
         return left
 
     def web(self) -> dict[str, Sourced]:
-        """Leave what closes something: domains that are blocked, and that servers are asked what they want."""
+        """Keep only what restricts access: blocked domains, and respect for robots rules."""
         left: dict[str, Sourced] = {}
         for name, said in self._project.web.items():
             if name == "block" or (name == "robots" and said.value is True):
@@ -147,7 +150,10 @@ class _Narrowing:
         return left
 
     def host(self, agents: Mapping[str, AgentSettings]) -> dict[str, Sourced]:
-        """Leave what serves less: fewer agents, no inspector, no console, smaller limits. Where it listens and to whom is not for a project."""
+        """Keep only what serves less: fewer agents, no inspector, no console, smaller limits.
+
+        A project never sets address or access.
+        """
         left: dict[str, Sourced] = {}
         for name, said in self._project.host.items():
             limit = name.removeprefix(LIMITS_PREFIX)
@@ -162,7 +168,7 @@ class _Narrowing:
         return left
 
     def _served_of_floor(self, agents: Mapping[str, AgentSettings]) -> tuple[str, ...]:
-        """Give the agents that may be served: those that the user serves, and without a word of theirs all that are left."""
+        """Return the agents that may be served: the user's profiles, or all remaining agents if the user sets none."""
         said = self._floor.host.get("profiles")
         return (*self._floor.agents, *agents) if said is None else said.plain
 
@@ -171,7 +177,7 @@ class _Narrowing:
         return _is_narrower(value, HOST_LIMITS[limit] if said is None else said.value)
 
     def memory(self) -> dict[str, Sourced]:
-        """Leave that nothing is shown unasked: what is remembered of a user is none of a directory's business."""
+        """Keep only `auto = false`. A directory has no say over a user's memories."""
         left: dict[str, Sourced] = {}
         for name, said in self._project.memory.items():
             if name == "auto" and said.value is False:
@@ -190,14 +196,14 @@ class _Narrowing:
         return attrs.evolve(policy, mode=mode, allow=())
 
     def _without_replacements(self, said: Sourced) -> Sourced:
-        """Leave the texts of others as they are: who may only narrow takes no advice away."""
+        """Refuse replacements of prompt sections: an untrusted project cannot remove the advice of others."""
         if not said.value.replace:
             return said
         self.refuse(said, f"prompt.replace of {', '.join(said.value.replace)}")
         return attrs.evolve(said, value=attrs.evolve(said.value, replace=None))
 
     def _words_of_prompt(self, said: Sourced) -> Sourced | None:
-        """Leave what stands for `${name}` in its prompts, which are texts as these are; the rest says whose a session is, or is for code."""
+        """Keep only the values of `${name}` in its prompts, which are texts too. Other user data sets identity or is for code."""
         left = {key: value for key, value in said.value.items() if key == "prompt"}
         if len(left) < len(said.value):
             more = ", ".join(key for key in said.value if key not in left)
@@ -243,7 +249,7 @@ class _Narrowing:
     def _narrows_budget(self, budget: BudgetForm) -> bool:
         said = self._floor.defaults.get("budget")
         own = BudgetForm() if said is None else said.value
-        # A limit that the user has and the project leaves out would be gone.
+        # A limit that the user sets and the project omits would be lost.
         sums = [(getattr(budget, name), getattr(own, name)) for name in ("max_cost_usd", "max_total_tokens")]
         return budget.allow_unknown_prices is not True and all(
             mine is None if its is None else _is_narrower(its, mine) for its, mine in sums
@@ -255,7 +261,7 @@ def _is_narrower(number: float, limit: float | None) -> bool:
 
 
 def describe_grant(name: str, said: Sourced) -> str:
-    """Say what a value would grant; of what may hold a secret only its name."""
+    """Describe the grant of a value. If it may hold a secret, name it only."""
     value = said.value
     if isinstance(value, PromptForm):
         return f"the prompt in the file {value.file}"

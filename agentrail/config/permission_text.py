@@ -1,4 +1,4 @@
-"""The text of a file of permissions, with rules of `allow` added: what else stands in it stays, comments too. Plain functions."""
+"""Editing of a permissions file: add `allow` rules and keep everything else, including comments. Plain functions."""
 
 import re
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ _TOKEN: Final = re.compile(
 
 
 def permissions_in(tree: dict[str, Any]) -> dict[str, Any]:
-    """Give the table of permissions: the one of that name, else the whole file."""
+    """Return the `permissions` table, or the whole file if there is none."""
     found: Any = tree.get("permissions", tree)
     return found if isinstance(found, dict) else {}
 
 
 def with_allowed(text: str, rules: Sequence[str], *, name: str) -> str:
-    """Add rules to the list `allow`, behind those that are there; those that are there already are not added again."""
+    """Append rules to the list `allow`, without duplicates."""
     before = _read(text, name)
     listed = permissions_in(before).get("allow", [])
     known = listed if isinstance(listed, list) else []
@@ -52,7 +52,7 @@ def _inserted(text: str, rules: Sequence[str]) -> str:
     if table is not None:
         head = text[: table.end()]
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}allow = [\n{lines}]\n{text[table.end() :]}"
-    if text.strip() and "permissions" not in text:  # the lists stand in the file itself
+    if text.strip() and "permissions" not in text:  # the lists are top-level keys of the file
         return f"allow = [\n{lines}]\n{text}"
     return (
         f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}[permissions]\nallow = [\n{lines}]\n"
@@ -60,7 +60,7 @@ def _inserted(text: str, rules: Sequence[str]) -> str:
 
 
 def _inserted_in(text: str, at: int, lines: str) -> str:
-    """Put lines in front of the bracket that ends a list."""
+    """Insert lines before the bracket that closes a list."""
     end = next((token.start() for token in _TOKEN.finditer(text, at) if token["end"]), len(text))
     items = [token for token in _TOKEN.finditer(text, at, end) if not token[0].startswith("#")]
     needs_comma = bool(items) and not items[-1]["comma"]
@@ -70,13 +70,13 @@ def _inserted_in(text: str, at: int, lines: str) -> str:
 
 
 def _quoted(rule: str) -> str:
-    """Write a text as TOML has it."""
+    """Encode a text as a TOML string."""
     plain = rule.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in plain) + '"'
 
 
 def _says(text: str, before: dict[str, Any], allow: Sequence[str]) -> bool:
-    """Look whether a text says what the one before did, and these rules."""
+    """Return whether the new text equals the old one plus these rules."""
     try:
         after, _ = read_toml_text(text)
     except TomlFault:

@@ -1,7 +1,7 @@
-"""Where each value of a TOML text stands: a map from its path to its line. For well-formed text only, which `tomllib` has read before.
+"""Line numbers of TOML values, by path. For well-formed text only, already parsed by `tomllib`.
 
-`tomllib` gives plain values and no lines, and what gives lines gives no plain values and takes nine times as long. Nothing is
-decided here about what a value means.
+`tomllib` returns plain values without lines. Parsers with lines return no plain values and take nine times as long.
+This module does not interpret values.
 """
 
 import re
@@ -15,12 +15,12 @@ from attrs import field, frozen
 from agentrail.config.keys import hide_keys, in_one_line
 
 ConfigPath: TypeAlias = tuple[str | int, ...]
-"""How to get to a value: names of tables and keys, and numbers of items from 0."""
+"""Path of a value: names of tables and keys, and item numbers from 0."""
 
 MAX_CONFIG_LEVELS: Final = 32
-"""How deeply a file may be nested; paths are as long as that, and what reads them calls itself."""
+"""Maximum nesting depth of a file. It limits the length of paths and the depth of recursive readers."""
 
-# All repeats take what they can and give nothing back: no text makes them slow.
+# All repeats are possessive: without backtracking, no text makes them slow.
 _SPACE: Final = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")
 _BLANK: Final = re.compile(r"[ \t]*+")
 _NAME: Final = re.compile(r"""[A-Za-z0-9_-]++|"(?:[^"\\]|\\.)*+"|'[^']*+'""")
@@ -36,26 +36,26 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TooDeeplyNested(Exception):
-    """A text is nested over `MAX_CONFIG_LEVELS` levels.
+    """A text is nested more than `MAX_CONFIG_LEVELS` levels deep.
 
     Attributes:
-        line: Where.
+        line: Line of the first value that is too deep.
     """
 
     def __init__(self, line: int) -> None:
-        """Keep the line."""
+        """Store the line."""
         super().__init__(f"line {line} is nested over {MAX_CONFIG_LEVELS} levels")
         self.line = line
 
 
 @frozen(kw_only=True)
 class ConfigPlace:
-    """Where a value stands.
+    """Place of a value.
 
     Attributes:
-        file: The file, as it is shown.
-        path: How to get to the value.
-        lines: The line of each value of this file, by its path.
+        file: Display name of the file.
+        path: Path of the value.
+        lines: Line of each value of this file, by path.
     """
 
     file: str
@@ -63,45 +63,45 @@ class ConfigPlace:
     lines: Mapping[ConfigPath, int] = field(factory=dict, repr=False, eq=False)
 
     def below(self, *path: str | int) -> "ConfigPlace":
-        """Give where a part of the value stands."""
+        """Return the place of a part of the value."""
         return ConfigPlace(file=self.file, path=(*self.path, *path), lines=self.lines)
 
     @property
     def line(self) -> int:
-        """From 1; of a value without a line of its own, that of what it is part of."""
+        """Line number from 1. A value without its own line has the line of its parent."""
         found = (self.path[:end] for end in range(len(self.path), 0, -1))
         return next((self.lines[path] for path in found if path in self.lines), 1)
 
     @property
     def dotted(self) -> str:
-        """The path as it could be written in TOML, with the numbers of items in brackets."""
+        """The path in TOML syntax, with item numbers in brackets."""
         return write_path(self.path)
 
     def __str__(self) -> str:
-        """Say it as compilers do."""
+        """Return `file:line`, as compilers do."""
         return in_one_line(f"{self.file}:{self.line}")
 
 
 @frozen(kw_only=True)
 class ConfigFault:
-    """Something wrong with a file.
+    """A fault in a file.
 
     Attributes:
-        place: Where.
-        said: What was expected, and what to do; never a key.
+        place: Place of the fault.
+        said: What was expected and what to do. Never contains a key.
     """
 
     place: ConfigPlace
     said: str
 
     def __str__(self) -> str:
-        """Say it as compilers do: file, line, dotted path, sentence."""
+        """Return one line, as compilers do: file, line, dotted path, sentence."""
         parts = [str(self.place), self.place.dotted, self.said]
         return in_one_line(": ".join(part for part in parts if part))
 
 
 def write_path(path: ConfigPath) -> str:
-    """Write a path as TOML has it."""
+    """Return a path in TOML syntax."""
     parts = []
     for part in path:
         if isinstance(part, int):
@@ -118,7 +118,7 @@ def _quoted(name: str) -> str:
 
 
 def find_lines(text: str) -> dict[ConfigPath, int]:
-    """Find where each value of a well-formed TOML text stands."""
+    """Return the line of each value of a well-formed TOML text."""
     return _Scan(text).read()
 
 
@@ -167,7 +167,7 @@ class _Scan:
             self._note(path, line)
             if place == len(names) and brackets == 2:  # noqa: PLR2004 - an array of tables
                 self._counts[path] = self._counts.get(path, 0) + 1
-            if path in self._counts:  # what stands below one belongs to its last table
+            if path in self._counts:  # its keys belong to the last table of the array
                 path = (*path, self._counts[path] - 1)
                 self._note(path, line)
         return path
@@ -217,7 +217,7 @@ class _Scan:
             self._pair(path)
 
     def _ends_with(self, end: str) -> bool:
-        """Go on behind a comma, or to the end of what is open."""
+        """Skip a comma, or consume the closing bracket and return True."""
         self._skip(_SPACE)
         if self._text[self._at] == ",":
             self._at += 1

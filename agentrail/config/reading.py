@@ -1,4 +1,4 @@
-"""One file, read: a form, the line of each value, and all that is wrong with it. What cannot be read is left out of the form."""
+"""Reading one file: a form, the line of each value, and all faults. Faulty values are omitted from the form."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from agentrail.config.yaml_head import HeadFault, read_yaml_head
 Scope: TypeAlias = Literal["project", "user"]
 
 MAX_CONFIG_BYTES: Final = 256 * 1024
-"""Of one file; a hundred agents with five hundred rules are forty thousand."""
+"""Size limit of one file. A hundred agents with five hundred rules take forty thousand bytes."""
 
 AGENT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -28,16 +28,16 @@ _KEY_LITERAL: Final = (
 
 @frozen(kw_only=True)
 class ConfigFile:
-    """A file that was read.
+    """A configuration file after reading.
 
     Attributes:
-        name: As it is shown.
-        folder: What paths in it begin at, as a text; empty where that is not known.
-        scope: Whose it is.
-        form: What it says; without what is wrong.
-        lines: Where each value of the form stands.
-        faults: What is wrong, by line.
-        notes: What stands there and is not read, by line; of files of other programs.
+        name: Display name.
+        folder: Base directory of its paths. Empty if unknown.
+        scope: Whether it belongs to the project or the user.
+        form: Its content, without faulty values.
+        lines: Line of each value of the form.
+        faults: Faults, by line.
+        notes: Ignored parts of files of other programs, by line.
     """
 
     name: str
@@ -49,12 +49,12 @@ class ConfigFile:
     notes: tuple[ConfigFault, ...] = ()
 
     def place(self, *path: str | int) -> ConfigPlace:
-        """Say where something of this file stands."""
+        """Return the place of a value in this file."""
         return ConfigPlace(file=self.name, path=path, lines=self.lines)
 
 
 def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
-    """Give the text of a file, or what is wrong with its bytes."""
+    """Decode the text of a file, or return the fault in its bytes."""
     if len(data) > MAX_CONFIG_BYTES:
         return "", (
             _fault(
@@ -71,14 +71,14 @@ def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
 
 
 def read_permissions(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
-    """Read a file of permissions alone: the table `[permissions]`, or its keys without a table."""
+    """Parse a permissions file: the table `[permissions]`, or its keys at top level."""
     return read_toml(name, text, scope=scope, folder=folder, is_policy=True)
 
 
 def read_toml(
     name: str, text: str, *, scope: Scope = "project", folder: str = "", is_policy: bool = False
 ) -> ConfigFile:
-    """Read a TOML file."""
+    """Parse a TOML file."""
     made = ConfigFile(name=name, scope=scope, folder=folder)
     try:
         tree, lines = read_toml_text(text)
@@ -100,7 +100,7 @@ def read_toml(
 
 
 def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
-    """Read a Markdown agent: front matter, then the system prompt."""
+    """Parse a Markdown agent: front matter, then the system prompt."""
     made = ConfigFile(name=name, scope=scope, folder=folder)
     try:
         head = read_yaml_head(text)
@@ -123,13 +123,13 @@ def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", fo
 _TWO_PROMPTS: Final = "there are two prompts, this one and what stands below the front matter: leave one out"
 
 
-# --- what is wrong, and what is left
+# --- faults, and the remaining values
 
 
 def _checked(
     made: ConfigFile, tree: Mapping[str, Any], lines: Mapping[ConfigPath, int], *, only_texts: bool
 ) -> ConfigFile:
-    """Make the form of what can be read, and faults of the rest."""
+    """Build the form of all valid values, and the faults of the others."""
     found: list[tuple[ConfigPath, str]] = [*_keys_in(tree, ())]
     where = lines
     left, lines = _without(tree, lines, frozenset(path for path, _ in found))
@@ -138,7 +138,7 @@ def _checked(
         for path, said in found
     ]
     form: FileForm | None = None
-    while form is None:  # what was at fault is gone after one round, and each round takes something away
+    while form is None:  # each round removes the faulty values, so the loop ends
         form, wrong = structure_file(left, only_texts=only_texts)
         faults += [
             ConfigFault(place=ConfigPlace(file=made.name, path=path, lines=lines), said=said)
@@ -158,7 +158,7 @@ def _checked(
 
 
 def _keys_in(value: object, path: ConfigPath) -> Iterator[tuple[ConfigPath, str]]:
-    """Find texts that look like keys, and texts under names of secrets; where they are wanted they are tables."""
+    """Find texts that look like keys, and texts under names of secrets. Valid references to secrets are tables."""
     match value:
         case dict():
             for name, below in value.items():
@@ -178,7 +178,7 @@ def _keys_in(value: object, path: ConfigPath) -> Iterator[tuple[ConfigPath, str]
 def _without(
     tree: Mapping[str, Any], lines: Mapping[ConfigPath, int], faulty: frozenset[ConfigPath]
 ) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
-    """Take away what is at fault; of a list the items behind it move up, and so do their lines."""
+    """Remove faulty values. Later items of a list move up, and so do their lines."""
     kept_lines: dict[ConfigPath, int] = {}
 
     def keep(value: Any, old: ConfigPath, new: ConfigPath) -> Any:
@@ -203,7 +203,7 @@ def _without(
 
 
 def _there(path: ConfigPath, lines: Mapping[ConfigPath, int]) -> ConfigPath:
-    """Give what is to go: where something is missing, what it is missing in."""
+    """Return the path to remove: the value itself, or its parent if the value is missing."""
     return path if path in lines else path[:-1]
 
 

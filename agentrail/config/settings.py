@@ -1,7 +1,7 @@
-"""What several files say together, each value with its place: agents as a whole, everything else value by value. Plain functions.
+"""Several files merged, with the place of each value: agents as a whole, all other settings value by value. Plain functions.
 
-An agent of the project takes the place of the user's with its name, and none of it is mixed in: half of one agent and half of
-another one would be an agent that was never written.
+A project's agent replaces the user's agent of the same name completely. A mixture of two agents would be an agent that
+nobody wrote.
 """
 
 import difflib
@@ -18,18 +18,18 @@ from agentrail.config.reading import ConfigFile, Scope
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 LIMITS_PREFIX: Final = "limits."
-"""What stands in front of the name of a limit, among what files say of a host."""
+"""Prefix of limit names among the host settings."""
 
 
 @frozen(kw_only=True)
 class Sourced:
-    """A value, and where it stands.
+    """A value and its place.
 
     Attributes:
-        value: As its form has it; of a list a tuple of these, one for each item.
-        place: Where.
-        folder: What a path in it begins at.
-        scope: Whose file that is.
+        value: The value as in its form. A list becomes a tuple of sourced items.
+        place: Place of the value.
+        folder: Base directory of paths in it.
+        scope: Whether its file belongs to the project or the user.
     """
 
     value: Any
@@ -39,20 +39,20 @@ class Sourced:
 
     @property
     def plain(self) -> Any:
-        """The value, without the places of its items."""
+        """The value without the places of its items."""
         return tuple(one.value for one in self.value) if isinstance(self.value, tuple) else self.value
 
 
 @frozen(kw_only=True)
 class PolicySettings:
-    """A policy as it is written in one scope; the rules are not read here.
+    """A policy of one scope. Its rules are not parsed here.
 
     Attributes:
-        mode: What becomes of what no rule matches; None: not said.
+        mode: Decision mode for calls without a matching rule. None: not set.
         deny: Rules, in order.
         ask: Rules, in order.
         allow: Rules, in order.
-        scope: Whose it is.
+        scope: Whether it belongs to the project or the user.
     """
 
     mode: Sourced | None = None
@@ -63,19 +63,19 @@ class PolicySettings:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Whether nothing is set."""
         return self.mode is None and not (self.deny or self.ask or self.allow)
 
 
 @frozen(kw_only=True)
 class AgentSettings:
-    """An agent, as it is written.
+    """Settings of an agent.
 
     Attributes:
-        name: What it is called.
-        own: Where it stands.
-        values: What it says, by name; without what `[defaults]` say.
-        policy: What it says of permissions.
+        name: Name of the agent.
+        own: Its place.
+        values: Its values by name, without those of `[defaults]`.
+        policy: Its permissions.
     """
 
     name: str
@@ -86,22 +86,23 @@ class AgentSettings:
 
 @frozen(kw_only=True)
 class Settings:
-    """What files say.
+    """Merged settings of several files.
 
     Attributes:
-        default_agent: Which one is used when none is named.
-        defaults: What holds for all agents, by name.
-        agents: By name.
+        default_agent: Agent used if none is named.
+        defaults: Defaults for all agents, by name.
+        agents: Agents by name.
         providers: Options by name, for each provider.
-        policies: One for each file that says something of permissions, the project's first.
-        skills: Where skills are looked for, by name; of lists both the user's and the project's items, those first.
-        imports: Which files of other programs count besides, by kind; as of `skills`.
-        models: Models by the names that files of other programs have for them.
-        web: What may be fetched of the web, by name; what any file blocks is blocked.
-        host: What is served, where and to whom, by name; limits as `limits.NAME`.
-        mcp: Servers of tools, by name.
-        memory: How agents remember, by name.
-        embedder: What makes vectors, by name; of one file alone: half of one and half of another one is none.
+        policies: One per file that sets permissions, the project's first.
+        skills: Skill settings by name. Lists contain the user's items, then the project's.
+        imports: Included files of other programs, by kind. Lists are merged as in `skills`.
+        models: Models, by the names that files of other programs use.
+        web: Web rules by name. A domain blocked by any file is blocked.
+        host: Host settings by name. Limits are named `limits.NAME`.
+        mcp: MCP servers by name.
+        memory: Memory settings by name.
+        embedder: Settings of the embedding model, by name. They come from one file, because half of two models is not a
+            model.
     """
 
     default_agent: Sourced | None = None
@@ -123,7 +124,7 @@ NO_SETTINGS: Final = Settings()
 
 
 def join_files(files: Sequence[ConfigFile]) -> tuple[Settings, tuple[ConfigFault, ...]]:
-    """Take together what the files of one scope say."""
+    """Merge the files of one scope and collect their faults."""
     faults = [fault for read in files for fault in read.faults]
     agents: dict[str, AgentSettings] = {}
     made = NO_SETTINGS
@@ -143,7 +144,7 @@ def join_files(files: Sequence[ConfigFile]) -> tuple[Settings, tuple[ConfigFault
 
 
 def modules_of(settings: Settings) -> Iterator[tuple[str, str]]:
-    """List the modules that settings name as `package.module:NAME`, each with the directory of the file that names it."""
+    """Yield each module named as `package.module:NAME`, with the directory of its file."""
     for values in (settings.defaults, *(agent.values for agent in settings.agents.values())):
         for one in (item for name in ("tools", "plugins") if name in values for item in values[name].value):
             named = one.value.use if isinstance(one.value, PluginForm) else one.value
@@ -153,7 +154,7 @@ def modules_of(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def merge_settings(first: Settings, second: Settings) -> Settings:
-    """Let one stand in front of the other."""
+    """Merge two settings. The first takes precedence."""
     providers = dict(second.providers)
     for name, options in first.providers.items():
         providers[name] = {**providers.get(name, {}), **options}
@@ -178,7 +179,7 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
 
 
 def _both(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> dict[str, Sourced]:
-    """Join values: of lists the items of both, the second's first; else the first wins."""
+    """Merge values. Lists contain the second's items, then the first's. Otherwise the first wins."""
     found = {**second, **first}
     for name in [one for one in first if one in second]:
         items = second[name].value
@@ -188,7 +189,7 @@ def _both(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> dict[s
 
 
 def _joined_web(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> Mapping[str, Sourced]:
-    """Let one stand in front of the other, but for what is blocked: no file opens what another one has closed."""
+    """Merge web rules. The first takes precedence, but block lists are added: no file reopens a blocked domain."""
     joined = {**second, **first}
     if "block" in first and "block" in second:
         value = (*first["block"].value, *second["block"].value)
@@ -197,7 +198,7 @@ def _joined_web(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> 
 
 
 def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
-    """Say what is wrong with names of agents: there is none, it is the agent's own, or they name each other in a circle."""
+    """Yield the faults in agent names: unknown names, self-references and cycles."""
     names = settings.agents
     default = settings.default_agent
     if default is not None and default.value not in names:
@@ -224,14 +225,14 @@ MCP_COMES_LATER: Final = "MCP servers come with a later version, and this one st
 
 
 def faults_of_mcp(settings: Settings) -> Iterator[ConfigFault]:
-    """Refuse servers of tools, and agents that name some: what is written there would not hold, and no one would notice."""
+    """Yield a fault for every MCP server and every agent that names one. Otherwise they would be ignored silently."""
     named = [agent.values["mcp"] for agent in settings.agents.values() if "mcp" in agent.values]
     for said in (*settings.mcp.values(), *named):
         yield ConfigFault(place=said.place, said=MCP_COMES_LATER)
 
 
 def no_such_agent(name: str, known: Mapping[str, object]) -> str:
-    """Say that there is no agent of a name, and which may have been meant."""
+    """Return the message for an unknown agent, with the closest known name."""
     near = difflib.get_close_matches(name, known, n=1)
     listed = ", ".join(sorted(known)) or "none"
     guess = f"did you mean {near[0]!r}?" if near else f"there are: {listed}"
@@ -239,7 +240,7 @@ def no_such_agent(name: str, known: Mapping[str, object]) -> str:
 
 
 def _circles(below: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Find circles of two or more, each once, from its first name. Steps down one path at a time, so that no depth is too much."""
+    """Find cycles of two or more agents, each once, starting at its first name. Iterative, so that no depth is too much."""
     done: set[str] = set()
     for start in below:
         path: list[tuple[str, Iterator[str]]] = [(start, iter(below[start]))] if start not in done else []
@@ -256,7 +257,7 @@ def _circles(below: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
                 path.append((following, iter(below[following])))
 
 
-# --- a form becomes values with places
+# --- from forms to values with places
 
 
 def _rest_of(read: ConfigFile) -> Settings:
@@ -282,7 +283,7 @@ def _rest_of(read: ConfigFile) -> Settings:
 
 
 def _host_of(read: ConfigFile) -> dict[str, Sourced]:
-    """Give what a file says of a host; each limit for itself, so that it has a line, and may be the user's or the project's."""
+    """Return the host settings of a file. Each limit is separate, so that it has its own line and scope."""
     found = _values_of(read, read.form.host, "host")
     limits = found.pop("limits", None)
     if limits is None:
@@ -292,7 +293,7 @@ def _host_of(read: ConfigFile) -> dict[str, Sourced]:
 
 
 def _values_of(read: ConfigFile, form: Any, *path: str) -> dict[str, Sourced]:
-    """Give what a form says, in the order in which forms have it."""
+    """Return the values of a form, in the order of its fields."""
     found = {one.name: getattr(form, one.name) for one in attrs.fields(type(form))}
     return {
         name: _sourced(read, value, *path, name.removesuffix("_"))

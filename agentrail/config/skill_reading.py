@@ -1,4 +1,6 @@
-r"""One `SKILL.md`, read: what it says, or all that is wrong with it. The open format of Agent Skills, and what another program adds to it.
+r"""Reading one `SKILL.md`: its content, or all of its faults.
+
+Supports the open Agent Skills format and Claude Code's additional fields.
 
 >>> read = read_skill("sums/SKILL.md", "sums", "---\nname: sums\ndescription: Adds up.\n---\nAdd them.")
 >>> read.text.description, read.text.instructions
@@ -18,14 +20,14 @@ from agentrail.config.yaml_head import HeadFault, read_yaml_head
 from agentrail.frozen import EMPTY, frozen_json
 
 MAX_SKILL_BYTES: Final = 64 * 1024
-"""Of a `SKILL.md`; what is longer belongs into files beside it."""
+"""Size limit of a `SKILL.md`. Longer content belongs into additional files."""
 
 MAX_DESCRIPTION: Final = 1_024
 MAX_COMPATIBILITY: Final = 500
 SKILL_NAME: Final = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 
 SkillDialect: TypeAlias = Literal["open", "claude"]
-"""Whose fields are read: those of the open format, or those that Claude Code has besides."""
+"""Which fields are read: those of the open format only, or also Claude Code's."""
 
 _OPEN: Final = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})
 _CLAUDE: Final = frozenset(
@@ -53,23 +55,23 @@ _NAMED: Final = "expected 1 to 64 of a-z 0-9 -, with no hyphen first, last, or t
 
 @frozen(kw_only=True)
 class SkillText:
-    """What a `SKILL.md` says.
+    """Content of a `SKILL.md`.
 
     Attributes:
-        name: Its name.
-        description: What it is for.
-        instructions: What the model reads once it is opened.
-        license: Under which its files stand.
-        compatibility: What it needs.
-        metadata: What else its author says, texts by name.
-        allowed: The tools that it names, as rules in our names; None where it names none.
-        disallowed: The tools that may not be used with it, as rules.
-        delegates: Whether a sub-agent works by it, and not the session itself.
-        agent: The agent that its author wants for that; where the session has none of that name, the general one works by it.
-        argument_hint: What to write behind its name in a chat.
+        name: Name of the skill.
+        description: Purpose of the skill.
+        instructions: Text that the model reads when the skill is opened.
+        license: License of its files.
+        compatibility: Requirements of the skill.
+        metadata: Further texts of its author, by name.
+        allowed: Its tool list, as rules with our names. None if it has no list.
+        disallowed: Tools that must not be used with it, as rules.
+        delegates: Whether a sub-agent carries it out, instead of the session.
+        agent: Preferred agent for that. If the session has no agent of this name, the general one is used.
+        argument_hint: Hint for arguments after its name in a chat.
         for_model: Whether the model may open it.
-        for_user: Whether the user may, by its name.
-        others: What else stands in its head.
+        for_user: Whether the user may open it by name.
+        others: Other fields of its front matter.
     """
 
     name: str
@@ -90,12 +92,12 @@ class SkillText:
 
 @frozen(kw_only=True)
 class SkillReading:
-    """A `SKILL.md` that was read.
+    """Result of reading a `SKILL.md`.
 
     Attributes:
-        text: What it says; None where something is wrong with it.
-        faults: What is wrong.
-        warnings: What means nothing here, or was read as it was perhaps not meant.
+        text: Its content. None if it has faults.
+        faults: Faults.
+        warnings: Fields without effect, and fields that may have been read differently from their intent.
     """
 
     text: SkillText | None = None
@@ -104,7 +106,7 @@ class SkillReading:
 
 
 def read_skill(file: str, directory: str, text: str, *, dialect: SkillDialect = "open") -> SkillReading:
-    """Read a `SKILL.md`."""
+    """Parse a `SKILL.md`."""
     try:
         head = read_yaml_head(text)
     except HeadFault as fault:
@@ -126,7 +128,7 @@ def _line_of(fault: ConfigFault) -> int:
 
 @define
 class _SkillReader:
-    """Reads the fields of one head, and keeps what is wrong."""
+    """Reader of the fields of one front matter. Collects its faults."""
 
     _file: str
     _values: dict[str, Any]
@@ -218,7 +220,7 @@ class _SkillReader:
         if "allowed-tools" not in self._values:
             return None
         found = self._tools("allowed-tools")
-        # Names that are unknown restrict nothing, also where there are no others.
+        # Unknown names restrict nothing, even if there are no other names.
         return None if found.unknown and not found.rules else found.rules
 
     def _tools(self, name: str) -> ToolRules:
@@ -247,7 +249,7 @@ class _SkillReader:
 
     def _hint(self) -> str:
         value = self._values.get("argument-hint")
-        # `[file]` is a list to YAML, and was meant as it stands.
+        # YAML parses `[file]` as a list, but it is meant literally.
         return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else self._text("argument-hint")
 
     def _forks(self) -> bool:
@@ -273,5 +275,5 @@ class _SkillReader:
 
 
 def faulty(file: str, said: str) -> SkillReading:
-    """Say of a `SKILL.md` that it cannot be read at all."""
+    """Return the result for an unreadable `SKILL.md`."""
     return SkillReading(faults=(ConfigFault(place=ConfigPlace(file=file), said=said),))

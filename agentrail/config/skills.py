@@ -1,6 +1,6 @@
-"""Skills as values: one skill, all that there are, and which of two with one name counts. Plain functions.
+"""Skills as values: one skill, a set of skills, and the precedence of equal names. Plain functions.
 
-Nothing is read here: `agentrail.blueprints.skills` does that, and `skill_reading` says what a file means.
+This module reads no files. `agentrail.blueprints.skills` does, and `skill_reading` parses them.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 SkillScope: TypeAlias = Literal["built_in", "user", "project", "blueprint"]
 ToolsMode: TypeAlias = Literal["restrict", "approve", "ignore"]
-"""What the tools that an open skill names mean: only these run; these run unasked; nothing."""
+"""Effect of an open skill's tool list: only these tools run, these run without asking, or no effect."""
 
 
 @frozen(kw_only=True)
@@ -29,9 +29,9 @@ class SkillFile:
     """A file of a skill.
 
     Attributes:
-        path: From its directory, with `/`.
-        size: In bytes.
-        digest: The SHA-256 of its bytes.
+        path: Path relative to the skill's directory, with `/`.
+        size: Size in bytes.
+        digest: SHA-256 of its bytes.
     """
 
     path: str
@@ -44,14 +44,14 @@ class Skill:
     """A skill.
 
     Attributes:
-        text: What its `SKILL.md` says.
-        source: The directory that it was found in, as it is shown.
-        scope: Whose it is.
-        directory: Where its files are; empty where it has none.
-        files: Those beside `SKILL.md`.
-        digest: Its id: the SHA-256 of all its files.
-        is_trusted: Whether the tools that it names may run unasked, where that is wanted.
-        warnings: What means nothing here, or was read as it was perhaps not meant.
+        text: Content of its `SKILL.md`.
+        source: Display name of the directory it was found in.
+        scope: Origin of the skill.
+        directory: Directory of its files. Empty if it has none.
+        files: Its files other than `SKILL.md`.
+        digest: Its id: SHA-256 over all its files.
+        is_trusted: Whether its listed tools may run without asking in `approve` mode.
+        warnings: Fields without effect, and fields that may have been read differently from their intent.
     """
 
     text: SkillText
@@ -65,24 +65,24 @@ class Skill:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the skill."""
         return self.text.name
 
     @property
     def description(self) -> str:
-        """What it is for, in one line."""
+        """Purpose of the skill, in one line."""
         return in_one_line(" ".join(self.text.description.split()), most=1_100)
 
 
 @frozen(kw_only=True)
 class LeftOutSkill:
-    """A skill that is not there, and why.
+    """An excluded skill and the reason.
 
     Attributes:
-        name: Of its directory.
-        source: Where it was found.
-        why: What is wrong, or what takes its place.
-        faults: What is wrong with its `SKILL.md`, each with its line.
+        name: Name of its directory.
+        source: Display name of its location.
+        why: Its fault, or the skill that replaces it.
+        faults: Faults of its `SKILL.md`, each with its line.
     """
 
     name: str
@@ -93,22 +93,22 @@ class LeftOutSkill:
 
 @frozen(kw_only=True)
 class SkillSet:
-    """All skills that hold somewhere.
+    """The skills that apply, and the excluded ones.
 
     Attributes:
-        skills: By name, in order of their names.
-        left_out: What was found and does not count.
+        skills: Skills, sorted by name.
+        left_out: Excluded skills.
     """
 
     skills: tuple[Skill, ...] = ()
     left_out: tuple[LeftOutSkill, ...] = ()
 
     def find(self, name: str) -> Skill | None:
-        """Give the skill of a name."""
+        """Return the skill of a name, or None."""
         return next((one for one in self.skills if one.name == name), None)
 
     def only(self, names: Iterable[str]) -> "SkillSet":
-        """Give those of some names; `*` is all."""
+        """Return the subset of these names. `*` means all."""
         wanted = frozenset(names)
         kept = self.skills if "*" in wanted else tuple(one for one in self.skills if one.name in wanted)
         return SkillSet(skills=kept, left_out=self.left_out)
@@ -118,15 +118,15 @@ NO_SKILLS: Final = SkillSet()
 
 
 def digest_of_skill(files: Mapping[str, str]) -> str:
-    """Make the id of a skill of the digests of its files, by path.
+    """Return the id of a skill, from the digests of its files by path.
 
-    Written as JSON, so that no two sets of files are the same text.
+    The input is encoded as JSON, so that two different sets of files never have the same text.
     """
     return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 
 def join_skills(found: Sequence[SkillSet], *, disabled: Iterable[str] = ()) -> SkillSet:
-    """Let later ones win, and leave out what is disabled or too much."""
+    """Merge skill sets. Later ones win. Disabled skills and those beyond the limit are excluded."""
     off = frozenset(disabled)
     winners: dict[str, Skill] = {}
     left_out = [one for source in found for one in source.left_out]
@@ -150,7 +150,7 @@ def _left_out(skill: Skill, why: str) -> LeftOutSkill:
 
 
 def search_skills(skills: Sequence[Skill], query: str) -> tuple[Skill, ...]:
-    """Find skills by the words of their names and descriptions, the best first; without words all, up to `MAX_SEARCHED`."""
+    """Find skills by words of their names and descriptions, best first. Without words, return the first `MAX_SEARCHED`."""
     wanted = frozenset(_words(query))
     if not wanted:
         return tuple(skills[:MAX_SEARCHED])
@@ -161,7 +161,7 @@ def search_skills(skills: Sequence[Skill], query: str) -> tuple[Skill, ...]:
 
 def _score(skill: Skill, wanted: frozenset[str]) -> int:
     name, about = _words(skill.name), _words(skill.description)
-    # The beginning of a word counts too: who asks for `table` means `tables`.
+    # Word prefixes count too: `table` matches `tables`.
     return sum(
         3 * any(word.startswith(one) for word in name) + any(word.startswith(one) for word in about)
         for one in wanted

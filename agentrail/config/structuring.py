@@ -1,7 +1,7 @@
-"""Plain values become forms of the right types, or faults: all of them, each with its path. cattrs does the work.
+"""Conversion of plain values to typed forms, or to a list of all faults with their paths. Uses cattrs.
 
-A scalar is taken as what it is, and never as what it could be made of: `max_turns = "3"` is a text, and `1` is no `true`. In front
-matter all scalars are texts, and there they are read as what is wanted.
+Scalars are never coerced: `max_turns = "3"` is a text, and `1` is not `true`. In front matter all scalars are texts,
+parsed as the expected type.
 """
 
 import difflib
@@ -38,12 +38,12 @@ _WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
 class _Unfit(Exception):
-    """A value is of another type than is wanted; says what was expected, and never a key."""
+    """A value has the wrong type. The message names what was expected and never contains a key."""
 
 
 @frozen(kw_only=True)
 class _Table:
-    """What a secret is where it is a table."""
+    """A secret, written as a table."""
 
     env: str | None = None
     file: str | None = None
@@ -56,7 +56,7 @@ class _FileTable:
 
 @frozen(kw_only=True)
 class _PromptTable:
-    """What a prompt is where it is a table."""
+    """A prompt, written as a table."""
 
     text: str | None = None
     file: str | None = None
@@ -66,7 +66,7 @@ class _PromptTable:
 def structure_file(
     tree: Mapping[str, Any], *, only_texts: bool = False
 ) -> tuple[FileForm | None, list[PathFault]]:
-    """Make a form of plain values."""
+    """Convert plain values to a form."""
     try:
         return (_of_texts() if only_texts else _strict()).structure(tree, FileForm), []
     except BaseValidationError as error:
@@ -74,7 +74,7 @@ def structure_file(
 
 
 def show_value(value: object) -> str:
-    """Show what came where something else was expected; a long text is cut, and a key hidden."""
+    """Describe an unexpected value. Long texts are truncated and keys hidden."""
     match value:
         case str():
             text = hide_keys(value)
@@ -89,11 +89,11 @@ def show_value(value: object) -> str:
             return f"{value}"
 
 
-# --- what is wrong
+# --- faults
 
 
 def _faults_in(error: BaseException, path: ConfigPath) -> Iterator[PathFault]:
-    """Go through what cattrs raised: groups of groups, in which notes say to which key or item an error belongs."""
+    """Walk the nested exception groups of cattrs. Their notes hold the key or item of each error."""
     match error:
         case ClassValidationError():
             noted, others = error.group_exceptions()
@@ -115,7 +115,7 @@ def _faults_in(error: BaseException, path: ConfigPath) -> Iterator[PathFault]:
 
 
 def _written(name: str) -> str:
-    """Give the key of a field: `import` is no name in Python, `import_` is."""
+    """Return the key of a field. `import` is a keyword in Python, so its field is `import_`."""
     return name.removesuffix("_")
 
 
@@ -125,7 +125,7 @@ def _no_such_key(name: str, known: list[str]) -> str:
     return f"there is no such key, {guess}"
 
 
-# --- hooks: what is called with a value and the type that is wanted
+# --- hooks: called with a value and the expected type
 
 
 def _refuse(expected: str, value: object, hint: str = "") -> NoReturn:
@@ -185,7 +185,7 @@ def _one_of(value: Any, kind: Any) -> Any:
 
 
 def _secret_of(value: Any, converter: Converter) -> SecretForm:
-    if not isinstance(value, dict):  # and it is not shown: it is a key
+    if not isinstance(value, dict):  # the value is not shown: it is a key
         message = 'expected { env = "NAME" } or { file = "path" }: a secret never stands in the file itself'
         raise _Unfit(message)
     read = converter.structure(value, _Table)
@@ -271,7 +271,7 @@ _CALLED: Final[Mapping[type, str]] = {list: "a list", dict: "a table"}
 
 
 def _guarded(made: _Hook, wanted: type, *, splits: bool) -> _Hook:
-    """Let no text pass for a list of its letters, and no list for a table."""
+    """Reject a text where a list is expected, and a list where a table is expected."""
 
     def hook(value: Any, kind: Any) -> Any:
         if splits and wanted is list and isinstance(value, str):
@@ -283,7 +283,7 @@ def _guarded(made: _Hook, wanted: type, *, splits: bool) -> _Hook:
     return hook
 
 
-# Made at the first use, and then kept: a converter writes code for each form, which takes a tenth of a second.
+# Created on first use and cached: a converter generates code for each form, which takes 0.1 s.
 @functools.cache
 def _strict() -> Converter:
     return _converter({str: _text, bool: _flag, int: _whole, float: _number}, splits=False)

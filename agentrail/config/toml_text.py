@@ -1,7 +1,7 @@
-"""TOML that others wrote, as plain values: in time that grows as it does, and with one kind of fault. Plain functions.
+"""TOML from untrusted sources, as plain values: in linear time, and with a single kind of fault. Plain functions.
 
-`tomllib` alone is not enough for that: it goes through all beginnings of a dotted key, calls itself for each bracket, and raises what
-Python raises of a number with too many digits. Each text of a project passes through here.
+`tomllib` alone does not suffice: it visits all prefixes of a dotted key, recurses for each bracket, and raises Python's
+own error for a number with too many digits. All project texts pass through this module.
 """
 
 import re
@@ -25,22 +25,22 @@ _TOO_LONG: Final = "a number of more than 64 bits: write a smaller one"
 
 
 class TomlFault(Exception):
-    """A text that is not read.
+    """A text that cannot be parsed.
 
     Attributes:
-        line: Where, from 1.
-        said: What was expected; never a key.
+        line: Line of the fault, from 1.
+        said: What was expected. Never contains a key.
     """
 
     def __init__(self, line: int, said: str) -> None:
-        """Keep both."""
+        """Store both."""
         super().__init__(f"line {line}: {said}")
         self.line = line
         self.said = said
 
 
 def read_toml_text(text: str) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
-    """Read a text."""
+    """Parse a TOML text and return its values and their lines."""
     long = _LONG_KEY.search(text)
     if long is not None:
         raise TomlFault(
@@ -54,7 +54,7 @@ def read_toml_text(text: str) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
         match = _AT_LINE.search(said)
         line = int(match[1]) if match is not None and match[1] else text.rstrip("\n").count("\n") + 1
         raise TomlFault(line, f"this is no TOML: {hide_keys(_AT_LINE.sub('', said))}") from None
-    except ValueError:  # of Python, for a number of thousands of digits
+    except ValueError:  # raised by Python for a number of thousands of digits
         number = _LONG_NUMBER.search(text)
         raise TomlFault(1 if number is None else _line_of(text, number.start()), _TOO_LONG) from None
     except TooDeeplyNested as error:

@@ -1,6 +1,6 @@
-"""Names of tools as other programs have them, in ours; and lists of tools as skills and agents write them. Plain functions.
+"""Tool names of other programs and ours, and tool lists of skills and agents. Plain functions.
 
-A rule is `tool` or `tool(pattern)`, as in permissions. What stands in the parentheses is carried over as it is.
+A rule is `tool` or `tool(pattern)`, as in permissions. The pattern is kept as it is.
 """
 
 import re
@@ -16,7 +16,7 @@ TRANSLATED_TOOLS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "AskUserQuestion": ("ask_user",),
         "Bash": ("shell",),
         "BashOutput": ("shell_output",),
-        # Rules of both mean every tool that changes files.
+        # Their rules for either name cover every tool that changes files.
         "Edit": ("edit_file", "write_file"),
         "ExitPlanMode": ("exit_plan",),
         "Glob": ("glob",),
@@ -33,7 +33,7 @@ TRANSLATED_TOOLS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Write": ("edit_file", "write_file"),
     }
 )
-"""Names of other programs, each with ours."""
+"""Tool names of other programs, each with ours."""
 
 OUR_TOOLS: Final = frozenset(
     {
@@ -43,23 +43,23 @@ OUR_TOOLS: Final = frozenset(
         *("spawn_agent", "wait_agents"),
     }
 )
-"""Names that are built in."""
+"""Names of built-in tools."""
 
 _TOOL: Final = re.compile(r"([A-Za-z0-9_.*:/-]+)(\(.*\))?", re.DOTALL)
 _BREAKS: Final = frozenset(" \t\r\n,")
 
 
 class ToolListFault(Exception):
-    """A list of tools cannot be read; says what was expected."""
+    """A tool list cannot be parsed. The message names what was expected."""
 
 
 @frozen(kw_only=True)
 class ToolRules:
-    """A list of tools, translated.
+    """A translated tool list.
 
     Attributes:
-        rules: In our names, in order, each once.
-        unknown: What is no tool, as it was written: it means nothing.
+        rules: Rules with our names, in order, without duplicates.
+        unknown: Unknown tools as they were written. They have no effect.
     """
 
     rules: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class ToolRules:
 
 
 def split_tools(text: str) -> tuple[str, ...]:
-    """Take a list apart that is written in one text, with blanks or commas between the tools; in parentheses both belong to a pattern."""
+    """Split a tool list at blanks and commas. Inside parentheses, both are part of the pattern."""
     found: list[str] = []
     begun, depth = 0, 0
     for at, char in enumerate(f"{text} "):
@@ -90,7 +90,7 @@ def split_tools(text: str) -> tuple[str, ...]:
 def translate_tools(
     written: tuple[str, ...], *, pattern: Callable[[str, str], str] = lambda _, text: text
 ) -> ToolRules:
-    """Put names of other programs into ours."""
+    """Translate the tool names of other programs to ours."""
     known: dict[str, None] = {}
     unknown: dict[str, None] = {}
     for rule in written:
@@ -107,10 +107,10 @@ def _translated(rule: str, pattern: Callable[[str, str], str]) -> Iterator[tuple
     name, given = ("", None) if match is None else (match[1], match[2])
     for ours in TRANSLATED_TOOLS.get(name, (name,) if is_tool_name(name) else ()):
         inside = "" if given is None else pattern(ours, given[1:-1])
-        # A pattern that matches everything is none: `Bash(*)`.
+        # A pattern that matches everything is dropped: `Bash(*)`.
         yield (ours if inside.strip() in {"", "*", ":*"} else f"{ours}({inside})"), None
 
 
 def is_tool_name(name: str) -> bool:
-    """Say whether a name can be one of ours: built in, of a server of tools, or a pattern of those."""
+    """Return whether a name is a built-in tool, an MCP tool or a pattern of tools."""
     return name in OUR_TOOLS or name.startswith("mcp__") or "*" in name

@@ -1,6 +1,6 @@
-"""Which directories a user trusts, with the hashes of their files; as a text, and back. Plain functions.
+"""Directories that a user trusts, with the hashes of their files, encoded and decoded. Plain functions.
 
-A hash and not a date: what was trusted is what the user has read, and a file that changed is another one.
+Hashes rather than dates: the user trusts the content they read, and a changed file is a different file.
 """
 
 import hashlib
@@ -15,57 +15,58 @@ from agentrail.errors import OptionError
 TRUST_VERSION: Final = 1
 
 Digests = Mapping[str, str]
-"""The SHA-256 of each file, as hexadecimal digits, by its path from the directory."""
+"""SHA-256 of each file in hexadecimal, by its path relative to the directory."""
 
 
 @frozen(kw_only=True)
 class TrustList:
-    """What a user trusts.
+    """The directories that a user trusts.
 
     Attributes:
-        directories: The digests of the files of each directory, by its path.
+        directories: File digests of each directory, by its path.
     """
 
     directories: Mapping[str, Digests] = {}
 
     def trusts(self, directory: str, digests: Digests) -> bool:
-        """Say whether these very files were trusted there: none has changed, none was added, none is gone. Skills do not count."""
+        """Return whether exactly these files are trusted there: none changed, added or removed. Skills do not count."""
         known = self.directories.get(directory)
         return known is not None and _of_files(known) == _of_files(digests)
 
     def trusts_skill(self, directory: str, path: str, digest: str) -> bool:
-        """Say whether this very skill was trusted there: none of its files has changed."""
+        """Return whether this skill is trusted there, with all its files unchanged."""
         return self.directories.get(directory, {}).get(path) == digest
 
     def with_directory(self, directory: str, digests: Digests) -> "TrustList":
-        """Trust the files of a directory as they are, in place of how they were."""
+        """Return a list that trusts the current files of a directory instead of its previous ones."""
         return TrustList(directories={**self.directories, directory: dict(digests)})
 
     def without_directory(self, directory: str) -> "TrustList":
-        """Trust a directory no more."""
+        """Return a list that does not trust a directory."""
         return TrustList(
             directories={name: one for name, one in self.directories.items() if name != directory}
         )
 
 
 def _of_files(digests: Digests) -> dict[str, str]:
-    # A path with a `/` at its end is a skill: one that is new is not trusted, and makes nothing else less so.
+    # A path that ends in `/` is a skill. A new skill is not trusted, and does not affect trust in other
+    # files.
     return {path: digest for path, digest in digests.items() if not path.endswith("/")}
 
 
 def file_digest(data: bytes) -> str:
-    """Hash the bytes of a file."""
+    """Return the SHA-256 of a file's bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def encode_trust(trusted: TrustList) -> str:
-    """Write it down, for people to read too."""
+    """Encode a trust list as readable JSON."""
     directories = {name: dict(sorted(one.items())) for name, one in sorted(trusted.directories.items())}
     return json.dumps({"version": TRUST_VERSION, "directories": directories}, indent=2) + "\n"
 
 
 def decode_trust(text: str, *, name: str) -> TrustList:
-    """Read what `encode_trust` wrote."""
+    """Decode the output of `encode_trust`."""
     try:
         read: Any = json.loads(text)
     except (ValueError, RecursionError):

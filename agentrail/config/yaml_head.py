@@ -1,7 +1,8 @@
-"""The head of a Markdown file, an agent's, a skill's or a command's: all of YAML's forms of text, list and table, read as texts alone.
+"""Front matter of a Markdown file (agent, skill or command). Every scalar is read as text.
 
-`no` is a text and not false, `1:30` is not ninety. Events and not nodes: an alias is refused before anything could unfold it, each value
-knows its line, and no depth is too much.
+Supports all YAML forms of texts, lists and tables. `no` is a text and not false, `1:30` is not ninety. Reading uses
+events rather than nodes: aliases are refused before any expansion, each value knows its line, and nesting depth is
+limited early.
 """
 
 import re
@@ -19,7 +20,7 @@ _TOO_DEEP: Final = f"expected at most {_MAX_LEVELS} levels: nest less deeply"
 _LINE: Final = re.compile(r"([A-Za-z0-9_-]+:[ \t]+)(\S.*)")
 _COMMENT: Final = re.compile(r"[ \t]+#.*$")
 _BEGINS_OTHERWISE: Final = frozenset("\"'{|>&*!%@`#")
-# What YAML says in words of its grammar: in C, and in Python.
+# YAML's grammar messages, from the C and the Python parser.
 _WHAT_TO_DO: Final = tuple(
     (re.compile(words), advice)
     for words, advice in (
@@ -42,15 +43,15 @@ _TWO_LISTS: Final = re.compile(r"\[[^\[\]]*\][ \t]*[^ \t#].*")
 
 
 class HeadFault(Exception):
-    """A head that cannot be read.
+    """Front matter that cannot be parsed.
 
     Attributes:
-        line: From 1, of the file.
+        line: Line of the file, from 1.
         said: What was expected.
     """
 
     def __init__(self, line: int, said: str) -> None:
-        """Keep both."""
+        """Store both."""
         super().__init__(f"line {line}: {said}")
         self.line = line
         self.said = said
@@ -58,13 +59,13 @@ class HeadFault(Exception):
 
 @frozen(kw_only=True)
 class YamlHead:
-    """A head that was read.
+    """Parsed front matter.
 
     Attributes:
-        values: Texts, lists and tables of them.
-        body: What stands below.
-        lines: Where each value stands, from 1.
-        quoted: Lines that YAML refuses, and that were read as if their value stood in quotes.
+        values: Texts, and lists and tables of texts.
+        body: Text below the front matter.
+        lines: Line of each value, from 1.
+        quoted: Lines that YAML rejects and that were read as if their value were in quotes.
     """
 
     values: dict[str, Any]
@@ -74,7 +75,7 @@ class YamlHead:
 
 
 def read_yaml_head(text: str) -> YamlHead:
-    """Read a file that begins with front matter."""
+    """Parse a file that begins with front matter."""
     head, body = split_head(text)
     try:
         values, lines = _read(head)
@@ -91,7 +92,7 @@ def read_yaml_head(text: str) -> YamlHead:
 
 
 def split_head(text: str) -> tuple[list[str], str]:
-    """Take the head off: its lines, from the first `---` and without the second, and what stands below it."""
+    """Split a file into the lines of its front matter (the first `---` included, the second excluded) and its body."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         said = "expected front matter: --- in the first line, keys, and a second ---"
@@ -104,7 +105,7 @@ def split_head(text: str) -> tuple[list[str], str]:
 
 
 def _with_quotes(head: list[str]) -> tuple[list[str], tuple[int, ...]]:
-    """Put values in quotes that YAML takes for a second key, or for two lists: `use: so`, `[a] [b]`."""
+    """Quote values that YAML takes for a second key or for two lists: `use: so`, `[a] [b]`."""
     found, quoted = [], []
     for number, line in enumerate(head, start=1):
         match = _LINE.fullmatch(line.rstrip())
@@ -126,7 +127,7 @@ def _read(head: list[str]) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
 
 
 class _Reader:
-    """Goes through the events of one head."""
+    """Reader of the events of one front matter."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[ConfigPath, int] = {}
@@ -134,20 +135,21 @@ class _Reader:
 
     def document(self) -> dict[str, Any]:
         try:
-            self._next()  # the beginning of the stream
+            self._next()  # stream start
             if isinstance(self._next(), yaml.StreamEndEvent):
                 return {}
             root = self._next()
             if not isinstance(root, yaml.MappingStartEvent):
                 _refuse(root, "expected keys, each with a value: description: what it is for")
             values = self._value(root, ())
-            self._next()  # the end of the document
+            self._next()  # document end
             after = self._next()
         except yaml.YAMLError as error:
             mark = _where(error)
             said = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
             line = 1 if mark is None else mark.line + 1
-            # From 6.0.4 on, PyYAML stops at 1,000 levels while it looks ahead, before the first level gets here.
+            # PyYAML 6.0.4 and later stops at 1,000 levels while looking ahead, before the first level arrives
+            # here.
             is_too_deep = "maximum nesting" in said
             reason = _TOO_DEEP if is_too_deep else f"this is no YAML: {said}{_what_to_do(said)}"
             raise HeadFault(line, reason) from None
@@ -193,7 +195,7 @@ class _Reader:
 
 
 def _where(error: yaml.YAMLError) -> Any:
-    """Give the mark of what is wrong: of quotes, a list or a key without an end where it begins, and not where the head ends."""
+    """Return the mark of an error. For unclosed quotes, lists and keys it is their start, not the end of the front matter."""
     context = getattr(error, "context", None) or ""
     begins_there = context.startswith("while scanning") or "flow" in context
     at_beginning = getattr(error, "context_mark", None) if begins_there else None
