@@ -15,7 +15,7 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.ruling import read_always_rules
 
 DECISION_COMMANDS: Final = frozenset({"/steer", "/approve", "/edit", "/reject", "/answer", "/decline"})
-"""Commands for decisions, which `/help` describes. With several pending requests, `#2` selects the second: `/approve #2 always`."""
+"""Commands for decisions, which `/help` describes. If several requests are pending, `#2` selects the second: `/approve #2`."""
 
 WaitsForPerson: TypeAlias = Approval | Question
 

@@ -1,4 +1,4 @@
-"""`agentrail prompt show`: the system prompt that an agent begins with, section by section. No model is asked, and nothing is started."""
+"""`agentrail prompt show`: the initial system prompt of an agent, section by section. Calls no model and starts nothing."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ def show_prompt(
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
-    """Print a system prompt; see the help above."""
+    """Print a system prompt. See the help above."""
     send_logs_to_stderr(debug=debug)
     try:
         setup = read_setup(files, agent)
@@ -60,7 +60,7 @@ def show_prompt(
 
 
 def source_of_own(setup: CommandSetup | None) -> str | None:
-    """Say where an agent's own prompt stands, by file and line; None where no file says one."""
+    """Return the location of an agent's own prompt, by file and line, or None if no file has one."""
     said = None if setup is None else setup.said("prompt")
     if said is None:
         return None
@@ -68,7 +68,7 @@ def source_of_own(setup: CommandSetup | None) -> str | None:
 
 
 def tell_prompt(sections: Sequence[PromptSection], own: str | None) -> Iterator[str]:
-    """Give the lines that show a prompt."""
+    """Yield the lines that show a prompt."""
     if not sections:
         yield "there is no system prompt"
         return
@@ -82,7 +82,7 @@ def tell_prompt(sections: Sequence[PromptSection], own: str | None) -> Iterator[
 
 
 def tell_replaced(replaced: Mapping[str, str]) -> Iterator[str]:
-    """Give the lines that show what stands in place of what plugins add while a session runs, by key."""
+    """Yield the lines that show the replacements of plugin sections, by key."""
     for key, text in replaced.items():
         tokens = fixed_tokens_of(text, Toolbox())
         yield ""

@@ -1,7 +1,7 @@
-"""Events as text: what a person reads, or a line of JSON for a program. No I/O enters this file.
+"""Events as text for the user, or as a line of JSON for a program. No I/O here.
 
-On stdout stand the words of the model and nothing else, so that they can be piped; all that is *about* them (tool
-calls, thinking, errors) goes to stderr.
+Only the model's text goes to stdout, so that it can be piped. Everything about it (tool calls, thinking, errors) goes
+to stderr.
 """
 
 import json
@@ -46,7 +46,7 @@ ENDS_OF_WORDS: Final = (
     SessionParked,
     *TERMINAL,
 )
-"""Events after which nothing more comes of an answer. All others leave it whole, whenever they come."""
+"""Events after which an answer receives no more text. All others leave it open, whenever they arrive."""
 
 OutputStream: TypeAlias = Literal["out", "err"]
 
@@ -66,7 +66,7 @@ _NORMAL: Final = "\x1b[22m"
 
 @frozen
 class Piece:
-    """Something to write."""
+    """A text to write, with its stream."""
 
     stream: OutputStream
     text: str
@@ -77,12 +77,12 @@ Pieces: TypeAlias = tuple[Piece, ...]
 
 @frozen(kw_only=True)
 class ChatStyle:
-    """What the streams are.
+    """The capabilities of the streams.
 
     Attributes:
-        out_is_terminal: Whether the model's words go to a terminal; then what could steer it is taken out of them.
-        err_is_terminal: Whether a person looks at the rest; only then thinking is shown.
-        dims: Whether what is about the words may be dimmed.
+        out_is_terminal: Whether the model's text goes to a terminal. Control characters are then removed.
+        err_is_terminal: Whether stderr is a terminal. Only then thinking is shown.
+        dims: Whether text on stderr may be dimmed.
     """
 
     out_is_terminal: bool = False
@@ -97,19 +97,19 @@ class _RunningCall:
 
 
 def _told_of(step: PlanStep) -> str:
-    """Say what is to be done, and what came of it."""
+    """Return a step's content and its result."""
     came = step.result if step.error is None else step.error
     return step.content if came is None else f"{step.content}: {came}"
 
 
 class Transcript:
-    """Turns events into pieces; remembers which calls run, and whether a line is open on a stream.
+    """Turns events into pieces. Tracks the running calls and any unfinished line.
 
-    What is told while an answer streams is held until a paragraph, fence, list or table of it has ended, so that nothing is cut in two.
+    Remarks during a streaming answer are held until its paragraph, fence, list or table ends, so that nothing is split.
     """
 
     def __init__(self, look: ChatStyle) -> None:
-        """Begin at the start of a line."""
+        """Start at the beginning of a line."""
         self._look = look
         self._open: OutputStream | None = None
         self._answer = MarkdownBlocks()
@@ -118,7 +118,7 @@ class Transcript:
         self._latest_call: CallId | None = None
 
     def feed(self, event: Event) -> Pieces:
-        """Say what an event looks like; most look like nothing."""
+        """Return the output for an event. Most have none."""
         before = self.end_words() if isinstance(event, ENDS_OF_WORDS) else ()
         return (*before, *self._show(event))
 
@@ -146,24 +146,24 @@ class Transcript:
                 return () if notice is None else self.remark(notice)
 
     def remark(self, text: str) -> Pieces:
-        """Say something on a line of its own, where it cuts no answer in two."""
+        """Write a remark on its own line, at the next place that does not split an answer."""
         return self._tell(on_one_line(text))
 
     def note(self, text: str) -> Pieces:
-        """Say something at once, on a line of its own; an answer that streams is over for it."""
+        """Write a note on its own line at once. This ends a streaming answer."""
         return (*self.end_words(), *self._tell(on_one_line(text)))
 
     def invite(self) -> Pieces:
-        """Ask for a line of input."""
+        """Prompt for a line of input."""
         before, self._open = self.end_words(), "out"
         return (*before, Piece("out", "> "))
 
     def line_typed(self) -> None:
-        """Note that the user ended the line that was open; the terminal has shown it already."""
+        """Record that the user ended the open line. The terminal has already echoed it."""
         self._open = None
 
     def end_words(self) -> Pieces:
-        """End the line that is open, if there is one, and say what was held."""
+        """End any open line, and release held remarks."""
         self._answer.finish()
         return (*self._end_line(), *self._release())
 
@@ -184,7 +184,7 @@ class Transcript:
         return ()
 
     def _list(self, title: str, rows: Sequence[tuple[str, str]]) -> Pieces:
-        """Draw a list with marks, its beginning alone where it is long."""
+        """Draw a list with marks, truncated if it is long."""
         told = [f"{title}:" if rows else f"{title}: none"]
         told += [
             f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_DRAWN_ROWS]
@@ -224,7 +224,7 @@ class Transcript:
     def _outcome(self, event: ToolExecutionEnd) -> Pieces:
         started = self._calls.pop(event.call_id, _RunningCall(event.name, None))
         mark = "✗" if event.result.is_error else "✓"
-        # Behind its own call a result needs no name; between those of other calls it does.
+        # Directly after its call a result needs no name. Between those of other calls it does.
         whose = "" if self._latest_call == event.call_id else f" {started.shown}:"
         first, more_lines = first_line(event.result.words)
         facts = [f"+{more_lines} lines"] if more_lines else []
@@ -240,7 +240,7 @@ class Transcript:
 
 def json_line(event: Event) -> Pieces:
     """Encode an event for a program."""
-    # Imported here: it knows every signal, and what programs read no person waits for.
+    # Imported here: it loads every signal, and JSON output is not interactive.
     from agentrail.core.wire.codec import encode_event
 
     return (Piece("out", encode_event(event).decode() + "\n"),)
@@ -250,8 +250,8 @@ def json_line(event: Event) -> Pieces:
 
 
 def without_controls(text: str) -> str:
-    """Take out what could steer a terminal: a model, or a file that it read, must not move the cursor."""
-    if text.isprintable():  # the usual delta
+    """Remove control characters: a model, or a file that it read, must not move the cursor."""
+    if text.isprintable():  # the common case
         return text
     return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cs"})
 
@@ -262,13 +262,13 @@ def on_one_line(text: str) -> str:
 
 
 def show_arguments(arguments: JsonObject) -> str:
-    """Show the arguments of a call as Python would write them, with values as in JSON."""
+    """Format the arguments of a call like Python keywords, with JSON values."""
     shown = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
     return _shortened(on_one_line(shown), MAX_ARGUMENTS)
 
 
 def first_line(text: str) -> tuple[str, int]:
-    """Give the first line that says something, and how many more there are behind it."""
+    """Return the first non-empty line, and the number of those after it."""
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         return "nothing", 0

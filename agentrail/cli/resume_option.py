@@ -1,16 +1,16 @@
-"""`--resume`, which stands with an id or alone. Imports nothing, because every command begins here."""
+"""`--resume`, with or without an id. Imports nothing, because every command loads this module."""
 
 from collections.abc import Sequence
 from typing import Final
 
 LATEST: Final = "latest"
-"""What `--resume` means without an id: the session that was at work last."""
+"""The value of `--resume` without an id: the most recently active session."""
 
 _OPTION: Final = "--resume"
 
 
 def fill_in_latest(arguments: Sequence[str]) -> list[str]:
-    """Let `chat --resume` stand without an id: an option that follows is none."""
+    """Complete a `chat --resume` without an id. An option after it is not an id."""
     filled = list(arguments)
     if filled[:1] != ["chat"] or _OPTION not in filled:
         return filled

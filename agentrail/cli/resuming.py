@@ -1,6 +1,6 @@
-"""Sessions that are kept, for commands: the store of `run --keep` and `chat`, and what a session that comes back shows first.
+"""Stored sessions in commands: the store of `run --keep` and `chat`, and the output of a resumed session.
 
-What becomes of work that was cut off is decided by the core, and told by its events; here it is only shown.
+The core decides about interrupted work and reports it in events. This module only shows it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -51,7 +51,8 @@ async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> 
     """
     try:
         name = DEFAULT_STORE if options.store is None else options.store
-        # Looked for where it is needed only: who names a file, or keeps nothing, may have no home.
+        # Looked up only where needed: a command with a named file, or without a store, may run without a home
+        # directory.
         needs_none = options.data_dir is None and name != DEFAULT_STORE
         directory = None if needs_none else directory_of(options.data_dir)
         store = await outside.offload(partial(open_store, name, directory))
@@ -62,7 +63,7 @@ async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> 
         yield None
         return
     try:
-        salvaged = getattr(store, "salvaged", None)  # of a file; a damaged one was put right as it was opened
+        salvaged = getattr(store, "salvaged", None)  # of a file store: a damaged file was repaired on opening
         for line in str(salvaged or "").splitlines():
             await tell(line)
         yield store
@@ -72,20 +73,20 @@ async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> 
 
 
 def is_lasting(store: Store | None) -> bool:
-    """Whether what a store keeps is there after the process."""
+    """Whether a store outlives the process."""
     return store is not None and not store.is_immediate
 
 
-# --- a session that comes back
+# --- a resumed session
 
 
 @frozen(kw_only=True)
 class ComeBack:
-    """A session that came back.
+    """A resumed session.
 
     Attributes:
-        after: The number of the last event before it came back.
-        running: The prompt of its cycle; None where it is idle.
+        after: The number of the last event before it was resumed.
+        running: The prompt of its cycle, or None if it is idle.
     """
 
     session: Session
@@ -103,7 +104,7 @@ async def come_back(
     *,
     on_drift: OnDrift | None = None,
 ) -> ComeBack:
-    """Resume a session, with what it shows of before."""
+    """Resume a session, and return it with its earlier conversation."""
     found = resumable.stored
     given = code_of(resumable.opening, resumable.setup, choices)
     before = await outside.offload(state_of, store, found)
@@ -135,7 +136,7 @@ def _first_words(content: Sequence[object]) -> str:
 
 
 def asked_again(status: Status) -> tuple[Event, ...]:
-    """Give what a session waits for as if it were asked now: the same calls, and the same questions."""
+    """Return a session's pending approvals and questions as events, as if they had just been asked."""
     approvals = [ApprovalRequired(approval=one) for one in status.all_approvals]
     return (*approvals, *map(_asked, status.all_questions))
 
@@ -161,9 +162,9 @@ async def recover_sessions(
     on_drift: OnDrift | None = None,
     drifted_by: str | None = None,
 ) -> Exit:
-    """Bring sessions back, let them work until they are done or wait for people, and show it.
+    """Resume sessions, run them until they are done or wait for the user, and show their output.
 
-    Cancellation: What is back leaves, as when a supervisor is closed.
+    Cancellation: Resumed sessions stop, as when a supervisor is closed.
     """
     if place.store == "memory:":
         raise OptionError(["store is 'memory:', which holds nothing that could be recovered: name a file"])
@@ -175,7 +176,7 @@ async def recover_sessions(
     options = KeepingOptions(store=place.store, data_dir=place.data_dir)
     failed = 0
     async with kept_store(options, tell, is_needed=True) as opened:
-        assert opened is not None  # noqa: S101 - it was needed
+        assert opened is not None  # noqa: S101 - `is_needed` raises without a store
         filters = Filters(only_roots=True, has_ended=False)
         roots = await outside.offload(lambda: tuple(all_sessions(opened, filters))) if session is None else ()
         if drifted_by is not None:
@@ -195,12 +196,12 @@ async def recover_sessions(
 
 
 def _drifted_by(store: Store, roots: Sequence[StoredSession], plugin: str) -> tuple[StoredSession, ...]:
-    """Find the sessions that would be parked because of a plugin. This blocks."""
+    """Find the sessions that would be parked because of a plugin. Blocks."""
     found: list[StoredSession] = []
     for one in roots:
         try:
             drift = state_of(store, one).drift
-        except AgentrailError:  # it cannot be read, and has to be asked for by its id to hear why
+        except AgentrailError:  # unreadable: recovering it by its id reports the reason
             continue
         if drift is not None and drift.is_of_deeds and drift.plugin == plugin:
             found.append(one)
@@ -214,7 +215,7 @@ async def _recovered(
     shown: tuple[DirectScreen, Transcript],
     on_drift: OnDrift | None,
 ) -> AgentrailError | None:
-    """Recover one, under a supervisor of its own: what it remembers and looks up is where the files say that hold where it works."""
+    """Resume one session under its own supervisor, with the stores configured for its working directory."""
     error: AgentrailError | None = None
     try:
         resumable = await resumable_of(store, found)
@@ -222,7 +223,7 @@ async def _recovered(
             try:
                 back = await come_back(supervisor, store, resumable, on_drift=on_drift)
                 await _follow(back, *shown)
-            except AgentrailError as raised:  # here, because behind the block errors come in groups
+            except AgentrailError as raised:  # caught here, because outside the block errors come in groups
                 error = raised
     except AgentrailError as raised:
         error = raised

@@ -49,22 +49,22 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.tuning import many_sessions
 
 _MAX_WAITING_EVENTS: Final = 100_000
-"""How far the reader of our output may be behind before the run is given up."""
+"""Maximum events that the reader of our output may lag behind before the run ends."""
 
 _NO_USER: Final = "no user can be asked in this run"
 
 _LAST_WORDS_SECONDS: Final = 1.0
-"""After an interrupted cycle has settled: for a reader that takes what is left of the output."""
+"""Time limit for writing the remaining output after an interrupted cycle has settled, in seconds."""
 
 
 @frozen(kw_only=True)
 class Order:
-    """What to do.
+    """The command line of a run.
 
     Attributes:
-        approve: The tools whose calls are approved where they need it, as `--approve` names them.
-        keeping: How the session is kept; None: not at all.
-        setup: What configuration files say; None where there are none.
+        approve: The tools whose calls are approved on request, as `--approve` names them.
+        keeping: How to store the session, or None not to store it.
+        setup: The settings of the configuration files, or None if there are none.
     """
 
     prompt: str
@@ -111,7 +111,7 @@ def run(  # noqa: PLR0913 - an option each
         ),
     ] = False,
 ) -> Exit:
-    """Give a model one prompt, show what it does, and leave; see `commands.py` for the help."""
+    """Give a model one prompt, show its work, and exit. See `commands.py` for the help."""
     try:
         piped = (
             sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1) if stdin or (prompt is None and is_piped()) else None
@@ -129,20 +129,20 @@ def run(  # noqa: PLR0913 - an option each
         return Exit.USAGE
     send_logs_to_stderr(debug=choices.debug)
     write_notice(setup)
-    with many_sessions(collect=False):  # so far there was nothing but imports
+    with many_sessions(collect=False):  # only imports so far
         keeping = keeping_from(kept_in) if is_kept else None
         order = Order(prompt=text, choices=choices, json=json, approve=approve, keeping=keeping, setup=setup)
         return trio.run(serve_run, order)
 
 
 def is_piped() -> bool:
-    """Say whether stdin is there and is no terminal."""
+    """Return whether stdin exists and is not a terminal."""
     return sys.stdin is not None and not sys.stdin.isatty()
 
 
 @define(eq=False, kw_only=True)
 class _Stop:
-    """What Ctrl-C does to a run."""
+    """Handles Ctrl-C during a run."""
 
     work: trio.CancelScope
     nursery: trio.Nursery
@@ -151,7 +151,7 @@ class _Stop:
     is_stopping: bool = False
 
     def interrupt(self) -> None:
-        """Stop what runs; the second time, at once."""
+        """Stop running work, the second time without waiting."""
         if self.is_stopping:
             self.nursery.start_soon(leave_at_once, self.work)
         elif self.session is None:
@@ -162,14 +162,14 @@ class _Stop:
         self.is_stopping = True
 
     async def _abort(self, session: Session) -> None:
-        with contextlib.suppress(SessionDown):  # it was faster
+        with contextlib.suppress(SessionDown):  # it ended before the abort
             await session.abort("interrupted", kill_tools="all", clear_queue=True)
         self.work.deadline = trio.current_time() + _LAST_WORDS_SECONDS
 
 
 @define(eq=False)
 class _Printer:
-    """Where a run is shown."""
+    """Output of a run."""
 
     json: bool
     transcript: Transcript = field(factory=lambda: Transcript(look_of_process()))
@@ -183,7 +183,7 @@ class _Printer:
 
 
 async def serve_run(order: Order) -> Exit:
-    """Run one cycle to its end, and say how it ended."""
+    """Run one cycle to its end, and return the exit code."""
     printer = _Printer(order.json)
     code = Exit.FAILED
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -240,16 +240,16 @@ async def _show_cycle(order: Order, session: Session, events: Subscription, prin
         code = exit_of(event)
         if code is not None:
             return code
-    return Exit.FAILED  # the session ended before the cycle did; what was published says why
+    return Exit.FAILED  # the session ended before its cycle: its events say why
 
 
 async def _decide(order: Order, session: Session, event: Event, printer: _Printer) -> None:
-    """Answer what waits for a user: no user can be asked here, so it would wait indefinitely."""
+    """Answer a request for the user: without a user, it would wait indefinitely."""
     while isinstance(event, SubagentEvent):
         event = event.event
     with contextlib.suppress(
         InteractionError, SessionDown
-    ):  # it was decided meanwhile, such as by a deadline
+    ):  # it was decided meanwhile, for example by a deadline
         match event:
             case ApprovalRequired(approval=asked) if is_pre_approved(asked.tool, order.approve):
                 await session.approve(asked.id)

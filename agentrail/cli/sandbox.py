@@ -1,6 +1,6 @@
-"""`agentrail sandbox`: serves workspaces of this machine to clients elsewhere, over HTTP with a token. What is served stands in `agentrail.gateway.sandboxes`.
+"""`agentrail sandbox`: serve workspaces of this machine over HTTP with a token. `agentrail.gateway.sandboxes` is the server.
 
-What the command line may not ask for is decided before anything is opened: no server without a token, and none that others reach without TLS.
+Unsafe options are rejected before anything is opened: no server without a token, and no remote access without TLS.
 """
 
 import contextlib
@@ -39,15 +39,15 @@ app: Final = App(name="sandbox", result_action="return_value")
 @Parameter(name="*")
 @frozen(kw_only=True)
 class SandboxOptions:
-    """Where workspaces are served, to whom, and what may be done in them.
+    """The address, access and limits of served workspaces.
 
     Attributes:
-        port: Its port; 0 for one that is free.
-        socket: A Unix socket to listen on in place of both.
-        token_file: Lists the tokens that let clients in; None for the one of the environment.
-        shell_fallback: What becomes of commands where they cannot be confined.
-        idle_seconds: How long nothing is asked until it ends.
-        debug: Whether a crash is shown with its traceback.
+        port: The port. 0 picks a free one.
+        socket: A Unix socket to listen on instead of an address and port.
+        token_file: File of the tokens that admit clients, or None for the token of the environment.
+        shell_fallback: How to treat commands that cannot be confined.
+        idle_seconds: Time without requests after which the server ends.
+        debug: Whether to show a crash with its traceback.
     """
 
     host: Annotated[
@@ -108,7 +108,7 @@ _USUAL: Final = SandboxOptions()
     Exit codes: 0 stopped, 1 it failed, 2 wrong usage.""",
 )
 def serve_sandboxes(*, options: SandboxOptions = _USUAL) -> Exit:
-    """Serve workspaces; see the help above."""
+    """Serve workspaces. See the help above."""
     send_logs_to_stderr(debug=options.debug)
     try:
         check_extra()
@@ -123,7 +123,7 @@ def serve_sandboxes(*, options: SandboxOptions = _USUAL) -> Exit:
 
 
 def check_sandbox_options(options: SandboxOptions) -> None:
-    """Refuse what cannot be, and what would let strangers read along."""
+    """Reject contradictory options, and those that would expose traffic."""
     faults = []
     if (options.certfile is None) != (options.keyfile is None):
         faults.append("--certfile and --keyfile belong together: give both, or none")
@@ -142,7 +142,7 @@ def check_sandbox_options(options: SandboxOptions) -> None:
 
 
 def tokens_for(options: SandboxOptions, environ: Mapping[str, str]) -> Tokens:
-    """Find the tokens that let clients in."""
+    """Find the tokens that admit clients."""
     if options.token_file is not None:
         return read_token_file(options.token_file)
     token = environ.get(SANDBOX_TOKEN_VARIABLE, "")
@@ -200,7 +200,7 @@ async def open_socket(path: Path) -> trio.SocketListener:
 
 
 async def _wait_stop(signals: AsyncIterator[int], served: "SandboxApp", shown: list[str]) -> None:
-    """Tell that requests are answered, and wait for a signal, or until no client needs the server any more."""
+    """Print the addresses, then wait for a signal, or until no client needs the server any more."""
     write_all(1, "".join(f"{address}\n" for address in shown).encode())
     async with trio.open_nursery() as nursery:
 

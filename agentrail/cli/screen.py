@@ -1,4 +1,4 @@
-"""What is written: pieces go to the file descriptors of the process, and a reader who stops reading stops no other."""
+"""Output of pieces to the file descriptors of the process. A stalled reader does not block other tasks."""
 
 import os
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from agentrail.cli.rendering import ChatStyle, Piece
 
 
 class Screen(Protocol):
-    """Where pieces are written."""
+    """A destination of pieces."""
 
     async def write(self, pieces: Iterable[Piece]) -> None:
         """Write pieces, in order.
 
-        Cancellation: What had not been written by then may be lost.
+        Cancellation: Pieces not yet written may be lost.
         """
         ...
 
@@ -26,22 +26,23 @@ class DirectScreen:
     """Writes to stdout and stderr."""
 
     def __init__(self) -> None:
-        """Write nothing yet."""
+        """Create the lock. Writes nothing."""
         self._lock = trio.Lock()
 
     async def write(self, pieces: Iterable[Piece]) -> None:
-        """Write pieces; see `Screen.write`. Those of one call stand together, whatever else is written meanwhile."""
+        """Write pieces. See `Screen.write`. The pieces of one call stay together, despite concurrent writes."""
         async with self._lock:
             for piece in pieces:
-                # Surrogates that a model made up cannot be encoded.
+                # Surrogates in a model's text cannot be encoded.
                 data = piece.text.encode("utf-8", "replace")
-                # In a thread, because a pipe that is full blocks, and Ctrl-C must work all the same. By descriptor, not
-                # through `sys.stdout`: a thread that is left behind would hold its lock when the interpreter ends.
+                # In a thread, because a full pipe blocks, and Ctrl-C must still work. By descriptor, not through
+                # `sys.stdout`: an
+                # abandoned thread would hold its lock when the interpreter shuts down.
                 await outside.offload(write_all, DESCRIPTORS[piece.stream], data, abandon_on_cancel=True)
 
 
 def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool) -> ChatStyle:
-    """Decide how things look."""
+    """Return the style for these streams."""
     return ChatStyle(
         out_is_terminal=out_is_terminal,
         err_is_terminal=err_is_terminal,
@@ -50,7 +51,7 @@ def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool)
 
 
 def look_of_process() -> ChatStyle:
-    """Look at the streams of the process."""
+    """Return the style for the streams of the process."""
     return decide_look(
         out_is_terminal=os.isatty(1), err_is_terminal=os.isatty(2), no_color=bool(os.environ.get("NO_COLOR"))
     )

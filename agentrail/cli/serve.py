@@ -1,6 +1,6 @@
-"""`agentrail serve`: puts an application behind HTTP, until it is told to stop. What the application does stands in `agentrail.gateway`.
+"""`agentrail serve`: serve an application over HTTP until a signal. `agentrail.gateway` contains the application.
 
-What the command line may not ask for is decided before anything is opened: an address that others reach needs a token.
+Unsafe options are rejected before anything is opened: an address that other machines reach needs a token.
 """
 
 import importlib.util
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
     from agentrail.gateway.serving import ConnectionLimits
 
 DRAIN_DELAY_SECONDS: Final = 5.0
-"""How long a server that others reach goes on when it is told to stop, so that balancers notice."""
+"""Time that a public server keeps accepting after a stop signal, in seconds, so that load balancers notice."""
 
-TOKEN_VARIABLE: Final = "AGENTRAIL_TOKEN"  # noqa: S105 - the name of one
-"""What may hold a token for the link to the console that is printed."""
+TOKEN_VARIABLE: Final = "AGENTRAIL_TOKEN"  # noqa: S105 - a variable's name
+"""The variable that may hold a token for the printed console link."""
 
 DEMO_WORDS: Final = (
     "this is the demo: three profiles on a model without intelligence. It runs no command, sends nothing anywhere, needs no key, "
     "and its prices are pretended; a tool and two plugins fail at times, so that there is something to see. All of it is gone when it ends."
 )
-"""What is said before a demo is served."""
+"""The notice before a demo is served."""
 
 _NEEDED: Final = ("hypercorn", "starlette")
-_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - to tell it, and not to bind it
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
 
 
 _USUAL: Final = ServeFlags()
@@ -79,7 +79,7 @@ def serve_application(
     flags: ServeFlags = _USUAL,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
 ) -> Exit:
-    """Serve an application; see `commands.py` for the help."""
+    """Serve an application. See `commands.py` for the help."""
     send_logs_to_stderr(debug=flags.debug)
     try:
         check_extra()
@@ -107,7 +107,7 @@ def serve_application(
 def decide_all(
     flags: ServeFlags, files: ConfigFiles, application: str | None
 ) -> tuple[Configuration, ServeOptions]:
-    """Read the files that hold, and decide where is served; an untrusted project is told of first. The demo looks at no file."""
+    """Read the applicable files and decide the address, after reporting an untrusted project. The demo reads no file."""
     if flags.demo:
         options = decide_serving(flags, {})
         check_options(options, application)
@@ -118,7 +118,7 @@ def decide_all(
     wrong = (*configuration.faults, *faults_of_host(configuration.settings))
     faults = [str(fault) for fault in wrong]
     host, environ = configuration.settings.host, {**os.environ}
-    if application is not None:  # which says itself where its sessions are kept
+    if application is not None:  # it has its own setting for the store
         host = {name: said for name, said in host.items() if name != "data_dir"}
         environ.pop(DATA_VARIABLE, None)
     options = ServeOptions()
@@ -128,19 +128,19 @@ def decide_all(
     except OptionError as error:
         faults += error.faults
     if faults:
-        raise OptionError([*dict.fromkeys(faults)])  # what a file says of its port is found twice
+        raise OptionError([*dict.fromkeys(faults)])  # a fault of the port in a file is found twice
     return configuration, options
 
 
 def serve_demo(options: ServeOptions) -> None:
-    """Serve the demo until a signal; nothing of it is left behind."""
+    """Serve the demo until a signal, and delete its files."""
     with demo_directory() as directory:
         write_error(DEMO_WORDS)
         trio.run(run_server, make_demo_application(directory), options)
 
 
 def run_application(name: str, run: Callable[[], object]) -> None:
-    """Run an application of the operator's own: what it raises is told as that, and not as a bug of ours."""
+    """Run the operator's own application. An error that it raises is reported as its own, and not as a bug of ours."""
     try:
         run()
     except AgentrailError:
@@ -150,7 +150,7 @@ def run_application(name: str, run: Callable[[], object]) -> None:
 
 
 def check_extra() -> None:
-    """Look for what the extra `gateway` brings."""
+    """Check that the packages of the extra `gateway` are installed."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         are = "is" if len(missing) == 1 else "are"
@@ -158,7 +158,7 @@ def check_extra() -> None:
 
 
 def check_options(options: ServeOptions, application: str | None) -> None:
-    """Refuse what cannot be, and what would let strangers in, as far as no application needs to be looked at for that."""
+    """Reject contradictory options, and those that would admit strangers, as far as possible without loading an application."""
     faults = []
     for name, fault in (("port", fault_of_port(options.port)), ("host", fault_of_host(options.host))):
         if fault is not None:
@@ -187,7 +187,7 @@ def _faults_of_demo(options: ServeOptions, application: str | None) -> list[str]
 
 
 def needs_token(host: str) -> str:
-    """Say why a server is not started, and what to do."""
+    """Explain why a server is not started, and how to fix it."""
     return (
         f"others reach --host {host}, so calls need a token: give --token-file FILE "
         "(`agentrail token new --token-file FILE` makes one), or `auth` to create_app"
@@ -195,14 +195,14 @@ def needs_token(host: str) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Say whether an address is reached from this machine alone. A name that is none of the usual ones may lead anywhere."""
+    """Return whether an address is reachable only from this machine. An unknown name may resolve to any address."""
     return host.lower() == "localhost" or is_loopback(host)
 
 
 async def make_default_application(
     options: ServeOptions, configuration: Configuration, *, has_tokens: bool = False
 ) -> "AsgiApp":
-    """Make an application of what files say: a profile for each agent, or one, `default`, as `agentrail run` would have it."""
+    """Create an application from the files: a profile for each agent, or one named `default`, same as for `agentrail run`."""
     from agentrail.blueprints.command_files import read_commands
     from agentrail.blueprints.joined_commands import join_commands
     from agentrail.gateway.app import create_app
@@ -231,7 +231,7 @@ async def make_default_application(
 
 
 def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
-    """Give who may call an application that `create_app` made; None for another one."""
+    """Return the caller check of an application made by `create_app`, or None for any other."""
     from agentrail.gateway.access import CallerCheck
 
     found = getattr(getattr(app, "state", None), "caller_check", None)
@@ -239,7 +239,7 @@ def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
 
 
 def forgets_webhooks(app: "AsgiApp") -> bool:
-    """Say whether an application that `create_app` made tells ends to receivers, and keeps what it owes them nowhere."""
+    """Return whether an application made by `create_app` sends webhooks but does not store pending ones."""
     from agentrail.gateway.app import ServedHost
 
     served = getattr(getattr(app, "state", None), "host", None)
@@ -250,7 +250,7 @@ def forgets_webhooks(app: "AsgiApp") -> bool:
 
 
 def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:
-    """Let in what the command line says, besides what the application was made with."""
+    """Admit the callers of the command line, in addition to those of the application."""
     is_asked = tokens is not None or options.allowed_host or options.allowed_origin
     if callers is None and is_asked:
         message = (
@@ -268,12 +268,12 @@ def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tok
 
 
 def own_names(host: str) -> tuple[str, ...]:
-    """Say by which name a server may be called that listens there; none follows from all addresses of a machine."""
+    """Return the name of a server on this address. A wildcard address implies no name."""
     return () if host in _ANY_ADDRESS else (f"[{host}]" if ":" in host else host,)
 
 
 def own_origins(options: ServeOptions) -> tuple[str, ...]:
-    """Say of which origin the server's own pages are."""
+    """Return the origins of the server's own pages."""
     scheme = "http" if options.certfile is None else "https"
     names = dict.fromkeys((*LOOPBACK_NAMES, *own_names(options.host)))
     usual = {"http": 80, "https": 443}[scheme]
@@ -287,7 +287,7 @@ async def serve_until_signal(
     tokens: Tokens | None,
     configuration: Configuration | None = None,
 ) -> None:
-    """Serve an application, or the one that files say, to callers that the command line lets in too."""
+    """Serve an application, or the configured one, and admit the callers of the command line."""
     served = app
     if served is None:
         read = configuration or Configuration()
@@ -299,7 +299,7 @@ async def serve_until_signal(
 
 
 async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
-    """Serve until a signal: the first lets calls and streams end, a second one does not wait for them."""
+    """Serve until a signal: the first lets calls and streams finish, a second one does not wait for them."""
     from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context
 
     tls = None
@@ -318,7 +318,7 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
 
 
 def limits_for(app: "AsgiApp") -> "ConnectionLimits":
-    """Give connections a part of the time that an application has to shut down, where that is a short one."""
+    """Return connection limits, reduced to a fraction of a short shutdown timeout."""
     from agentrail.gateway.app import ServedHost
     from agentrail.gateway.serving import USUAL_LIMITS
 
@@ -331,13 +331,13 @@ def limits_for(app: "AsgiApp") -> "ConnectionLimits":
 
 
 def drain_of(app: "AsgiApp") -> Callable[[], Awaitable[None]] | None:
-    """Give what lets the calls and streams of an application end, where it has that."""
+    """Return the drain function of an application, or None."""
     found = getattr(getattr(app, "state", None), "drain", None)
     return found if callable(found) else None
 
 
 def say_stopping(number: int, app: object) -> str:
-    """Say why a server stops, and what is waited for: a person at the terminal would else think that it hangs."""
+    """Describe why a server stops and what it waits for, so that it does not seem to hang."""
     name = signal.Signals(number).name
     host = getattr(getattr(app, "state", None), "host", None)
     drain_timeout = getattr(getattr(host, "options", None), "drain_timeout", None)
@@ -358,7 +358,7 @@ async def wait_stop(
     tell: Callable[[], None],
     tell_stopping: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Tell that calls are answered, wait for a signal, and let the application drain until a second one."""
+    """Announce the server, wait for a signal, and let the application drain until a second one."""
     tell()
     tell_stopping(await anext(signals))
     if drain is None:
@@ -375,10 +375,11 @@ async def _cancel_at_next(signals: AsyncIterator[int], scope: trio.CancelScope) 
 
 
 def console_link_of(app: "AsgiApp", address: str) -> str | None:
-    """Give the address of the console of an application that `create_app` made, for a browser; None where it has none.
+    """Return the console URL of an application made by `create_app`, or None if it has no console.
 
-    A token that calls need stands behind the `#`, which browsers send nowhere: the one of AGENTRAIL_TOKEN, if a person reads this at a
-    terminal. A file of tokens has their digests alone, and what goes into a log is kept.
+    A required token follows the `#`, which browsers do not send: the token of AGENTRAIL_TOKEN, only if stderr is a
+    terminal. A token file
+    contains only digests, and a log would keep the token.
     """
     from agentrail.gateway.app import ServedHost
 

@@ -1,6 +1,6 @@
-"""Where `agentrail serve` listens and to whom: what the command line, the environment and files say of it, and which of them wins.
+"""The address and callers of `agentrail serve`, from the command line, the environment and files, by precedence.
 
-A flag stands in front of a variable, that in front of the project's files, those in front of the user's. Nothing is opened here.
+A flag overrides a variable, which overrides the project's files, which override the user's. Nothing is opened here.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8700
 
 NO_FLAG: Final = "the default"
-"""Who says what no one says."""
+"""The source of a default value."""
 
 _MAX_PORT: Final = 65_535
 _PORT_DIGITS: Final = 9
@@ -31,19 +31,19 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 @Parameter(name="*")
 @frozen(kw_only=True)
 class ServeFlags:
-    """What the command line says of a server; None, and nothing: not said.
+    """The command line of a server. None or an empty tuple means "not set".
 
     Attributes:
         host: The address to listen on.
-        port: Its port; 0 for one that is free.
-        token_file: Lists the tokens that let callers in.
-        allowed_host: What else the server may be called by.
-        allowed_origin: Of which pages may call it.
+        port: The port. 0 picks a free one.
+        token_file: File of the tokens that admit callers.
+        allowed_host: Additional names that callers may use for the server.
+        allowed_origin: Origins of pages that may call it.
         certfile: For TLS.
         keyfile: For TLS.
-        data_dir: Where sessions are kept, without an application of one's own.
-        demo: Whether the built-in demo is served.
-        debug: Whether a crash is shown with its traceback.
+        data_dir: Where sessions are stored, without an application of one's own.
+        demo: Whether to serve the built-in demo.
+        debug: Whether to show a crash with its traceback.
     """
 
     host: Annotated[
@@ -103,12 +103,12 @@ class ServeFlags:
 
 @frozen(kw_only=True)
 class ServeOptions(ServeFlags):
-    """Where an application is served, and who may call it: flags, with what variables, files and defaults add.
+    """The address and callers of an application: flags, completed by variables, files and defaults.
 
     Attributes:
         host: The address to listen on.
-        port: Its port; 0 for one that is free.
-        why: Who said each of these, by name: a flag, a variable, or a file with its line; no one said what is not in it.
+        port: The port. 0 picks a free one.
+        why: The source of each option by name: a flag, a variable, or a file with its line. Defaults are missing.
     """
 
     host: str = DEFAULT_HOST
@@ -116,7 +116,7 @@ class ServeOptions(ServeFlags):
     why: Mapping[str, str] = field(default=_NOTHING, eq=False)
 
     def said_by(self, name: str) -> str:
-        """Name who said one of them, for a message about it: its flag, where that is not known."""
+        """Return an option's source for a message, or its flag if the source is unknown."""
         return self.why.get(name, flag_of(name))
 
 
@@ -130,27 +130,27 @@ SERVE_KEYS: Final[Mapping[str, str]] = {
     "keyfile": "keyfile",
     "data_dir": "data_dir",
 }
-"""The options of `ServeOptions` that files say too, each with its key in `[host]`."""
+"""The options of `ServeOptions` that files also set, each with its key in `[host]`."""
 
 SERVE_VARIABLES: Final[Mapping[str, str]] = {
     **{name: f"AGENTRAIL_{key.upper()}" for name, key in SERVE_KEYS.items()},
     "data_dir": DATA_VARIABLE,
 }
-"""The variable of each: of lists with commas between the items."""
+"""The variable of each option. Lists are separated by commas."""
 
 _LISTS: Final = frozenset({"allowed_host", "allowed_origin"})
 _PATHS: Final = frozenset({"token_file", "certfile", "keyfile", "data_dir"})
 
 
 def flag_of(name: str) -> str:
-    """Write an option as a flag."""
+    """Format an option as a flag."""
     return f"--{name.replace('_', '-')}"
 
 
 def decide_serving(
     flags: ServeFlags, environ: Mapping[str, str], said: Mapping[str, Sourced] = _NOTHING
 ) -> ServeOptions:
-    """Decide where an application is served."""
+    """Merge flags, variables and file settings into the options of a server."""
     values: dict[str, Any] = {"demo": flags.demo}
     why: dict[str, str] = {}
     faults: list[str] = []
@@ -174,21 +174,21 @@ def decide_serving(
 
 
 def fault_of_port(port: int) -> str | None:
-    """Say what is wrong with a port; the system would take the rest of a division."""
+    """Return the fault of a port. The system would silently use its remainder."""
     if 0 <= port <= _MAX_PORT:
         return None
     return f"{port} is no port: expected 0 to {_MAX_PORT}, 0 for one that is free"
 
 
 def fault_of_host(host: str) -> str | None:
-    """Say what is wrong with an address, as far as no system needs to be asked."""
+    """Return the fault of an address, as far as known without a system call."""
     if host not in {"*", ""}:
         return None
     return f"{host!r} is no address: 0.0.0.0 stands for all of this machine"
 
 
 def show_serving(options: ServeOptions) -> str:
-    """Write in a line where is listened and who may call, each with who said it."""
+    """Format the address and callers in one line, each with its source."""
     usual = attrs.asdict(ServeOptions(), recurse=False)
     shown = []
     for name, key in SERVE_KEYS.items():
@@ -200,7 +200,7 @@ def show_serving(options: ServeOptions) -> str:
 
 
 def _source_of(options: ServeOptions, name: str) -> str:
-    # The key stands in front already.
+    # Its key already precedes it.
     return options.why.get(name, NO_FLAG).removesuffix(f": host.{SERVE_KEYS[name]}:")
 
 

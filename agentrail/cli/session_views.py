@@ -1,4 +1,4 @@
-"""Stored sessions as text, for people: a row of a list, a cycle as a tree, a record as a line. Plain functions; no store enters."""
+"""Stored sessions as text for the user: a row of a list, a cycle as a tree, a record as a line. Pure functions."""
 
 import datetime
 import json
@@ -36,7 +36,7 @@ _SHORT: Final = 72
 
 
 def standing_word(stored: StoredSession, *, is_owned: bool) -> str:
-    """Say in a word or two how a session stands. That it runs follows from a living owner, never from what is stored."""
+    """Return a session's status in a word or two. Only a living owner shows that it runs, never the stored state."""
     standing = stored.standing
     if standing.has_ended:
         return "ended"
@@ -48,7 +48,7 @@ def standing_word(stored: StoredSession, *, is_owned: bool) -> str:
 
 
 def show_rows(sessions: Sequence[tuple[StoredSession, str]]) -> Iterator[str]:
-    """Draw a list of sessions, each with the word for how it stands."""
+    """Yield the rows of a list of sessions, each with its status."""
     names = [shown_id(stored) for stored, _ in sessions]
     width = max((len(name) for name in names), default=0)
     for name, (stored, word) in zip(names, sessions, strict=True):
@@ -58,7 +58,7 @@ def show_rows(sessions: Sequence[tuple[StoredSession, str]]) -> Iterator[str]:
 
 
 def row_as_json(stored: StoredSession, word: str) -> str:
-    """Write a row as a line of JSON."""
+    """Encode a row as a line of JSON."""
     forked = None if stored.forked_from is None else list(stored.forked_from)
     return json.dumps(
         {
@@ -84,7 +84,7 @@ def row_as_json(stored: StoredSession, word: str) -> str:
 
 
 def conversation(messages: Iterable[Message]) -> Iterator[Piece]:
-    """Show what was said so far, as the chat showed it when it was said."""
+    """Yield the conversation so far, in the style of the chat."""
     for message in messages:
         match message:
             case UserMessage(content=content, origin=origin):
@@ -117,10 +117,10 @@ def _words(content: Iterable[UserBlock]) -> str:
 
 
 class CycleTree:
-    """Draws the cycles of a session from its steps: times, tokens, cost, tools, gates, what plugins answered."""
+    """Draws the cycles of a session from its steps: times, tokens, cost, tools, gates, plugin answers."""
 
     def __init__(self) -> None:
-        """Begin before the first cycle."""
+        """Start before the first cycle."""
         self._cycles = 0
         self._turns = 0
         self._asked_for: dict[str, str] = {}
@@ -128,7 +128,7 @@ class CycleTree:
         self._cycle_at_ms = 0
 
     def feed(self, step: ReplayStep) -> Iterator[str]:
-        """Give the lines of one step."""
+        """Yield the lines of one step."""
         for asked in step.asked:
             if asked.answer != "Continue":
                 yield f"    plugin {asked}"
@@ -176,13 +176,13 @@ class CycleTree:
 
 
 def show_usage(usage: TokenUsage) -> str:
-    """Say in a few words what something used."""
+    """Format usage briefly."""
     cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
     return f"{usage.input} tokens in, {usage.output} out{cost}"
 
 
 def show_head(stored: StoredSession, word: str) -> Iterator[str]:
-    """Say what a store knows of a session."""
+    """Yield the stored facts of a session."""
     yield f"session   {shown_id(stored)}  {word}"
     yield f"opened    {moment(stored.opened_at_ms)}"
     yield f"written   {moment(stored.written_at_ms)}, {stored.tail.seq} records, {stored.events} events"
@@ -193,7 +193,7 @@ def show_head(stored: StoredSession, word: str) -> Iterator[str]:
 
 
 def show_waits(status: Status, waiting: Sequence[str]) -> Iterator[str]:
-    """Say what a session is at, behind its last record."""
+    """Yield a session's status after its last record."""
     yield f"model     {status.model}"
     yield f"used      {show_usage(status.usage)}"
     yield from (f"waits for {line}" for line in waiting)
@@ -202,7 +202,7 @@ def show_waits(status: Status, waiting: Sequence[str]) -> Iterator[str]:
 
 
 def show_past(stored: StoredSession, past: PastState, waiting: Sequence[str]) -> Iterator[str]:
-    """Say what a session was behind a record: where it stood, what waited, what had been said."""
+    """Yield a session's state after a record: its phase, pending requests and conversation."""
     status = past.status
     yield f"session   {shown_id(stored)}, behind record {past.number} of {stored.tail.seq}"
     yield f"at        {moment(past.at_ms)}, event {past.snapshot.last_seq}"
@@ -216,7 +216,7 @@ def show_past(stored: StoredSession, past: PastState, waiting: Sequence[str]) ->
 
 
 def past_as_json(stored: StoredSession, past: PastState) -> str:
-    """Write the same as one JSON object."""
+    """Encode the same as one JSON object."""
     said = {
         "session": stored.session,
         "scope": stored.scope,
@@ -232,7 +232,7 @@ def past_as_json(stored: StoredSession, past: PastState) -> str:
 
 
 def show_record(record: Record) -> Iterator[str]:
-    """Show a record: its number, owner, time and kind, and below it what was decided. No word of a conversation is in it."""
+    """Yield a record's number, owner, time and kind, then its decisions. Contains no text of the conversation."""
     yield f"{record.seq:>6}  {moment(record.at_ms)}  epoch {record.epoch}  {record.kind}  events {record.events}"
     for line in record.does.split("\n") if record.does else ():
         yield f"        {line}"
@@ -245,12 +245,12 @@ def show_record(record: Record) -> Iterator[str]:
 
 
 def moment(at_ms: int) -> str:
-    """Show a time, in UTC."""
+    """Format a time, in UTC."""
     at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
     return f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def shorten(text: str) -> str:
-    """Show the beginning of a text on one line."""
+    """Return the beginning of a text on one line."""
     line = on_one_line(text)
     return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"

@@ -1,4 +1,4 @@
-"""`agentrail sessions`: what a store holds, read beside a process that writes it; and what changes it: `recover`, `delete`."""
+"""`agentrail sessions`: read a store, even while another process writes it, and modify it: `recover`, `delete`."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -93,7 +93,7 @@ def list_sessions(
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """List sessions; see the help above."""
+    """List sessions. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -130,7 +130,7 @@ def show_session(
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Show a session; see the help above."""
+    """Show a session. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -186,7 +186,7 @@ def trace(
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Print records; see the help above."""
+    """Print records. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -247,7 +247,7 @@ def replay_journal(  # noqa: PLR0913 - an option each
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Replay; see the help above."""
+    """Replay a journal. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -277,7 +277,7 @@ def recover(
     ] = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Recover sessions; see the help above."""
+    """Recover sessions. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -315,7 +315,7 @@ def resume_parked(
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Resume parked sessions; see the help above."""
+    """Resume parked sessions. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -330,7 +330,7 @@ def resume_parked(
 def _to_recover(store: Store, session: str | None, scope: str) -> tuple[StoredSession, ...]:
     if session is not None:
         return (find_one(store, session, scope),)
-    owners = Owners.of(store)  # what works in a process that is there was not cut off
+    owners = Owners.of(store)  # a session that runs in a living process was not interrupted
     working = all_sessions(store, Filters(is_working=True, has_ended=False))
     return tuple(one for one in working if not owners.owns(one))
 
@@ -356,7 +356,7 @@ def check(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Check sessions; see the help above."""
+    """Check sessions. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
@@ -390,15 +390,17 @@ def delete(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Delete a session; see the help above."""
+    """Delete a session. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
-        with reading(place) as opened:  # so that no store is made where there is none, and near ids are named
+        with reading(
+            place
+        ) as opened:  # so that a missing store is not created, and similar ids are suggested
             found = find_one(opened, session, place.scope)
         with writing(place) as opened:
             size = opened.delete(found.scope, found.session)
-            opened.overwrite_removed()  # no session waits for it here
+            opened.overwrite_removed()  # no session is delayed by it here
         say(f"deleted {session}: {size} bytes")
         return Exit.DONE
 
@@ -411,12 +413,12 @@ def backup(
     *,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
-    """Back a store up; see the help above."""
+    """Back a store up. See the help above."""
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
         with reading(place) as opened:
-            assert isinstance(opened, SqliteStore)  # noqa: S101 - no other store can be opened to read
+            assert isinstance(opened, SqliteStore)  # noqa: S101 - only this store opens read-only
             size = opened.back_up(file)
         say(f"{file}: {size} bytes; read it with --store sqlite:{file}")
         return Exit.DONE

@@ -1,4 +1,4 @@
-"""What `run`, `chat` and `sessions recover` give sessions beside their journals: memories, working notes, knowledge bases and an embedder."""
+"""Stores of `run`, `chat` and `sessions recover` in addition to journals: memories, working notes, knowledge, embedder."""
 
 import os
 from collections.abc import AsyncIterator
@@ -26,9 +26,9 @@ async def open_equipped(
     store: Store | None,
     shell_fallback: ShellFallback = "refuse",
 ) -> AsyncIterator[SessionSupervisor]:
-    """Open the supervisor of a command, for a block.
+    """Open the supervisor of a command for a block.
 
-    Cancellation: As of `open_supervisor`.
+    Cancellation: Same as `open_supervisor`.
     """
     shared = shared_stores(keeping, setup)
     is_kept = keeping is not None and store is not None
@@ -46,10 +46,11 @@ async def open_equipped(
 
 
 def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) -> dict[str, Any]:
-    """Say where a command's sessions remember and look things up, as options of `open_supervisor`.
+    """Return the stores of a command's sessions, as options of `open_supervisor`.
 
-    They are those of `agentrail memory` and `agentrail kb`, unless `[host]` of the files names others: a chat knows what the server of the same project
-    knows. Nothing is written before something is remembered. A chat that keeps nothing remembers nothing behind its end.
+    They are those of `agentrail memory` and `agentrail kb`, unless `[host]` of the files names others: a chat shares
+    them with the server of
+    the same project. Nothing is written before the first memory. The memories of a chat without a store end with it.
     """
     named: dict[str, Any] = {}
     of_host: Path | None = None
@@ -75,7 +76,7 @@ def shared_stores(keeping: KeepingOptions | None, setup: CommandSetup | None) ->
 
 
 def _data_directory(given: Path | None) -> Path | None:
-    """Say where the data directory is; None where nothing says it: who remembers nothing needs none."""
+    """Return the data directory, or None if there is none: a command that remembers nothing needs none."""
     try:
         return directory_of(given)
     except StoreUnavailable:

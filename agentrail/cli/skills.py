@@ -1,4 +1,4 @@
-"""`agentrail skills`: which there are, what one says, and whether a directory is one. Starts nothing and asks no model."""
+"""`agentrail skills`: list, show and check skills. Starts nothing and calls no model."""
 
 import os
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _USUAL: Final = ConfigFiles()
     Exit codes: 0 listed, 2 the configuration files cannot be read.""",
 )
 def list_skills(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
-    """List; see the help above."""
+    """List skills. See the help above."""
     send_logs_to_stderr(debug=debug)
     read = _read(files)
     return Exit.USAGE if read is None else print_text("\n".join(_listed(read[1])))
@@ -54,7 +54,7 @@ def show_skill(
     files: ConfigFiles = _USUAL,
     debug: Debug = False,
 ) -> Exit:
-    """Show one; see the help above."""
+    """Show one skill. See the help above."""
     send_logs_to_stderr(debug=debug)
     read = _read(files)
     if read is None:
@@ -85,7 +85,7 @@ def check_skills(
     files: ConfigFiles = _USUAL,
     debug: Debug = False,
 ) -> Exit:
-    """Check; see the help above."""
+    """Check skills. See the help above."""
     send_logs_to_stderr(debug=debug)
     if not directories:
         read = _read(files)
@@ -118,7 +118,7 @@ def _read(files: ConfigFiles) -> tuple[Configuration, SkillSet] | None:
 
 
 def _judged(found: SkillSet) -> Exit:
-    """Print what is well; write what is wrong, and what is only odd, to stderr."""
+    """Print the valid skills, and report faults and warnings on stderr."""
     for skill in found.skills:
         for warning in skill.warnings:
             write_error(f"warning: {warning}")

@@ -1,4 +1,4 @@
-"""`agentrail store`: what is about the whole store and not about one session. The commands themselves stand in `sessions`."""
+"""`agentrail store`: commands for a whole store instead of one session. They are implemented in `sessions`."""
 
 from typing import Final
 

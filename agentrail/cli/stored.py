@@ -1,6 +1,6 @@
-"""Stores as commands use them: the options that name one, reading beside a process that writes, and what a journal comes to.
+"""Stores in commands: the options that name one, reading while another process writes, and replaying journals.
 
-Nothing here writes to a store, and nothing carries out an effect.
+Nothing here writes to a store or carries out an effect.
 """
 
 import os
@@ -36,11 +36,11 @@ from agentrail.stores.sqlite_files import writer_of
 @Parameter(name="*")
 @frozen(kw_only=True)
 class StorePlace:
-    """Where commands look for sessions.
+    """The store that a command reads.
 
     Attributes:
-        data_dir: The data directory; None for the usual one.
-        debug: Whether a crash is shown with its traceback.
+        data_dir: The data directory, or None for the default.
+        debug: Whether to show a crash with its traceback.
     """
 
     store: Annotated[
@@ -60,14 +60,14 @@ _PAGE: Final = 1_000
 
 @contextmanager
 def reading(place: StorePlace) -> Iterator[Store]:
-    """Open a store to be read, also beside a process that writes it."""
+    """Open a store for reading, even while another process writes it."""
     with _closing(open_store(place.store, directory_of(place.data_dir), read_only=True)) as opened:
         yield opened
 
 
 @contextmanager
 def writing(place: StorePlace) -> Iterator[Store]:
-    """Open a store to be changed."""
+    """Open a store for writing."""
     with _closing(open_store(place.store, directory_of(place.data_dir))) as opened:
         yield opened
 
@@ -84,17 +84,17 @@ def _closing(store: Store) -> Iterator[Store]:
 
 
 def shown_id(stored: StoredSession) -> str:
-    """Give what a session is called in lists, and may be called in commands: its id, in front of it the scope that it was started in."""
+    """Return the name of a session in lists and commands: its id, after its scope if it has one."""
     return in_scope(stored.scope, stored.session)
 
 
 def in_scope(scope: str, session: str) -> str:
-    """Give what a session of a scope is called; see `shown_id`."""
+    """Return the name of a session in a scope. See `shown_id`."""
     return f"{scope}/{session}" if scope else session
 
 
 def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
-    """Give all sessions of a store that filters let through, page by page."""
+    """Yield the sessions of a store that match the filters, page by page."""
     after: tuple[str, str] | None = None
     while page := store.find(filters, after=after, limit=_PAGE):
         yield from page
@@ -102,7 +102,7 @@ def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
 
 
 def find_one(store: Store, session: str, scope: str) -> StoredSession:
-    """Give one session, by its id, or as `sessions list` shows one of a scope: `SCOPE/ID`."""
+    """Find a session by its id, or by `SCOPE/ID`, the form that `sessions list` shows."""
     found = store.get(scope, SessionId(session))
     if found is not None:
         return found
@@ -129,7 +129,7 @@ def find_one(store: Store, session: str, scope: str) -> StoredSession:
 
 
 def latest_of(store: Store) -> StoredSession:
-    """Give the session that was at work last and can be resumed."""
+    """Return the most recently active session that can be resumed."""
     filters = Filters(scope="", only_roots=True, has_ended=False)
     latest = max(all_sessions(store, filters), key=lambda one: one.written_at_ms, default=None)
     if latest is None:
@@ -140,10 +140,10 @@ def latest_of(store: Store) -> StoredSession:
 
 @frozen(kw_only=True)
 class Owners:
-    """Which nodes own sessions now, so that what runs is told by a live owner and by nothing that was stored.
+    """The nodes that own sessions now. Only a living owner shows that a session runs, never the stored state.
 
     Attributes:
-        alive: The ids of those that were heard of within the lease. Of a file: where the process that writes it is there, else none.
+        alive: The ids of nodes seen within the lease. For a file store, only while its writing process exists.
     """
 
     alive: frozenset[str]
@@ -152,7 +152,7 @@ class Owners:
     def of(
         store: Store, *, lease_ms: int = 15_000, is_there: Callable[[int], bool] | None = None
     ) -> "Owners":
-        """Look at the nodes of a store."""
+        """Read the nodes of a store."""
         path = getattr(store, "path", None)
         if isinstance(path, Path):
             pid = writer_of(path)
@@ -167,7 +167,7 @@ class Owners:
 
 
 def is_process_there(pid: int) -> bool:
-    """Whether there is a process of this number on this machine."""
+    """Whether a process with this id exists on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -177,7 +177,7 @@ def is_process_there(pid: int) -> bool:
     return True
 
 
-# --- what a journal comes to
+# --- replaying a journal
 
 
 def records_of(store: Store, stored: StoredSession) -> tuple[Record, ...]:
@@ -186,22 +186,22 @@ def records_of(store: Store, stored: StoredSession) -> tuple[Record, ...]:
 
 
 def sources_of(session: SessionId, blob: GetBlob) -> Sources:
-    """Say where a fold finds the code of plugins, and large values: plugins are imported from where they were defined.
+    """Return the sources of a fold: plugins, imported from where they were defined, and large values.
 
-    What may be imported is installed, or named by the trusted configuration files that hold for the current directory.
+    Only installed modules, and those named by the trusted configuration files of the current directory, are imported.
     """
     watch, finder = _code_of(session)
     return Sources(resolve=finder, ask=watch, blob=blob)
 
 
 def state_of(store: Store, stored: StoredSession) -> Revived:
-    """Say what a journal comes to, from its newest snapshot on."""
+    """Return the state of a session, folded from its newest snapshot."""
     watch, finder = _code_of(stored.session)
     return revive(store, stored, finder, watch)
 
 
 def journal_of(store: Store, stored: StoredSession) -> Journal:
-    """Give the journal of a session, with the code of its plugins as `sources_of` finds it. Nothing is read yet."""
+    """Return the journal of a session, with its plugins resolved as in `sources_of`. Nothing is read yet."""
     watch, finder = _code_of(stored.session)
     return Journal(store, stored, finder, watch)
 
@@ -214,10 +214,12 @@ def _code_of(session: SessionId) -> tuple[QuietWatch, PluginFinder]:
 
 
 def admit_named_code() -> None:
-    """Let the modules be imported that the trusted configuration files of the current directory name; none is imported yet."""
-    from agentrail.blueprints.finding import find_files  # as in `configuring.py`
+    """Permit imports of the modules that the current directory's trusted configuration files name. Imports none yet."""
+    from agentrail.blueprints.finding import find_files  # same as in `configuring.py`
 
-    with suppress(OptionError):  # files that are wrong admit nothing; the commands that read them say so
+    with suppress(
+        OptionError
+    ):  # faulty files permit nothing, and the commands that read them report the faults
         found = find_files(None, os.environ, Path.cwd())
         if not found.project and not found.user:
             return
@@ -228,13 +230,13 @@ def admit_named_code() -> None:
             NAMED_MODULES.admit(NAMED_MODULES.trace(module, folder))
 
 
-# --- how commands over stores end
+# --- exit codes of store commands
 
 
 def run_over_store(work: Callable[[], Exit]) -> Exit:
-    """Do what a command does, and say what went wrong as a sentence."""
+    """Run a store command, and report its errors as sentences."""
     try:
-        # A command knows no session's secrets. Those of its environment are likely the same.
+        # A command does not know the secrets of a session, but those of its environment are probably the same.
         with knowing(secrets_in_variables(os.environ)):
             return work()
     except (YourMove, StoreUnavailable) as error:

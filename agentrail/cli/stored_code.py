@@ -1,7 +1,9 @@
-"""What a stored session needs of its code when a command brings it back: the files that hold where it works have it, and what is built in.
+"""The code that a stored session needs to resume: from the files of its working directory, and built in.
 
-Code is not stored, and neither are sandboxes, keys and addresses: without those of its files a session that worked in a container would come back
-beside it. So files are read where the session works, which need not be where the command was called, for the agent that it began with.
+Code is not stored, and neither are sandboxes, keys and addresses: without its files, a session that ran in a container
+would resume
+outside it. So files are read from the session's working directory, which may differ from the current one, for its
+original agent.
 """
 
 import os
@@ -30,10 +32,10 @@ _CODE: Final = ("plugins", "agents", "context_providers", "sandbox")
 
 @frozen(kw_only=True)
 class Resumable:
-    """A stored session, and what it began as.
+    """A stored session, and its original setup.
 
     Attributes:
-        setup: What files say of its agent; None where there are none.
+        setup: The settings of its agent in files, or None if there are none.
     """
 
     stored: StoredSession
@@ -42,14 +44,14 @@ class Resumable:
 
     @property
     def working_dir(self) -> Path:
-        """Where its tools work."""
+        """The directory of its tools."""
         return Path(self.opening.config.working_dir)
 
 
 async def find_resumable(
     store: Store, wanted: str, files: ConfigFiles = _USUAL_FILES, agent: str | None = None
 ) -> Resumable:
-    """Find a stored session by its id, or by `LATEST`; see `resumable_of`."""
+    """Find a stored session by its id or by `LATEST`. See `resumable_of`."""
     find = partial(latest_of, store) if wanted == LATEST else partial(find_one, store, wanted, "")
     return await resumable_of(store, await outside.offload(find), files, agent)
 
@@ -57,7 +59,7 @@ async def find_resumable(
 async def resumable_of(
     store: Store, stored: StoredSession, files: ConfigFiles = _USUAL_FILES, agent: str | None = None
 ) -> Resumable:
-    """Read how a stored session began, and the files that hold where it works.
+    """Read the opening of a stored session, and the files of its working directory.
 
     Cancellation: At once.
     """
@@ -66,7 +68,7 @@ async def resumable_of(
 
 
 def setup_of(opening: StoredOpening, files: ConfigFiles, agent: str | None = None) -> CommandSetup | None:
-    """Read the files that hold where a stored session works; None where there are none. This blocks."""
+    """Read the files of a stored session's working directory, or return None if there are none. Blocks."""
     data = opening.config.user_data
     coding = agent is None and data.get(CODING_KEY) is True
     setup = read_setup(files, agent, Path(opening.config.working_dir), coding=coding)
@@ -79,7 +81,7 @@ def setup_of(opening: StoredOpening, files: ConfigFiles, agent: str | None = Non
 def code_of(
     opening: StoredOpening, setup: CommandSetup | None, choices: Choices | None = None
 ) -> Mapping[str, Any]:
-    """Give a stored session what it needs of its code, as options of `resume_session`. What it began with and is not here is left out."""
+    """Return the code of a stored session, as options of `resume_session`. Missing parts are left out."""
     model = (choices.model if choices is not None else None) or opening.config.model.model
     may_bypass = choices is not None and choices.dangerously_bypass_permissions
     of_files = options_of_files(setup, model, os.environ, may_bypass=may_bypass)
@@ -98,7 +100,7 @@ def code_of(
 
 
 def refuse_without_code(error: Unrevivable, resumable: Resumable) -> NoReturn:
-    """Say what a person can do who has called a command, and no function."""
+    """Raise an error with advice for the command line, in place of the one for callers of the API."""
     setup = resumable.setup
     if setup is None:
         where = (

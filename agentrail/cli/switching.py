@@ -1,4 +1,4 @@
-"""`/clear`, `/sessions`, `/resume` and `/export FILE` of a chat: from one conversation to another, and to a file. The store does the rest."""
+"""`/clear`, `/sessions`, `/resume` and `/export FILE` of a chat: switch conversations, or export one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,22 +21,22 @@ from agentrail.runtime.past import journal_entries
 SWITCHING: Final = frozenset({"clear", "sessions", "resume"})
 _MAX_LISTED: Final = 20
 _FIRST_RECORDS: Final = 8
-"""Among which the first prompt stands."""
+"""The number of records searched for the first prompt."""
 
 
 @frozen(kw_only=True)
 class GoTo:
-    """Where a chat goes on when it leaves its conversation.
+    """The next conversation of a chat.
 
     Attributes:
-        session: The session to come back to; None for a new one.
+        session: The session to resume, or None for a new one.
     """
 
     session: SessionId | None = None
 
 
 async def switch(name: str, text: str, store: Store | None, current: SessionId) -> GoTo | tuple[str, ...]:
-    """Carry out a command that is about other sessions."""
+    """Run a command about other sessions."""
     if name == "clear":
         return GoTo()
     if store is None or store.is_immediate:
@@ -54,7 +54,7 @@ async def switch(name: str, text: str, store: Store | None, current: SessionId) 
 
 
 def _latest_of_others(store: Store, current: SessionId) -> StoredSession:
-    """Give the session that was at work last before this one."""
+    """Return the most recently active session other than this one."""
     filters = Filters(scope="", only_roots=True, has_ended=False)
     others = (one for one in all_sessions(store, filters) if one.session != current)
     latest = max(others, key=lambda one: one.written_at_ms, default=None)
@@ -62,7 +62,7 @@ def _latest_of_others(store: Store, current: SessionId) -> StoredSession:
 
 
 def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
-    """List what can be resumed, the latest first."""
+    """List the sessions that can be resumed, the latest first."""
     found = _latest_first(store)
     words = [
         (titled(store, one), "this one" if one.session == current else standing_word(one, is_owned=False))
@@ -77,7 +77,7 @@ def _listed(store: Store, current: SessionId) -> tuple[str, ...]:
 
 
 async def others_in(store: Store | None, current: SessionId) -> Words:
-    """Give the sessions of a store that `/resume` can go to, the latest first, each with how it stands and what it is about."""
+    """Return the sessions of a store that `/resume` accepts, the latest first, each with its status and title."""
     if store is None or store.is_immediate:
         await trio.lowlevel.checkpoint()
         return ()
@@ -94,14 +94,12 @@ def _named(store: Store) -> list[StoredSession]:
 
 
 def titled(store: Store, stored: StoredSession) -> StoredSession:
-    """Give a session with its first words as its title, where the model gave it none: else people would know it by its id alone. This blocks."""
+    """Return a session titled by its first words if it has no title, because an id tells users little. Blocks."""
     if stored.standing.title:
         return stored
     try:
         begins = journal_entries(store, stored, stored.first_seq - 1, _FIRST_RECORDS)
-    except (
-        AgentrailError
-    ):  # what cannot be read has no words; whether it can be gone on with is said by who tries
+    except AgentrailError:  # an unreadable session gets no title, and resuming it reports the reason
         return stored
     words = (shorten(text) for one in begins if one.kind == "prompt" for text in _texts_in(one.body))
     title = next(filter(None, words), "")
@@ -121,7 +119,7 @@ def _latest_first(store: Store) -> list[StoredSession]:
 
 
 def export_to(file: Path, messages: Sequence[Message]) -> str:
-    """Write a conversation to a file that is not there yet, and say so."""
+    """Write a conversation to a new file, and return a confirmation."""
     try:
         with file.open("x", encoding="utf-8", errors="replace") as opened:
             opened.write(transcript_of(messages))

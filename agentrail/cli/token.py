@@ -1,4 +1,4 @@
-"""`agentrail token`: makes what lets a caller into `agentrail serve`. A token is shown once, and only its digest is written down."""
+"""`agentrail token`: create tokens for callers of `agentrail serve`. A token is shown once, and only its digest is stored."""
 
 import os
 from pathlib import Path
@@ -50,12 +50,14 @@ def new(  # noqa: PLR0913 - each is an option
     token_file: Annotated[Path | None, Parameter(help="The file to add it to.", show_default=False)] = None,
     debug: Debug = False,
 ) -> Exit:
-    """Make a token; see the help above."""
+    """Create a token. See the help above."""
     send_logs_to_stderr(debug=debug)
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
     try:
         if not tenant and not user:
-            tenant = user = LOCAL  # as without any token, so that a server can get one and keep its sessions
+            tenant = user = (
+                LOCAL  # same as without any token, so that a server can add one and keep its sessions
+            )
         elif not tenant:
             raise OptionError(["a user is one of a tenant: agentrail token new TENANT USER"])
         made = make_token(tenant, user, scopes=wanted, days=days, now=outside.wall())
@@ -68,7 +70,7 @@ def new(  # noqa: PLR0913 - each is an option
 
 
 def add_to_file(path: Path, made: NewToken) -> None:
-    """Add an entry to a token file, which is made for its owner alone where there is none."""
+    """Append an entry to a token file, created with access for its owner only."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
@@ -76,7 +78,7 @@ def add_to_file(path: Path, made: NewToken) -> None:
             if fault is not None:
                 raise OptionError([f"the token file {f'{path}'!r} {fault}"])
             if file.tell():
-                read_token_file(path)  # an entry behind a fault would let no caller in
+                read_token_file(path)  # with a fault before it, the entry would admit no caller
                 file.write(b"\n")
             file.write(made.lines.encode())
     except OSError as error:
@@ -88,7 +90,7 @@ def add_to_file(path: Path, made: NewToken) -> None:
 
 
 def show_new(made: NewToken, token_file: Path | None) -> str:
-    """Say what was made: the token on the first line, and on no other."""
+    """Return the output for a new token: the token on the first line, and only there."""
     if token_file is not None:
         return f"{made.token}\n"
     return (

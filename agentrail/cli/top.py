@@ -1,6 +1,6 @@
-"""`agentrail top`: the sessions of a server as a table that changes before one's eyes; into a pipe one table, and that is all.
+"""`agentrail top`: the sessions of a server as a live table, or as one table into a pipe.
 
-The same rows as the console's list, over the same socket. What is drawn stands in `top_view`; a terminal is put back as it was, however this ends.
+The rows are those of the console's list, over the same socket. `top_view` draws them. The terminal is always restored.
 """
 
 import fcntl
@@ -38,19 +38,19 @@ from agentrail.remote.watching import WatchedRows, watch_rows
 from agentrail.wire.rows import RowFilter, SessionRow
 
 DEFAULT_URL: Final = "http://127.0.0.1:8700"
-TOKEN_IN_ENVIRONMENT: Final = "AGENTRAIL_TOKEN"  # noqa: S105 - the name of one
+TOKEN_IN_ENVIRONMENT: Final = "AGENTRAIL_TOKEN"  # noqa: S105 - a variable's name
 
 CONNECT_SECONDS: Final = 5.0
 DRAW_SECONDS: Final = 1.0
-"""How often it is drawn where nothing changes: ages go on."""
+"""Redraw interval without changes, in seconds, because ages increase."""
 
 SHORTEST_SECONDS: Final = 0.25
-"""How often at most."""
+"""Minimum redraw interval, in seconds."""
 
 ROWS_ASKED: Final = 1_000
 _PLAIN_WIDTH: Final = 160
 _AROUND: Final = 3
-"""Lines that are no rows: the head, the headings, the foot."""
+"""Lines besides the rows: the head, the headings, the foot."""
 
 _ENTER: Final = b"\x1b[?1049h\x1b[?25l"
 _LEAVE: Final = b"\x1b[?25h\x1b[?1049l"
@@ -88,7 +88,7 @@ def show_top(
     ] = False,
     debug: Debug = False,
 ) -> Exit:
-    """Show the sessions of a server; see `commands.py` for the help."""
+    """Show the sessions of a server. See `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
     try:
         address = address_of(url)
@@ -116,7 +116,7 @@ def show_top(
 
 
 def _told(error: BaseException) -> Exit:
-    """Say why it ended."""
+    """Report the error that ended the command."""
     for one in _leaves(error):
         match one:
             case AgentrailError():
@@ -141,7 +141,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def read_token(path: Path | None) -> str | None:
-    """Read the token that calls need: of a file, or of the environment. A command line would show it to all of a machine."""
+    """Read the token from a file or the environment. On a command line, all users of the machine could see it."""
     if path is None:
         return os.environ.get(TOKEN_IN_ENVIRONMENT) or None
     try:
@@ -163,7 +163,7 @@ def read_token(path: Path | None) -> str | None:
 
 
 async def _once(watched: WatchedRows[SessionRow], view: TopView, server: str) -> None:
-    """Print one table, when all rows have come."""
+    """Print one table once all rows have arrived."""
     while not watched.is_whole:
         await watched.wait_changed(watched.version)
     rows = [*watched.rows.values()]
@@ -187,7 +187,7 @@ def _now_ms() -> int:
 
 @define(eq=False)
 class _Screen:
-    """What is looked at, and how."""
+    """The view and its data."""
 
     watched: WatchedRows[SessionRow]
     view: TopView
@@ -197,11 +197,11 @@ class _Screen:
     code: Exit | None = None
 
     def stir(self) -> None:
-        """Let it be drawn again."""
+        """Schedule a redraw."""
         self.wake.set()
 
     def leave(self, code: Exit) -> None:
-        """Let it end."""
+        """End with this exit code."""
         self.code = self.code if self.code is not None else code
         self.wake.set()
 
@@ -244,7 +244,7 @@ async def _draw(screen: _Screen) -> None:
     )
     lines += [""] * (height - 1 - len(lines))
     lines = [*lines[: height - 1], foot_line(width)]
-    # Each line is cleared behind its end, and the screen is not: it would flicker.
+    # Each line is cleared to its end instead of the whole screen, which would flicker.
     drawn = "\r\n".join(f"{line}\x1b[K" for line in lines)
     await outside.offload(
         write_all, 1, f"\x1b[H{drawn}\x1b[J".encode("utf-8", "replace"), abandon_on_cancel=True
@@ -269,7 +269,7 @@ async def _hear_keys(screen: _Screen) -> None:
     while True:
         await trio.lowlevel.wait_readable(0)
         typed = os.read(0, 1_024)
-        if not typed:  # the terminal is gone
+        if not typed:  # the terminal was closed
             screen.leave(Exit.DONE)
             return
         for key in named_keys(typed):
@@ -281,7 +281,7 @@ async def _hear_keys(screen: _Screen) -> None:
 
 
 def named_keys(typed: bytes) -> list[str]:
-    """Name the keys of what was typed; what is none of them is left out."""
+    """Return the names of the typed keys, without unknown ones."""
     found = []
     while typed:
         sequence = next((one for one in _KEYS if typed.startswith(one)), None)
@@ -297,7 +297,7 @@ def named_keys(typed: bytes) -> list[str]:
 
 @contextmanager
 def open_terminal_keys() -> Iterator[None]:
-    """Let keys come one by one, unseen, and draw on a screen of its own; afterwards all is as it was."""
+    """Read keys one by one without echo, and draw on an alternate screen. The terminal is restored on exit."""
     before = termios.tcgetattr(0)
     wanted: list[Any] = termios.tcgetattr(0)
     wanted[3] &= ~(termios.ICANON | termios.ECHO)  # Ctrl-C is still a signal
@@ -311,7 +311,7 @@ def open_terminal_keys() -> Iterator[None]:
 
 
 def _size() -> tuple[int, int]:
-    """Give columns and lines of the terminal; 80 and 24 where it does not say."""
+    """Return the columns and lines of the terminal, or 80 and 24 if it does not report them."""
     try:
         lines, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(1, termios.TIOCGWINSZ, bytes(8)))
     except OSError:

@@ -1,6 +1,6 @@
-"""What `agentrail top` draws: sessions as a table that fits a terminal. Plain functions; no terminal, no connection and no clock enters.
+"""The table of `agentrail top`: sessions in the width of a terminal. Pure functions without terminal, connection or clock.
 
-Titles, tools and models are the words of others: nothing of them steers a terminal, and what has no room is cut with a sign.
+Titles, tools and models are untrusted text: control characters are removed, and long text is truncated with a mark.
 """
 
 import unicodedata
@@ -13,7 +13,7 @@ from agentrail.cli.rendering import on_one_line as joined
 from agentrail.wire.rows import SessionRow
 
 SortBy: TypeAlias = Literal["phase", "title", "model", "tool", "speed", "tokens", "cost", "age", "restarts"]
-"""What sessions are sorted by."""
+"""The sort order of sessions."""
 
 SORT_KEYS: Final[Mapping[str, SortBy]] = {
     "p": "phase",
@@ -26,10 +26,10 @@ SORT_KEYS: Final[Mapping[str, SortBy]] = {
     "a": "age",
     "r": "restarts",
 }
-"""Which key sorts by what; pressed again it turns the order."""
+"""The keys of the sort orders. The same key again reverses the order."""
 
 SPEED_SECONDS: Final = 10.0
-"""Over how long tokens a second are counted."""
+"""Time over which tokens per second are counted, in seconds."""
 
 _PHASES: Final = ("executing_tools", "streaming", "running", "waiting", "idle", "asleep", "ended")
 _WORDS: Final = {"executing_tools": "working"}
@@ -40,10 +40,10 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 @frozen(kw_only=True)
 class TopView:
-    """How the table is looked at.
+    """The view of the table.
 
     Attributes:
-        first: Which row is on top, from 0.
+        first: The index of the top row, from 0.
     """
 
     sort: SortBy = "age"
@@ -54,12 +54,12 @@ class TopView:
 
 @define(eq=False)
 class Speeds:
-    """How many tokens a second each session reads and writes: what came within the last seconds, by the clock of the one who looks."""
+    """The tokens per second of each session in the last seconds, by the viewer's clock."""
 
     _seen: dict[str, list[tuple[float, int]]] = field(factory=dict)
 
     def note(self, rows: Iterable[SessionRow], now: float) -> None:
-        """Take what rows say at a time, in seconds; what is older than it has to be is forgotten."""
+        """Record the rows at a time in seconds, and drop older samples."""
         kept: dict[str, list[tuple[float, int]]] = {}
         for row in rows:
             if row.tokens is None:
@@ -74,7 +74,7 @@ class Speeds:
         self._seen = kept
 
     def of(self, session_id: str, now: float) -> float:
-        """Give the tokens a second of a session; 0 of one that was not seen to use any."""
+        """Return the tokens per second of a session, or 0 without any usage."""
         times = [one for one in self._seen.get(session_id, []) if one[0] >= now - SPEED_SECONDS]
         if len(times) < 2:  # noqa: PLR2004 - a difference has two ends
             return 0.0
@@ -82,7 +82,7 @@ class Speeds:
 
 
 def press(view: TopView, key: str, *, rows: int, page: int) -> TopView:
-    """Say how the table is looked at behind a key; the same view for one that means nothing."""
+    """Return the view after a key. An unknown key does not change it."""
     if key in SORT_KEYS:
         sort = SORT_KEYS[key]
         return evolve(view, sort=sort, is_turned=not view.is_turned if sort == view.sort else False, first=0)
@@ -94,7 +94,7 @@ def press(view: TopView, key: str, *, rows: int, page: int) -> TopView:
 
 
 def shown_rows(rows: Iterable[SessionRow], view: TopView, speed: Callable[[str], float]) -> list[SessionRow]:
-    """Give the rows of a table in order. Of what has none, such as a price that is not known, the row comes last either way."""
+    """Return the rows of a table in order. Rows without a value, such as an unknown price, come last in both directions."""
     wanted = [row for row in rows if view.with_ended or not row.ended]
     known = [row for row in wanted if _value(row, view.sort, speed) is not None]
     unknown = [row for row in wanted if _value(row, view.sort, speed) is None]
@@ -133,7 +133,7 @@ def _value(row: SessionRow, sort: SortBy, speed: Callable[[str], float]) -> floa
 
 
 def phase_word(row: SessionRow) -> str:
-    """Say in one word what a session is at: what it waits for goes before what it does."""
+    """Return the status of a session in one word. Waiting takes precedence over its work."""
     if row.ended:
         return "ended"
     return "waiting" if row.suspended else row.phase
@@ -145,7 +145,7 @@ def phase_word(row: SessionRow) -> str:
 def draw_table(
     rows: Sequence[SessionRow], *, width: int, now_ms: int, speed: Callable[[str], float], sort: SortBy
 ) -> list[str]:
-    """Draw rows below their heading, each line as wide as the terminal at most."""
+    """Draw the headings and rows, each line at most as wide as the terminal."""
     columns = _columns(width)
     head = "  ".join(
         _fit(_heading(name, sort), size, is_number=is_number) for name, size, is_number in columns
@@ -162,7 +162,7 @@ def draw_table(
 
 
 def _columns(width: int) -> list[tuple[SortBy | Literal["profile"], int, bool]]:
-    """Say which columns have room, and how much; the title gets the rest."""
+    """Return the columns that fit, with their widths. The title gets the rest."""
     fixed: list[tuple[SortBy | Literal["profile"], int, bool]] = [
         ("phase", 9, False),
         ("tool", 14, False),
@@ -219,7 +219,7 @@ def _cells(row: SessionRow, now_ms: int, speed: float) -> dict[str, str]:
 
 
 def scaled(number: float) -> str:
-    """Write a number of tokens shortly: `940`, `12.3k`, `1.2M`."""
+    """Format a number of tokens briefly: `940`, `12.3k`, `1.2M`."""
     place = 0
     while number >= _ROUND - 0.5 and place < len(_UNITS) - 1:
         number, place = number / _ROUND, place + 1
@@ -231,7 +231,7 @@ def scaled(number: float) -> str:
 
 
 def age(ms: float) -> str:
-    """Say how long ago something was, in one unit."""
+    """Format an age in one unit."""
     seconds = max(0, int(ms // 1_000))
     for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
         if seconds >= size:
@@ -240,7 +240,7 @@ def age(ms: float) -> str:
 
 
 def _fit(text: str, width: int, *, is_number: bool) -> str:
-    """Give a text exactly so many columns, cut with a sign where it has more."""
+    """Pad or truncate a text to exactly `width` columns, with a mark if it is cut."""
     if columns_of(text) > width:
         kept = ""
         for char in text:
@@ -253,13 +253,13 @@ def _fit(text: str, width: int, *, is_number: bool) -> str:
 
 
 def plain(text: str) -> str:
-    """Give the words of others on one line, without what steers a terminal, or turns what stands beside it."""
+    """Join untrusted text to one line, without control or bidirectional formatting characters."""
     line = joined(text)
     return line if line.isascii() else "".join(char for char in line if unicodedata.category(char) != "Cf")
 
 
 def columns_of(text: str) -> int:
-    """Count the columns that a text takes in a terminal: some characters take two, and some none."""
+    """Count the terminal columns of a text. Some characters take two, and some none."""
     if text.isascii():
         return len(text)
     return sum(
@@ -273,7 +273,7 @@ def columns_of(text: str) -> int:
 
 
 def head_lines(rows: Sequence[SessionRow], total: int, line: str, server: str, width: int) -> list[str]:
-    """Say on one line how the server stands."""
+    """Return the status line of the server."""
     working = sum(phase_word(row) in ("running", "streaming", "executing_tools") for row in rows)
     waiting = sum(row.waiting.approvals + row.waiting.questions for row in rows)
     known = [row.cost_usd for row in rows if row.cost_usd is not None]
@@ -285,6 +285,6 @@ def head_lines(rows: Sequence[SessionRow], total: int, line: str, server: str, w
 
 
 def foot_line(width: int) -> str:
-    """Say which keys there are."""
+    """Return the line that lists the keys."""
     said = "q quit  e ended  ↑↓ scroll  sort: p phase n title t tool s tok/s k tokens c cost a age r restarts m model"
     return _fit(said, width, is_number=False).rstrip()

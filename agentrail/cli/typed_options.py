@@ -1,6 +1,6 @@
-"""`--opt key=value`: options of a provider as a command line has them, each read as what the option is. Plain functions.
+"""`--opt key=value`: provider options of a command line, each parsed to its type. Pure functions.
 
-Nothing that was typed is repeated where it may be a key.
+Typed values are not repeated in messages if they may be a key.
 """
 
 import json
@@ -19,11 +19,11 @@ _WORDS: Final = MappingProxyType(
 
 
 class _Unfit(Exception):
-    """What was typed is not what the option is; says what was expected."""
+    """The value does not have the type of its option. The message says what was expected."""
 
 
 def read_options(texts: Sequence[str], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Read what `--opt` was given."""
+    """Parse the values of `--opt`."""
     values = dict(given)
     faults: list[str] = []
     for number, text in enumerate(texts, start=1):
@@ -35,12 +35,12 @@ def read_options(texts: Sequence[str], given: Mapping[str, Any]) -> Mapping[str,
                 values[name] = READERS[name](value.strip())
             except _Unfit as unfit:
                 fault = f"--opt {name}: {unfit}"
-                values[name] = None  # it was there, and a second time would be one too many
+                values[name] = None  # it was given, so that a second one is a duplicate
         if fault is not None:
             faults.append(fault)
     if faults:
         raise OptionError(faults)
-    ProviderOptions.parse(values)  # what does not fit is said before anything is asked or opened
+    ProviderOptions.parse(values)  # faults are reported before any request is sent or any connection opened
     return values
 
 
@@ -48,7 +48,7 @@ def _fault_of_name(
     number: int, name: str, equals: str, values: Mapping[str, Any], given: Mapping[str, Any]
 ) -> str | None:
     if not equals:
-        # Where the name is missing, what was typed may be a key.
+        # Without a name, the text may be a key.
         which = f"{name} has" if name in READERS else f"number {number} has"
         return f"--opt {which} no '=': {_EXAMPLE}"
     if not name:
@@ -102,7 +102,7 @@ def _mapping(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         read = None
     if not isinstance(read, dict):
-        message = 'expected a JSON object in quotes, such as \'{"name": "value"}\''  # it may hold a key: not repeated
+        message = 'expected a JSON object in quotes, such as \'{"name": "value"}\''  # it may contain a key: not repeated
         raise _Unfit(message)
     return read
 
@@ -143,4 +143,4 @@ READERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "price": _mapping,
     }
 )
-"""How each option is read; all that there are."""
+"""The parser of every option."""

@@ -1,4 +1,4 @@
-"""How a chat is seen: line by line where there is no terminal that could do more, and on a screen where there is one."""
+"""Views of a chat: line by line for pipes and plain terminals, or on a screen."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -11,39 +11,39 @@ from agentrail.events import Event
 
 
 class ChatView(Protocol):
-    """Where a chat shows what happens. All of it may raise what `Screen.write` raises."""
+    """The output of a chat. Every call may raise the errors of `Screen.write`."""
 
     async def show(self, event: Event) -> None:
         """Show an event of the session."""
         ...
 
     async def show_past(self, pieces: Iterable[Piece]) -> None:
-        """Show what was said before the session came back."""
+        """Show the conversation from before the session was resumed."""
         ...
 
     async def say(self, *lines: str) -> None:
-        """Say something about the conversation, a line each."""
+        """Show text about the conversation, one line each."""
         ...
 
     async def invite(self) -> None:
-        """Show that a line is wanted, where the view does not show that anyway."""
+        """Ask for a line, unless the view always shows an input line."""
         ...
 
     def line_typed(self) -> None:
-        """Note that the terminal has shown a line that was typed, with its line break."""
+        """Record that the terminal has echoed a typed line, with its line break."""
         ...
 
     def stopping(self, *, is_so: bool) -> None:
-        """Note whether the running cycle is being stopped."""
+        """Set whether the running cycle is being stopped."""
         ...
 
 
 @frozen(kw_only=True)
 class LineView:
-    """Pieces, one behind the other: for pipes, and for terminals that know no escape sequences.
+    """Pieces in sequence, for pipes and for terminals without escape sequences.
 
     Attributes:
-        prompts: Whether `> ` is written when the next line is wanted.
+        prompts: Whether to write `> ` before the next line.
     """
 
     transcript: Transcript
@@ -51,27 +51,27 @@ class LineView:
     prompts: bool
 
     async def show(self, event: Event) -> None:
-        """Write an event; see `ChatView.show`."""
+        """Write an event. See `ChatView.show`."""
         await self.screen.write(self.transcript.feed(event))
 
     async def show_past(self, pieces: Iterable[Piece]) -> None:
-        """Write what was said; see `ChatView.show_past`."""
+        """Write the earlier conversation. See `ChatView.show_past`."""
         await self.screen.write(pieces)
 
     async def say(self, *lines: str) -> None:
-        """Write notes; see `ChatView.say`."""
+        """Write notes. See `ChatView.say`."""
         for line in lines:
             await self.screen.write(self.transcript.remark(line))
 
     async def invite(self) -> None:
-        """Write `> `; see `ChatView.invite`."""
+        """Write `> `. See `ChatView.invite`."""
         if self.prompts:
             await self.screen.write(self.transcript.invite())
 
     def line_typed(self) -> None:
-        """Begin a line; see `ChatView.line_typed`."""
+        """Start a line. See `ChatView.line_typed`."""
         if self.prompts:
             self.transcript.line_typed()
 
     def stopping(self, *, is_so: bool) -> None:
-        """Write nothing: the abort says itself what it stopped."""
+        """Write nothing: the abort reports its own result."""

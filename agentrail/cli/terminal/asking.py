@@ -1,6 +1,7 @@
-"""The small dialogue about a call that waits: what it shows, and what a key in it means. Keys in, a choice out.
+"""The small dialogue about a pending call: its rows and its keys. Keys in, a choice out.
 
-The choices are exactly those that the call offers. What a choice does is what its command does: `/approve`, `/reject`, `/edit`.
+The choices are exactly those that the call offers. A choice does the same as its command: `/approve`, `/reject`,
+`/edit`.
 """
 
 import json
@@ -22,12 +23,12 @@ _MAX_RULE_ROWS: Final = 6
 
 @frozen(kw_only=True)
 class Dialogue:
-    """What a person is asked.
+    """The dialogue about pending calls.
 
     Attributes:
-        waiting: The calls that wait, the oldest first; the first is shown.
-        rules: What "always" would write down, for those of which it is known.
-        chosen: Which choice is marked, from 0.
+        waiting: The pending calls, the oldest first. The first is shown.
+        rules: The rules that "always" would save, where known.
+        chosen: The index of the marked choice, from 0.
     """
 
     waiting: tuple[Approval, ...]
@@ -36,14 +37,14 @@ class Dialogue:
 
     @property
     def approval(self) -> Approval:
-        """The call that is shown."""
+        """The shown call."""
         return self.waiting[0]
 
     @property
     def choices(self) -> tuple[DialogueChoice, ...]:
-        """What may be chosen: what the call offers, in an order that does not change."""
+        """The choices of the call, in a fixed order."""
         offered: tuple[PermissionOption, ...] = self.approval.permission_options
-        # A rule that would be written down is a way of its own to say "always".
+        # A rule to save is another way to offer "always".
         has_rule = bool(dict(self.rules).get(self.approval.id))
         return tuple(one for one in _ORDER if one in offered or (one == "always" and has_rule))
 
@@ -52,7 +53,7 @@ class Dialogue:
         return evolve(self, chosen=(self.chosen + by) % len(self.choices)) if self.choices else self
 
     def chosen_by(self, key: str) -> DialogueChoice | None:
-        """Say what a key chooses: a number, a letter, or `enter` for what is marked; None for a key that chooses nothing."""
+        """Return the choice of a key: a number, a letter, or `enter` for the marked one. None for any other key."""
         choices = self.choices
         if key == "enter":
             return choices[self.chosen % len(choices)] if choices else None
@@ -62,13 +63,13 @@ class Dialogue:
         return found if found in choices else None
 
     def without(self, approval: Approval) -> "Dialogue | None":
-        """Leave a call out that was decided; None where none is left."""
+        """Remove a decided call. Return None if none is left."""
         left = tuple(one for one in self.waiting if one.id != approval.id)
         return evolve(self, waiting=left, chosen=0) if left else None
 
 
 def draw_dialogue(dialogue: Dialogue, ink: Ink, height: int) -> Rows:
-    """Draw the call, what it changes, and the choices; the choices are always seen."""
+    """Draw the call, its changes, and the choices, which are always visible."""
     approval = dialogue.approval
     more = f"  (1 of {len(dialogue.waiting)})" if len(dialogue.waiting) > 1 else ""
     diff = diff_of_call(approval.tool, approval.arguments)
@@ -86,7 +87,7 @@ def draw_dialogue(dialogue: Dialogue, ink: Ink, height: int) -> Rows:
 
 
 def _argument_rows(arguments: JsonObject, ink: Ink, room: int) -> Rows:
-    """Draw all arguments in full, wrapped: people say yes to what they read. Where there is no room it is said what is not shown."""
+    """Draw all arguments in full, wrapped, because users approve what they read. Without room, show how many rows are hidden."""
     shown = (
         f"{name}={json.dumps(value, ensure_ascii=False, default=dict)}" for name, value in arguments.items()
     )
@@ -106,7 +107,7 @@ def _choice_rows(dialogue: Dialogue, place: int, choice: DialogueChoice, ink: In
     is_marked = place == dialogue.chosen % len(dialogue.choices)
     key = next(key for key, one in _KEYS.items() if one == choice)
     narrow = evolve(ink, width=max(ink.width - len(" ▸ 1 ") - len("    a"), MIN_WIDTH))
-    first, *rest = draw_text(words, narrow)  # a rule that is cut would not be shown
+    first, *rest = draw_text(words, narrow)  # wrapped, because a truncated rule would be misleading
     cut = [f"… {len(rest) - _MAX_RULE_ROWS} more rows"] if len(rest) > _MAX_RULE_ROWS else []
     head = draw_line(
         (
@@ -124,7 +125,7 @@ def _words_of(dialogue: Dialogue, choice: DialogueChoice) -> str:
         case "approve":
             return "yes, this once"
         case "always":
-            # Here, because it needs the core, as no other part of the editor does.
+            # Imported here, because it needs the core, unlike the rest of the editor.
             from agentrail.cli.always_words import words_of_always
 
             return words_of_always(dialogue.approval, dict(dialogue.rules).get(dialogue.approval.id, ()))

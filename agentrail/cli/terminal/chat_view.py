@@ -1,4 +1,4 @@
-"""What the screen of a chat can complete, once there is a session: its commands, the files below its directory, models, turns."""
+"""Completions of a chat's screen once it has a session: commands, files of its directory, models, turns."""
 
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,15 @@ from agentrail.events import TERMINAL, Event, EventsLost, RequestStart
 from agentrail.runtime.handle import Session
 
 _WORDS_SECONDS: Final = 3.0
-"""How long who completes waits for what is known elsewhere."""
+"""Time limit for fetching completions, in seconds."""
 _DEMO_MODELS: Final = ("demo:", "demo:fast", "demo:coder", "demo:support", "demo:reader")
 
 
 @define(eq=False)
 class AskedWords:
-    """What may stand behind a command and is known elsewhere: in a journal, in a store, on a server.
+    """Arguments of a command from a journal, a store or a server.
 
-    It is asked for when someone types the command, and once for all keys of it.
+    They are fetched when the command is typed, and cached for all of its keys.
     """
 
     _find: FindWords
@@ -34,17 +34,17 @@ class AskedWords:
     _known: Words | None = None
 
     def note(self, event: Event) -> None:
-        """Note that it may be otherwise now: a turn is over, or the session went back."""
+        """Invalidate the cache after an event that may change the arguments, such as a finished turn or a rewind."""
         if isinstance(event, RequestStart | EventsLost) or type(event) in TERMINAL:
             self._known = None
 
     def words(self) -> Words:
-        """Give it; nothing where no one knows. Called in a thread, which waits for it."""
+        """Return the arguments, or nothing if they are unavailable. Blocks the calling thread while it fetches them."""
         known = self._known
         if known is None:
             try:
                 known = trio.from_thread.run(self._find_in_time, trio_token=self._token)
-            except (AgentrailError, trio.RunFinishedError, trio.Cancelled):  # noqa: ASYNC103 - no loop runs in this thread
+            except (AgentrailError, trio.RunFinishedError, trio.Cancelled):  # noqa: ASYNC103 - this thread has no loop
                 return ()  # noqa: ASYNC104 - see above
             self._known = known
         return known
@@ -57,7 +57,7 @@ class AskedWords:
 
 
 async def turns_of(session: Session) -> Words:
-    """Give the turns that a conversation has, the latest first, as its journal counts them; also where it came back, or is far away."""
+    """Return the turns of a conversation, the latest first, as numbered in its journal. Includes resumed and remote sessions."""
     return [(str(turn.number), show_turn(turn)) for turn in reversed(await session.turns()) if turn.counts]
 
 
@@ -67,7 +67,7 @@ async def _no_others() -> Words:
 
 
 def known_models(current: str) -> Words:
-    """Give models that are worth a try, the one that is asked first."""
+    """Return models to try, the current one first."""
     named = [current, *(f"{name}:{model}" for name, model in DEFAULT_MODELS.items()), *_DEMO_MODELS]
     return [(model, "is asked now" if model == current else "") for model in dict.fromkeys(named)]
 
@@ -79,7 +79,7 @@ async def introduce(
     directory: Path,
     others: FindWords = _no_others,
 ) -> None:
-    """Tell the screen with whom one talks; from then on what is typed is taken."""
+    """Connect the screen to a session. From then on typed lines are read."""
     status = await session.status()
     token = trio.lowlevel.current_trio_token()
     turns, sessions = AskedWords(partial(turns_of, session), token), AskedWords(others, token)

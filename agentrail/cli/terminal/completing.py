@@ -1,4 +1,4 @@
-"""What a half-typed word may become: a command, a model behind `/model`, a turn behind `/rewind`, a file behind `@`. Plain functions."""
+"""Completions of a half-typed word: a command, a model after `/model`, a turn after `/rewind`, a file after `@`."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeAlias
@@ -10,7 +10,7 @@ MAX_CANDIDATES: Final = 100
 
 @frozen
 class Candidate:
-    """What may stand in the place of a word."""
+    """A completion of a word."""
 
     text: str
     replaces: int
@@ -18,20 +18,20 @@ class Candidate:
 
 
 ListFiles: TypeAlias = Callable[[str], Sequence[str]]
-"""Names in a directory, those of directories with a slash behind; nothing for one that cannot be read."""
+"""Names in a directory, with a slash after those of directories. Empty for an unreadable one."""
 Words: TypeAlias = Sequence[tuple[str, str]]
-"""Words with what they mean."""
+"""Words with their meaning."""
 FindWords: TypeAlias = Callable[[], Awaitable[Words]]
-"""Finds what may stand behind a command. It is asked in Trio, and may take a while."""
+"""Finds the arguments of a command. Called in Trio, and may take a while."""
 
 
 @frozen(kw_only=True)
 class KnownNames:
-    """What can be completed.
+    """Everything that can be completed.
 
     Attributes:
-        arguments: What may stand behind a command, asked for each time, by its name.
-        files: Lists a directory below the working directory; `""` is that one.
+        arguments: Functions that return the arguments of a command, called each time, by its name.
+        files: Lists a directory below the working directory; `""` is the working directory.
     """
 
     commands: Words = ()
@@ -40,12 +40,12 @@ class KnownNames:
 
 
 def is_completed(before: str) -> bool:
-    """Say whether candidates are looked for while one types: in a command, and in a path behind `@`."""
+    """Return whether to complete while typing: in a command, and in a path after `@`."""
     return before.startswith("/") or _path_in(before) is not None
 
 
 def complete(before: str, known: KnownNames) -> tuple[Candidate, ...]:
-    """Give what may come."""
+    """Return the completions."""
     if before.startswith("/"):
         name, space, rest = before[1:].partition(" ")
         if not space:
@@ -64,13 +64,13 @@ def complete(before: str, known: KnownNames) -> tuple[Candidate, ...]:
 
 
 def _path_in(before: str) -> str | None:
-    """Find the path that is being typed: behind an `@` at the beginning of a word, up to the cursor."""
+    """Return the path being typed: after an `@` at the start of a word, up to the cursor."""
     word = before[max(before.rfind(" "), before.rfind("\n"), before.rfind("\t")) + 1 :]
     return word[1:] if word.startswith("@") else None
 
 
 def _matching(start: str, words: Iterable[tuple[str, str, str]], replaces: int) -> tuple[Candidate, ...]:
-    """Keep those that begin with what was typed, in any case; behind them those that have it somewhere."""
+    """Return the words that start with the typed text, ignoring case, followed by those that contain it."""
     wanted = start.lower()
     found = [(name.lower(), Candidate(text, replaces, meaning)) for name, text, meaning in words]
     first = [one for name, one in found if name.startswith(wanted)]

@@ -1,4 +1,4 @@
-"""What a call would change, as a person reads it: lines that go and lines that come. Nothing is read but the call itself."""
+"""The changes of a call as a diff. Reads only the call itself."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,13 @@ from agentrail.cli.terminal.inks import Ink, Rows, draw_line
 
 MAX_DIFF_ROWS: Final = 40
 _MAX_LINES: Final = 2_000
-"""Lines of a text that are compared: comparing takes their square."""
+"""Maximum lines to compare: the time grows with their square."""
 
 
 def diff_of_call(tool: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Give what a call of `edit_file` or `write_file` changes, as lines of a unified diff without its head.
+    """Return the changes of a call of `edit_file` or `write_file`, as lines of a unified diff without its header.
 
-    Of a file that is written as a whole only the new lines are known. Nothing for other tools, and for arguments that are none.
+    For a file that is written whole, only the new lines are known. Empty for other tools, and for invalid arguments.
     """
     old, new = arguments.get("old_string"), arguments.get("new_string")
     if tool == "edit_file" and isinstance(old, str) and isinstance(new, str):
@@ -31,7 +31,7 @@ def _lines(text: str) -> Sequence[str]:
 
 
 def draw_diff(lines: Sequence[str], ink: Ink, most: int = MAX_DIFF_ROWS) -> Rows:
-    """Draw a diff, its beginning alone where it is long."""
+    """Draw a diff, truncated if it is long."""
     styles = {"+": "added", "-": "removed", "@": "place"}
     shown = lines if len(lines) <= most else lines[: most - 1]
     rows = [draw_line(((f"    {line}", styles.get(line[:1], "dim")),), ink) for line in shown]

@@ -1,6 +1,6 @@
-"""The editor of a chat: prompt_toolkit reads keys in a thread, and Trio tells it what to draw.
+"""The editor of a chat: prompt_toolkit reads keys in a thread, and Trio sends it the rows to draw.
 
-What is printed for good and what is drawn below it are handed over together, so that nothing is seen twice or not at all.
+Printed rows and the area below them are handed over together, so that no row is shown twice or lost.
 """
 
 import contextlib
@@ -52,9 +52,9 @@ _EXIT_AGAIN_SECONDS: Final = 0.02
 _ESCAPE_SECONDS: Final = 0.1
 RESIZE_SECONDS: Final = 0.1
 _MAX_KEPT: Final = 65_536
-"""Characters of an entry of the history; what is longer is sent, and not kept."""
+"""Maximum characters of a history entry. Longer text is sent but not stored."""
 UNSEEN_SECONDS: Final = 0.4
-"""How long a dialogue takes no key: a person who is typing when it comes up has not read it."""
+"""Time during which a new dialogue ignores keys, in seconds, because a typing user has not read it yet."""
 
 _PREFIX_OF_ASIDE: Final = "(draft set aside) > "
 _MENU_ROWS: Final = 6
@@ -67,7 +67,7 @@ _COLORS: Final[Mapping[str | None, ColorDepth]] = {
 
 
 def size_of_terminal() -> tuple[int, int]:
-    """Columns and rows of the terminal; what is usual where it does not say."""
+    """Return the columns and rows of the terminal, or the default if it does not report them."""
     try:
         columns, rows = os.get_terminal_size(1)
     except OSError:
@@ -80,7 +80,7 @@ FromTerminal: TypeAlias = KeyPress | SentLine | Chosen
 
 @frozen
 class Moved:
-    """Another choice of a dialogue is to be marked: so many further."""
+    """A move of the mark in a dialogue, by this many choices."""
 
     by: int
 
@@ -91,12 +91,12 @@ def _as_size() -> Size:
 
 
 class Typing:
-    """The editor in its thread: keys become what `receive` gives. Public methods are called in Trio, the others in the thread."""
+    """The editor in its thread: keys become items of `receive`. Public methods are called in Trio, the others in the thread."""
 
     def __init__(
         self, ink: Ink, known: KnownNames, history: Path | None, interrupt: Callable[[], None]
     ) -> None:
-        """Read no key yet."""
+        """Create the editor. Reads no keys yet."""
         self.known: KnownNames = known
         self.interrupt: Callable[[], None] | None = interrupt
         self._token = trio.lowlevel.current_trio_token()
@@ -121,35 +121,35 @@ class Typing:
     # --- called in Trio
 
     def _take(self, typed: FromTerminal | Moved) -> None:
-        """Keep what was typed for who reads lines. At first there is none, and Ctrl-C is not to wait for one."""
+        """Queue input for the reader of lines. Until there is a reader, Ctrl-C interrupts directly."""
         if typed is KeyPress.CTRL_C and self.interrupt is not None:
             self.interrupt()
         else:
             self._send.send_nowait(typed)
 
     def height(self, columns: int, rows: int) -> int:
-        """Say how many rows what is being typed takes, at most half of the terminal."""
+        """Return the rows of the text being typed, at most half of the terminal."""
         document = self._session.default_buffer.document
         wrapped = sum(len(line) // max(columns - 2, 1) + 1 for line in document.lines[:rows])
         has_menu = self._session.default_buffer.complete_state is not None
         return min(wrapped, rows // 2) + (_MENU_ROWS if has_menu else 0)
 
     def dialogue_is(self, dialogue: Dialogue | None) -> None:
-        """Take what a person is asked; keys choose in it from a moment later, also where a draft stands: that is set aside."""
+        """Set the dialogue. After a moment, keys choose in it. A draft is set aside."""
         before = None if self._dialogue is None else self._dialogue.approval.id
         if dialogue is not None and dialogue.approval.id != before:
             self._dialogue_since = outside.monotonic()
         self._dialogue = dialogue
         loop = self._session.app.loop
         if loop is not None and not self.is_over and self._draft_is_to_move:
-            with contextlib.suppress(RuntimeError):  # its thread has ended a moment ago
+            with contextlib.suppress(RuntimeError):  # its thread has just ended
                 loop.call_soon_threadsafe(self._move_draft)
 
     @property
     def _draft_is_to_move(self) -> bool:
-        """Whether a dialogue waits for keys that a draft would take; or is over, while the draft is set aside.
+        """Whether a draft blocks the keys of a dialogue, or is set aside although the dialogue is over.
 
-        Keys of a user who is typing go into the draft: it is set aside in the first pause.
+        While the user is typing, keys go into the draft: it is set aside at the first pause.
         """
         if self._dialogue is None:
             return bool(self._aside)
@@ -157,7 +157,7 @@ class Typing:
         return is_quiet and self._reason_for is None and bool(self._session.default_buffer.text)
 
     def _move_draft(self) -> None:
-        """Set the draft aside, so that keys choose in the dialogue; or put it back, in front of what was typed since."""
+        """Set the draft aside, so that keys choose in the dialogue, or restore it before any text typed since."""
         if not self._draft_is_to_move:
             return
         buffer = self._session.default_buffer
@@ -169,14 +169,14 @@ class Typing:
         self._aside += self._pastes.shown(buffer.text)
         buffer.document = Document("")
         self._prefix = _PREFIX_OF_ASIDE
-        self._dialogue_since = outside.monotonic()  # seen from now on
+        self._dialogue_since = outside.monotonic()  # visible from now on
         self._session.app.invalidate()
 
     def _note_typing(self, _buffer: object) -> None:
         self._typed_at = outside.monotonic()
 
     async def draw(self, above: Sequence[str], below: Rows) -> None:
-        """Print rows for good and draw others below; returns when they stand there, or when the editor is over."""
+        """Print rows above and draw others below. Returns once they are visible, or the editor has ended."""
         text = "".join(f"{row}\r\n" for row in above)
         loop = self._session.app.loop
         if (not text and below == self._below) or self.is_over or loop is None:
@@ -193,7 +193,7 @@ class Typing:
 
         try:
             loop.call_soon_threadsafe(paint)
-        except RuntimeError:  # its thread has ended a moment ago
+        except RuntimeError:  # its thread has just ended
             await self._write_directly(text)
             return
         while not drawn.is_set() and not self.is_over:
@@ -206,7 +206,7 @@ class Typing:
         )
 
     async def serve(self) -> None:
-        """Read keys until cancelled; then the terminal is as it was."""
+        """Read keys until cancelled, then restore the terminal."""
         over = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._exit_when_cancelled, over)
@@ -218,12 +218,12 @@ class Typing:
                 self.ready.set()
 
     async def _exit_when_cancelled(self, over: trio.Event) -> None:
-        """Make the editor give the terminal back. It runs in a thread, which cannot be cancelled but can be asked."""
+        """Make the editor restore the terminal. Its thread cannot be cancelled, only asked to exit."""
         try:
             await over.wait()
         finally:
             with trio.CancelScope(shield=True):
-                while not over.is_set():  # asked again, because one that is just starting does not hear it
+                while not over.is_set():  # repeated, because an editor that is just starting ignores it
                     self._ask_to_exit()
                     with trio.move_on_after(_EXIT_AGAIN_SECONDS):
                         await over.wait()
@@ -239,7 +239,7 @@ class Typing:
                 app.exit()
 
         if app.loop is not None:
-            with contextlib.suppress(RuntimeError):  # it was closed a moment ago
+            with contextlib.suppress(RuntimeError):  # it was just closed
                 app.loop.call_soon_threadsafe(exit_app)
 
     # --- called in the thread
@@ -278,11 +278,11 @@ class Typing:
                 app.exit(exception=EOFError())
 
     def _drawn_below(self) -> "StyleAndTextTuples":
-        """What stands between what was printed and the line that is typed; each row ends with a line's end but the last."""
+        """Return the rows between the printed text and the input line. Each but the last ends with a newline."""
         return self._fragments
 
     def _make_session(self, ink: Ink, history: Path | None) -> "PromptSession[str]":
-        # It is not asked where the cursor stands: the answer would come among the keys, and over a slow line late.
+        # No cursor position requests: on a slow line, the response would arrive late and among the keys.
         output = Vt100_Output(
             sys.stdout, _as_size, term=os.environ.get("TERM"), enable_bell=False, enable_cpr=False
         )
@@ -304,8 +304,9 @@ class Typing:
             enable_suspend=False,  # see `_suspend`
             include_default_pygments_style=False,
         )
-        # In a window of its own, not in front of the prompt in its message: that is taken apart, letter by letter, eight times
-        # for each key, and a screenful of words made every echo wait for it.
+        # In its own window, not in the prompt's message: prompt_toolkit splits that into letters eight times per key,
+        # and with a
+        # screenful of text every echo would wait for it.
         drawn = Window(FormattedTextControl(self._drawn_below), dont_extend_height=True)
         is_there = Condition(lambda: bool(self._fragments))
         layout = session.app.layout
@@ -322,7 +323,7 @@ class Typing:
         )
 
     def _asks(self) -> bool:
-        """Whether keys choose in a dialogue: it is seen, and nothing is being typed."""
+        """Whether keys choose in a dialogue: it is visible, and no text is being typed."""
         return (
             self._dialogue is not None and self._reason_for is None and not self._session.default_buffer.text
         )
@@ -330,7 +331,9 @@ class Typing:
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
         asks = Condition(self._asks)
-        types = ~is_searching  # with Ctrl-R the history is looked through, in a line of its own, where keys mean what they do there
+        types = (
+            ~is_searching
+        )  # Ctrl-R searches the history in its own line, where keys have their usual meaning
         keys.add("enter", eager=True, filter=types)(self._enter)
         keys.add("escape", "enter")(_new_line)
         keys.add("c-j", eager=True, filter=types)(self._line_feed)
@@ -352,7 +355,7 @@ class Typing:
         if self._asks():
             self._choose_by("enter")
         elif buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
-            buffer.complete_state = None  # what was picked stays, and can be typed on
+            buffer.complete_state = None  # the selected completion stays and can be extended
         elif self._more_comes(event):
             self._pastes.note_lines()
             buffer.insert_text("\n")
@@ -380,7 +383,7 @@ class Typing:
         self._give(sent)
 
     def _more_comes(self, event: KeyPressEvent) -> bool:
-        """Whether keys lie behind this one already: no one types so fast, so that it is a paste of a terminal without brackets."""
+        """Whether more keys are already buffered: faster than typing, so a paste from a terminal without bracketed paste."""
         if event.key_processor.input_queue:
             return True
         readable, _, _ = select.select([event.app.input.fileno()], [], [], 0)
@@ -408,7 +411,7 @@ class Typing:
             self._give(KeyPress.CTRL_D)
 
     def _without_burst(self, keys: "list[PressedKey]") -> "list[PressedKey]":
-        """Hold keys back that are of a paste, until nothing more comes; give the others."""
+        """Hold back the keys of a paste until it ends, and return all others."""
         loop = self._session.app.loop
         if not keys or loop is None:
             return keys
@@ -450,19 +453,21 @@ class Typing:
         event.current_buffer.reset()
 
     def _suspend(self, _event: KeyPressEvent) -> None:
-        """Stop the job, as Ctrl-Z does where there is no editor; the terminal is as it was until the job goes on."""
+        """Stop the job, same as Ctrl-Z without an editor. The terminal is restored until the job continues."""
         from prompt_toolkit.application import run_in_terminal
 
         run_in_terminal(self._stop_job)
 
     def _stop_job(self) -> None:
-        # Not as prompt_toolkit does it, from this thread: a stop is taken by the first thread of a process, which is that of Trio, and until then this one
-        # would go on and make the terminal its own again. A shell that does not put that right has one that echoes nothing. From there, nothing goes on.
+        # prompt_toolkit sends the stop from this thread. But the process's first thread, which runs Trio, receives it,
+        # and until then this one would
+        # continue and take the terminal back. Some shells would then no longer echo. Sent from Trio's thread, the stop
+        # takes effect at once.
         with contextlib.suppress(trio.RunFinishedError):
             trio.from_thread.run_sync(os.kill, 0, signal.SIGTSTP, trio_token=self._token)
 
     def _edit_prompt(self, event: KeyPressEvent) -> None:
-        """Open what is typed in the person's editor, with all that was pasted; what was saved stands in the line."""
+        """Open the input line, with its pastes, in the user's editor. The saved text replaces it."""
         from prompt_toolkit.application import run_in_terminal
 
         buffer = event.current_buffer
@@ -481,7 +486,7 @@ class Typing:
 
     def _choose(self, event: KeyPressEvent) -> None:
         if event.data.isalpha() and self._more_comes(event):
-            event.current_buffer.insert_text(event.data)  # a person types words
+            event.current_buffer.insert_text(event.data)  # text typed quickly
             return
         self._choose_by(event.data)
 
@@ -499,7 +504,7 @@ class Typing:
             self._give(Chosen(choice=choice, approval=dialogue.approval))
 
     def _edit(self, approval: Approval) -> None:
-        """Open the arguments in the person's editor, and give what was saved; nothing where nothing was changed."""
+        """Open the arguments in the user's editor, and send the saved text unless it is unchanged."""
         from prompt_toolkit.application import run_in_terminal
 
         before = json.dumps(dict(approval.arguments), ensure_ascii=False, indent=2, default=dict) + "\n"
@@ -513,7 +518,7 @@ class Typing:
 
     def _edited(self, text: str, suffix: str) -> str | None:
         command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-        # Not through a relative entry of PATH, which is whatever directory the chat was started in.
+        # Not through a relative entry of PATH, which depends on the current directory.
         command[:1] = (
             [find_program(command[0], Path.cwd()) or ""] if os.sep not in command[0] else command[:1]
         )
@@ -521,7 +526,7 @@ class Typing:
             file.write(text)
             file.flush()
             try:
-                self._child = subprocess.Popen([*command, file.name])  # noqa: S603 - the person's own editor
+                self._child = subprocess.Popen([*command, file.name])  # noqa: S603 - the user's own editor
                 self._child.wait()
             except OSError:
                 return None
@@ -529,13 +534,13 @@ class Typing:
                 self._child = None
             with contextlib.suppress(
                 OSError, UnicodeDecodeError
-            ):  # an editor may write another file in its place
+            ):  # some editors replace the file by another one
                 return Path(file.name).read_text(encoding="utf-8")
         return None
 
 
 def _fragments_of(rows: Rows) -> "StyleAndTextTuples":
-    """Read the colours of rows, once for all the times that they are drawn."""
+    """Parse the styles of rows once, for all redraws."""
     drawn: StyleAndTextTuples = []
     for row in rows:
         drawn += [("", "\n")] if drawn else []
@@ -545,7 +550,7 @@ def _fragments_of(rows: Rows) -> "StyleAndTextTuples":
 
 @lru_cache(maxsize=512)
 def _stretches(row: str) -> "tuple[tuple[str, str], ...]":
-    """Read the colours of a row, a piece for each stretch of one; most rows are the same in the next frame."""
+    """Parse the styles of a row, one fragment per style. Cached, because most rows stay the same in the next frame."""
     letters = to_formatted_text(ANSI(row))
     return tuple(
         (style, "".join(one[1] for one in stretch))
@@ -554,7 +559,7 @@ def _stretches(row: str) -> "tuple[tuple[str, str], ...]":
 
 
 def _write_nowhere() -> None:
-    """Let what is still in buffers go nowhere: the interpreter would fail when it flushes them to a terminal that is gone."""
+    """Discard buffered output: flushing it to a closed terminal would fail at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -565,14 +570,14 @@ def _new_line(event: KeyPressEvent) -> None:
 
 
 class _Keys(Vt100Input):
-    """The keys of the terminal, of which those are held back that are of a paste."""
+    """The keys of the terminal, without those of a paste."""
 
     def __init__(self, stdin: TextIO, take: Callable[[list[PressedKey]], list[PressedKey]]) -> None:
         super().__init__(stdin)
         self._take = take
 
     def read_keys(self) -> list[PressedKey]:
-        """Read what was pressed."""
+        """Read the pressed keys."""
         return self._take(super().read_keys())
 
 
@@ -580,5 +585,5 @@ _TYPED: Final[Mapping[Keys, str]] = {Keys.ControlM: "\r", Keys.ControlJ: "\n", K
 
 
 def _text_of(key: PressedKey) -> str | None:
-    """Give what a key puts into a line; None for one that does something else."""
+    """Return the text that a key inserts, or None for a key that does something else."""
     return _TYPED.get(key.key) if isinstance(key.key, Keys) else key.data

@@ -1,8 +1,8 @@
-"""Holds back what is written to stderr while a screen is up: a line of the log in the middle of an editor's rows leaves both unreadable.
+"""Holds back output to stderr while a screen is open: a log line among an editor's rows makes both unreadable.
 
-Nothing of it is lost: it is shown above the prompt, line by line and whole, or written to stderr when the screen is gone. Only
-where more than `MAX_HELD` characters wait, since the screen is not drawn while another program has the terminal, do the oldest
-lines go, and how many went is said in their place.
+Complete lines are shown above the prompt, or written to stderr after the screen is closed. While another program has
+the terminal, nothing
+is drawn: beyond `MAX_HELD` characters, the oldest lines are then dropped and their number is shown instead.
 """
 
 import contextlib
@@ -17,20 +17,20 @@ from typing import Final
 _STDERR: Final = 2
 
 MAX_HELD: Final = 1 << 20
-"""So many characters wait, ends of lines included: a few thousand lines, which no one reads above a prompt."""
+"""Maximum held characters, including newlines: a few thousand lines, more than a user reads above a prompt."""
 
 MAX_OPEN: Final = 1 << 16
-"""A line of so many characters is taken for whole, though it goes on."""
+"""Length at which an unfinished line is treated as complete, in characters."""
 
 
 class HeldErrors(io.TextIOBase):
-    """Stands in the place of `sys.stderr`. Written to from any thread; never blocks, and never fails."""
+    """A replacement of `sys.stderr`. Written from any thread. It never blocks and never fails."""
 
     encoding: str = "utf-8"
     errors: str = "replace"
 
     def __init__(self, stir: Callable[[], None]) -> None:
-        """Hold nothing."""
+        """Start empty."""
         super().__init__()
         self._stir = stir
         self._lock = threading.Lock()
@@ -40,11 +40,11 @@ class HeldErrors(io.TextIOBase):
         self._open: dict[int, str] = {}
 
     def write(self, text: str) -> int:
-        """Take a piece. Lines of several threads are not mixed up, since each of them has a line of its own that is open."""
+        """Add a text. Each thread has its own unfinished line, so that lines of several threads do not mix."""
         thread = threading.get_ident()
         with self._lock:
             *whole, rest = (self._open.pop(thread, "") + text).split("\n")
-            # A line that never ends would be held without a bound, and copied whole for each piece of it.
+            # A line without end would be held without a limit, and copied in full for each addition.
             if len(rest) >= MAX_OPEN:
                 whole, rest = [*whole, rest], ""
             self._hold(whole)
@@ -55,7 +55,7 @@ class HeldErrors(io.TextIOBase):
         return len(text)
 
     def take(self, most: int) -> tuple[str, ...]:
-        """Give the oldest lines that are whole, at most so many, with one of them for those that are gone; what is given is held no more."""
+        """Remove and return the oldest complete lines, at most `most`, including one line that reports dropped ones."""
         with self._lock:
             said = self._said_of_gone() if most > 0 else ()
             taken = [self._lines.popleft() for _ in range(min(most - len(said), len(self._lines)))]
@@ -64,11 +64,11 @@ class HeldErrors(io.TextIOBase):
 
     @property
     def waits(self) -> bool:
-        """Whether there is a whole line."""
+        """Whether a complete line is held."""
         return bool(self._lines) or self._gone > 0
 
     def rest(self) -> str:
-        """Give all that is left, lines that are open included."""
+        """Remove and return all held text, including unfinished lines."""
         with self._lock:
             left = [f"{line}\n" for line in (*self._said_of_gone(), *self._lines, *self._open.values())]
             self._lines.clear()
@@ -77,7 +77,7 @@ class HeldErrors(io.TextIOBase):
         return "".join(left)
 
     def fileno(self) -> int:
-        """Give the descriptor of stderr itself, for who starts a process."""
+        """Return the descriptor of the real stderr, for subprocesses."""
         return _STDERR
 
     def isatty(self) -> bool:
@@ -85,7 +85,7 @@ class HeldErrors(io.TextIOBase):
         return os.isatty(_STDERR)
 
     def writable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def _hold(self, lines: list[str]) -> None:
@@ -110,7 +110,7 @@ def _size(line: str) -> int:
 
 @contextlib.contextmanager
 def hold_errors(stir: Callable[[], None]) -> Iterator[HeldErrors | None]:
-    """Hold back what is written to `sys.stderr` for a block; what no one took is written behind it."""
+    """Hold back output to `sys.stderr` for a block. The rest is written at its end."""
     if not os.isatty(_STDERR):
         yield None
         return
@@ -120,6 +120,6 @@ def hold_errors(stir: Callable[[], None]) -> Iterator[HeldErrors | None]:
         yield held
     finally:
         sys.stderr = before
-        with contextlib.suppress(OSError, ValueError):  # the terminal was closed: there is no one to tell
+        with contextlib.suppress(OSError, ValueError):  # the terminal was closed
             before.write(held.rest())
             before.flush()

@@ -1,4 +1,4 @@
-"""What a line is helped with in the editor: completions of what is half typed, and what was typed before, from a file."""
+"""Completion and history of the editor: completions of a half-typed word, and earlier input from a file."""
 
 import contextlib
 import os
@@ -13,21 +13,21 @@ from agentrail.cli.terminal.completing import KnownNames, ListFiles, complete
 
 
 class Completions(Completer):
-    """What `completing` knows, for prompt_toolkit."""
+    """The completions of `completing`, for prompt_toolkit."""
 
     def __init__(self, known: Callable[[], KnownNames]) -> None:
-        """Know what this gives: more, as soon as there is a session."""
+        """Keep the function that returns the names, which change once there is a session."""
         self._known = known
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Give what may come; in a thread of its own, since a turn may have to be asked for."""
+        """Yield the completions. Runs in its own thread, because turns may have to be fetched."""
         del complete_event
         for one in complete(document.text_before_cursor, self._known()):
             yield Completion(one.text, -one.replaces, display_meta=one.meaning)
 
 
 class _KeptHistory(FileHistory):
-    """What was typed before, in a file; one that cannot be written is no reason not to talk."""
+    """Earlier input in a file. A chat continues without a writable one."""
 
     def load_history_strings(self) -> Iterable[str]:
         try:
@@ -41,17 +41,17 @@ class _KeptHistory(FileHistory):
 
 
 def history_in(file: Path | None) -> History:
-    """Give what was typed before, kept in a file that is its user's alone; None keeps it as long as the chat lasts."""
+    """Return the input history, stored in a file that only its user can read. With None, it lasts as long as the chat."""
     if file is None:
         return InMemoryHistory()
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # prompts are no other user's to read
+        os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))  # other users must not read prompts
     return _KeptHistory(file)
 
 
 def files_to_complete(directory: Path) -> ListFiles:
-    """Give what lists files for `@`, relative to a directory."""
+    """Return a function that lists files for `@`, relative to a directory."""
 
     def names(inside: str) -> Sequence[str]:
         try:

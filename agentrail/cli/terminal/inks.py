@@ -1,4 +1,4 @@
-"""How things look in a terminal, through rich. The only place that makes escape sequences; whatever a model wrote has none left.
+"""Rendering for a terminal, through rich. The only place that makes escape sequences: those in a model's text are removed.
 
 Styles are names of ANSI colours, so that they follow the terminal's own light or dark theme.
 """
@@ -24,7 +24,7 @@ Rows: TypeAlias = tuple[str, ...]
 
 MIN_WIDTH: Final = 4
 CODE_THEME: Final = "ansi_dark"
-"""The sixteen colours that a terminal has of its own, on no background."""
+"""The terminal's own sixteen colours, without a background."""
 _THEME: Final = Theme(
     {
         "markdown.h1": "bold underline",
@@ -50,10 +50,10 @@ _THEME: Final = Theme(
 
 @frozen(kw_only=True)
 class Ink:
-    """What a terminal can show.
+    """The capabilities of a terminal.
 
     Attributes:
-        colors: How many there are; None for none: neither colours nor bold nor dim.
+        colors: Its colour system. None disables colours, bold and dim.
     """
 
     width: int = 80
@@ -62,7 +62,7 @@ class Ink:
 
 
 def decide_colors(*, term: str, colorterm: str, no_color: bool) -> ColorSystem | None:
-    """Say how many colours there are, by the variables `TERM`, `COLORTERM` and `NO_COLOR` (no-color.org)."""
+    """Return the colour system, from the variables `TERM`, `COLORTERM` and `NO_COLOR` (no-color.org)."""
     if no_color or term in {"", "dumb"}:
         return None
     if colorterm.strip().lower() in {"truecolor", "24bit"}:
@@ -71,7 +71,7 @@ def decide_colors(*, term: str, colorterm: str, no_color: bool) -> ColorSystem |
 
 
 def decide_unicode(*, encoding: str, locale: str) -> bool:
-    """Say whether more than ASCII can be shown."""
+    """Return whether more than ASCII can be shown."""
 
     def is_utf8(name: str) -> bool:
         return name.lower().replace("-", "").replace("_", "") == "utf8"
@@ -81,39 +81,39 @@ def decide_unicode(*, encoding: str, locale: str) -> bool:
 
 
 class _Paper(io.StringIO):
-    """What rich writes on; it asks for the encoding, and draws tables of ASCII where it is not UTF-8."""
+    """The output file of rich, which checks its encoding and draws ASCII tables if it is not UTF-8."""
 
     encoding = "utf-8"
 
 
 class _AsciiPaper(io.StringIO):
-    """The same for a terminal that shows nothing else."""
+    """The same for an ASCII terminal."""
 
     encoding = "ascii"
 
 
 def draw_block(block: Block, ink: Ink) -> Rows:
     """Draw a block of Markdown."""
-    # Imported here: its parser and the highlighter take a while, and nothing was said before the first prompt.
+    # Imported here: its parser and the highlighter load slowly, and the first prompt needs neither.
     from agentrail.cli.terminal.markdown_looks import ChatMarkdown
 
     source = without_controls(block.text).strip("\n")
-    # Where a link leads is shown: one that hides it is a way to lead people astray.
+    # The target of a link is shown, because a hidden one can deceive the user.
     return _without_empty_ends(draw(ChatMarkdown(source, code_theme=CODE_THEME, hyperlinks=False), ink))
 
 
 def draw_text(text: str, ink: Ink, style: str = "") -> Rows:
-    """Draw text as it is, wrapped."""
+    """Draw plain text, wrapped."""
     return draw(Text(without_controls(text), style=style), ink)
 
 
 def draw_log_line(line: str, ink: Ink) -> Rows:
-    """Draw a line of the log: of what steers a terminal its colours alone are read, and drawn anew."""
+    """Draw a log line. Only its colours are parsed and rendered again. Other escape sequences are dropped."""
     return draw(Text.from_ansi(line), ink) if line else ("",)
 
 
 def draw_line(parts: Iterable[tuple[str, str]], ink: Ink) -> str:
-    """Draw texts with their styles on one row, cut where the terminal ends."""
+    """Draw styled texts on one row, truncated to the terminal's width."""
     text = Text(no_wrap=True, overflow="ellipsis" if ink.is_unicode else "crop")
     for said, style in parts:
         text.append(without_controls(" ".join(said.splitlines())), style=style)
@@ -122,7 +122,7 @@ def draw_line(parts: Iterable[tuple[str, str]], ink: Ink) -> str:
 
 
 def draw(renderable: RenderableType, ink: Ink) -> Rows:
-    """Draw something, row by row. What could steer a terminal is taken out behind all that rich and its parser make of it."""
+    """Draw a renderable, row by row. Control characters are removed from the output of rich and its parser."""
     console = Console(
         file=_Paper() if ink.is_unicode else _AsciiPaper(),
         force_terminal=ink.colors is not None,
@@ -140,14 +140,14 @@ def draw(renderable: RenderableType, ink: Ink) -> Rows:
 
 
 def _without_empty_ends(rows: Rows) -> Rows:
-    """Leave out what rich puts above and below: which blocks stand apart is decided by who has more than one."""
+    """Remove the empty rows that rich adds above and below: the caller decides about space between blocks."""
     said = [place for place, row in enumerate(rows) if row]
     return rows[said[0] : said[-1] + 1] if said else ()
 
 
 def _row(parts: Iterable[tuple[str, Style | None]], ink: Ink) -> str:
     pieces = [(_harmless(text, ink), style) for text, style in parts]
-    while pieces and not pieces[-1][0].strip(" "):  # no one wants to copy what fills up a row
+    while pieces and not pieces[-1][0].strip(" "):  # padding at the end of a row would only be copied along
         pieces.pop()
     if pieces:
         pieces[-1] = (pieces[-1][0].rstrip(" "), pieces[-1][1])
@@ -165,7 +165,7 @@ def _harmless(text: str, ink: Ink) -> str:
 
 
 def in_ascii(text: str) -> str:
-    """Say it in ASCII: marks by what looks like them, letters without their accents, all else that is more by a question mark."""
+    """Convert a text to ASCII: similar marks, letters without accents, and question marks for the rest."""
     shown = text.translate(_ASCII)
     return shown if shown.isascii() else "".join([one if one.isascii() else _in_ascii(one) for one in shown])
 
@@ -175,7 +175,7 @@ def _in_ascii(character: str) -> str:
     if unicodedata.combining(character):
         return ""
     letters = [one for one in unicodedata.normalize("NFKD", character) if not unicodedata.combining(one)]
-    # One for one, so that rows stay as wide as they were drawn.
+    # One for one, so that rows keep their width.
     return letters[0] if len(letters) == 1 and letters[0].isascii() else "?"
 
 

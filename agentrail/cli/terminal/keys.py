@@ -1,4 +1,4 @@
-"""What keys mean in a chat: plain functions. What a key does to the text itself is prompt_toolkit's."""
+"""The meaning of keys in a chat, as pure functions. prompt_toolkit edits the text itself."""
 
 import enum
 import re
@@ -13,16 +13,16 @@ DialogueChoice: TypeAlias = Literal["approve", "always", "reject", "edit"]
 CtrlC: TypeAlias = Literal["clear", "abort", "warn", "leave", "leave_now"]
 
 TWICE_WITHIN_SECONDS: Final = 2.0
-"""Within which a second Ctrl-C leaves a chat that rests."""
+"""Time within which a second Ctrl-C leaves an idle chat, in seconds."""
 MAX_PASTED_LINES: Final = 10
 MAX_PASTED: Final = 2_000
-"""Characters; what is pasted and longer stands in the line as a mark, and is put in its place when it is sent."""
+"""Maximum characters. A longer paste is shown as a mark, which is replaced when the line is sent."""
 
 _MARK: Final = re.compile(r"\[pasted text (\d+), [\d,]+ (?:lines|characters)\]")
 
 
 def decide_ctrl_c(*, has_text: bool, is_idle: bool, is_stopping: bool, since_warned: float | None) -> CtrlC:
-    """Say what Ctrl-C does: it clears the line, then stops the cycle, then, twice in a chat that rests, leaves."""
+    """Return the effect of Ctrl-C: clear the line, then stop the cycle, then, pressed twice in an idle chat, leave."""
     if has_text:
         return "clear"
     if is_stopping:
@@ -33,19 +33,19 @@ def decide_ctrl_c(*, has_text: bool, is_idle: bool, is_stopping: bool, since_war
 
 
 class KeyPress(enum.Enum):
-    """What can come in place of a line."""
+    """A key that can replace a line."""
 
     CTRL_C = "interrupt"
-    CTRL_D = "end"  # the end of a pipe too
-    HANG_UP = "hang up"  # the terminal is gone: what runs is left as it is, to be gone on with
+    CTRL_D = "end"  # also the end of a pipe
+    HANG_UP = "hang up"  # the terminal was closed: running work is left as it is, to be resumed
 
 
 @frozen(kw_only=True)
 class SentLine:
-    """What was sent with Enter.
+    """A text sent with Enter.
 
     Attributes:
-        is_pasted: Whether lines of it were pasted; then it is a prompt, whatever it begins with.
+        is_pasted: Whether it contains pasted lines. It is then a prompt, whatever it starts with.
     """
 
     text: str
@@ -54,13 +54,13 @@ class SentLine:
 
 @define(eq=False)
 class Pastes:
-    """What was pasted into the line that is being typed."""
+    """The pastes in the current input line."""
 
     _kept: list[str] = field(factory=list)
     _has_lines: bool = False
 
     def take(self, text: str) -> str:
-        """Take what was pasted, and give what is to stand in the line for it."""
+        """Record a paste, and return the text to show for it."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         self._has_lines = self._has_lines or "\n" in text
         lines = text.count("\n") + 1
@@ -71,7 +71,7 @@ class Pastes:
         return f"[pasted text {len(self._kept)}, {size}]"
 
     def shown(self, typed: str) -> str:
-        """Put what was pasted in the place of its marks, and go on."""
+        """Replace the marks by their pastes, and keep editing."""
 
         def original(found: re.Match[str]) -> str:
             number = int(found[1])
@@ -80,50 +80,51 @@ class Pastes:
         return _MARK.sub(original, typed) if self._kept else typed
 
     def note_lines(self) -> None:
-        """Note that lines came as keys that no one can press so fast: a terminal without a bracketed paste."""
+        """Record that lines arrived faster than typing: a paste from a terminal without bracketed paste."""
         self._has_lines = True
 
     def send(self, typed: str) -> SentLine:
-        """Put what was pasted in its place, and begin anew; a mark that a person typed stays a mark."""
+        """Replace the marks by their pastes and reset. A mark that the user typed stays a mark."""
         text = self.shown(typed)
         sent = SentLine(text=text, is_pasted=self._has_lines and "\n" in text.strip())
         self.clear()
         return sent
 
     def clear(self) -> None:
-        """Forget what was pasted: the line is empty."""
+        """Discard the pastes: the line is empty."""
         self._kept, self._has_lines = [], False
 
 
 BURST_QUIET_SECONDS: Final = 0.05
-"""After which a paste without brackets is over."""
+"""Quiet time after which a paste without brackets is over, in seconds."""
 MIN_BURST: Final = 64
-"""Keys that no one presses at once; fewer are a paste where a line's end is among them."""
+"""Number of simultaneous keys that counts as a paste. Fewer do if they include a line break."""
 
 
 @define(eq=False)
 class Burst:
-    """Keys that come faster than anyone presses them: the paste of a terminal that puts no brackets around it.
+    """Keys that arrive faster than typing: a paste from a terminal without bracketed paste.
 
-    They are held until nothing more comes, and are then one piece. Taken one by one, each would cost what all before it hold.
+    They are held until the paste ends and then inserted as one text. Inserted one by one, the cost of each would grow
+    with the text before it.
     """
 
     _held: list[str] = field(factory=list)
 
     @property
     def is_held(self) -> bool:
-        """Whether there are some."""
+        """Whether keys are held."""
         return bool(self._held)
 
     def takes(self, keys: Sequence[str | None]) -> bool:
-        """Take keys that came at once, and say whether they are of a paste; else they are to be handled as ever."""
+        """Hold simultaneous keys if they belong to a paste. Return False if they are to be handled normally."""
         if not keys or None in keys or not (self._held or _is_pasted(keys)):
             return False
         self._held += [key for key in keys if key is not None]
         return True
 
     def end(self) -> tuple[str, bool]:
-        """Give what was pasted, and whether Enter was pressed behind it: one line with its end is what a program types."""
+        """Return the paste, and whether to press Enter after it: a program types a single line with its line break."""
         text = "".join(self._held).replace("\r\n", "\n").replace("\r", "\n")
         self._held = []
         is_line = text.endswith("\n") and text.count("\n") == 1
@@ -136,10 +137,10 @@ def _is_pasted(keys: Sequence[str | None]) -> bool:
 
 @frozen(kw_only=True)
 class Chosen:
-    """What a person chose of a call that waits.
+    """The user's choice about a pending call.
 
     Attributes:
-        words: Why not, or the other arguments as JSON.
+        words: The reason of a rejection, or the edited arguments as JSON.
     """
 
     choice: DialogueChoice

@@ -1,6 +1,6 @@
-"""The screen of a chat: what the session publishes comes in, and is handed to the editor's thread, at most 25 times a second.
+"""The screen of a chat: passes the session's events to the editor's thread, at most 25 times a second.
 
-What is printed for good and what is drawn below it are handed over together, so that nothing is seen twice or not at all.
+Printed rows and the area below them are handed over together, so that no row is shown twice or lost.
 """
 
 import contextlib
@@ -33,14 +33,14 @@ from agentrail.events import Event
 
 FRAME_SECONDS: Final = 0.04
 _MAX_WAITING_ROWS: Final = 5_000
-"""Rows that a slow terminal has not taken, after which who shows waits."""
+"""Maximum rows that a slow terminal has not taken. Beyond it, showing an event waits."""
 _LOG_LINES: Final = 200
-"""Lines of the log that are shown in one frame."""
+"""Maximum log lines shown in one frame."""
 _SWITCH_SECONDS: Final = 0.0005
 
 
 def ink_of_process() -> Ink:
-    """Look at the terminal of the process."""
+    """Return the capabilities of the process's terminal."""
     variables = os.environ
     locale = next((variables[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if variables.get(name)), "")
     return Ink(
@@ -55,10 +55,10 @@ def ink_of_process() -> Ink:
 
 
 class TerminalView:
-    """A `ChatView` and `Lines` on one terminal; made by `open_terminal_view`."""
+    """A `ChatView` and `Lines` on one terminal. Created by `open_terminal_view`."""
 
     def __init__(self, picture: Picture, typing: Typing) -> None:
-        """Draw nothing yet."""
+        """Create the view. Draws nothing yet."""
         self._on_event: Callable[[Event], None] = lambda _: None
         self._picture = picture
         self._typing = typing
@@ -72,20 +72,20 @@ class TerminalView:
         self.is_closed: bool = False
 
     def introduce(self, known: KnownNames, on_event: Callable[[Event], None]) -> None:
-        """Take with whom one talks; from then on who reads the lines takes Ctrl-C too."""
+        """Set the completions and the event callback. From then on Ctrl-C also goes to the reader of lines."""
         self._on_event = on_event
         self._typing.known = known
         self._typing.interrupt = None
 
-    # --- what is seen
+    # --- output
 
     async def show(self, event: Event) -> None:
-        """Show an event; see `ChatView.show`."""
+        """Show an event. See `ChatView.show`."""
         self._on_event(event)
         await self._print(self._picture.feed(event, trio.current_time()))
 
     async def show_past(self, pieces: Iterable[Piece]) -> None:
-        """Show what was said; see `ChatView.show_past`."""
+        """Show the earlier conversation. See `ChatView.show_past`."""
         for piece in pieces:
             if piece.stream == "err":
                 await self._print(self._picture.say([piece.text.rstrip("\n")]))
@@ -95,23 +95,23 @@ class TerminalView:
                 await self._print(self._picture.past(piece.text))
 
     async def say(self, *lines: str) -> None:
-        """Say something; see `ChatView.say`."""
+        """Show lines of text. See `ChatView.say`."""
         await self._print(self._picture.say(lines))
 
     async def invite(self) -> None:
-        """Show nothing: a line can always be typed."""
+        """Do nothing: a line can always be typed."""
         await trio.lowlevel.checkpoint()
 
     def line_typed(self) -> None:
-        """Note nothing: what is typed is shown when it is sent."""
+        """Do nothing: input is shown when it is sent."""
 
     def stopping(self, *, is_so: bool) -> None:
-        """Show that the cycle is being stopped; see `ChatView.stopping`."""
+        """Show whether the cycle is being stopped. See `ChatView.stopping`."""
         self._picture.working = evolve(self._picture.working, stopping=is_so)
         self._dirty.set()
 
     async def next_line(self) -> FromTerminal:
-        """Wait for what is typed; see `Lines.next_line`. Cancelling it loses nothing."""
+        """Wait for input. See `Lines.next_line`. Cancelling it loses nothing."""
         while True:
             typed = await self._typing.receive.receive()
             if isinstance(typed, Moved):
@@ -133,14 +133,14 @@ class TerminalView:
         while len(self._above) > _MAX_WAITING_ROWS and not self._typing.is_over:
             await self._taken.wait()
 
-    # --- drawing it
+    # --- drawing
 
     async def serve(self) -> None:
-        """Read keys and draw, until it is closed or cancelled; then the terminal is as it was."""
+        """Read keys and draw, until closed or cancelled, then restore the terminal."""
         try:
             with self._scope, hold_errors(self._stir) as self._held:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._typing.serve)  # noqa: ASYNC113 - what it is ready for is waited for below
+                    nursery.start_soon(self._typing.serve)  # noqa: ASYNC113 - its readiness is awaited below
                     await self._typing.ready.wait()
                     nursery.start_soon(self.serve_drawing)
         finally:
@@ -148,13 +148,13 @@ class TerminalView:
             self._over.set()
 
     async def wait_ready(self) -> None:
-        """Wait until the line is seen and keys are read, or it is over."""
+        """Wait until the line is visible and keys are read, or the editor has ended."""
         await self._typing.ready.wait()
 
     async def aclose(self) -> None:
-        """Print what is left, and give the terminal back; again if you like. It takes a second at most for what is left.
+        """Print the remaining rows within a second, and restore the terminal. May be called again.
 
-        Cancellation: Shielded: a terminal that is not given back cannot be typed in.
+        Cancellation: Shielded: a terminal that is not restored cannot be typed in.
         """
         with trio.CancelScope(shield=True):
             if not self.is_closed:
@@ -164,7 +164,7 @@ class TerminalView:
             await self._over.wait()
 
     async def serve_drawing(self) -> None:
-        """Draw what is new, and what moves by itself, until cancelled."""
+        """Draw changes and animations, until cancelled."""
         while True:
             with trio.move_on_after(REDRAW_SECONDS if self._picture.is_at_work else RESIZE_SECONDS):
                 await self._dirty.wait()
@@ -173,7 +173,7 @@ class TerminalView:
             await trio.sleep(FRAME_SECONDS)
 
     async def draw(self) -> None:
-        """Hand over what is to be printed with what is below it, and wait until it stands there."""
+        """Hand over the printed rows with the area below them, and wait until they are visible."""
         columns, rows = size_of_terminal()
         self._picture.ink = evolve(self._picture.ink, width=columns)
         self._show_held(_LOG_LINES)
@@ -187,7 +187,7 @@ class TerminalView:
         self._taken = trio.Event()
 
     def _stir(self) -> None:
-        """Draw soon: something was written to the log. Called from any thread."""
+        """Schedule a frame after a write to the log. Called from any thread."""
         with contextlib.suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._draw_soon, idempotent=True)
 
@@ -195,14 +195,14 @@ class TerminalView:
         self._dirty.set()
 
     def _show_held(self, most: int) -> None:
-        """Print what was written to the log, above the line that is typed."""
+        """Print held log lines, above the input line."""
         if self._held is not None:
             self._above += self._picture.log(self._held.take(most))
             if self._held.waits:
-                self._dirty.set()  # what is left comes in the next frame: keys are heard in between
+                self._dirty.set()  # the rest follows in the next frame, so that keys are read in between
 
     async def finish(self) -> None:
-        """Print what is left, with nothing below it."""
+        """Print the remaining rows, with nothing below them."""
         self._above += self._picture.end_words()
         self._show_held(_MAX_WAITING_ROWS)
         above, self._above = self._above, []
@@ -213,15 +213,15 @@ class TerminalView:
 async def open_terminal_view(
     files: ListFiles, history: Path | None, interrupt: Callable[[], None]
 ) -> AsyncIterator[TerminalView]:
-    """Open the screen of a chat; leaving the block gives the terminal back. What is typed before `introduce` waits."""
-    # Two threads share the interpreter: the one that reads keys would else wait five milliseconds each time that it wants to go on.
+    """Open the screen of a chat, and restore the terminal on exit. Input before `introduce` is kept."""
+    # Two threads share the interpreter: by default, the one that reads keys would wait 5 ms each time for its turn.
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         ink = ink_of_process()
         view = TerminalView(Picture(ink=ink), Typing(ink, KnownNames(files=files), history, interrupt))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(view.serve)  # noqa: ASYNC113 - it is waited for below
+            nursery.start_soon(view.serve)  # noqa: ASYNC113 - it is awaited below
             try:
                 await view.wait_ready()
                 yield view

@@ -1,4 +1,4 @@
-"""How Markdown looks where rich would have it otherwise: headings at the left, code without a background. Imported with the first answer."""
+"""Overrides of rich's Markdown style: left-aligned headings, code without a background. Imported with the first answer."""
 
 from typing import ClassVar
 
@@ -8,13 +8,13 @@ from rich.syntax import Syntax
 
 
 class _Heading(Heading):
-    """A heading where text begins: in the middle of a wide terminal no one sees it."""
+    """A left-aligned heading: centred in a wide terminal, it would be overlooked."""
 
     LEVEL_ALIGN = dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "left")
 
 
 class _Code(CodeBlock):
-    """Code without a background and without padding: it is copied out of terminals."""
+    """Code without background and padding, because users copy it from the terminal."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         del console, options
@@ -23,7 +23,7 @@ class _Code(CodeBlock):
 
 
 class ChatMarkdown(Markdown):
-    """Markdown of a model, as a chat shows it."""
+    """Markdown of a model, in the style of a chat."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,

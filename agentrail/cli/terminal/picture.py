@@ -1,7 +1,7 @@
-"""What stands on the screen of a chat: events in; out come rows that are printed for good, and rows that are drawn below them.
+"""The picture of a chat's screen: events in, printed rows and a redrawn area below them out.
 
-No terminal and no clock enter this file. What was printed scrolls away and is never drawn again; what is drawn below is small,
-and is computed only when it is looked at.
+No terminal and no clock here. Printed rows scroll away and are never redrawn. The area below is small, and is computed
+only on demand.
 """
 
 from collections.abc import Iterable
@@ -24,12 +24,12 @@ _TODO_MARKS: Final = {"pending": " ", "in_progress": "▸", "completed": "✓", 
 _MAX_TODOS: Final = 8
 _MAX_CALLS: Final = 6
 _MAX_TAIL: Final = 16
-"""Rows of what is being written that are drawn anew in each frame: a screenful of them is what a key's echo would wait for."""
+"""Maximum rows of unfinished text redrawn per frame: a screenful of them would delay the echo of each key."""
 
 
 @define
 class _Running:
-    """A call that runs."""
+    """A running call."""
 
     name: str
     shown: str
@@ -42,11 +42,11 @@ class _Running:
 
 @define(eq=False)
 class Picture:
-    """The screen of a chat, as a value that events change.
+    """The screen of a chat, as a value that events update.
 
     Attributes:
-        ink: What the terminal can show; set anew when its size changes.
-        dialogue: What a person is asked about a call; None for nothing.
+        ink: The capabilities of the terminal, replaced when its size changes.
+        dialogue: The dialogue about pending calls, or None.
     """
 
     ink: Ink
@@ -62,11 +62,11 @@ class Picture:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether something moves without an event: seconds count, and a spinner turns."""
+        """Whether the picture changes without an event: elapsed seconds and a spinner."""
         return self.working.is_at_work or bool(self._running)
 
     def feed(self, event: Event, now: float) -> Rows:
-        """Take an event, and give the rows that are printed for good."""
+        """Process an event, and return the rows to print."""
         self.working = after(self.working, event, now)
         match event:
             case events.MessageDelta(delta=delta):
@@ -123,7 +123,7 @@ class Picture:
         return tuple(rows)
 
     def _question(self, asked: events.AskUser) -> Rows:
-        """Show what a person is asked, an option in each row: it is answered in the line below, which is no command then."""
+        """Draw a question with one row per option. The input line answers it without a command."""
         self._is_apart = False
         options = [f"  {place} {on_one_line(one)}" for place, one in enumerate(asked.options, start=1)]
         form = show_form(asked.schema, asked.url).strip()
@@ -140,7 +140,7 @@ class Picture:
         return draw_text(on_one_line(text), self.ink, style)
 
     def say(self, lines: Iterable[str]) -> Rows:
-        """Return the rows of a command's output; its own columns are kept."""
+        """Return the rows of a command's output, with its own columns."""
         rows = tuple(row for line in lines for row in draw_text(line, self.ink, "dim"))
         self._is_apart = self._is_apart and not rows
         return rows
@@ -156,7 +156,7 @@ class Picture:
         return (*self.end_words(), *self._blocks(self._words.feed(words)), *self.end_words())
 
     def typed(self, text: str) -> Rows:
-        """Show what was typed, as it scrolls up."""
+        """Return the rows of a sent line."""
         shown = text.rstrip("\n").split("\n")
         most = MAX_DRAWN_ROWS
         rows = [*shown[:most], *([f"… {len(shown) - most} more lines"] if len(shown) > most else [])]
@@ -166,7 +166,7 @@ class Picture:
         return (*apart, *(one for row in marked for one in draw_text(row, self.ink, "typed")))
 
     def ask(self, approval: Approval) -> None:
-        """Ask a person about a call, behind those that are asked about already."""
+        """Add a call to the dialogue, after the calls already in it."""
         before = () if self.dialogue is None else self.dialogue.waiting
         if approval.id in {one.id for one in before}:
             return
@@ -178,18 +178,18 @@ class Picture:
         self.dialogue = Dialogue(waiting=(*before, approval), rules=tuple(rules.items()), chosen=chosen)
 
     def end_words(self) -> Rows:
-        """Print what the model has written and not finished."""
+        """Return the rows of the model's unfinished text."""
         return (*self._end_thoughts(), *self._blocks(self._words.finish()))
 
     def below(self, now: float, height: int) -> Rows:
-        """Draw what stands below what was printed, in at most so many rows: the tail of the words, what runs, what is to do."""
+        """Draw the area below, in at most `height` rows: unfinished text, running calls, todos."""
         foot = [self._call_row(one, now) for one in list(self._running.values())[:_MAX_CALLS]]
         if len(self._running) > _MAX_CALLS:
             foot.append(draw_line(((f"  … and {len(self._running) - _MAX_CALLS} more", "dim"),), self.ink))
         if self.working.is_at_work:
             foot += self._todo_rows(self._todos[:_MAX_TODOS])
         if self.dialogue is not None:
-            apart = [] if self._is_apart else [""]  # first, so that it goes first where there is no room
+            apart = [] if self._is_apart else [""]  # first, so that it is dropped first without room
             foot = [*apart, *draw_dialogue(self.dialogue, self.ink, max(height - 2 - len(apart), 3))]
         line = draw_working(self.working, tuple(one.name for one in self._running.values()), now, self.ink)
         if line:
@@ -268,7 +268,7 @@ class Picture:
     def _call_row(self, running: _Running, now: float) -> str:
         took = show_seconds(max(now - running.since, 0))
         child = f" · {running.calls_of_child} calls" if running.is_child else ""
-        head = running.shown if len(running.shown) <= 60 else f"{running.shown[:59]}…"  # noqa: PLR2004 - beside what it says
+        head = running.shown if len(running.shown) <= 60 else f"{running.shown[:59]}…"  # noqa: PLR2004 - the limit is used only here
         behind = f"  {running.latest}" if running.latest else ""
         mark = "◆" if running.is_child and self.ink.is_unicode else "→"
         return draw_line(((f"{mark} ", "asks"), (head, ""), (f" · {took}{child}{behind}", "dim")), self.ink)
@@ -294,7 +294,7 @@ class Picture:
         return tuple(draw_line(((row, "dim"),), self.ink) for row in ("plan:", *rows))
 
     def _keep_rules(self, payload: Any) -> None:
-        """Keep what "always" would write down of the call that is asked about next."""
+        """Keep the rules that "always" would save for the next approval."""
         rules = payload.get("always") if hasattr(payload, "get") else None
         self._always = tuple(map(str, rules)) if isinstance(rules, list | tuple) else ()
 

@@ -1,6 +1,6 @@
-"""The line that says what is done, since when and for how much: events in, one row out. It reads no clock.
+"""The status line: current work, elapsed time and cost. Events in, one row out. Reads no clock.
 
-The clock that counts is that of the terminal, and stands still for no server: one that hangs is seen to hang.
+The elapsed time comes from the terminal's clock, independent of the server, so that a hanging server is noticed.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 ASCII_SPINNER: Final = "|/-\\"
 TURNS_PER_SECOND: Final = 10
 _CHARACTERS_OF_TOKEN: Final = 4
-"""About how many: what streams is counted by its provider only when it is complete."""
+"""Estimated characters of a token: the provider counts streamed tokens only at the end."""
 _WAITS: Final = "waiting for you"
 _MANY: Final = 10_000
 _MINUTE: Final = 60
@@ -24,15 +24,15 @@ _MINUTE: Final = 60
 
 @frozen(kw_only=True)
 class Working:
-    """What a session is at.
+    """The current work of a session.
 
     Attributes:
-        since: When its cycle began, in seconds of the clock that draws; None: it rests.
-        read: Tokens that were read in this cycle.
-        written: Tokens that were written.
-        streamed: Characters of the response that is not complete.
-        cost_usd: What the cycle has cost; None where a price is missing.
-        spent_usd: What the session has cost in this chat; None as above.
+        since: Start of its cycle in seconds of the drawing clock, or None while it is idle.
+        read: Input tokens of this cycle.
+        written: Output tokens of this cycle.
+        streamed: Characters of the unfinished response.
+        cost_usd: The cost of the cycle, or None if a price is missing.
+        spent_usd: The cost of the session in this chat, or None if a price is missing.
     """
 
     since: float | None = None
@@ -52,7 +52,7 @@ class Working:
 
 
 def after(working: Working, event: Event, now: float) -> Working:
-    """Say what a session is at after an event that came just now."""
+    """Return the current work after an event at `now`."""
     match event:
         case events.AgentStart():
             spent, queued = working.spent_usd, max(working.queued - 1, 0) if working.queued else 0
@@ -102,7 +102,7 @@ def _counted(working: Working, usage: TokenUsage) -> Working:
 
 
 def draw_working(working: Working, running: tuple[str, ...], now: float, ink: Ink) -> str:
-    """Draw it, the most important first: a narrow terminal cuts the rest."""
+    """Draw the line, the most important facts first: a narrow terminal cuts off the rest."""
     if working.since is None:
         return ""
     elapsed = max(now - working.since, 0.0)
@@ -119,20 +119,20 @@ def draw_working(working: Working, running: tuple[str, ...], now: float, ink: In
         "Ctrl-C stops",
     ]
     turn = spinner[int(elapsed * TURNS_PER_SECOND) % len(spinner)]
-    # In a narrow terminal the seconds must be seen: they say that this is alive.
+    # In a narrow terminal the seconds must stay visible, because they show that it is alive.
     room = max(ink.width - 24, 12) if len(what) + 12 > ink.width else len(what)
     shown = what if len(what) <= room else f"{what[: room - 1]}…"
-    if ink.width < 24:  # noqa: PLR2004 - as above
+    if ink.width < 24:  # noqa: PLR2004 - same number
         return draw_line(((f"{turn} ", "asks"), (f"{facts[0]} ", ""), (shown, "dim")), ink)
     return draw_line(((f"{turn} ", "asks"), (shown, ""), (f" · {' · '.join(facts)}", "dim")), ink)
 
 
 def show_seconds(seconds: float) -> str:
-    """Show how long something takes, in whole seconds."""
+    """Format a duration, in whole seconds."""
     whole = int(seconds)
     return f"{whole} s" if whole < _MINUTE else f"{whole // _MINUTE} min {whole % _MINUTE:02} s"
 
 
 def show_count(count: int) -> str:
-    """Show how many tokens there are; many of them in thousands."""
+    """Format a number of tokens, large ones in thousands."""
     return f"{count:,}" if count < _MANY else f"{count / 1000:.1f}k"
