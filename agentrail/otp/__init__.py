@@ -1,9 +1,9 @@
-"""OTP's rules as pure functions: why an actor ended, what a state machine does, what a supervisor decides.
+"""OTP's rules as pure functions: exit reasons, state machines and supervisors.
 
-A signpost, nothing is exported from here. `exits` has the seven reasons; `statem` is gen_statem, one `step_statem` per event,
-and re-exports what its users write (`statem_types`); `supervision` decides what becomes of children, with their specs in
-`child_specs`. `agentrail.actors` carries all of it out under Trio; here nothing
-knows of Trio, a clock, or an agent, and all of it runs without them:
+This package exports nothing itself. `exits` has the seven exit reasons. `statem` is gen_statem: one
+`step_statem` per event. It re-exports the names that its users write (`statem_types`). `supervision` decides
+about children, whose specs are in `child_specs`. `agentrail.actors` carries out the decisions under Trio. This
+package knows neither Trio nor a clock nor an agent, and runs without them:
 
     >>> from agentrail.otp.statem import Call, Cast, Init, Keep, NextState, Reply, SendReply, start_statem, step_statem
     >>> class Door:

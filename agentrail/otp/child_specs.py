@@ -1,7 +1,7 @@
-"""What a supervisor is told: child specs and flags, and the check that refuses them before anything starts.
+"""Child specs and supervisor flags, and the checks that reject them before anything starts.
 
-A spec is legal by itself as soon as it exists; what depends on its neighbours and on the flags is for
-`check_child_specs`. Nothing in here starts anything or looks into what a start would call.
+A spec checks itself when it is created. `check_child_specs` checks the rules that depend on the other specs and
+on the flags. This module starts nothing and never inspects the function that a start would call.
 """
 
 import copy
@@ -30,25 +30,25 @@ _RESTARTS: Final = get_args(Restart)
 _KINDS: Final = get_args(ChildKind)
 
 
-# --- what is called to start a child
+# --- start functions
 
 
 @frozen
 class Arguments:
-    """What a child is started with.
+    """Arguments of a child's start function.
 
     Attributes:
-        positional: In their order.
-        keyword: By their names.
+        positional: Positional arguments, in order.
+        keyword: Keyword arguments by name.
     """
 
     positional: tuple[object, ...] = ()
     keyword: Mapping[str, object] = field(factory=dict)
 
     def copied(self) -> "Arguments":
-        """Copy the built-in containers, however deep they lie; all other objects are shared on purpose.
+        """Return a copy with its own built-in containers at any depth. All other objects are shared on purpose.
 
-        So a child that fills a list it was given leaves the next instance the list as it was.
+        A child that fills a list from its arguments therefore does not change the list for the next instance.
         """
         if not self.positional and not self.keyword:
             return self
@@ -64,12 +64,12 @@ NO_ARGUMENTS: Final = Arguments()
 
 @frozen
 class StartRecipe:
-    """How a child is started. The kinds of it are made by `agentrail.actors`; it is not called in here.
+    """A start function with its arguments. `agentrail.actors` creates recipes. This module never calls them.
 
     Attributes:
-        function: What is called.
-        arguments: With what.
-        kind: What a child spec takes for its `kind` if it does not say: `supervisor` for a subtree.
+        function: Function to call.
+        arguments: Arguments of the call.
+        kind: Default `kind` of a child spec with this recipe: `supervisor` for a subtree.
     """
 
     function: Callable[..., object]
@@ -84,27 +84,27 @@ StartFunction: TypeAlias = StartRecipe | Callable[..., Awaitable[object]]
 
 
 class _Default(enum.Enum):
-    """Stands for a time that was not given: what it is then depends on the kind."""
+    """Marks a value that was not given. Its default depends on the kind of child."""
 
     DEFAULT = "default"
 
 
 @frozen(init=False)
 class ChildSpec:
-    """What a supervisor has to know about a child. Wherever one is taken a mapping with the same keys is taken too.
+    """Specification of a child. Every function that takes one also accepts a mapping with the same keys.
 
     Attributes:
-        id: The child's name at this supervisor. Of a child of a dynamic supervisor it is only a label.
-        start: What starts it: a recipe, or an async function, which is then a worker.
-        restart: `permanent` is started again after any end, `transient` after an abnormal one, `temporary` never.
-        significant: Its end may end the supervisor, see `SupervisorFlags.auto_shutdown`.
-        shutdown_seconds: How long it may take to stop before it is killed. `brutal_kill` does not ask first,
-            `infinity` does not kill. Default: 5; of a supervisor `infinity`.
-        kind: Default: what the recipe says, else `worker`.
-        start_timeout_seconds: How long a start may take. Default: 30; of a supervisor `infinity`.
+        id: Name of the child at this supervisor. For a child of a dynamic supervisor it is only a label.
+        start: How to start it: a recipe, or an async function, which makes it a worker.
+        restart: `permanent` is restarted after any end, `transient` after an abnormal one, `temporary` never.
+        significant: Whether its end can end the supervisor; see `SupervisorFlags.auto_shutdown`.
+        shutdown_seconds: Time limit for a stop before the child is killed. `brutal_kill` does not ask first,
+            `infinity` never kills. Default: 5, or `infinity` for a supervisor.
+        kind: Worker or supervisor. Default: the recipe's kind, otherwise `worker`.
+        start_timeout_seconds: Time limit for a start. Default: 30, or `infinity` for a supervisor.
 
     Raises:
-        InvalidSpec: Your move: a field has a value that it cannot have; `code` and `field` say which.
+        InvalidSpec: Your move: a field has an invalid value. `code` and `field` identify it.
     """
 
     id: Hashable
@@ -115,17 +115,17 @@ class ChildSpec:
     kind: ChildKind
     start_timeout_seconds: StartTimeout
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the seven keys of a child spec, as in OTP
+    def __init__(  # noqa: PLR0913, PLR0917 - # the seven keys of a child spec, as in OTP
         self,
-        id: Hashable,  # noqa: A002 - OTP's name for it, and the key of a mapping
+        id: Hashable,  # noqa: A002 - # OTP's name for it, and the key of a mapping
         start: StartFunction,
         restart: Restart = "permanent",
-        significant: bool = False,  # noqa: FBT001, FBT002 - a field of a record
+        significant: bool = False,  # noqa: FBT001, FBT002 - # a field of a record
         shutdown_seconds: ShutdownTime | _Default = _Default.DEFAULT,
         kind: ChildKind | _Default = _Default.DEFAULT,
         start_timeout_seconds: StartTimeout | _Default = _Default.DEFAULT,
     ) -> None:
-        """Check the fields in their order, and fill in what depends on the kind."""
+        """Check the fields in order and set the defaults that depend on the kind."""
         _check_id(id)
         _check_start(start)
         _check_choice("restart", restart, _RESTARTS)
@@ -149,13 +149,13 @@ class ChildSpec:
         self.__attrs_init__(*values)
 
     def without_arguments(self) -> "ChildSpec":
-        """Return this spec without what its child is started with."""
+        """Return this spec without the arguments of its start function."""
         if isinstance(self.start, StartRecipe) and self.start.arguments != NO_ARGUMENTS:
             return evolve(self, start=evolve(self.start, arguments=NO_ARGUMENTS))
         return self
 
     def accepted(self) -> "ChildSpec":
-        """Return this spec with arguments of its own, which no other code can change any more."""
+        """Return this spec with its own copy of the arguments, which no other code can change."""
         if isinstance(self.start, StartRecipe):
             own = self.start.arguments.copied()
             if own is not self.start.arguments:
@@ -165,14 +165,15 @@ class ChildSpec:
 
 @frozen
 class Backoff:
-    """How long a restart waits: `min(maximum, initial * factor**n) * (1 + jitter * draw)`, n restarts in a row.
+    """Wait before a restart: `min(maximum, initial * factor**n) * (1 + jitter * draw)` after n restarts in a row.
 
     Attributes:
         initial_seconds: The first wait, above 0.
-        maximum_seconds: The longest wait without jitter, not below the first.
-        factor: By how much each wait is longer than the one before, from 1.
-        jitter: The largest share that chance adds, from 0 to 1.
-        reset_after_seconds: A child that ran for so long begins anew; `None` is the mean of initial and maximum.
+        maximum_seconds: The longest wait without jitter, at least `initial_seconds`.
+        factor: Growth of each wait over the previous one, at least 1.
+        jitter: Largest share that a random draw adds, from 0 to 1.
+        reset_after_seconds: Running time after which the count of restarts in a row resets. `None`: the mean of
+            initial and maximum.
     """
 
     initial_seconds: float = 0.2
@@ -182,7 +183,7 @@ class Backoff:
     reset_after_seconds: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Check the fields in their order."""
+        """Check the fields in order."""
         checks = (
             ("initial_seconds", _is_seconds(self.initial_seconds, above_zero=True), "seconds above 0"),
             (
@@ -205,24 +206,25 @@ class Backoff:
 
 @frozen
 class SupervisorFlags:
-    """How a supervisor treats its children.
+    """Settings of a supervisor.
 
     Attributes:
-        strategy: Which children an exit concerns: `one_for_one` that one, `one_for_all` all, `rest_for_one` that one
-            and those after it. `dynamic`: instances of one template, known by their handles.
-        intensity: How many restarts are allowed within `period_seconds`; with one more the supervisor gives up.
-        period_seconds: Finite, above 0; the edge is inside.
+        strategy: Children affected by an exit. `one_for_one`: only that child. `one_for_all`: all children.
+            `rest_for_one`: that child and those after it. `dynamic`: instances of one template, identified by
+            their handles.
+        intensity: Restarts allowed within `period_seconds`. One more makes the supervisor give up.
+        period_seconds: Length of the period, finite and above 0. A restart exactly that old still counts.
         auto_shutdown: Which ends of significant children end the supervisor.
-        backoff: How long restarts wait; `None` for not at all.
-        max_children: Of a dynamic supervisor: as many at a time, those that are restarting included.
-        stuck_after_seconds: How long after its kill a child that has not ended is `stuck`.
-        stop_within_seconds: How long a stop may take that a cancellation from outside has forced.
-        intensity_per: Whose restarts are counted together. `child`, of a dynamic supervisor: each child has a budget of
-            its own, and one that exceeds it is given up alone. That is a supervisor of its own above each child, with
-            these flags, without what ten thousand of them would hold.
+        backoff: Wait before restarts, or `None` for no wait.
+        max_children: Limit on children at a time for a dynamic supervisor, including children being restarted.
+        stuck_after_seconds: Time after a kill at which a child that is still running counts as `stuck`.
+        stop_within_seconds: Time limit for a stop that was forced by a cancellation from outside.
+        intensity_per: Scope of the restart count. `child`, for a dynamic supervisor only: each child has its
+            own budget, and a child that exceeds it is given up alone. The effect is that of a separate
+            supervisor with these flags above each child, without the memory of ten thousand supervisors.
 
     Raises:
-        InvalidSpec: Your move: a flag has a value that it cannot have.
+        InvalidSpec: Your move: a flag has an invalid value.
     """
 
     strategy: Strategy
@@ -236,7 +238,7 @@ class SupervisorFlags:
     intensity_per: IntensityPer = "supervisor"
 
     def __attrs_post_init__(self) -> None:
-        """Check the flags in their order."""
+        """Check the flags in order."""
         _check_choice("strategy", self.strategy, get_args(Strategy))
         if not _is_whole(self.intensity, at_least=0):
             _refuse("intensity", self.intensity, "an integer from 0")
@@ -265,7 +267,7 @@ class SupervisorFlags:
 
 
 Spec: TypeAlias = ChildSpec | Mapping[str, object]
-"""Where specs are taken, either is."""
+"""A child spec, or a mapping with the same keys."""
 
 
 # --- the check
@@ -274,22 +276,23 @@ Spec: TypeAlias = ChildSpec | Mapping[str, object]
 def check_child_specs(
     specs: Iterable[Spec], *, flags: SupervisorFlags | None = None
 ) -> tuple[ChildSpec, ...]:
-    """Check specs as a supervisor would before it starts any of them: each by itself, then all together.
+    """Check specs as a supervisor would before it starts any of them: each alone, then all together.
 
     Args:
         specs: Child specs, or mappings with the same keys.
-        flags: Of the supervisor they are for. Without them nothing that depends on the flags is checked.
+        flags: Flags of the supervisor. Without them, rules that depend on the flags are not checked.
 
     Returns:
         The specs, with all defaults.
 
     Raises:
-        InvalidSpec: Your move. The first thing that is wrong; `code` and `field` say what.
+        InvalidSpec: Your move: a spec is invalid. Only the first error is reported. `code` and `field` identify
+            it.
 
     Source: OTP, supervisor:check_childspecs/2.
     """
     checked = tuple([_spec_of(spec) for spec in specs])
-    if len(checked) == 1 and not checked[0].significant:  # one without neighbours, as most calls have
+    if len(checked) == 1 and not checked[0].significant:  # a single spec, as in most calls
         return checked
     seen: set[Hashable] = set()
     for spec in checked:
@@ -306,7 +309,7 @@ def check_child_specs(
 
 
 def check_flags(flags: object) -> None:
-    """Refuse flags that are none. Flags that are some were checked when they were made."""
+    """Raise InvalidSpec unless this is a `SupervisorFlags`. Its values were checked when it was created."""
     if not isinstance(flags, SupervisorFlags):
         message = f"flags of a supervisor are SupervisorFlags(strategy, …), got {show(flags)}"
         raise InvalidSpec(message, code="invalid_flags", field="flags")
@@ -330,7 +333,7 @@ def _spec_of(spec: object) -> ChildSpec:
                 f"a child spec needs {key!r}, got only {', '.join(map(repr, spec)) or 'an empty mapping'}"
             )
             raise InvalidSpec(message, code=f"missing_{key}", field=key)
-    # A mapping from outside: its values are checked, not typed.
+    # A mapping from outside: its values are checked at run time, not typed.
     make = cast("Callable[..., ChildSpec]", ChildSpec)
     return make(**spec)
 
@@ -353,7 +356,7 @@ def _check_significant(spec: ChildSpec, flags: SupervisorFlags | None) -> None:
 
 
 def _check_id(value: object) -> None:
-    if call_guarded(lambda _: None, hash, value) is None:  # whatever it raises: it is looked up by others
+    if call_guarded(lambda _: None, hash, value) is None:  # whatever it raises: the id is used as a key
         _refuse("id", value, "a hashable value", code="missing_id")
     if value is None:
         _refuse("id", value, "a hashable value other than None", code="missing_id")
@@ -391,7 +394,7 @@ def _refuse(name: str, value: object, allowed: str, *, code: str | None = None) 
 
 
 def _copied(value: object, seen: dict[int, object]) -> object:
-    # Exact types: a subclass is the caller's own object, and those are shared.
+    # Exact types only: a subclass is the caller's own object, which is shared.
     if id(value) in seen:
         return seen[id(value)]
     kind = type(value)
@@ -409,6 +412,6 @@ def _copied(value: object, seen: dict[int, object]) -> object:
     if kind is tuple:
         return tuple(_copied(item, seen) for item in cast("tuple[object, ...]", value))
     if kind is set or kind is bytearray:
-        seen[id(value)] = own = copy.copy(value)  # flat: what a set holds cannot change
+        seen[id(value)] = own = copy.copy(value)  # shallow: elements of a set cannot change
         return own
     return value

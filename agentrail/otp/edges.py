@@ -1,11 +1,11 @@
-"""The edge of code that is not ours: the one place where any exception of a plain function becomes something else.
+"""Calls of foreign code: the only place that converts arbitrary exceptions of a plain function.
 
-Inside, errors travel (STYLE: they become an exit reason at the actor's edge). But a listener, a redaction, a plugin or an
-author's `__str__` is called by code that its bug is no concern of. All of them are called through `call_guarded`, so that
-who looks for a broad `except` finds one, and not one per caller.
+Errors of our own code propagate and become an exit reason at the actor's edge (see STYLE). A bug in a listener,
+a redaction, a plugin or an author's `__str__` must not affect the code that calls it. All of them are called
+through `call_guarded`, so that there is one broad `except` to review instead of one per caller.
 
-What may cross an edge all the same is said here once: by `what_leaves` what is meant for the process, and by `travels` that
-and a cancellation. What is said of the rest stands in `leaving`.
+Some exceptions must still cross an edge. `what_leaves` names those that are meant for the process. `travels`
+adds cancellations. `leaving` describes the rest.
 """
 
 import inspect
@@ -19,7 +19,7 @@ _R = TypeVar("_R")
 _O = TypeVar("_O")
 
 FOR_THE_PROCESS: Final[tuple[type[BaseException], ...]] = (KeyboardInterrupt, SystemExit)
-"""What any code may raise without a bug: a person pressed Ctrl-C, or the program ends itself."""
+"""Exceptions that any code may raise without a bug: Ctrl-C, or a program that ends itself."""
 
 _EXCEPTIONS: Final = BaseExceptionGroup.__dict__["exceptions"].__get__
 _NAME: Final = type.__dict__["__name__"].__get__
@@ -33,8 +33,8 @@ _short.maxother = _short.maxstring = 200
 def is_async(function: Any) -> bool:
     """Whether the result of this callable can be awaited.
 
-    False for a function, a method, a lambda or a `__call__` written with a plain `def`, and for a value that cannot be called. True for a
-    callable whose code cannot be inspected, such as one that was compiled.
+    False for a function, a method, a lambda or a `__call__` written with a plain `def`, and for a value that
+    cannot be called. True for a callable whose code cannot be inspected, such as one that was compiled.
     """
     while isinstance(function, partial):
         function = function.func
@@ -55,20 +55,21 @@ def call_guarded(
     *args: _P.args,
     **kwargs: _P.kwargs,
 ) -> _R | _O:
-    """Call a function; if it raises, say what `otherwise` makes of it."""
+    """Return the function's result, or `otherwise(error)` if it raises."""
     try:
         return function(*args, **kwargs)
-    except BaseException as error:  # noqa: ASYNC103 - this is the edge; `travels` knows a cancellation
+    except BaseException as error:  # noqa: ASYNC103 - this is the edge; `travels` recognises a cancellation
         if travels(error):
             raise
-        return otherwise(error)  # noqa: ASYNC104 - it is none
+        return otherwise(error)  # noqa: ASYNC104 - not a cancellation
 
 
 def travels(error: BaseException) -> bool:
-    """Tell whether this may not end at an edge: Trio's cancellation, `KeyboardInterrupt`, `SystemExit`, or a group of one.
+    """Return whether an exception must cross an edge.
 
-    Every other exception is a bug of the code that raised it, and ends no other, whatever class it has: `GeneratorExit`,
-    asyncio's `CancelledError`, a `BaseException` of the user's own.
+    True for Trio's cancellation, `KeyboardInterrupt`, `SystemExit`, and a group that contains one of them.
+    Every other exception is a bug in the code that raised it and ends only that code, whatever its class:
+    `GeneratorExit`, asyncio's `CancelledError`, a `BaseException` of the user's own.
     """
     return what_leaves(error) is not None or any(map(is_cancellation, leaves(error)))
 
@@ -76,22 +77,23 @@ def travels(error: BaseException) -> bool:
 def what_leaves(
     error: BaseException, kinds: tuple[type[BaseException], ...] = FOR_THE_PROCESS
 ) -> BaseException | None:
-    """Say what of a caught exception is no bug, and so goes on."""
+    """Return the exception in `error` that is meant for the process rather than a bug, or None."""
     found = leaves(error)
     return next((leaf for kind in kinds for leaf in found if isinstance(leaf, kind)), None)
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Tell whether this is Trio's own cancellation; by its name, since nothing in this room imports Trio."""
-    kind = type(error)  # of which its metaclass may say what it likes
+    """Return whether this is Trio's cancellation. Matched by name, because nothing in this package imports Trio."""
+    kind = type(error)  # its metaclass could fake any attribute
     return _NAME(kind) == "Cancelled" and str(_MODULE(kind)).partition(".")[0] == "trio"
 
 
 def leaves(error: BaseException) -> tuple[BaseException, ...]:
-    """Return the exceptions in a group, from left to right, each once; of anything else the exception itself.
+    """Return the exceptions in a group, from left to right, each once. Any other exception is returned itself.
 
-    A nursery wraps even one failure in a group, and `except Exception` does not see what is inside: who judges an
-    exception asks its leaves. However deep a group is, and also of one that stands in itself many times.
+    A nursery wraps even a single failure in a group, and `except Exception` does not see inside it. Code that
+    judges an exception must therefore look at its leaves. Handles groups of any depth, and groups that contain
+    the same group many times.
     """
     found: dict[int, BaseException] = {}
     seen: set[int] = set()
@@ -100,18 +102,18 @@ def leaves(error: BaseException) -> tuple[BaseException, ...]:
         current = waiting.pop()
         if not isinstance(current, BaseExceptionGroup):
             found.setdefault(id(current), current)
-        elif id(current) not in seen:  # thirty groups of twice the same one have a billion paths
+        elif id(current) not in seen:  # thirty nested groups can have a billion paths
             seen.add(id(current))
             waiting.extend(reversed(members_of(current)))
     return tuple(found.values())
 
 
 def members_of(group: BaseExceptionGroup[BaseException]) -> tuple[BaseException, ...]:
-    """Return what a group holds, and not what its class says in place of that."""
+    """Return the real members of a group, even if its class overrides `exceptions`."""
     held: tuple[BaseException, ...] = _EXCEPTIONS(group)
     return held
 
 
 def show(value: object) -> str:
-    """Return a `repr` for a message: at most about 200 characters, and never an exception."""
+    """Return a `repr` for a message: at most about 200 characters. It never raises."""
     return call_guarded(lambda _: f"<{type(value).__name__}, whose __repr__ raises>", _short.repr, value)

@@ -1,7 +1,8 @@
-"""Why an actor ended: seven reasons, closed, made of text and numbers.
+"""Exit reasons of an actor: a closed set of seven, made of text and numbers.
 
-Nothing in here holds an exception, a traceback or a frame. They keep the locals of every frame alive, and with them
-prompts and keys; a reason is kept for as long as a caller may ask for it. What is worth knowing is copied as text.
+Nothing in here holds an exception, a traceback or a frame. Those keep the locals of every frame alive, and with
+them prompts and keys, while a reason is kept for as long as a caller may query it. The useful facts are copied
+as text.
 """
 
 from collections.abc import Callable, Hashable
@@ -39,28 +40,29 @@ __all__ = [
 ]
 
 TEXT_LIMIT: Final = 2_000
-"""The longest `Crashed.text`, in characters."""
+"""Limit on `Crashed.text`, in characters."""
 
 TRACEBACK_LIMIT: Final = 20_000
-"""The longest `Crashed.traceback`, in characters."""
+"""Limit on `Crashed.traceback`, in characters."""
 
 PARTS_LIMIT: Final = 50
-"""The most `Crashed.parts`; of a larger group the first ones."""
+"""Limit on `Crashed.parts`; a larger group keeps its first ones."""
 
 CAUSES_LIMIT: Final = 50
-"""The most causes behind one `InitFailed`; of more the outermost, and the one that all began with."""
+"""Limit on nested causes of an `InitFailed`. A longer chain keeps the outermost ones and the root cause."""
 
 InitFailure: TypeAlias = Literal["raised", "returned", "timeout", "stopped", "cancelled", "child"]
 Redact: TypeAlias = Callable[[str], str]
 
 
 def keep(text: str) -> str:
-    """Redact nothing: the text as it is."""
+    """Return the text unchanged: the default redaction."""
     return text
 
 
 def _is(*kinds: type) -> Any:
-    # Exact types, as for reasons: what is hashed, compared and printed by others may bring no code of its own.
+    # Exact types, same as for reasons: a subclass could bring its own code for hashing, comparing and
+    # printing.
     def check(reason: object, attribute: "Attribute[Any]", value: object) -> None:
         if type(value) not in kinds:
             allowed = " or ".join(kind.__name__ for kind in kinds)
@@ -95,7 +97,7 @@ class Shutdown:
     """It was asked to end, or ended on purpose. Clean.
 
     Attributes:
-        detail: Why, in its own words: "budget exhausted".
+        detail: Free text for the reason, such as "budget exhausted".
     """
 
     detail: str | None = field(default=None, validator=_is(str, type(None)))
@@ -103,21 +105,22 @@ class Shutdown:
 
 @frozen
 class Killed:
-    """It was ended without grace, or overran its shutdown time and then obeyed."""
+    """It was killed without a chance to clean up, or exceeded its shutdown time and then obeyed the kill."""
 
 
 @frozen
 class Crashed:
-    """An exception left it, or a machine broke a rule of its engine.
+    """It raised an exception, or a machine broke a rule of its engine.
 
     Attributes:
-        type: Qualified name of the exception's type, without `builtins`; of a broken rule its name: `BadAction`.
+        type: Qualified name of the exception's type, without `builtins`; for a broken rule the rule's name,
+            such as `BadAction`.
         text: The message, at most `TEXT_LIMIT` characters.
         traceback: As Python prints it, without local variables, at most `TRACEBACK_LIMIT` characters; empty if
             nothing was raised.
-        parts: Of an exception group its leaves, from left to right, however deep they were; at most `PARTS_LIMIT`.
-        place: File and line where it was raised; empty if nothing was. It says no more than the traceback does, so two
-            crashes that differ in nothing else are equal.
+        parts: The leaves of an exception group, from left to right, at any depth; at most `PARTS_LIMIT`.
+        place: File and line where it was raised; empty if nothing was raised. Excluded from comparison, because
+            the traceback has the same information.
     """
 
     type: str = field(validator=_is(str))
@@ -128,15 +131,16 @@ class Crashed:
 
     @classmethod
     def from_exception(cls, error: BaseException, *, redact: Redact = keep) -> "Crashed":
-        """Copy what is worth knowing about an exception, as text.
+        """Copy the useful facts of an exception, as text.
 
         Args:
-            error: Any exception. A group is flattened; its own traceback still shows how it was nested.
-            redact: Takes a whole message or traceback and returns it without secrets. Called before anything is
-                cut off, since half a secret is not recognised. If it raises, a placeholder stands for the text.
+            error: Any exception. A group is flattened; its own traceback still shows the nesting.
+            redact: Receives a whole message or traceback and returns it without secrets. Called before anything
+                is cut, because half a secret would not be recognised. If it raises, a placeholder replaces the
+                text.
 
         Returns:
-            A reason that refers neither to `error` nor to anything that `error` holds on to.
+            A reason that refers neither to `error` nor to anything that `error` keeps alive.
         """
         parts: tuple[Crashed, ...] = ()
         if isinstance(error, BaseExceptionGroup):
@@ -145,7 +149,7 @@ class Crashed:
 
     @classmethod
     def of_rule(cls, name: str, text: str, *, redact: Redact = keep) -> "Crashed":
-        """Name the rule that was broken, where nothing was raised; `redact` as for `from_exception`."""
+        """Return the crash for a broken rule without an exception; `redact` as for `from_exception`."""
         return cls(type=name, text=_cut(_redacted(text, redact), TEXT_LIMIT))
 
     @classmethod
@@ -164,10 +168,10 @@ class InitFailed:
     """It never started.
 
     Attributes:
-        why: What happened instead; `child`, if it is a supervisor that could not start one of its children.
-        cause: The reason behind it, if there is one. With `child` it is the child's, so causes nest like the tree; at
-            most `CAUSES_LIMIT` deep.
-        child_id: The culprit, with `child` only.
+        why: What happened instead. `child` if it is a supervisor that could not start one of its children.
+        cause: Underlying reason, or `None`. With `child` it is the child's reason, so causes nest like the
+            tree, at most `CAUSES_LIMIT` deep.
+        child_id: Id of the failed child, with `child` only.
     """
 
     why: InitFailure = field(
@@ -177,7 +181,7 @@ class InitFailed:
     child_id: Hashable | None = field(default=None, validator=_is_hashable)
 
     def __attrs_post_init__(self) -> None:
-        """Leave out the causes in the middle of too many: what compares and prints them walks down, level by level."""
+        """Drop the middle of a long chain of causes, because comparing and printing recurse level by level."""
         behind, depth = self.cause, 0
         while isinstance(behind, InitFailed):
             behind, depth = behind.cause, depth + 1
@@ -192,26 +196,26 @@ class NoProcess:
 
 @frozen
 class Stuck:
-    """It did not even obey the kill.
+    """It did not obey the kill.
 
     Attributes:
-        seconds: How long after the kill it ended, or how long it had not ended when this was said.
+        seconds: Time between the kill and its end, or the time without an end so far.
     """
 
     seconds: float = field(validator=_is(int, float))
 
 
 ExitReason: TypeAlias = Normal | Shutdown | Killed | Crashed | InitFailed | NoProcess | Stuck
-"""Closed: a caller that matches on it ends with `assert_never`."""
+"""Closed: code that matches on it ends with `assert_never`."""
 
 _REASONS: Final = frozenset(get_args(ExitReason))
 
 
 class ActorExit(Exception):
-    """Raised by a worker to end with a chosen reason; a machine returns `Stop(reason)` instead.
+    """Raise in a worker to end with a chosen reason; a machine returns `Stop(reason)` instead.
 
     Raises:
-        TypeError: Your move: that is no exit reason.
+        TypeError: Your move: the value is not an exit reason.
     """
 
     def __init__(self, reason: ExitReason) -> None:
@@ -221,15 +225,15 @@ class ActorExit(Exception):
 
 
 def is_reason(value: object) -> bool:
-    """Tell whether this is one of the seven: a class of the user's own is none, since the union is closed."""
+    """Return whether this is one of the seven reasons. A user's own subclass is not, because the union is closed."""
     return type(value) in _REASONS
 
 
 def check_reason(value: object) -> None:
-    """Refuse what is no exit reason, where it is given: what compares, counts or prints reasons takes them as they are.
+    """Raise TypeError unless this is an exit reason. Code that compares, counts or prints reasons relies on this check.
 
     Raises:
-        TypeError: Your move.
+        TypeError: Your move: the value is not an exit reason.
     """
     if not is_reason(value):
         message = (
@@ -240,7 +244,7 @@ def check_reason(value: object) -> None:
 
 
 def chosen_reason(leaving: ActorExit) -> ExitReason:
-    """Return the reason that an actor left with; what was put in its place later, and is none, is a crash."""
+    """Return the reason of an `ActorExit`. If its `reason` was replaced later by another value, return a crash."""
     if is_reason(leaving.reason):
         return leaving.reason
     return Crashed.of_rule(
@@ -249,19 +253,19 @@ def chosen_reason(leaving: ActorExit) -> ExitReason:
 
 
 def crash_of(reason: ExitReason | None) -> Crashed | None:
-    """Return the crash that an actor ended with, in its life or in its own start; `None` if that is not why it ended."""
+    """Return the crash that ended an actor, in its life or in its own start, or `None` if it ended for another reason."""
     if isinstance(reason, InitFailed) and reason.why == "raised":
         reason = reason.cause
     return reason if isinstance(reason, Crashed) else None
 
 
 def is_clean(reason: ExitReason) -> bool:
-    """Tell whether this end is no failure: it restarts no `transient` child."""
+    """Return whether this end is not a failure: it does not restart a `transient` child."""
     return isinstance(reason, Normal | Shutdown)
 
 
 def describe(reason: ExitReason) -> str:
-    """Say it in one line, for a log: no line breaks, no control characters, causes and parts included."""
+    """Return the reason in one line, for a log: no line breaks or control characters, causes and parts included."""
     match reason:
         case Normal():
             return "normal"
@@ -295,7 +299,7 @@ def _qualified_name(error: BaseException) -> str:
 
 
 def _redacted(text: str, redact: Redact) -> str:
-    return call_guarded(_withhold, redact, text)  # neither may its bug end an actor, nor the text get out
+    return call_guarded(_withhold, redact, text)  # a bug in it must not end an actor or leak the text
 
 
 def _withhold(error: BaseException) -> str:
@@ -303,7 +307,7 @@ def _withhold(error: BaseException) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Take the middle out of what is too long: a traceback begins with the place and ends with the error."""
+    """Cut the middle of a long text: a traceback begins with the place and ends with the error."""
     if len(text) <= limit:
         return text
     mark = f"\n[... {len(text)} characters, cut to {limit} ...]\n"

@@ -1,7 +1,8 @@
-"""What is said of an exception that may not leave an edge: text that no bug can spoil.
+"""Descriptions of exceptions that must not leave an edge, as text that no bug can spoil.
 
-An edge that awaits catches everything and asks `edges.what_leaves`. All else is a bug of the code behind the edge, of which only
-text may remain: it is made here, also of exceptions whose `__str__` raises. Nothing in here keeps an exception.
+An edge that awaits catches everything and calls `edges.what_leaves`. Any other exception is a bug in the
+foreign code, and only text of it is kept. That text is made here, even for exceptions whose `__str__` raises.
+Nothing here keeps an exception alive.
 """
 
 import re
@@ -16,56 +17,57 @@ from agentrail.otp.tracebacks import print_exception
 _R = TypeVar("_R")
 
 MAX_EXCEPTIONS: Final = 20
-"""How many exceptions of a group are described."""
+"""Number of exceptions of a group that are described."""
 
 MAX_WORDS: Final = 20_000
-"""How much is read of what one exception says, in characters: the code that shows it takes secrets out first, and cuts it then."""
+"""Limit on the message of one exception, in characters. The code that shows it removes secrets first and then cuts it."""
 
 MAX_TRACEBACK: Final = 20_000
-"""The longest traceback, in characters; of a longer one the middle is left out."""
+"""Limit on a traceback, in characters. The middle of a longer one is left out."""
 
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _LIBRARY: Final = traceback.__file__.rpartition("/")[0] + "/"
-# Where foreign code is called: a call that did not get in, such as one with a wrong argument, was not wrong there.
+# Callers of foreign code: a call that failed before entry, such as one with a wrong argument, was not wrong
+# there.
 _EDGES: Final = (
     "otp/edges.py",
     "core/stack/loading.py",
     "core/stack/plugin_changes.py",
     "runtime/plugin_watch.py",
 )
-# Where the test kit crashes on purpose: what it says is repeated as it is, so that transcripts hold no numbers of lines.
+# Deliberate crashes of the test kit: repeated without a place, so that transcripts contain no line numbers.
 _ON_PURPOSE: Final = ("testing/cancelling.py", "testing/plugins.py")
 _SAYS_NOTHING: Final = tuple(f"/{place}" for place in (*_EDGES, *_ON_PURPOSE))
 
 
 def describe_crash(error: BaseException) -> str:
-    """Say what crashed in one line: class and words of each leaf; no exception is kept."""
+    """Describe a crash in one line: class and message of each leaf. Keeps no exception."""
     found = leaves(error)
     said = "; ".join(f"{class_name_of(leaf)}: {words_of(leaf)}" for leaf in found[:MAX_EXCEPTIONS])
     return said if len(found) <= MAX_EXCEPTIONS else f"{said}; and {len(found) - MAX_EXCEPTIONS:,} more"
 
 
 def describe_bug(error: BaseException) -> str:
-    """Say what crashed and where: for the developer who has to mend it."""
+    """Describe a crash and where it happened, for the developer who fixes it."""
     place = place_of(error)
     return f"{describe_crash(error)} ({place})" if place else describe_crash(error)
 
 
 def class_name_of(error: BaseException) -> str:
-    """Name the class of an exception, whatever its metaclass says of names."""
+    """Return the real class name of an exception, even if its metaclass overrides it."""
     name: str = type.__dict__["__name__"].__get__(type(error))
     return name
 
 
 def words_of(error: BaseException) -> str:
-    """Give the message of an exception; of one that cannot be printed a placeholder, because it is still only a crash."""
+    """Return the message of an exception, or a placeholder if its `__str__` raises."""
     return _try(lambda: _plain(str(error)), "<no message: its __str__ raises>")
 
 
 def place_of(error: BaseException) -> str:
-    """Say where it was raised: `folder/file.py:12 in function`; the empty text where that is unknown.
+    """Return where an exception was raised, as `folder/file.py:12 in function`, or an empty string if unknown.
 
-    Inside a library the line of its caller says more. Of a group it is the place of its first leaf.
+    For a library, the line of its caller is more useful. For a group, it is the place of its first leaf.
     """
     first = leaves(error)[0]
     frames = [*_frames_of(first.__traceback__)] or [*_frames_of(error.__traceback__)]
@@ -80,7 +82,7 @@ def place_of(error: BaseException) -> str:
 
 
 def traceback_of(error: BaseException, redact: Callable[[str], str]) -> str:
-    """Write a traceback as Python prints it, without local variables, bounded in time and length."""
+    """Return a traceback as Python prints it, without local variables, bounded in time and length."""
     text = redact(_try(lambda: print_exception(error), f"{class_name_of(error)}: <no traceback>\n"))
     if len(text) <= MAX_TRACEBACK:
         return text
@@ -100,15 +102,15 @@ def _is_library(file: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Make exactly a `str` of what may be of a class of the user's own, not too long, and fit to be encoded."""
+    """Return an exact `str` of bounded length that can be encoded, even from a user's subclass of `str`."""
     return _SURROGATE.sub("\ufffd", str.__getitem__(text, slice(MAX_WORDS)))
 
 
 def _try(function: Callable[[], _R], otherwise: _R) -> _R:
-    # Stricter than `contain`: a `SystemExit` of a user's `__str__` ends no program.
+    # Stricter than `contain`: a `SystemExit` in a user's `__str__` does not end the program.
     try:
         return function()
-    except BaseException as error:  # noqa: ASYNC103 - of plain code, which cannot be cancelled
+    except BaseException as error:  # noqa: ASYNC103 - plain code cannot be cancelled
         if isinstance(error, KeyboardInterrupt):
             raise
         return otherwise  # noqa: ASYNC104 - as above

@@ -1,8 +1,8 @@
-"""The worker pool as a reducer: who gets the next job, when one is tried again, and when it is given up.
+"""The worker pool as a reducer: job assignment, retries, and giving up on a job.
 
-Jobs and workers are numbers in here. What a job is, who waits for it and what became of it, only the shell knows; it
-carries out the effects, at once and in their order. Neither a clock nor chance is asked. A step changes one job, or as many
-as end with the pool; a pool with ten thousand jobs in its queue costs a step no more than one with ten.
+Jobs and workers are numbers here. Only the shell knows the job itself, its callers and its outcome. It carries
+out the effects at once and in order. There is no clock and no randomness. A step changes one job, or as many as
+end with the pool. Its cost does not depend on the length of the queue.
 """
 
 from typing import Final, Literal, NewType, TypeAlias, assert_never, get_args
@@ -45,23 +45,26 @@ def _is_seconds(value: object) -> bool:
 
 @frozen
 class PoolFlags:
-    """How a pool treats its jobs and its workers.
+    """Settings of a pool.
 
     Attributes:
-        size: How many workers there are, from 1; each does one job at a time.
-        max_queue: How many jobs may wait for a worker, from 0. A job whose worker died comes back to the front, also of a
-            full queue: it had its place already.
-        when_full: What becomes of one more: its caller waits for a place (`wait`), or gets `PoolFull` (`refuse`).
-        max_retries: How often a job whose worker died is tried again, from 0; then it is given up.
-        drain_seconds: How long the end of the block waits for the jobs that were accepted, from 0; `math.inf` for ever.
-        shutdown_seconds: Of each worker, as in a child spec: how long it may clean up before it is killed.
-        intensity: How many restarts of workers are allowed within the period; one more and the pool gives up. `None`:
-            `size * (max_retries + 1)`, so that one bad job for each worker does not end the pool.
-        period_seconds: See `intensity`.
-        backoff: How long a worker waits before it is started again; `None` for not at all.
+        size: Number of workers, from 1. Each does one job at a time.
+        max_queue: Number of jobs that may wait for a worker, from 0. A job whose worker died returns to the
+            front, even of a full queue: it already had a place.
+        when_full: Reaction to one more job: its caller waits for a place (`wait`), or gets `PoolFull`
+            (`refuse`).
+        max_retries: Number of retries for a job whose worker died, from 0. After that it is given up.
+        drain_seconds: Time limit at the end of the block for accepted jobs to finish, from 0. `math.inf` waits
+            indefinitely.
+        shutdown_seconds: Time limit for each worker to clean up before it is killed, as in a child spec.
+        intensity: Restarts of workers allowed within the period. One more makes the pool give up. `None`: `size
+            * (max_retries + 1)`, so that one bad job per worker does not end the pool.
+        period_seconds: Period of `intensity`.
+        backoff: Wait before a worker is restarted; `None` for no wait.
 
     Raises:
-        InvalidSpec: Your move: `invalid_pool`, with the field. What only the supervisor reads is checked there.
+        InvalidSpec: Your move: `invalid_pool`, with the field. The supervisor checks the fields that only it
+            uses.
     """
 
     size: int
@@ -75,7 +78,7 @@ class PoolFlags:
     backoff: Backoff | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Check the fields in their order."""
+        """Check the fields in order."""
         if not _is_count(self.size, 1):
             _refuse("size", self.size, "an integer from 1")
         if not _is_count(self.max_queue, 0):
@@ -97,10 +100,10 @@ class PoolFlags:
 
 
 class Submitted(Struct, frozen=True, gc=False):
-    """A caller brings a job.
+    """A caller submits a job.
 
     Attributes:
-        job: A number that was never given before; numbers grow.
+        job: A number that was never used before. Numbers grow.
         may_wait: Whether its caller can wait for a place.
     """
 
@@ -109,35 +112,35 @@ class Submitted(Struct, frozen=True, gc=False):
 
 
 class Withdrawn(Struct, frozen=True, gc=False):
-    """No caller wants this job any more. Fine if it is over."""
+    """The caller no longer wants this job. Has no effect if the job is over."""
 
     job: JobNumber
 
 
 class WorkerUp(Struct, frozen=True, gc=False):
-    """An instance of a worker is ready for its first job; each instance has a number of its own, that grows."""
+    """A worker instance is ready for its first job. Each instance has its own number; numbers grow."""
 
     worker: WorkerNumber
 
 
 class JobFinished(Struct, frozen=True, gc=False):
-    """A worker is done with its job: there is a value, or an error that the work may raise. It is ready for the next."""
+    """A worker finished its job with a value, or with an error that the work may raise. It is ready for the next."""
 
     worker: WorkerNumber
 
 
 class JobStopped(Struct, frozen=True, gc=False):
-    """A worker's job was cancelled, as `CancelJob` wanted; the worker is ready for the next."""
+    """A worker's job was cancelled after `CancelJob`. The worker is ready for the next."""
 
     worker: WorkerNumber
     began: bool
 
 
 class WorkerDown(Struct, frozen=True, gc=False):
-    """An instance has ended, and nothing of it acts any more.
+    """A worker instance has ended completely.
 
     Attributes:
-        began: Whether it had begun with the job that it was given: else the job did not bring it down.
+        began: Whether it had begun its job. If not, the job did not cause its end.
     """
 
     worker: WorkerNumber
@@ -146,11 +149,11 @@ class WorkerDown(Struct, frozen=True, gc=False):
 
 
 class Drain(Struct, frozen=True, gc=False):
-    """Take no more jobs, and finish those that were accepted."""
+    """Accept no more jobs, and finish those that were accepted."""
 
 
 class CutOff(Struct, frozen=True, gc=False):
-    """End at once: jobs that wait fail, those that run are cancelled. What the first one says counts."""
+    """End at once: queued jobs fail, running ones are cancelled. The first such signal sets the reason."""
 
     reason: ExitReason
 
@@ -164,33 +167,33 @@ PoolSignal: TypeAlias = (
 
 
 class AcceptJob(Struct, frozen=True, gc=False):
-    """Tell a caller that its job has a place; it gets exactly one of the ends below, unless it is withdrawn."""
+    """Notify a caller that its job has a place. The job gets exactly one of the ends below, unless it is withdrawn."""
 
     job: JobNumber
 
 
 class RefuseJob(Struct, frozen=True, gc=False):
-    """Tell a caller that its job was not accepted, and why."""
+    """Notify a caller that its job was not accepted, and why."""
 
     job: JobNumber
     why: JobRefusal
 
 
 class AssignJob(Struct, frozen=True, gc=False):
-    """Give a job to a worker that has none."""
+    """Assign a job to an idle worker."""
 
     worker: WorkerNumber
     job: JobNumber
 
 
 class CancelJob(Struct, frozen=True, gc=False):
-    """Cancel the job that a worker has; it answers like any other, with `JobStopped` if it was in time."""
+    """Cancel the job of a worker. The worker answers as usual, with `JobStopped` if the cancellation was in time."""
 
     worker: WorkerNumber
 
 
 class DeliverResult(Struct, frozen=True, gc=False):
-    """An end: give the caller what the worker said."""
+    """An end: deliver the worker's result to the caller."""
 
     job: JobNumber
 
@@ -207,7 +210,7 @@ class FailJob(Struct, frozen=True, gc=False):
     """An end: the pool ended before the job was done.
 
     Attributes:
-        began: Whether some worker had begun with it, so that it may have done something.
+        began: Whether a worker had begun the job, so that it may have had effects.
     """
 
     job: JobNumber
@@ -216,19 +219,19 @@ class FailJob(Struct, frozen=True, gc=False):
 
 
 class ForgetJob(Struct, frozen=True, gc=False):
-    """An end: the job was withdrawn before any of the others."""
+    """An end: the job was withdrawn before any other end."""
 
     job: JobNumber
 
 
 class Drained(Struct, frozen=True, gc=False):
-    """Nothing is left to do, and nothing more is taken. Comes once."""
+    """There is no work left, and no more is accepted. Sent once."""
 
 
 PoolEffect: TypeAlias = (
     AcceptJob | RefuseJob | AssignJob | CancelJob | DeliverResult | GiveUpJob | FailJob | ForgetJob | Drained
 )
-"""Carried out in the order of the list."""
+"""An instruction to the shell. Effects are carried out in the order of the list."""
 
 
 # --- the state
@@ -238,7 +241,7 @@ class Job(Struct, frozen=True, gc=False):
     """A job that is not over.
 
     Attributes:
-        deaths: How many workers died of it; never more than `max_retries`.
+        deaths: Number of workers that died of it; at most `max_retries`.
     """
 
     number: JobNumber
@@ -246,12 +249,12 @@ class Job(Struct, frozen=True, gc=False):
 
 
 class Worker(Struct, frozen=True, gc=False):
-    """An instance of a worker that is up.
+    """A worker instance that is up.
 
     Attributes:
-        turn: Since when it waits for a job: its number in `idle`. 0 while it has one.
-        is_cancelled: Its job was cancelled: no caller wants it, or the pool has ended.
-        is_withdrawn: No caller wants its job. Only if it is cancelled.
+        turn: Its number in `idle`, or 0 while it has a job.
+        is_cancelled: Whether its job was cancelled, because no caller wants it or the pool has ended.
+        is_withdrawn: Whether no caller wants its job. Only if it is cancelled.
     """
 
     turn: int = 0
@@ -261,21 +264,23 @@ class Worker(Struct, frozen=True, gc=False):
 
 
 class PoolState(Struct, frozen=True, kw_only=True):
-    """All that a pool knows.
+    """State of a pool.
 
     Attributes:
-        phase: `draining` and `ended` take no job; `ended` begins with none.
-        reason: Why it ended; `None` unless `phase` is `ended`.
-        waiting: Jobs whose callers wait for a place, by number. None while there is one, and none unless `open`.
-        queue: Jobs that wait for a worker, by number, so the oldest first. None while a worker is idle, and none in `ended`.
-        idle: Those without a job, by turn: who has waited longest comes first.
-        holders: Who has which job. As many as workers that are up and not idle.
-        accepted: How many jobs ever had a place; each of them is in the queue, with a worker, or counted in one of the next
-            four.
-        failed: How many the end of the pool left undone.
-        withdrawn: How many no caller wanted any more, those that still run included.
-        retried: How often a job went back to the queue.
-        refused: How many never had a place, because it was full or had begun to stop.
+        phase: `draining` and `ended` accept no jobs. In `ended` no new job starts.
+        reason: Why it ended; None unless `phase` is `ended`.
+        waiting: Jobs whose callers wait for a place, by number. Empty while there is a place, and unless
+            `open`.
+        queue: Jobs that wait for a worker, by number, so the oldest comes first. Empty while a worker is idle,
+            and in `ended`.
+        idle: Workers without a job, by turn: the longest idle comes first.
+        holders: The worker of each running job. One entry per worker that is up and not idle.
+        accepted: Jobs that ever had a place. Each is in the queue, with a worker, or in one of the next four
+            counts.
+        failed: Jobs left undone by the end of the pool.
+        withdrawn: Jobs that callers withdrew, including those still running.
+        retried: Number of returns of a job to the queue.
+        refused: Jobs that never had a place, because the pool was full or stopping.
     """
 
     flags: PoolFlags
@@ -299,7 +304,7 @@ class PoolState(Struct, frozen=True, kw_only=True):
 
 @frozen(kw_only=True)
 class PoolStatistics:
-    """What a pool is at, and what it has done.
+    """Current load and totals of a pool.
 
     Attributes:
         idle: Workers that wait for a job.
@@ -307,11 +312,11 @@ class PoolStatistics:
         queued: Jobs that wait for a worker.
         waiting: Callers that wait for a place in the queue.
         accepted: Jobs that ever had a place.
-        done: Jobs that ended with a value, or an error that the work may raise.
+        done: Jobs that ended with a value, or with an error that the work may raise.
         given_up: Jobs that brought down a worker once too often.
-        failed: Jobs that the end of the pool left undone.
-        withdrawn: Jobs that no caller wanted any more.
-        retried: How often a job was put back because its worker died.
+        failed: Jobs left undone by the end of the pool.
+        withdrawn: Jobs that callers withdrew.
+        retried: Number of times a job was put back because its worker died.
         refused: Jobs that never had a place.
     """
 
@@ -329,7 +334,7 @@ class PoolStatistics:
 
 
 def statistics_of(state: PoolState) -> PoolStatistics:
-    """Say what a pool is at."""
+    """Return the current load and totals of a pool."""
     return PoolStatistics(
         idle=state.idle.count,
         busy=state.holders.count,
@@ -351,7 +356,10 @@ _Step: TypeAlias = tuple[PoolState, tuple[PoolEffect, ...]]
 
 
 def step_pool(state: PoolState, signal: PoolSignal) -> _Step:
-    """Decide what follows from one signal. Total: one of a job that is over, or a worker that is down, changes nothing."""
+    """Process one signal.
+
+    Total: a signal of a job that is over, or of a worker that is down, changes nothing.
+    """
     match signal:
         case Submitted():
             after, effects = _on_submitted(state, signal)
@@ -375,7 +383,7 @@ def step_pool(state: PoolState, signal: PoolSignal) -> _Step:
 
 
 def _settle(state: PoolState, effects: tuple[PoolEffect, ...]) -> _Step:
-    """Do what needs no further signal: give jobs to idle workers, places to callers who wait, and say that all is done."""
+    """Assign jobs to idle workers, give places to waiting callers, and report when all work is done."""
     more: list[PoolEffect] = list(effects)
     while True:
         idle, job = state.idle.first(), state.queue.first()
@@ -394,7 +402,8 @@ def _settle(state: PoolState, effects: tuple[PoolEffect, ...]) -> _Step:
 
 
 def _has_room(state: PoolState) -> bool:
-    # An idle worker is a place too: it takes the job at once. So a queue of 0 hands jobs over and keeps none.
+    # An idle worker counts as a place: it takes the job at once. A queue of 0 therefore hands jobs over
+    # without storing any.
     return state.queue.count < state.flags.max_queue or state.idle.count > 0
 
 
@@ -416,7 +425,7 @@ def _assign(state: PoolState, idle: tuple[int, WorkerNumber], job: Job, more: li
 
 
 def _rest(state: PoolState, worker: WorkerNumber) -> PoolState:
-    """Put a worker behind those that wait for a job."""
+    """Put a worker at the end of the idle workers."""
     turn = state.turns + 1
     return structs.replace(
         state,
@@ -442,7 +451,7 @@ def _on_submitted(state: PoolState, signal: Submitted) -> _Step:
 
 
 def _on_withdrawn(state: PoolState, job: JobNumber) -> _Step:
-    if state.waiting.get(job) is not None:  # it never had a place: nothing is counted
+    if state.waiting.get(job) is not None:  # it never had a place, so it is not counted
         return structs.replace(state, waiting=state.waiting.drop(job)), (ForgetJob(job),)
     counted = structs.replace(state, withdrawn=state.withdrawn + 1)
     if state.queue.get(job) is not None:
@@ -450,7 +459,7 @@ def _on_withdrawn(state: PoolState, job: JobNumber) -> _Step:
     holder = state.holders.get(job)
     worker = None if holder is None else state.workers.get(holder)
     if holder is None or worker is None or worker.is_cancelled:
-        return state, ()  # it is over, or will be: what becomes of it then is said then
+        return state, ()  # it is over, or its end is already on the way
     gone = structs.replace(worker, is_cancelled=True, is_withdrawn=True)
     return structs.replace(counted, workers=state.workers.put(holder, gone)), (
         ForgetJob(job),
@@ -500,12 +509,12 @@ def _on_down(state: PoolState, signal: WorkerDown) -> _Step:
     if deaths > state.flags.max_retries:
         given_up = GiveUpJob(job.number, deaths, signal.reason)
         return structs.replace(after, given_up=state.given_up + 1), (given_up,)
-    queue = state.queue.put(job.number, Job(job.number, deaths))  # older than all that wait, so at the front
+    queue = state.queue.put(job.number, Job(job.number, deaths))  # older than every queued job, so first
     return structs.replace(after, queue=queue, retried=state.retried + 1), ()
 
 
 def _lose(state: PoolState, worker: Worker, job: Job, *, began: bool) -> _Step:
-    """End a job that was cancelled: no caller wants it, or the pool has ended."""
+    """End a cancelled job: no caller wants it, or the pool has ended."""
     if worker.is_withdrawn or state.reason is None:
         return state, ()
     failed = FailJob(job.number, began or job.deaths > 0, state.reason)
@@ -531,7 +540,7 @@ def _on_cut_off(state: PoolState, reason: ExitReason) -> _Step:
     effects: list[PoolEffect] = list(refused)
     effects.extend(FailJob(job.number, job.deaths > 0, reason) for _, job in state.queue.items())
     workers = after.workers
-    # By the number of the job, since an index has no order, and what is decided may not hang on one.
+    # Sorted by job number, because an index has no order and decisions must not depend on one.
     for _, number in sorted(after.holders.items()):
         worker = workers.get(number)
         if worker is not None and not worker.is_cancelled:

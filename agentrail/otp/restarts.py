@@ -1,4 +1,4 @@
-"""Whether a child is started again, how often, and after how long. Numbers and reasons in, a verdict out."""
+"""Restart decisions: whether a child is restarted, how often, and after which wait."""
 
 from bisect import bisect_left, insort
 
@@ -9,19 +9,20 @@ from agentrail.otp.exits import ExitReason, InitFailed, Killed, Normal, Shutdown
 def admit_restart(
     restarts: tuple[float, ...], now: float, intensity: int, period: float
 ) -> tuple[tuple[float, ...], bool]:
-    """Count one more restart, and tell whether it is still within the budget.
+    """Count one more restart. Return the restarts of the period and whether they are within the budget.
 
-    Source: OTP, supervisor, "maximum restart intensity"; there it counts whole seconds.
+    Source: OTP, supervisor, "maximum restart intensity"; OTP counts whole seconds.
     """
-    # A search, not a filter: a loop under a huge intensity restarts thousands of times within one period.
+    # A binary search, not a filter: a loop under a huge intensity restarts thousands of times within one
+    # period.
     start = bisect_left(restarts, x=True, key=lambda then: now - then <= period)
     kept = list(restarts[start:])
-    insort(kept, now)  # an exit that had to wait for its judgement may be older than a restart since
+    insort(kept, now)  # a queued exit may be older than the latest restart
     return tuple(kept[-intensity - 1 :]), len(kept) <= intensity
 
 
 def wait_before_restart(backoff: Backoff, in_a_row: int, draw: float) -> float:
-    """Return how many seconds a restart waits that follows `in_a_row` others; `draw` is chance, in [0, 1)."""
+    """Return the wait in seconds after `in_a_row` restarts; `draw` is a random number in [0, 1)."""
     try:
         seconds = backoff.initial_seconds * backoff.factor**in_a_row
     except OverflowError:
@@ -30,7 +31,7 @@ def wait_before_restart(backoff: Backoff, in_a_row: int, draw: float) -> float:
 
 
 def has_recovered(backoff: Backoff, ran_seconds: float) -> bool:
-    """Tell whether a child ran for so long that its next restart is the first in a row again."""
+    """Return whether a child ran long enough to reset its count of restarts in a row."""
     enough = backoff.reset_after_seconds
     if enough is None:
         enough = (backoff.initial_seconds + backoff.maximum_seconds) / 2
@@ -38,12 +39,12 @@ def has_recovered(backoff: Backoff, ran_seconds: float) -> bool:
 
 
 def is_restart_worthy(restart: Restart, reason: ExitReason) -> bool:
-    """Tell whether a child of this restart type is started again after this end."""
+    """Return whether a child of this restart type is restarted after this end."""
     return restart == "permanent" or (restart == "transient" and not is_clean(reason))
 
 
 def is_expected_stop(spec: ChildSpec, asked: ShutdownTime | None, reason: ExitReason) -> bool:
-    """Tell whether a child that was stopped ended as it should; anything else is a `shutdown_error`."""
+    """Return whether a stopped child ended as expected; any other end is a `shutdown_error`."""
     match reason:
         case Shutdown(detail=None):
             return True
@@ -56,10 +57,10 @@ def is_expected_stop(spec: ChildSpec, asked: ShutdownTime | None, reason: ExitRe
 
 
 def left_behind(reason: ExitReason) -> Stuck | None:
-    """Return what is left of a start that failed: it was killed, did not obey, and will exit later."""
+    """Return the process that a failed start left behind: it was killed, did not obey, and will exit later."""
     return reason.cause if isinstance(reason, InitFailed) and isinstance(reason.cause, Stuck) else None
 
 
 def is_cancelled_start(reason: ExitReason) -> bool:
-    """Tell whether a start ended because it was cancelled, so that there is nothing to report."""
+    """Return whether a start ended because it was cancelled, so that there is nothing to report."""
     return isinstance(reason, InitFailed) and reason.why in ("cancelled", "stopped")

@@ -1,9 +1,9 @@
-"""The state machine engine: gen_statem of OTP as a pure function, one `step_statem` per incoming event.
+"""The state machine engine: OTP's gen_statem as a pure function, one `step_statem` per incoming event.
 
-The door and nothing else: what is said here is named in `statem_types`, what happens inside a step is in `turns`. A
-machine sees events in this order: what a handler inserted, what a state change replays, the rest of the queue, timeouts
-that were due at once, and last what lies in the mailbox. No clock, no mailbox and no I/O: time comes in as `now`, or is
-read by a function that comes in, all that leaves is an effect.
+This module is the entry point. Types are in `statem_types`, the work of a step is in `turns`. A machine handles
+events in this order: events inserted by a handler, events replayed after a state change, the rest of the queue,
+timeouts that were due at once, and finally the mailbox. There is no clock, mailbox or I/O here: time comes in
+as `now` or from a function that is passed in, and all output is effects.
 """
 
 from typing import Final, NoReturn
@@ -120,7 +120,7 @@ __all__ = [
 DEFAULT_LIMITS: Final = Limits()
 
 
-def start_statem(  # noqa: PLR0913 - a pure function has no other place for what it needs
+def start_statem(  # noqa: PLR0913 - # a pure function receives everything as arguments
     machine: Machine[S, D],
     init: Init[S, D],
     *,
@@ -129,7 +129,7 @@ def start_statem(  # noqa: PLR0913 - a pure function has no other place for what
     redact: Redact = keep,
     clock: Clock | None = None,
 ) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
-    """Begin: carry out the actions of `init`, enter the first state, handle what was inserted.
+    """Start a machine: run the actions of `init`, enter the first state, handle inserted events.
 
     Source: OTP, gen_statem:init/1 and "state enter calls".
     """
@@ -138,7 +138,7 @@ def start_statem(  # noqa: PLR0913 - a pure function has no other place for what
     return run.result()
 
 
-def step_statem(  # noqa: PLR0913 - as of `start_statem`
+def step_statem(  # noqa: PLR0913 - # same as `start_statem`
     machine: Machine[S, D],
     engine: Engine[S, D],
     event: Incoming,
@@ -147,7 +147,10 @@ def step_statem(  # noqa: PLR0913 - as of `start_statem`
     redact: Redact = keep,
     clock: Clock | None = None,
 ) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
-    """Handle one event and all that follows from it, until only the mailbox could bring more.
+    """Handle one event and everything that follows from it, until only the mailbox can bring more.
+
+    Raises:
+        ValueError: Your move: the event is not a `Call`, `Cast`, `Info` or `TimerDue`.
 
     Source: OTP, gen_statem, "the exact order" of transition actions.
     """
@@ -172,7 +175,11 @@ def step_statem(  # noqa: PLR0913 - as of `start_statem`
 
 
 def stop_statem(engine: Engine[S, D], reason: ExitReason) -> tuple[Engine[S, D], tuple[EngineEffect, ...]]:
-    """End the machine from outside, between two steps; one that has ended stays as it is."""
+    """Stop the machine from outside, between two steps. A machine that has ended stays unchanged.
+
+    Raises:
+        TypeError: Your move: the reason is not an exit reason.
+    """
     check_reason(reason)
     if engine.stopped is not None:
         return engine, ()

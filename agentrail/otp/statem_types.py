@@ -1,7 +1,7 @@
-"""The words of the state machine engine: events, transitions, actions, effects. What they do stands in `statem`.
+"""Types of the state machine engine: events, transitions, actions, effects. `statem` implements them.
 
-All of them are `msgspec.Struct`s, not attrs classes: a session makes several per signal, and these cost a tenth. Those
-that live for one step are not seen by the cyclic garbage collector (`gc=False`).
+All of them are `msgspec.Struct`s instead of attrs classes: a session creates several per signal, and structs
+cost a tenth. Those that live for one step are not tracked by the garbage collector (`gc=False`).
 """
 
 import enum
@@ -16,7 +16,7 @@ from agentrail.otp.exits import ExitReason, Normal
 from agentrail.otp.timers import NO_TIMERS, TimerIndex, TimerKey, TimerKind
 
 Clock: TypeAlias = Callable[[], float]
-"""Reads the time in seconds, on a clock that never falls."""
+"""Returns the time in seconds, on a clock that never goes back."""
 
 S = TypeVar("S")
 D = TypeVar("D")
@@ -25,22 +25,23 @@ D_co = TypeVar("D_co", covariant=True)
 
 
 class KeepType(enum.Enum):
-    """The type of `KEEP`, so that a type checker can tell it from data."""
+    """The type of `KEEP`, so that a type checker can distinguish it from data."""
 
     KEEP = "keep"
 
 
 KEEP: Final = KeepType.KEEP
-"""In place of data: what it was."""
+"""Placeholder for data: keep it unchanged."""
 
 
 R_co = TypeVar("R_co", covariant=True)
 
 
 class RequestFor(Generic[R_co]):
-    """A base for the classes of your requests: `class Total(RequestFor[int])` lets `await handle.call(Total())` be an `int`.
+    """Base for the classes of your requests.
 
-    Only for type checkers and editors: whether what `Reply` brings has that type is not checked.
+    `class Total(RequestFor[int])` makes `await handle.call(Total())` an `int`. Only for type checkers and editors:
+    the type of the value in `Reply` is not checked.
     """
 
     __slots__ = ()
@@ -50,12 +51,12 @@ class RequestFor(Generic[R_co]):
 
 
 class Call(Struct, frozen=True):
-    """A caller asks, and waits.
+    """A request whose caller waits for an answer.
 
     Attributes:
-        to: Where the answer goes: a one-shot slot of the shell, which may be kept, passed on and answered later. The
-            engine never looks into it.
-        request: What is asked.
+        to: Destination of the answer: a one-shot slot of the shell, which can be kept, passed on and answered
+            later. The engine never inspects it.
+        request: The request itself.
     """
 
     to: object
@@ -63,17 +64,17 @@ class Call(Struct, frozen=True):
 
 
 class Cast(Struct, frozen=True):
-    """A sender says something, and does not wait."""
+    """A message whose sender does not wait for an answer."""
 
     message: object
 
 
 class Info(Struct, frozen=True, repr_omit_defaults=True):
-    """Anything else that arrives: the end of another actor, the outcome of an effect.
+    """Any other message: the end of another actor, the outcome of an effect.
 
     Attributes:
-        message: What.
-        tag: Of the outcome of an effect: that of its `Perform`, so that two of them can be told apart.
+        message: The message itself.
+        tag: For the outcome of an effect, the tag of its `Perform`, which distinguishes several outcomes.
     """
 
     message: object
@@ -81,7 +82,7 @@ class Info(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class TimedOut(Struct, frozen=True):
-    """A timer of this machine came due; `name` is `None` unless `kind` is `named`."""
+    """A timer of this machine is due; `name` is `None` unless `kind` is `named`."""
 
     kind: TimerKind
     name: Hashable
@@ -89,44 +90,44 @@ class TimedOut(Struct, frozen=True):
 
 
 class Internal(Struct, frozen=True):
-    """What only the machine itself can say, with `NextEvent`."""
+    """An event that only the machine itself can create, with `NextEvent`."""
 
     content: object
 
 
 MachineEvent: TypeAlias = Call | Cast | Info | TimedOut | Internal
-"""What `handle` is given."""
+"""The argument of `handle`."""
 
 
 class TimerDue(Struct, frozen=True, gc=False):
-    """The shell says that a timer came due. Dropped unless `epoch` is that of the timer which runs now."""
+    """The shell reports that a timer is due. Dropped unless `epoch` is that of the timer now running."""
 
     key: TimerKey
     epoch: int
 
 
 Incoming: TypeAlias = Call | Cast | Info | TimerDue
-"""What `step` is given. No sender can make a timeout or an `Internal`."""
+"""The argument of `step_statem`. No sender can create a timeout or an `Internal`."""
 
 
-# --- actions: what a transition asks for, carried out from left to right
+# --- actions of a transition, carried out from left to right
 
 
 class Reply(Struct, frozen=True, gc=False):
-    """Answer a call, this one or one that was kept. At once, in its place among the effects."""
+    """Answer a call, the current one or an earlier one. Sent at once, in its place among the effects."""
 
     to: object
     value: object
 
 
 class Postpone(Struct, frozen=True):
-    """Handle this event again after the next state change; `on=False` takes an earlier `Postpone` back."""
+    """Handle this event again after the next state change; `on=False` cancels an earlier `Postpone`."""
 
     on: bool = True
 
 
 class NextEvent(Struct, frozen=True):
-    """Insert an event of any type. It is handled before all that waits."""
+    """Insert an event of any type. It is handled before all queued events."""
 
     event: MachineEvent
 
@@ -136,12 +137,12 @@ class _AtSeconds(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StateTimeout(_AtSeconds, frozen=True, gc=False):
-    """Start the state timer anew; a state change ends it.
+    """Restart the state timer; a state change cancels it.
 
     Attributes:
-        seconds: From now on; 0 comes before anything from the mailbox, `math.inf` cancels.
-        content: What its `TimedOut` carries.
-        at_seconds: Instead of `seconds`: when, on the clock of `now`. If both are given this one counts.
+        seconds: Time from now. 0 fires before anything from the mailbox, `math.inf` cancels.
+        content: Content of its `TimedOut`.
+        at_seconds: Absolute time on the clock of `now`. Takes precedence over `seconds`.
     """
 
     seconds: float | None = None
@@ -149,14 +150,14 @@ class StateTimeout(_AtSeconds, frozen=True, gc=False):
 
 
 class EventTimeout(_AtSeconds, frozen=True, gc=False):
-    """Start the event timer anew; any event ends it. Attributes as of `StateTimeout`."""
+    """Restart the event timer, which any event cancels. Attributes are the same as for `StateTimeout`."""
 
     seconds: float | None = None
     content: object = None
 
 
 class NamedTimeout(_AtSeconds, frozen=True, gc=False):
-    """Start the timer of this name anew; nothing ends it but the machine. Attributes as of `StateTimeout`."""
+    """Restart the timer of this name; only the machine cancels it. Attributes are the same as for `StateTimeout`."""
 
     name: Hashable
     seconds: float | None = None
@@ -164,14 +165,14 @@ class NamedTimeout(_AtSeconds, frozen=True, gc=False):
 
 
 class CancelTimer(Struct, frozen=True, gc=False):
-    """Cancel a timer, also if it came due already and was not handled yet. Fine if it does not run."""
+    """Cancel a timer, even if it was due and not handled yet. Has no effect if it is not running."""
 
     kind: TimerKind
     name: Hashable = None
 
 
 class UpdateTimer(Struct, frozen=True, gc=False):
-    """Let a running timer carry other content, at the same time. One that does not run fires at once."""
+    """Replace the content of a running timer and keep its due time. A timer that is not running fires at once."""
 
     kind: TimerKind
     content: object
@@ -179,12 +180,12 @@ class UpdateTimer(Struct, frozen=True, gc=False):
 
 
 class Perform(Struct, frozen=True, gc=False, repr_omit_defaults=True):
-    """Hand an effect to the shell, in its place among the effects. The engine does not look into it.
+    """Pass an effect to the shell, in its place among the effects. The engine does not inspect it.
 
     Attributes:
-        effect: For the shell.
-        tag: What its outcome carries, `Info(value, tag)`. One that is given is always answered, with `Info(None, tag)` where
-            there is no value; without one a value of `None` sends nothing.
+        effect: Effect for the shell.
+        tag: Tag of its outcome, `Info(value, tag)`. With a tag there is always an outcome, `Info(None, tag)` if
+            there is no value. Without a tag, a value of `None` sends nothing.
     """
 
     effect: object
@@ -192,7 +193,7 @@ class Perform(Struct, frozen=True, gc=False, repr_omit_defaults=True):
 
 
 class Hibernate(Struct, frozen=True):
-    """Does nothing: Python has no heap of one actor to compact. Accepted, so that ports from Erlang run."""
+    """Does nothing: Python has no heap per actor to compact. Accepted so that code ported from Erlang runs."""
 
 
 TransitionAction: TypeAlias = (
@@ -209,11 +210,11 @@ TransitionAction: TypeAlias = (
 )
 
 
-# --- transitions: what `handle` and `enter` answer
+# --- transitions, returned by `handle` and `enter`
 
 
 class NextState(Struct, Generic[S_co, D_co], frozen=True, gc=False):
-    """Go to a state. It is a *state change* if that differs from the present one."""
+    """Go to a state. It is a *state change* if that state differs from the current one."""
 
     state: S_co
     data: D_co | KeepType = KEEP
@@ -228,7 +229,7 @@ class Keep(Struct, Generic[D_co], frozen=True, gc=False):
 
 
 class Repeat(Struct, Generic[D_co], frozen=True):
-    """Stay in this state and enter it again: `enter` is called, nothing is replayed."""
+    """Stay in this state and enter it again: `enter` is called, postponed events are not replayed."""
 
     data: D_co | KeepType = KEEP
     actions: Sequence[TransitionAction] = ()
@@ -242,7 +243,7 @@ class Stop(Struct, Generic[D_co], frozen=True):
 
 
 class StopAndReply(Struct, Generic[D_co], frozen=True):
-    """End the machine. The replies go out before it terminates, and before anybody hears of the end."""
+    """End the machine. The replies are sent before it terminates, and before its end is reported."""
 
     replies: Sequence[Reply]
     reason: ExitReason = Normal()
@@ -253,10 +254,13 @@ Transition: TypeAlias = NextState[S, D] | Keep[D] | Repeat[D] | Stop[D] | StopAn
 
 
 class Machine(Protocol[S, D]):
-    """What the engine runs: a plain function without I/O. Its attribute `state_enter` may be true, see below."""
+    """Logic of a state machine: a plain function without I/O.
+
+    The optional attribute `state_enter` turns on `enter` calls; see `EnteringMachine`.
+    """
 
     def handle(self, event: MachineEvent, state: S, data: D, /) -> Transition[S, D]:
-        """Decide what one event means in this state."""
+        """Decide how to react to an event in this state."""
         ...
 
 
@@ -266,18 +270,18 @@ class EnteringMachine(Machine[S, D], Protocol[S, D]):
     state_enter: bool
 
     def enter(self, old_state: S, state: S, data: D, /) -> Transition[S, D]:
-        """Set up a state, before any of its events. It may do all but change the state, postpone and insert."""
+        """Set up a state, before its first event. It must not change the state, postpone or insert events."""
         ...
 
 
 class Init(Struct, Generic[S_co, D_co], frozen=True):
-    """How a machine begins.
+    """Initial state of a machine.
 
     Attributes:
         state: The first state.
         data: The first data.
-        actions: As of a transition; a `Postpone` is ignored, since there is no event to keep.
-        info: For the starter. The engine does not look into it.
+        actions: Same as for a transition. A `Postpone` is ignored, because there is no event to keep.
+        info: Value for the starter. The engine does not inspect it.
     """
 
     state: S_co
@@ -286,7 +290,7 @@ class Init(Struct, Generic[S_co, D_co], frozen=True):
     info: object = None
 
 
-# --- effects: what the engine asks of its shell
+# --- effects: instructions of the engine to its shell
 
 
 class SendReply(Struct, frozen=True, gc=False):
@@ -297,14 +301,14 @@ class SendReply(Struct, frozen=True, gc=False):
 
 
 class RefuseCall(Struct, frozen=True):
-    """Tell a caller that its call is not going to be handled: `MailboxFull(why)`."""
+    """Tell a caller that its call will not be handled: `MailboxFull(why)`."""
 
     to: object
     why: str
 
 
 class ArmTimer(Struct, frozen=True, gc=False):
-    """Bring `TimerDue(key, epoch)` at this time, in place of what was armed under the key before."""
+    """Send `TimerDue(key, epoch)` at this time. Replaces the timer armed under the same key."""
 
     key: TimerKey
     epoch: int
@@ -312,30 +316,30 @@ class ArmTimer(Struct, frozen=True, gc=False):
 
 
 class DisarmTimer(Struct, frozen=True, gc=False):
-    """Forget what is armed under this key."""
+    """Cancel the timer armed under this key."""
 
     key: TimerKey
 
 
 PerformEffect: TypeAlias = Perform
-"""Carry out what the machine asked for: its own action, passed on. A second wrapper per effect would say no more."""
+"""Carry out an effect of the machine: its own action, passed on without a wrapper."""
 
 
 class DeadLetter(Struct, frozen=True):
-    """This event is not going to be handled, and no caller waits for an answer."""
+    """This event will not be handled, and no caller waits for an answer."""
 
     event: MachineEvent
     why: str
 
 
 class Note(Struct, frozen=True):
-    """Something that an observer should hear of, once per episode."""
+    """An observation for observers, once per episode."""
 
     kind: Literal["postpone_overflow"]
 
 
 class Terminate(Struct, frozen=True):
-    """The machine has ended. All that it still has goes with it: armed timers, waiting events, open calls."""
+    """The machine has ended, with everything it still had: armed timers, queued events, open calls."""
 
     reason: ExitReason
 
@@ -343,7 +347,7 @@ class Terminate(Struct, frozen=True):
 EngineEffect: TypeAlias = (
     PerformEffect | SendReply | ArmTimer | DisarmTimer | RefuseCall | DeadLetter | Note | Terminate
 )
-"""Carried out in the order of the list. `Terminate` is always the last one, and nothing follows it ever."""
+"""Effects are carried out in the order of the list. `Terminate` is always the last effect of a machine."""
 
 
 # --- the engine's value
@@ -352,7 +356,7 @@ PostponeOverflow: TypeAlias = Literal["refuse", "stop"]
 
 
 def check_bound(field_name: str, value: object) -> None:
-    """Refuse a number of messages that is none."""
+    """Raise InvalidSpec unless this is a positive number of messages."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         message = f"{field_name} is {value!r}, allowed is an integer from 1"
         raise InvalidSpec(message, code="invalid_mailbox", field=field_name)
@@ -371,15 +375,17 @@ def _is_overflow(_: object, attribute: "Attribute[PostponeOverflow]", value: obj
 
 @frozen(kw_only=True)
 class Limits:
-    """What keeps a machine from growing or spinning without end.
+    """Limits on the growth of a machine and on the length of a step.
 
     Attributes:
-        postponed: How many events may be postponed at a time.
-        postpone_overflow: What becomes of one more: `refuse` it, a call with an answer, or `stop` the machine.
-        events_per_step: How many events, and repeated `enter` calls, may follow from one incoming event.
+        postponed: Maximum number of postponed events.
+        postpone_overflow: Reaction to one more: `refuse` it (a call is answered with an error), or `stop` the
+            machine.
+        events_per_step: Maximum number of events, and of repeated `enter` calls, that follow from one incoming
+            event.
 
     Raises:
-        InvalidSpec: Your move: `invalid_mailbox`, a bound below 1 or another policy.
+        InvalidSpec: Your move: `invalid_mailbox`, a bound below 1 or an unknown policy.
     """
 
     postponed: int = field(default=1_000, validator=_is_bound)
@@ -388,19 +394,21 @@ class Limits:
 
 
 class Engine(Struct, Generic[S, D], frozen=True):
-    """All that a machine is between two steps. Who keeps an old one can drop a step as if it never happened.
+    """State of a machine between two steps. A caller that keeps an old one can drop a step as if it never happened.
 
-    For a dropped `TimerDue` that means: here the timer still runs, so the shell has to fire it again or arm it anew.
+    After a dropped `TimerDue`, the timer still runs in the old state, so the shell has to fire it again or
+    re-arm it.
 
     Attributes:
-        data: Its data. Frozen only if the machine keeps it so.
-        postponed: Events that wait for a state change, oldest first; never more than `limits.postponed`.
-        epoch: The newest epoch. It never falls, so that no arming is taken for another.
-        overflowing: An overflow of `postponed` was noted, and no state change has emptied it since.
-        stopped: Why the machine has ended; `None` while it has not.
-        last: Of a machine that has ended: the event that ended it, `None` if none did.
-        queue: Of a machine that has ended: what else it would have handled in that step, in this order, waiting zero
-            timeouts included. Else empty, a step ends when only the mailbox could bring more.
+        data: Data of the machine. Immutable only if the machine keeps it so.
+        postponed: Events that wait for a state change, oldest first; at most `limits.postponed`.
+        epoch: The newest epoch. It never falls, so each arming is unique.
+        overflowing: Whether an overflow of `postponed` was noted and no state change has emptied it since.
+        stopped: Exit reason of the machine, or `None` while it runs.
+        last: Event that ended the machine, or `None`.
+        queue: Events that an ended machine would still have handled in that step, in order, including pending
+            zero timeouts. Empty while the machine runs, because a step ends when only the mailbox can bring
+            more.
     """
 
     state: S

@@ -1,8 +1,9 @@
 """The supervisor: OTP's supervisor behaviour as a pure function, one `step_supervisor` per signal.
 
-The door and nothing else: what is said here is named in `supervision_types`, what is known in `supervision_state`.
-`supervision_sweeps` starts and restarts, `supervision_stops` stops. No clock, no
-chance and no process in here: both come with each signal, and who carries out the effects owns the processes.
+This module is the entry point. Signals, calls and effects are in `supervision_types`, the state in
+`supervision_state`. `supervision_sweeps` starts and restarts children, `supervision_stops` stops them. There is
+no clock, randomness or process here: each signal brings the time and a random draw, and the caller that carries
+out the effects owns the processes.
 
     >>> from agentrail.otp.child_specs import ChildSpec, SupervisorFlags
     >>> from agentrail.otp.exits import Crashed
@@ -95,14 +96,14 @@ from agentrail.otp.supervision_types import (
     WhichChildrenCall,
 )
 
-# What a supervisor answers to a call: now, or when the child in question has started or stopped.
+# Answers to calls: at once, or when the child in question has started or stopped.
 #
-# Reading calls and `stop` are answered in every state. A changing call is carried out in its turn; one that would wait
-# for its own caller is refused, since neither of the two would ever go on.
+# Reading calls and `stop` are answered in every state. Changing calls run one at a time. A call that would
+# wait for its own caller is refused, because it would deadlock.
 
 
 def serve(step: SupervisorStep, request: SupervisorRequest, *, handle: Hashable | None = None) -> None:
-    """Answer a request whose caller waits, or put it where it will be looked at again."""
+    """Answer a request, or queue it until it can be answered."""
     call = request.call
     match call:
         case WhichChildrenCall():
@@ -130,7 +131,7 @@ def serve(step: SupervisorStep, request: SupervisorRequest, *, handle: Hashable 
 
 
 def cancel(step: SupervisorStep, request_id: RequestId) -> None:
-    """Forget who waited. Only a start goes with its caller; what stops goes on."""
+    """Cancel a request. A start is cancelled with its caller, a stop continues."""
     number = step.requests.get(request_id)
     if number is None:
         step.dropped += 1
@@ -142,16 +143,19 @@ def cancel(step: SupervisorStep, request_id: RequestId) -> None:
 
 
 def undo_start(step: SupervisorStep, number: int, *, is_new: bool) -> None:
-    """Let nothing remain of a start whose answer was not taken: what came with the call goes, what was there stays stopped."""
+    """Undo a start whose answer was not taken.
+
+    A child that was new with the call is removed. A child that existed before stays, stopped.
+    """
     child = step.children.get(number)
-    if child is None:  # there was nothing to run, and nothing was kept
+    if child is None:  # it had nothing to run, and no entry was kept
         return
     child = structs.replace(child, fresh=is_new)
     if child.phase is ChildPhase.IDLE and not child.restarting:
         step.leave(child)
         return
     step.save(child)
-    if not step.is_stopping:  # else it goes with all others, in its turn
+    if not step.is_stopping:  # otherwise it stops with the others, in its turn
         stop_child(step, child)
 
 
@@ -187,7 +191,7 @@ def _start_child(
     try:
         (spec,) = check_child_specs([call.spec], flags=step.flags)
     except InvalidSpec as refusal:
-        # Without its traceback, which would keep what stands in these frames.
+        # Without its traceback, which would keep the frames' objects alive.
         step.answer(request.request_id, refusal.with_traceback(None))
         return
     if _waits_for_start(step, request):
@@ -242,15 +246,16 @@ def _start_new(
         step.answer(request.request_id, errors.TooManyChildren(message))
         return
     step.enrol(child)
-    if handle is None or step.is_grouped:  # in a group the next one begins behind this one's first step
+    if handle is None or step.is_grouped:  # in a group, starts run one by one
         _start_for(step, request, child)
     else:
-        # One step and not two, for what has nothing to say between them: as if `InstanceStarted` came directly behind.
+        # One step instead of two when there is nothing to report between them: as if `InstanceStarted`
+        # followed at once.
         come_up(step, step.begin(child, handle), handle)
 
 
 def _start_for(step: SupervisorStep, request: SupervisorRequest, child: Child) -> None:
-    """Start an idle child, for a caller that waits for it and is its `starter`."""
+    """Start an idle child for the caller that is its `starter`."""
     if step.is_grouped:
         step.starter = child.number
     if request.request_id != NO_CALLER:
@@ -280,12 +285,12 @@ def _terminate(step: SupervisorStep, request: SupervisorRequest, key: ChildKey) 
             step.answer(request.request_id, _would_deadlock(request, child))
             return
         child = structs.replace(child, joined=(*child.joined, request.request_id))
-        if child.phase is not ChildPhase.RUNNING:  # else the stop saves it
+        if child.phase is not ChildPhase.RUNNING:  # otherwise the stop saves it
             step.save(child)
         stop_child(step, child)
         return
     if step.sweep is not None and step.sweep.trigger == child.number:
-        step.sweep = None  # no child is left whose group this was; the others stay as they are
+        step.sweep = None  # the child whose restart caused the sweep is removed; the others stay as they are
     if child.phase is ChildPhase.IDLE and not child.restarting:
         step.leave(child)
     stop_child(step, child)
@@ -337,13 +342,13 @@ def _reconfigure_child(step: SupervisorStep, spec: ChildSpec) -> None:
 
 
 def _find(step: SupervisorStep, key: ChildKey) -> Child | SupervisorError:
-    """Return the child that a caller means, or why there is none."""
+    """Return the child with this key, or an error that says why it was not found."""
     if isinstance(key, ById) and step.is_dynamic:
         return _wrong_key(key.id)
     index, wanted = (step.numbers, key.id) if isinstance(key, ById) else (step.handles, key.handle)
     try:
         number = index.get(wanted)
-    except TypeError:  # not hashable, so the id of no child
+    except TypeError:  # not hashable, so it cannot be an id
         number = None
     child = None if number is None else step.children.get(number)
     if child is None:
@@ -353,7 +358,10 @@ def _find(step: SupervisorStep, key: ChildKey) -> Child | SupervisorError:
 
 
 def _find_stopped(step: SupervisorStep, request: SupervisorRequest, child_id: Hashable) -> Child | None:
-    """Return a child that has no process and gets none by itself; else answer, or let the request wait."""
+    """Return a child that has no process and none pending.
+
+    Otherwise answer the request with an error, or queue it, and return None.
+    """
     child = _find(step, ById(child_id))
     if not isinstance(child, Child):
         step.answer(request.request_id, child)
@@ -382,7 +390,7 @@ def _is_restarting(child: Child) -> bool:
 
 
 def _wait_for_child(step: SupervisorStep, request: SupervisorRequest, child: Child) -> None:
-    """Look at a request again when the start or stop of this child is over."""
+    """Queue a request until the start or stop of this child has finished."""
     if _is_caller(request, child):
         step.answer(request.request_id, _would_deadlock(request, child))
     else:
@@ -390,7 +398,10 @@ def _wait_for_child(step: SupervisorStep, request: SupervisorRequest, child: Chi
 
 
 def _waits_for_start(step: SupervisorStep, request: SupervisorRequest) -> bool:
-    """Under a group strategy starts go one at a time: look at this one again when the other is over."""
+    """Queue a request while another start is running, and return whether it was queued.
+
+    Under a group strategy, starts run one at a time.
+    """
     starter = None if step.starter is None else step.children.get(step.starter)
     if starter is None:
         return False
@@ -402,7 +413,7 @@ def _waits_for_start(step: SupervisorStep, request: SupervisorRequest) -> bool:
 
 
 def _wait_for_sweep(step: SupervisorStep, request: SupervisorRequest) -> None:
-    """Look at a request again when the initial start or the group restart is over."""
+    """Queue a request until the initial start or the group restart has finished."""
     caller = step.children.get(request.caller_path[0].child) if request.caller_path else None
     if caller is not None and _is_caller(request, caller) and _is_awaited(step, caller):
         step.answer(request.request_id, _would_deadlock(request, caller))
@@ -411,7 +422,7 @@ def _wait_for_sweep(step: SupervisorStep, request: SupervisorRequest) -> None:
 
 
 def _is_awaited(step: SupervisorStep, child: Child) -> bool:
-    """Tell whether the sweep waits for the start or stop of this child, now or later."""
+    """Return whether the sweep waits for the start or stop of this child, now or later."""
     sweep = step.sweep
     if sweep is None or child.number < sweep.low:
         return False
@@ -419,7 +430,7 @@ def _is_awaited(step: SupervisorStep, child: Child) -> bool:
 
 
 def _is_caller(request: SupervisorRequest, child: Child) -> bool:
-    """Tell whether the caller is this very instance, or lives below it."""
+    """Return whether the caller is this instance or one of its descendants."""
     return bool(request.caller_path) and child.attempt != 0 and request.caller_path[0] == child.token
 
 
@@ -452,7 +463,10 @@ __all__ = ["admit_restart", "begin_supervisor", "step_supervisor"]
 def begin_supervisor(
     name: Hashable, flags: SupervisorFlags, specs: Iterable[Spec], *, at_seconds: float
 ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
-    """Begin a supervisor: check everything, then start the first child.
+    """Start a supervisor: check the flags and all specs, then start the first child.
+
+    Raises:
+        InvalidSpec: Your move: a flag or a child spec is invalid.
 
     Source: OTP, supervisor:init/1.
     """
@@ -472,7 +486,9 @@ def begin_supervisor(
 def step_supervisor(
     state: SupervisorState, signal: SupervisionSignal
 ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
-    """Decide what follows from one signal, until only another one could bring more. Total: no signal makes it raise.
+    """Process one signal, with everything that follows from it until the next signal.
+
+    Total: no signal makes it raise.
 
     Source: OTP, supervisor.
     """
@@ -498,7 +514,7 @@ def step_supervisor(
     return step.result()
 
 
-# --- what a process says
+# --- signals from processes
 
 
 def _on_process(
@@ -511,7 +527,7 @@ def _on_process(
     | InstanceStopped
     | InstanceStuck,
 ) -> bool:
-    """Take what the process of a child says; `False` if that is nothing it can say now."""
+    """Handle a signal of a child's process. Return False if the child's phase does not expect it."""
     match child.phase, signal:
         case ChildPhase.STARTING, InstanceStarted():
             come_up(step, child, signal.handle, signal.info)
@@ -523,7 +539,7 @@ def _on_process(
             _on_exit(step, child, reason)
         case ChildPhase.STOPPING, InstanceStopped(reason=reason, forced=forced):
             finish_stop(step, child, reason, forced=forced)
-        case ChildPhase.STOPPING, InstanceExited(reason=reason):  # it had ended before it was asked
+        case ChildPhase.STOPPING, InstanceExited(reason=reason):  # it had ended before it was asked to stop
             finish_stop(step, child, reason)
         case ChildPhase.STOPPING, InstanceStuck():
             finish_stuck(step, child, step.flags.stuck_after_seconds)
@@ -572,7 +588,8 @@ def _on_exit(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
         return
     child = remember_exit(child, reason, step.now)
     if step.is_sweeping or step.starter is not None:
-        # As in OTP, where the supervisor would not have looked yet: what is under way comes to its end first.
+        # As in OTP, where the supervisor would not have read it yet: the running sweep or start finishes
+        # first.
         exited = structs.replace(child, phase=ChildPhase.EXITED, exit_reason=reason, exit_seconds=step.now)
         step.save(exited)
         step.exits = step.exits.put(step.place(), child.number)
@@ -581,7 +598,7 @@ def _on_exit(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
 
 
 def _on_late_end(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
-    if step.phase != "ended":  # else it says so itself, to its parent or by the end of its block
+    if step.phase != "ended":  # otherwise the instance reports it, to its parent or at the end of its block
         step.report("late_end", child, reason)
     if not child.restarting:
         step.leave(child)
@@ -591,7 +608,7 @@ def _on_late_end(step: SupervisorStep, child: Child, reason: ExitReason) -> None
     _retry(step, child)
 
 
-# --- going on
+# --- continuing
 
 
 def _on_retry(step: SupervisorStep, token: Token) -> None:
@@ -605,14 +622,14 @@ def _on_retry(step: SupervisorStep, token: Token) -> None:
 
 
 def _retry(step: SupervisorStep, child: Child) -> None:
-    """Start a child again that waited for it, unless it waits for more than that, or with its group."""
+    """Restart a waiting child, unless it waits for something else too or restarts with its group."""
     is_trigger = step.sweep is not None and step.sweep.trigger == child.number
     if child.phase is ChildPhase.IDLE and not child.retry and not is_trigger and not step.is_stopping:
         step.start(child)
 
 
 def _settle(step: SupervisorStep) -> None:
-    """Do all that needs no further signal, in this order: sweeps, ends that wait for judgement, calls that wait."""
+    """Do everything that needs no further signal, in this order: sweeps, pending exits, queued calls."""
     while _go_on(step):
         pass
 

@@ -1,4 +1,4 @@
-"""What follows when a start is over: the child is up, and who waited for that hears of it. Nothing in here starts anything."""
+"""The end of a start: the child is up, and its caller is answered. Nothing in here starts anything."""
 
 from collections.abc import Hashable
 
@@ -13,12 +13,12 @@ from agentrail.otp.supervision_types import Started
 
 
 def come_up(step: SupervisorStep, child: Child, handle: Hashable, info: object = None) -> None:
-    """Note that a child is up."""
+    """Mark a child as running."""
     if child.handle is not None:
         step.handles = step.handles.drop(child.handle)
     step.handles = step.handles.put(handle, child.number)
     doomed, spec = child.doomed, child.spec
-    is_last = spec.restart == "temporary" and not doomed  # it is never started again
+    is_last = spec.restart == "temporary" and not doomed  # it is never restarted
     up = structs.replace(
         child,
         spec=spec.without_arguments() if is_last and not child.from_template else spec,
@@ -41,7 +41,7 @@ def come_up(step: SupervisorStep, child: Child, handle: Hashable, info: object =
 
 
 def end_start(step: SupervisorStep, child: Child, outcome: Started | errors.ChildStartFailed) -> None:
-    """Answer who waits for a start that is over, and let the next one begin."""
+    """Answer the caller of a finished start, and let the next start begin."""
     if step.is_stopping:
         step.answer(child.starter, stopping(step))
     else:

@@ -1,7 +1,7 @@
-"""The supervisor as a value: all that it knows between two steps, and what can be read from it.
+"""The state of a supervisor between two steps, as a value, and queries on it.
 
-Who keeps an old state can drop a step as if it never happened. A step changes one child or a few; the tables that hold
-them share the rest, so ten thousand children cost a step no more than ten do.
+A caller that keeps an old state can drop a step as if it never happened. A step changes one child or a few, and
+the tables share the rest. A step with ten thousand children therefore costs no more than one with ten.
 """
 
 import enum
@@ -28,7 +28,7 @@ from agentrail.otp.tables import Index, Table
 
 
 class ChildPhase(enum.Enum):
-    """Where the process of a child is."""
+    """Status of a child's process."""
 
     IDLE = "no process, and none on its way"
     STARTING = "StartChild is out"
@@ -39,14 +39,14 @@ class ChildPhase(enum.Enum):
 
 
 MAX_EXITS: Final = 5
-"""How many ends of a child are remembered."""
+"""Number of ends of a child that are remembered."""
 
 
 class ChildExit(Struct, frozen=True):
-    """How an instance of a child ended by itself, or why an attempt to start it failed.
+    """An unrequested end of a child's instance, or a failed attempt to start it.
 
     Attributes:
-        at_seconds: When it was known, on the clock of the signals.
+        at_seconds: Time at which it became known, on the clock of the signals.
     """
 
     reason: ExitReason
@@ -57,22 +57,24 @@ class Child(Struct, frozen=True, kw_only=True):
     """One child, over all its instances.
 
     Attributes:
-        number: Its place in the start order. Never given again.
-        from_template: It is an instance of the template, and a restart takes the template of that day.
-        extra: Its own arguments; none once a temporary child is up.
-        phase: Where its process is.
-        attempt: With `number` the token of its process; 0 in IDLE.
-        retry: With `number` the token of the wait for its retry; 0 if there is none. Only while `restarting`.
-        restarting: It crashed, and no attempt has succeeded since. Not in RUNNING, EXITED and STOPPING, but for a
-            cancelled start that came up.
-        fresh: Its first start was asked for by a call and is not over, or was undone: without a process it is not kept.
-        doomed: Its start was cancelled. Only in STARTING, and in STOPPING and STUCK after it.
-        restarts: When its restarts happened that still count, if `flags.intensity_per` is `child`; else empty.
-        exits: The last ends that it was not told to come to, the newest last; for people, nothing is decided by them.
-        asked: How it was told to stop; `None` before.
-        starter: Who waits for its start. Only in STARTING, and in STOPPING after it.
-        joined: Who waits for its stop. Only in STARTING and STOPPING.
-        waiting: Requests to be looked at when its start or stop is over. Not in IDLE, RUNNING and STUCK.
+        number: Its place in the start order. Never reused.
+        from_template: Whether it is an instance of the template. A restart uses the template current at that
+            time.
+        extra: Its own arguments; empty once a temporary child is up.
+        phase: Status of its process.
+        attempt: With `number`, the token of its process, 0 in IDLE.
+        retry: With `number`, the token of the wait for its retry, 0 if there is none. Only while `restarting`.
+        restarting: Whether it crashed and no attempt has succeeded since. Not in RUNNING, EXITED and STOPPING,
+            except for a cancelled start that came up.
+        fresh: Whether a call requested its first start, and that start is not over or was undone. Without a
+            process, such a child is removed.
+        doomed: Whether its start was cancelled. Only in STARTING, and in STOPPING and STUCK after it.
+        restarts: Times of its restarts that still count, if `flags.intensity_per` is `child`; otherwise empty.
+        exits: Its last unrequested ends, the newest last. Informational only.
+        asked: How it was asked to stop; `None` before.
+        starter: Request that waits for its start. Only in STARTING, and in STOPPING after it.
+        joined: Requests that wait for its stop. Only in STARTING and STOPPING.
+        waiting: Requests to process when its start or stop is over. Not in IDLE, RUNNING and STUCK.
     """
 
     number: int
@@ -100,22 +102,22 @@ class Child(Struct, frozen=True, kw_only=True):
 
     @property
     def token(self) -> Token:
-        """Of its process."""
+        """Token of its process."""
         return Token(self.number, self.attempt)
 
     @property
     def has_process(self) -> bool:
-        """Tell whether there is an instance that came up and has not ended."""
+        """Whether an instance came up and has not ended."""
         return self.phase in PROCESS
 
 
 def remember_exit(child: Child, reason: ExitReason, at_seconds: float) -> Child:
-    """Note how an instance of a child ended; only the last ends are kept."""
+    """Record the end of an instance; only the last ends are kept."""
     exits = (*child.exits, ChildExit(reason, at_seconds))
     return structs.replace(child, exits=exits[-MAX_EXITS:])
 
 
-# Tuples, since the hash of an enum's member is computed in Python, and each step looks here several times.
+# Tuples, because the hash of an enum member is computed in Python, and each step looks here several times.
 PROCESS: Final = (ChildPhase.RUNNING, ChildPhase.STOPPING, ChildPhase.STUCK)
 OPEN: Final = (ChildPhase.STARTING, ChildPhase.RUNNING, ChildPhase.STOPPING)  # a stop has to wait for these
 CHANGING: Final = (ChildPhase.STARTING, ChildPhase.EXITED, ChildPhase.STOPPING)
@@ -127,11 +129,12 @@ class Sweep(Struct, frozen=True, kw_only=True):
     """Starts or stops one child after the other: the initial start, a group restart, the stop of a static supervisor.
 
     Attributes:
-        course: `up` starts in start order, `down` stops in reverse; `wait` is for a retry or for what is stuck.
-        low: Children with a smaller number are left alone.
-        cursor: Up: children below it are done. Down: those from it on are.
-        trigger: The child that a group restart is for; -1 if it is none.
-        delay_seconds: How long a group waits once it is down; `None` for not at all.
+        course: `up` starts in start order, `down` stops in reverse order, `wait` waits for a retry or for stuck
+            children.
+        low: Children with a smaller number are not affected.
+        cursor: Up: children below it are done. Down: children from it upwards are done.
+        trigger: The child that caused a group restart, otherwise -1.
+        delay_seconds: Wait of a group once it is down, or `None` for no wait.
     """
 
     course: Course
@@ -145,10 +148,11 @@ class Ending(Struct, frozen=True, kw_only=True):
     """A stop under way.
 
     Attributes:
-        killing: All that is left is being killed at once.
+        killing: Whether the remaining children are being killed at once.
         killed: Children that ended so far because they were killed.
-        errors: Of a dynamic supervisor: errors to be reported at the end, equal ones together; with the place of each.
-        culprit: Over whom it gave up, if that is why it stops.
+        errors: For a dynamic supervisor: errors to report at the end, equal ones together, each with its
+            position.
+        culprit: The child that made it give up, if any.
     """
 
     reason: ExitReason
@@ -163,23 +167,23 @@ class Ending(Struct, frozen=True, kw_only=True):
 
 
 class SupervisorState(Struct, frozen=True, kw_only=True):
-    """All that a supervisor knows.
+    """State of a supervisor.
 
     Attributes:
-        phase: `starting` until all initial children are up; `stopping` from the first reason to stop; then `ended`.
-        numbers: Of a static supervisor: number by id. Each child of it stands there once.
-        open: How many children are in a phase of `OPEN`. None once it has ended.
-        significant: How many significant children run, or are to run again.
-        restarts: When restarts happened that still count; never more than `intensity + 1`. Empty if each child has its
-            own.
-        sweep: What is being started or stopped in order.
-        starter: Under a group strategy: the child whose start was asked for and is under way; only one at a time.
+        phase: `starting` until all initial children are up; `stopping` from the first reason to stop; then
+            `ended`.
+        numbers: For a static supervisor: number by id. Contains each child once.
+        open: Number of children in a phase of `OPEN`. 0 once the supervisor has ended.
+        significant: Number of significant children that run or will be restarted.
+        restarts: Times of restarts that still count; at most `intensity + 1`. Empty if each child has its own.
+        sweep: The ordered start or stop under way.
+        starter: Under a group strategy: the child whose requested start is under way. Only one at a time.
         exits: Children in EXITED, in the order of their ends.
         pending: Requests that wait for the end of a sweep.
         starts: Requests that wait for the end of another start, under a group strategy.
-        places: The last place given in the three queues.
-        requests: The requests that wait for an answer: by id the number of the child that is started for it, else -1.
-        dropped: Signals that were not waited for. Never falls.
+        places: The last position assigned in the three queues.
+        requests: Unanswered requests: by id, the number of the child that is started for it, otherwise -1.
+        dropped: Number of unexpected signals. Never falls.
     """
 
     name: Hashable
@@ -210,7 +214,7 @@ class SupervisorState(Struct, frozen=True, kw_only=True):
 
 
 def which_children(children: Table[Child]) -> tuple[ChildInfo, ...]:
-    """List the children in start order."""
+    """Return the children in start order."""
     return tuple(
         ChildInfo(
             child.spec.id,
@@ -224,12 +228,12 @@ def which_children(children: Table[Child]) -> tuple[ChildInfo, ...]:
 
 
 def count_children(specs: int, active: int, supervisors: int) -> ChildCounts:
-    """Count the children; every spec that is no supervisor is a worker."""
+    """Return the counts; every spec of another kind than `supervisor` is a worker."""
     return ChildCounts(specs, active, supervisors, specs - supervisors)
 
 
 def child_status(child: Child) -> ChildStatus:
-    """Name what a child does, for people."""
+    """Return the public status of a child."""
     match child.phase:
         case ChildPhase.RUNNING:
             return "running"
@@ -248,5 +252,5 @@ def child_status(child: Child) -> ChildStatus:
 
 
 def is_to_restart(child: Child) -> bool:
-    """Tell whether the end of this child, which was not judged yet, is going to start it again."""
+    """Return whether a pending end of this child will restart it."""
     return child.exit_reason is not None and is_restart_worthy(child.spec.restart, child.exit_reason)

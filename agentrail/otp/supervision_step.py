@@ -1,7 +1,8 @@
-"""One step of a supervisor at work: the fields of the next state, the effects so far, and the books between them.
+"""One step of a supervisor in progress: the fields of the next state and the effects so far.
 
-Mutable inside, pure from outside: a `SupervisorStep` lives for one call of `begin` or `step` and never gets out of it. It keeps
-the counters and queues right whatever is done to a child; what is done, and when, is decided in the files that use it.
+Mutable inside, pure from outside: a `SupervisorStep` lives for one call of `begin_supervisor` or
+    `step_supervisor` and never leaves it. It keeps counters and queues consistent. The modules that use it
+    decide what happens to a child, and when.
 """
 
 from collections.abc import Hashable
@@ -42,14 +43,14 @@ from agentrail.otp.supervision_types import (
 from agentrail.otp.tables import Index, Table
 
 GROUPED: Final = ("one_for_all", "rest_for_one")
-"""The strategies under which a restart may concern more than one child."""
+"""The strategies under which a restart may affect more than one child."""
 
 
 class SupervisorStep:
-    """The next state, while it is being made. Its fields are those of `SupervisorState`.
+    """The next state, under construction. Its fields are those of `SupervisorState`.
 
     Attributes:
-        effects: What is to be carried out, in order.
+        effects: Effects so far, in order.
     """
 
     __slots__ = (
@@ -92,51 +93,51 @@ class SupervisorStep:
         self.effects: list[SupervisionEffect] = []
 
     def result(self) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
-        """Close the books."""
+        """Return the next state and the effects."""
         return SupervisorState(**vars(self)), tuple(self.effects)
 
-    # --- what is asked often
+    # --- frequent queries
 
     @property
     def is_dynamic(self) -> bool:
-        """Children are instances, known by their handles."""
+        """Whether children are instances, identified by their handles."""
         return self.flags.strategy == "dynamic"
 
     @property
     def is_grouped(self) -> bool:
-        """A restart may concern more than one child, so starts go one at a time."""
+        """Whether a restart may affect more than one child, so that starts run one at a time."""
         return self.flags.strategy in GROUPED
 
     @property
     def is_sweeping(self) -> bool:
-        """Children are being started or stopped in order; a group that waits is not."""
+        """Whether children are being started or stopped in order. False for a waiting group."""
         return self.sweep is not None and self.sweep.course != "wait"
 
     @property
     def is_stopping(self) -> bool:
-        """A stop began, or is over: nothing is started any more."""
+        """Whether a stop has begun or is over. No child is started after that."""
         return self.ending is not None
 
     def owner(self, token: Token) -> Child | None:
-        """Return the child whose process has this token."""
+        """Return the child whose process has this token, or None."""
         child = self.children.get(token.child)
         return child if child is not None and child.attempt == token.attempt else None
 
     # --- children
 
     def add(self, child: Child) -> None:
-        """Take a new child to the books, which has the number `next_number`."""
+        """Add a new child, whose number is `next_number`."""
         self.enrol(child)
         self.save(child)
 
     def enrol(self, child: Child) -> None:
-        """Give a new child its number; who calls this starts it at once, and so saves it."""
+        """Register the number and id of a new child. The caller starts it at once, which saves it."""
         self.next_number = child.number + 1
         if not self.is_dynamic:
             self.numbers = self.numbers.put(child.spec.id, child.number)
 
     def save(self, child: Child) -> None:
-        """Put a child in place of what it was, and keep the counters."""
+        """Save a changed child and update the counters."""
         number, phase = child.number, child.phase
         before = self.children.get(number)
         if before is not None:
@@ -153,9 +154,9 @@ class SupervisorStep:
         self.children = children.add(number, child) if before is None else children.replace(number, child)
 
     def forget(self, child: Child) -> None:
-        """Take a child that has no process off the books; its number is never given again."""
+        """Remove a child that has no process. Its number is never reused."""
         before = self.children.get(child.number)
-        assert before is not None  # noqa: S101 - it is on the books until here
+        assert before is not None  # noqa: S101 - it is in the table until here
         self._tally(before, -1)
         if before.phase is ChildPhase.STUCK:
             self.stuck = self.stuck.drop(child.number)
@@ -167,7 +168,7 @@ class SupervisorStep:
             self.handles = self.handles.drop(child.handle)
 
     def leave(self, child: Child) -> None:
-        """Note that a child has no process and gets none by itself: keep its spec, if that is to be kept."""
+        """Record that a child has no process and none pending. Keep its spec unless it is temporary."""
         if self.starter == child.number:
             self.starter = None
         if self.is_dynamic or child.spec.restart == "temporary" or child.fresh:
@@ -195,7 +196,7 @@ class SupervisorStep:
             self.open += by
         if child.spec.kind == "supervisor":
             self.supervisors += by
-        # What is being stopped does not run any more; what is about to be restarted does.
+        # A stopping child no longer counts as running, a child about to restart does.
         if child.spec.significant and (
             child.restarting or phase in (ChildPhase.STARTING, ChildPhase.RUNNING, ChildPhase.EXITED)
         ):
@@ -208,7 +209,10 @@ class SupervisorStep:
         self.save(self.begin(child))
 
     def begin(self, child: Child, handle: Hashable | None = None) -> Child:
-        """Let an idle child begin, and return it as it is then, not yet saved; with a handle it is up, which is for the caller."""
+        """Start an idle child and return it, not yet saved.
+
+        With a handle it is already up, which the caller records.
+        """
         self.attempts += 1
         spec = self.template if child.from_template and self.template is not None else child.spec
         child = structs.replace(child, spec=spec, phase=ChildPhase.STARTING, attempt=self.attempts)
@@ -216,7 +220,7 @@ class SupervisorStep:
         return child
 
     def cancel_start(self, child: Child, how: ShutdownTime) -> None:
-        """End a start that is under way."""
+        """Cancel a running start."""
         self.save(structs.replace(child, doomed=True, restarting=False, asked=how))
         self.effects.append(CancelStart(child.token, how))
 
@@ -227,18 +231,18 @@ class SupervisorStep:
         self.effects.append(StopChild(child.token, how))
 
     def schedule_retry(self, child: Child, delay_seconds: float) -> None:
-        """Start a child again later."""
+        """Schedule a restart of a child."""
         self.attempts += 1
         self.save(structs.replace(child, retry=self.attempts))
         self.effects.append(ScheduleRetry(Token(child.number, self.attempts), delay_seconds))
 
     def cancel_retry(self, child: Child) -> Child:
-        """Do not start a child again, if that was meant; return the child as it is then, not yet saved."""
+        """Cancel the pending restart of a child, if any. Return the child, not yet saved."""
         if child.retry:
             self.effects.append(CancelRetry(Token(child.number, child.retry)))
         return structs.replace(child, retry=0, restarting=False)
 
-    # --- words
+    # --- reports and answers
 
     def report(
         self,
@@ -248,7 +252,7 @@ class SupervisorStep:
         *,
         at_seconds: float | None = None,
     ) -> None:
-        """Tell the observers."""
+        """Report an event to the observers."""
         report = Report(
             kind=kind,
             supervisor=self.name,
@@ -265,7 +269,7 @@ class SupervisorStep:
             self.effects.append(report)
 
     def _merge(self, report: Report, ending: Ending) -> None:
-        """Keep an error of a dynamic stop until its end: ten thousand equal ones are one report."""
+        """Keep an error of a dynamic stop until its end: ten thousand equal errors become one report."""
         key = (report.child_id, report.child_kind, report.restart, report.reason)
         known = ending.errors.get(key)
         if known is None:
@@ -283,7 +287,10 @@ class SupervisorStep:
         *,
         started: Child | None = None,
     ) -> None:
-        """Answer a request that waited, unless its caller has gone; what was `started` for it is undone if the answer is not taken."""
+        """Answer a pending request, unless its caller has left.
+
+        If the answer is not taken, the child `started` for it is stopped again.
+        """
         if request_id is not None and self.requests.get(request_id) is not None:
             self.requests = self.requests.drop(request_id)
             if started is None:
@@ -298,6 +305,6 @@ class SupervisorStep:
             self.pending = self.pending.put(self.place(), request)
 
     def place(self) -> int:
-        """Give the next place in a queue."""
+        """Return the next position in a queue."""
         self.places += 1
         return self.places

@@ -1,4 +1,4 @@
-"""How a supervisor stops: one child, what is left of it, and in the end itself. Nothing in here starts anything."""
+"""Stopping one child, and stopping the supervisor itself. Nothing in here starts anything."""
 
 from typing import Final, assert_never
 
@@ -17,7 +17,10 @@ _CANCELLED: Final = InitFailed("cancelled")
 
 
 def stop_child(step: SupervisorStep, child: Child, *, kill: bool = False) -> bool:
-    """Let a child end, whatever it does now, and start it no more. Asked again it asks no process twice."""
+    """Stop a child in any phase, and do not start it again. Return whether the supervisor must wait for its process.
+
+    Called again, it does not ask a process twice.
+    """
     how = "brutal_kill" if kill else child.spec.shutdown_seconds
     match child.phase:
         case ChildPhase.RUNNING:
@@ -52,7 +55,7 @@ def finish_stop(
     forced: bool = False,
     at_seconds: float | None = None,
 ) -> None:
-    """Note that a child that was to end has ended: report what was not expected, tell who waited."""
+    """Record that a stopped child has ended: report an unexpected end, answer the waiting callers."""
     if forced or not is_expected_stop(child.spec, child.asked, reason):
         step.report("shutdown_error", child, reason, at_seconds=at_seconds)
     ending = step.ending
@@ -66,9 +69,9 @@ def finish_stop(
 
 
 def finish_stuck(step: SupervisorStep, child: Child, seconds: float) -> None:
-    """Note that a child did not obey its kill: its id is blocked until it has ended, and everybody else goes on.
+    """Record that a child did not obey its kill: its id is blocked until it ends, and all other work continues.
 
-    Who waits for its stop is told that it is over: more cannot be done, and its status says `stuck`.
+    Callers that wait for its stop get their answer, because nothing more can be done. Its status is `stuck`.
     """
     step.report("stuck", child, Stuck(seconds))
     tell_who_waits(step, child)
@@ -76,7 +79,7 @@ def finish_stuck(step: SupervisorStep, child: Child, seconds: float) -> None:
 
 
 def take_down(step: SupervisorStep, child: Child, phase: ChildPhase) -> None:
-    """Leave a child without a process; in the phase `STUCK`, with one that did not obey its kill."""
+    """Record that a child has no process, or, in the phase `STUCK`, one that did not obey its kill."""
     if phase is not ChildPhase.STUCK:
         step.leave(child)
         return
@@ -86,7 +89,7 @@ def take_down(step: SupervisorStep, child: Child, phase: ChildPhase) -> None:
 
 
 def tell_who_waits(step: SupervisorStep, child: Child) -> None:
-    """Answer who waits for the stop of this child, and who waits in vain for its start."""
+    """Answer the callers that wait for the stop of this child, and the one that waits in vain for its start."""
     for request_id in child.joined:
         step.answer(request_id, None)
     if child.starter is None:
@@ -98,13 +101,13 @@ def tell_who_waits(step: SupervisorStep, child: Child) -> None:
 
 
 def start_failed(child: Child, reason: ExitReason) -> errors.ChildStartFailed:
-    """Tell a caller why the child it wanted is not there."""
+    """Return the error for a caller whose child did not start."""
     message = f"child {show(child.spec.id)} did not start ({describe(reason)}): mend that and start it again"
     return errors.ChildStartFailed(message, reason=reason)
 
 
 def stopping(step: SupervisorStep) -> errors.SupervisorStopping:
-    """Refuse a call that would change something."""
+    """Return the error for a changing call while the supervisor stops."""
     message = f"supervisor {show(step.name)} has begun to stop and changes nothing any more: wait for its end"
     return errors.SupervisorStopping(message)
 
@@ -119,7 +122,7 @@ def begin_ending(
     caller: RequestId | None = None,
     culprit: Culprit | None = None,
 ) -> None:
-    """Begin to stop, unless that has begun: one child after the other, or all at once if they are instances."""
+    """Start to stop, unless a stop is under way: static children one after the other, instances all at once."""
     if step.summary is not None:
         step.answer(caller, step.summary)
         return
@@ -144,7 +147,7 @@ def begin_ending(
 
 
 def finish_ending(step: SupervisorStep, ending: Ending) -> None:
-    """Note that nothing is left to wait for."""
+    """Record the end of the supervisor, once there is nothing left to wait for."""
     for _, report in sorted((entry for _, entry in ending.errors.items()), key=lambda entry: entry[0]):
         step.effects.append(report)
     stuck = step.stuck.count

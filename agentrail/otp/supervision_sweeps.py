@@ -1,7 +1,8 @@
-"""Starting and stopping in order, one child at a time; and what becomes of a child that ended by itself.
+"""Ordered starts and stops, one child at a time, and decisions after a child ended on its own.
 
-A sweep holds no list of what is left to do: it has a cursor, and the next child is looked up in the start order. So it
-does not matter what happened to the others meanwhile, and a step costs the same however many they are.
+A sweep does not hold a list of remaining work: it has a cursor, and looks up the next child in the start order.
+Changes to other children in the meantime therefore do not matter, and the cost of a step does not depend on
+their number.
 """
 
 from typing import Final, assert_never
@@ -23,7 +24,7 @@ SHUT_DOWN: Final = Shutdown("auto_shutdown")
 
 
 def advance(step: SupervisorStep, sweep: Sweep) -> bool:
-    """Take the next step of a sweep; `False` if something has to come first."""
+    """Take the next step of a sweep. Return False if something else has to happen first."""
     match sweep.course:
         case "down":
             return _advance_down(step, sweep)
@@ -48,7 +49,7 @@ def _advance_down(step: SupervisorStep, sweep: Sweep) -> bool:
 
 
 def _arrive_down(step: SupervisorStep, sweep: Sweep) -> None:
-    """Note that nothing of the group is left: a stop is over, a group waits or goes up."""
+    """Handle the end of a downward sweep: a stop is over, a group waits or starts again."""
     if step.is_stopping:
         step.sweep = None
         return
@@ -66,13 +67,13 @@ def _advance_waiting(step: SupervisorStep, sweep: Sweep) -> bool:
     trigger = step.children.get(sweep.trigger)
     if trigger is None or trigger.retry or step.starter is not None or _is_blocked(step, sweep):
         return False
-    # Down once more, as OTP does: a caller may have started one of the group meanwhile.
+    # Down once more, as OTP does: a caller may have started a child of the group in the meantime.
     step.sweep = structs.replace(sweep, course="down", cursor=step.next_number)
     return True
 
 
 def _is_blocked(step: SupervisorStep, sweep: Sweep) -> bool:
-    """Tell whether something of the group is stuck: a new instance would meet an old one."""
+    """Return whether a child of the group is stuck: a new instance would meet an old one."""
     return step.stuck.first(sweep.low) is not None
 
 
@@ -87,7 +88,7 @@ def _advance_up(step: SupervisorStep, sweep: Sweep) -> bool:
         return True
     number, child = found
     step.sweep = structs.replace(sweep, cursor=number + 1)
-    step.start(child)  # idle: a sweep goes up when all of its children are down, and calls wait for its end
+    step.start(child)  # idle: a sweep goes up only when all its children are down, and calls wait for its end
     return True
 
 
@@ -95,7 +96,7 @@ def _advance_up(step: SupervisorStep, sweep: Sweep) -> bool:
 
 
 def decide_after_exit(step: SupervisorStep, child: Child, reason: ExitReason, at_seconds: float) -> None:
-    """Decide what follows from the end of a child that had not been asked to end."""
+    """Decide what follows from the end of a child that was not asked to end."""
     spec = child.spec
     if spec.restart == "permanent" or not is_clean(reason):
         step.report("child_terminated", child, reason, at_seconds=at_seconds)
@@ -120,7 +121,7 @@ def _shut_down_if_significant(step: SupervisorStep, child: Child) -> None:
 def decide_after_failed_start(
     step: SupervisorStep, child: Child, reason: ExitReason, phase: ChildPhase
 ) -> None:
-    """Decide what follows from a start that failed and that no caller waits for."""
+    """Decide what follows from a failed start without a waiting caller."""
     if step.phase == "starting":
         take_down(step, child, phase)
         begin_ending(step, InitFailed("child", cause=reason, child_id=child.spec.id))
@@ -128,7 +129,7 @@ def decide_after_failed_start(
         restart(step, child, reason, step.now, phase, failed=True)
 
 
-def restart(  # noqa: PLR0913 - what is known of an end
+def restart(  # noqa: PLR0913 - # the facts of an end
     step: SupervisorStep,
     child: Child,
     reason: ExitReason,
@@ -137,11 +138,14 @@ def restart(  # noqa: PLR0913 - what is known of an end
     *,
     failed: bool = False,
 ) -> None:
-    """Start a child again, and its group with it; or give up, or give this child up if it has a budget of its own."""
+    """Restart a child, and its group with it.
+
+    If the restart budget is spent, give up, or give up only this child if it has its own budget.
+    """
     flags = step.flags
     sweep = step.sweep
     if sweep is not None and sweep.course == "wait" and child.number >= sweep.low:
-        # A caller started it while its group waits for a retry, which will start it again with the rest.
+        # A caller started it while its group waits for a retry, which will restart it with the others.
         step.leave(child)
         return
     is_apart = flags.intensity_per == "child"
@@ -155,7 +159,7 @@ def restart(  # noqa: PLR0913 - what is known of an end
     if not go_ahead:
         step.report("shutdown", child, GAVE_UP)
         take_down(step, child, phase)
-        if is_apart:  # as the supervisor of its own would have ended: cleanly, one level up
+        if is_apart:  # like the end of a supervisor of its own: clean, one level up
             _shut_down_if_significant(step, child)
         else:
             begin_ending(step, GAVE_UP, culprit=Culprit(child.spec.id, reason, child.handle))

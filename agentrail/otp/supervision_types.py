@@ -1,7 +1,8 @@
-"""The words of the supervisor: signals, calls, effects, answers and reports. What they do stands in `supervision`.
+"""Types of the supervisor: signals, calls, effects, answers and reports. `supervision` implements them.
 
-Signals and effects are `msgspec.Struct`s, as those of the engine; what users see is made of attrs classes. They live for
-one step and are not seen by the cyclic garbage collector: ten thousand of them at once would call for it again and again.
+Signals and effects are `msgspec.Struct`s, like those of the state machine engine. Types that users see are
+attrs classes. The structs live for one step and are not tracked by the garbage collector: ten thousand at once
+would trigger it repeatedly.
 """
 
 from collections.abc import Hashable
@@ -26,22 +27,22 @@ from agentrail.otp.exits import ExitReason, Shutdown
 RequestId = NewType("RequestId", int)
 
 NO_CALLER: Final = RequestId(0)
-"""The id of a request without a caller that waits: it gets no answer, and costs no entry in the books."""
+"""Request id of a call without a waiting caller. It gets no answer, and needs no entry in `requests`."""
 
 
 class Token(Struct, frozen=True, gc=False):
-    """One attempt to start a child and the instance that came of it, or one wait for a retry. Never given twice.
+    """Identity of one start attempt with its instance, or of one wait before a retry. Never reused.
 
     Attributes:
-        child: The number of the child, which finds it without a search. It stays the same over all restarts.
-        attempt: The number of the attempt, one count for all children of this supervisor.
+        child: Number of the child, an index that needs no search. It stays the same over all restarts.
+        attempt: Number of the attempt, counted over all children of this supervisor.
     """
 
     child: int
     attempt: int
 
 
-# --- what users see
+# --- types that users see
 
 
 ChildStatus: TypeAlias = Literal["running", "starting", "restarting", "stopping", "stopped", "stuck"]
@@ -49,12 +50,12 @@ ChildStatus: TypeAlias = Literal["running", "starting", "restarting", "stopping"
 
 @frozen
 class Started:
-    """A child was started.
+    """Result of starting a child.
 
     Attributes:
-        handle: Of the new instance; `None` if the start said that there is nothing to run.
-        info: What the start reported along with it.
-        monitor: Filled in by the shell, if the caller asked for a monitor.
+        handle: Handle of the new instance, or `None` if the start reported that there is nothing to run.
+        info: Value that the start reported with it.
+        monitor: Set by the shell if the caller requested a monitor.
     """
 
     handle: object | None
@@ -64,14 +65,14 @@ class Started:
 
 @frozen
 class ChildInfo:
-    """One child, as it is now.
+    """Current status of one child.
 
     Attributes:
-        id: As in its spec.
-        status: `restarting` from a crash until an attempt succeeds; `stuck` if it did not obey a kill.
-        handle: Only while there is a process.
-        kind: As in its spec.
-        incarnation: How many instances of it were started.
+        id: Id from its spec.
+        status: `restarting` from a crash until an attempt succeeds. `stuck` if it did not obey a kill.
+        handle: Handle of its process, or `None` if it has none.
+        kind: Kind from its spec.
+        incarnation: Number of instances started so far.
     """
 
     id: Hashable
@@ -83,13 +84,13 @@ class ChildInfo:
 
 @frozen
 class ChildCounts:
-    """How many children there are.
+    """Numbers of children.
 
     Attributes:
-        specs: All.
-        active: Those with a process.
-        supervisors: Those of kind `supervisor`, with or without a process.
-        workers: Those of kind `worker`, with or without a process.
+        specs: All children.
+        active: Children with a process.
+        supervisors: Children of kind `supervisor`, with or without a process.
+        workers: Children of kind `worker`, with or without a process.
     """
 
     specs: int
@@ -100,14 +101,16 @@ class ChildCounts:
 
 @frozen
 class StopSummary:
-    """How a supervisor stopped. Each child that had a process when the stop began is in one of the three counts.
+    """Result of stopping a supervisor.
+
+    Every child with a process at the start of the stop is in one of the three counts.
 
     Attributes:
-        reason: Why.
-        ended: How many ended, asked or by themselves.
-        killed: How many had to be killed, or were to be.
-        stuck: How many are still there.
-        seconds: How long it took.
+        reason: Exit reason.
+        ended: Children that ended, on request or on their own.
+        killed: Children that had to be killed, or whose spec demands a kill.
+        stuck: Children that are still running.
+        seconds: Duration of the stop.
     """
 
     reason: ExitReason
@@ -135,18 +138,18 @@ ReportKind: TypeAlias = Literal[
 
 @frozen(kw_only=True)
 class Report:
-    """What the observer of a tree is told. As an effect: give it to the observer.
+    """A report to the observer of a tree. As an effect: pass it to the observer.
 
     Attributes:
-        kind: What happened.
-        supervisor: The supervisor's name.
-        child_id: Whom it is about; `None` if it is the supervisor itself.
-        incarnation: Which instance; of a failed start the one before, 0 if there was none.
+        kind: Event that happened.
+        supervisor: Name of the supervisor.
+        child_id: Child in question, or `None` for the supervisor itself.
+        incarnation: Number of the instance. After a failed start, that of the previous instance, or 0.
         child_kind: `worker` or `supervisor`.
-        restart: The child's restart type.
-        reason: How it ended, or why it did not start.
-        count: How many equal reports this one stands for.
-        at_seconds: When it happened, on the clock of the signals.
+        restart: Restart type of the child.
+        reason: Exit reason, or the reason why it did not start.
+        count: Number of equal reports that this one stands for.
+        at_seconds: Time of the event, on the clock of the signals.
     """
 
     kind: ReportKind
@@ -160,20 +163,21 @@ class Report:
     at_seconds: float
 
 
-# --- calls: what a `SupervisorRequest` asks for
+# --- calls of a `SupervisorRequest`
 
 
 class ById(Struct, frozen=True):
-    """A child, by its id."""
+    """A child, identified by its id."""
 
     id: Hashable
 
 
 class ByHandle(Struct, frozen=True):
-    """A child, by a handle.
+    """A child, identified by a handle.
 
     Attributes:
-        alive: Whether its actor lives. The shell knows; a dead handle without an actor is fine where a live one is not.
+        alive: Whether its actor is alive, as known to the shell. `terminate_child` of a dynamic supervisor
+            accepts an unknown handle only if it is dead.
     """
 
     handle: Hashable
@@ -190,13 +194,13 @@ class StartChildCall(Struct, frozen=True):
 
 
 class StartInstanceCall(Struct, frozen=True):
-    """Start an instance of the template, with these arguments behind its own. Answer: `Started`."""
+    """Start an instance of the template, with these arguments after the template's own. Answer: `Started`."""
 
     extra: Arguments = NO_ARGUMENTS
 
 
 class TerminateChildCall(Struct, frozen=True):
-    """Stop a child. Answer: `None`, also if it had no process, and if it is `stuck` now."""
+    """Stop a child. Answer: `None`, even if it had no process or is `stuck` now."""
 
     child: ChildKey
 
@@ -208,27 +212,27 @@ class RestartChildCall(Struct, frozen=True):
 
 
 class DeleteChildCall(Struct, frozen=True):
-    """Take away the spec of a child that has no process. Answer: `None`."""
+    """Remove the spec of a child that has no process. Answer: `None`."""
 
     child_id: Hashable
 
 
 class WhichChildrenCall(Struct, frozen=True):
-    """Answer: a tuple of `ChildInfo`, in start order."""
+    """Return the children. Answer: a tuple of `ChildInfo`, in start order."""
 
 
 class CountChildrenCall(Struct, frozen=True):
-    """Answer: `ChildCounts`."""
+    """Count the children. Answer: `ChildCounts`."""
 
 
 class GetChildSpecCall(Struct, frozen=True):
-    """Answer: the `ChildSpec`; of a temporary child without its arguments."""
+    """Return a child's spec. Answer: the `ChildSpec`, without its arguments if the child is temporary."""
 
     child: ChildKey
 
 
 class ReconfigureCall(Struct, frozen=True):
-    """Take new flags, and new specs of known ids; add unknown ones without starting them. Answer: `None`."""
+    """Replace the flags and the specs of known ids, and add unknown ids without starting them. Answer: `None`."""
 
     flags: SupervisorFlags
     children: tuple[Spec, ...]
@@ -255,10 +259,10 @@ SupervisorCall: TypeAlias = ChangingCall | WhichChildrenCall | CountChildrenCall
 
 
 class _Signal(Struct, frozen=True, gc=False, kw_only=True):
-    """What every signal carries.
+    """Base of all signals.
 
     Attributes:
-        draw: Chance, in [0, 1), for the jitter of a back-off.
+        draw: Random number in [0, 1), for the jitter of a back-off.
     """
 
     at_seconds: float
@@ -266,7 +270,7 @@ class _Signal(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class InstanceStarted(_Signal, frozen=True, gc=False):
-    """The child is up."""
+    """The child has started."""
 
     token: Token
     handle: Hashable
@@ -274,30 +278,30 @@ class InstanceStarted(_Signal, frozen=True, gc=False):
 
 
 class InstanceIgnored(_Signal, frozen=True, gc=False):
-    """The start said that there is nothing to run. No process is left."""
+    """The start reported that there is nothing to run. It leaves no process."""
 
     token: Token
 
 
 class InstanceStartFailed(_Signal, frozen=True, gc=False):
-    """The child did not start. No process is left, unless the reason's cause is `Stuck`: then it exits later."""
+    """The child did not start. It leaves no process, unless the reason's cause is `Stuck`: that one exits later."""
 
     token: Token
     reason: ExitReason
 
 
 class InstanceExited(_Signal, frozen=True, gc=False):
-    """An instance that was up has ended, and had not been asked to; or one that was stuck has ended at last."""
+    """A running instance has ended without being asked to, or a stuck one has finally ended."""
 
     token: Token
     reason: ExitReason
 
 
 class InstanceStopped(_Signal, frozen=True, gc=False):
-    """An instance that was to stop has ended.
+    """An instance that was asked to stop has ended.
 
     Attributes:
-        forced: It had to be killed, although it was to be asked.
+        forced: Whether it had to be killed although it was asked to stop.
     """
 
     token: Token
@@ -306,7 +310,7 @@ class InstanceStopped(_Signal, frozen=True, gc=False):
 
 
 class InstanceStuck(_Signal, frozen=True, gc=False):
-    """An instance that was to stop has not even obeyed its kill, `stuck_after_seconds` after it."""
+    """An instance still runs `stuck_after_seconds` after its kill."""
 
     token: Token
 
@@ -318,14 +322,15 @@ class RetryDue(_Signal, frozen=True, gc=False):
 
 
 class SupervisorRequest(_Signal, frozen=True, gc=False):
-    """A caller asked the supervisor, and waits.
+    """A call to the supervisor.
 
     Attributes:
-        request_id: Of this one call; `NO_CALLER` if there is no caller to answer.
-        caller_path: Who calls, from this supervisor downwards: the token of the child that it is or lives below, as
-            this supervisor knows it, then the token of the next one as that one's supervisor knows it, and so on.
-            Empty for a caller that is not below this supervisor.
-        handle: Of the instance, should this call start one that is up as soon as it is started; else `None`.
+        request_id: Id of this call, or `NO_CALLER` if no caller waits for an answer.
+        caller_path: Tokens that lead from this supervisor down to the caller. The first is the child that is
+            the caller or its ancestor, the second is that child's own child on the way, and so on. Empty if the
+            caller is not below this supervisor.
+        handle: Handle of the instance if this call starts one that is up as soon as it is started, otherwise
+            `None`.
     """
 
     request_id: RequestId
@@ -335,16 +340,16 @@ class SupervisorRequest(_Signal, frozen=True, gc=False):
 
 
 class RequestCancelled(_Signal, frozen=True, gc=False):
-    """The caller that waited for this request has gone. There will be no answer."""
+    """The caller of this request no longer waits. There will be no answer."""
 
     request_id: RequestId
 
 
 class AnswerUntaken(_Signal, frozen=True, gc=False):
-    """A child was started for a request, and no caller was there to take the answer: the start is undone.
+    """A child was started for a request whose caller no longer waited, so the start is undone.
 
-    Of each such answer, told directly behind the step that gave it: a caller can go at the very instant at which the
-    child comes up, and then no `RequestCancelled` was in time.
+    Sent right after the step that produced the answer. A caller can leave at the very instant at which the
+    child comes up, which is too late for a `RequestCancelled`.
     """
 
     child: int
@@ -352,10 +357,10 @@ class AnswerUntaken(_Signal, frozen=True, gc=False):
 
 
 class StopRequested(_Signal, frozen=True, gc=False):
-    """The parent, the end of the block or a cancellation wants the supervisor to stop.
+    """The parent, the end of the block or a cancellation stops the supervisor.
 
     Attributes:
-        reason: What it will end with. `Killed()` kills all that is left, also when a stop has begun already.
+        reason: Exit reason to end with. `Killed()` kills the remaining children, even during a stop.
     """
 
     reason: ExitReason
@@ -380,16 +385,19 @@ SupervisionSignal: TypeAlias = (
 
 
 class StartChild(Struct, frozen=True, gc=False):
-    """Start a child. Answered by exactly one of `InstanceStarted`, `InstanceIgnored` and `InstanceStartFailed`; with a handle by none.
+    """Start a child.
+
+    The shell answers with one of `InstanceStarted`, `InstanceIgnored` and `InstanceStartFailed`. If a handle is
+    given, no answer is expected.
 
     Attributes:
-        token: Comes back in the answer, and in what happens to this instance later.
-        spec: What to start. Copy its arguments (`Arguments.copied`) for the call, or the next start gets what this
-            instance made of them.
-        extra: Of an instance of the template: further arguments, to be copied too.
-        incarnation: The number of the instance, if it comes up.
-        handle: That of the `SupervisorRequest`: the instance is up, and this is its handle. What follows from that
-            stands behind this effect. `None`: it says itself when it is.
+        token: Identity of the attempt, repeated in the answer and in later signals of this instance.
+        spec: Spec of the child. Copy its arguments (`Arguments.copied`) for the call. Otherwise the next start
+            gets this instance's changes.
+        extra: Further arguments for an instance of the template, to be copied too.
+        incarnation: Number of the instance if it comes up.
+        handle: Handle from the `SupervisorRequest`: the instance is up and has this handle. The effects that
+            follow from it come after this one. `None`: the instance reports itself when it is up.
     """
 
     token: Token
@@ -400,10 +408,12 @@ class StartChild(Struct, frozen=True, gc=False):
 
 
 class CancelStart(Struct, frozen=True, gc=False):
-    """End a start that is under way. It brings the same answer, sooner: also `InstanceStarted`, if it was too late.
+    """Cancel a running start. The answer is the same as without it, only sooner.
+
+    It is `InstanceStarted` if the cancellation was too late.
 
     Attributes:
-        how: How long the start may take to end before it is killed.
+        how: Time limit for the start to end before it is killed.
     """
 
     token: Token
@@ -411,12 +421,13 @@ class CancelStart(Struct, frozen=True, gc=False):
 
 
 class StopChild(Struct, frozen=True, gc=False):
-    """End an instance. Answered by one of `InstanceStopped` and `InstanceStuck`; by its `InstanceExited` if that came first.
+    """Stop an instance. The answer is `InstanceStopped`, `InstanceStuck`, or `InstanceExited` if it ended first.
 
-    For an instance that is being stopped already: kill it now, there is still only one answer.
+    If the instance is already stopping, kill it now. There is still only one answer.
 
     Attributes:
-        how: Seconds from asking to the kill; `infinity` asks and waits, `brutal_kill` does not ask.
+        how: Seconds between the request to stop and the kill. `infinity` asks and waits, `brutal_kill` does not
+            ask.
     """
 
     token: Token
@@ -424,14 +435,14 @@ class StopChild(Struct, frozen=True, gc=False):
 
 
 class ScheduleRetry(Struct, frozen=True, gc=False):
-    """Bring `RetryDue` after this wait. One of 0 s goes behind all that waits now, and behind a checkpoint."""
+    """Send `RetryDue` after this wait. A wait of 0 s comes after all pending work and a checkpoint."""
 
     token: Token
     delay_seconds: float
 
 
 class CancelRetry(Struct, frozen=True, gc=False):
-    """Bring no `RetryDue` of this token. One that is on its way already does no harm."""
+    """Do not send the `RetryDue` of this token. One that was already sent is harmless."""
 
     token: Token
 
@@ -440,16 +451,16 @@ Answered: TypeAlias = Started | tuple[ChildInfo, ...] | ChildCounts | ChildSpec 
 
 
 class AnswerRequest(Struct, frozen=True, gc=False):
-    """Answer a request. Each gets exactly one answer, or none once it was cancelled.
+    """Answer a request. Each request gets exactly one answer, or none if it was cancelled.
 
-    The `Started` of an instance that is up with its `StartChild` is not given before the instance has begun, so that its
-    caller finds what it does first. If its caller goes before that, the answer was not taken.
+    If an instance is up with its `StartChild`, its `Started` is held until the instance has begun, so that its
+    caller sees the effects of the start first. If the caller leaves before that, the answer was not taken.
 
     Attributes:
-        outcome: The value; or an error, which is to be raised at the caller.
-        child: The number of the child that was started for it; `None` if none was. If the answer is not taken, say so
-            by `AnswerUntaken`.
-        is_new: Whether that child came to the books with the request.
+        outcome: The value, or an error to raise at the caller.
+        child: Number of the child that was started for it, or `None`. If the answer is not taken, send
+            `AnswerUntaken`.
+        is_new: Whether the request added this child.
     """
 
     request_id: RequestId
@@ -459,10 +470,10 @@ class AnswerRequest(Struct, frozen=True, gc=False):
 
 
 class Culprit(Struct, frozen=True):
-    """The child over which a supervisor gave up.
+    """The child that made a supervisor give up.
 
     Attributes:
-        reason: How it ended the last time, or why it did not start.
+        reason: Its last exit reason, or the reason why it did not start.
     """
 
     child_id: Hashable
@@ -474,8 +485,9 @@ class EndSupervisor(Struct, frozen=True):
     """The supervisor has ended. Always the last effect.
 
     Attributes:
-        reason: Why. `InitFailed("child", …)` if not all initial children came up.
-        stuck: How many children are still there. If any, the supervisor is itself stuck to its parent, at once.
+        reason: Exit reason. `InitFailed("child", …)` if an initial child did not come up.
+        stuck: Number of children still running. If above 0, the supervisor itself counts as stuck for its
+            parent, at once.
     """
 
     reason: ExitReason
@@ -493,4 +505,4 @@ SupervisionEffect: TypeAlias = (
     | Report
     | EndSupervisor
 )
-"""Carried out in the order of the list."""
+"""An instruction to the shell. Effects are carried out in the order of the list."""

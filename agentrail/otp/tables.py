@@ -1,11 +1,13 @@
-"""Two frozen maps whose change costs no copy of the whole: `Table` by whole numbers, in order, `Index` by any key.
+"""Two persistent maps that share structure between versions: `Table` for whole numbers, in order, and `Index` for any key.
 
-A supervisor with ten thousand children changes one of them per step, a machine may set one of a hundred thousand timers
-per event, and older states have to stay what they were. So both hang on trees with 32 branches per node, and a change
-copies one path. In a `Table` numbers are never given twice and grow, so it needs no balancing: its shape *is* the order.
-An `Index` *is* a copied dict up to 32 entries; more are spread by their hash.
+A supervisor with ten thousand children changes one of them per step, a machine may set one of a hundred
+thousand timers per event, and older states must stay unchanged. Both maps are therefore trees with 32 branches
+per node, and a change copies one path. Numbers in a `Table` grow and are never reused, so it needs no
+balancing: its shape *is* the order. An `Index` *is* a copied dict up to 32 entries. Beyond that, entries are
+spread by hash.
 
-Not a dict that all versions share, as `Log` shares its list: things are taken away here as often as they are added.
+Rejected: a dict shared by all versions, as `Log` shares its list. Entries are removed here as often as they are
+    added.
 """
 
 from collections.abc import Hashable, Iterator
@@ -19,29 +21,29 @@ _BITS: Final = 5
 _BRANCHES: Final = 1 << _BITS
 _HASH_BITS: Final = 60  # deeper than this all hashes are equal, and a leaf grows instead
 
-# 32 nodes, or on the lowest level 32 values; `None` where there is nothing.
+# 32 nodes, or 32 values on the lowest level, and `None` for an empty place.
 _Node: TypeAlias = tuple[Any, ...]
 _EMPTY: Final[_Node] = (None,) * _BRANCHES
 
 _Leaf: TypeAlias = dict[Any, Any]
-_Tree: TypeAlias = "_Leaf | tuple[_Tree, ...]"  # of an index: 32 parts, or what is there itself
+_Tree: TypeAlias = "_Leaf | tuple[_Tree, ...]"  # node of an index: 32 branches, or a leaf
 _EMPTY_LEAF: Final[_Leaf] = {}
 
 
 @final
 class Table(Generic[V]):
-    """A frozen map from whole numbers, 0 and up, to values other than `None`, in the order of the numbers."""
+    """A persistent map from whole numbers, 0 and up, to values other than `None`, in the order of the numbers."""
 
     __slots__ = ("_height", "_root", "count")
 
     def __init__(self) -> None:
-        """Start empty; `count` is the number of entries."""
+        """Create an empty table. `count` is the number of entries."""
         self._root = _EMPTY
         self._height = 1
         self.count: int = 0
 
     def get(self, number: int) -> V | None:
-        """Return what stands at this number, or `None`."""
+        """Return the value at this number, or `None`."""
         shift = _BITS * self._height
         if number < 0 or number >> shift:
             return None
@@ -55,11 +57,11 @@ class Table(Generic[V]):
         return found
 
     def put(self, number: int, value: V) -> "Table[V]":
-        """Return this table with the value at this number, in place of what stood there."""
+        """Return this table with the value at this number, replacing any previous one."""
         return self.add(number, value) if self.get(number) is None else self.replace(number, value)
 
     def add(self, number: int, value: V) -> "Table[V]":
-        """Return this table with the value at this number, where nothing stands yet."""
+        """Return this table with the value at this number, which must be empty."""
         root, height = self._root, self._height
         while number >> _BITS * height:
             root = (root if self.count else None, *_EMPTY[1:])
@@ -67,15 +69,15 @@ class Table(Generic[V]):
         return _table(_put(root, height, number, value), height, self.count + 1)
 
     def replace(self, number: int, value: V) -> "Table[V]":
-        """Return this table with the value in place of the one that stands at this number."""
+        """Return this table with another value at this number, which must have one."""
         return _table(_put(self._root, self._height, number, value), self._height, self.count)
 
     def drop(self, number: int) -> "Table[V]":
-        """Return this table without what stands at this number; the same one if nothing does."""
+        """Return this table without the entry at this number, or the same table if it has none."""
         return self if self.get(number) is None else self.remove(number)
 
     def remove(self, number: int) -> "Table[V]":
-        """Return this table without what stands at this number."""
+        """Return this table without the entry at this number, which must exist."""
         return _table(_drop(self._root, self._height, number) or _EMPTY, self._height, self.count - 1)
 
     def first(self, at_least: int = 0) -> tuple[int, V] | None:
@@ -87,11 +89,11 @@ class Table(Generic[V]):
         return _last(self._root, self._height, below - 1) if below > 0 else None
 
     def items(self) -> Iterator[tuple[int, V]]:
-        """Go through all entries in the order of their numbers."""
+        """Iterate over all entries in the order of their numbers."""
         return _items(self._root, self._height)
 
     def __eq__(self, other: object) -> bool:
-        # Not the trees: how high one is depends on what was in it before.
+        # Not the trees: their height depends on earlier contents.
         return isinstance(other, Table) and self.count == other.count and [*self.items()] == [*other.items()]
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # values may be anything
@@ -102,12 +104,12 @@ class Table(Generic[V]):
 
 @final
 class Index(Generic[K, V]):
-    """A frozen map from any keys to values other than `None`. It has no order: nothing that is decided may hang on one."""
+    """A persistent map from any keys to values other than `None`. It has no order: decisions must not depend on one."""
 
     __slots__ = ("_root", "count")
 
     def __init__(self) -> None:
-        """Start empty; `count` is the number of entries."""
+        """Create an empty index. `count` is the number of entries."""
         self._root: _Tree = _EMPTY_LEAF
         self.count: int = 0
 
@@ -122,16 +124,16 @@ class Index(Generic[K, V]):
         return node.get(key)
 
     def put(self, key: K, value: V) -> "Index[K, V]":
-        """Return this index with the value under this key, in place of the one before."""
+        """Return this index with the value under this key, replacing any previous one."""
         node = self._root
-        if isinstance(node, dict) and len(node) < _BRANCHES:  # as most are, all their lives
+        if isinstance(node, dict) and len(node) < _BRANCHES:  # most indexes stay this small
             leaf = {**node, key: value}
             return _index(leaf, len(leaf))
         count = self.count if self.get(key) is not None else self.count + 1
         return _index(_put_hashed(node, key, value, hash(key), 0), count)
 
     def drop(self, key: K) -> "Index[K, V]":
-        """Return this index without this key; the same one if it was not there."""
+        """Return this index without this key, or the same index if it has no such key."""
         if self.get(key) is None:
             return self
         if self.count == 1:
@@ -139,11 +141,11 @@ class Index(Generic[K, V]):
         return _index(_drop_hashed(self._root, key, hash(key)), self.count - 1)
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """Go through all entries, in no order."""
+        """Iterate over all entries, in no order."""
         return _leaf_items(self._root)
 
     def __eq__(self, other: object) -> bool:
-        # Not the trees: their shape depends on what was in them before.
+        # Not the trees: their shape depends on earlier contents.
         return (
             isinstance(other, Index)
             and self.count == other.count
@@ -173,7 +175,7 @@ def _put(node: _Node, height: int, number: int, value: object) -> _Node:
 
 
 def _with(node: tuple[Any, ...], branch: int, value: object) -> tuple[Any, ...]:
-    changed = list(node)  # half of what it costs to put the parts before and behind together
+    changed = list(node)  # half the cost of joining the parts before and after
     changed[branch] = value
     return tuple(changed)
 
@@ -226,7 +228,7 @@ def _items(node: _Node, height: int, base: int = 0) -> Iterator[tuple[int, Any]]
 # --- an index
 
 NO_ENTRIES: Final[Index[Any, Any]] = Index()
-"""The empty index; one that was filled and emptied is this one again."""
+"""The empty index. An index that was emptied again is this object."""
 
 
 def _index(root: _Tree, count: int) -> Index[Any, Any]:
@@ -254,7 +256,7 @@ def _drop_hashed(node: _Tree, key: object, place: int) -> _Tree:
         branch = place % _BRANCHES
         child = _drop_hashed(node[branch], key, place >> _BITS)
         after = _with(node, branch, child)
-        # Only when a branch has become empty: to look at all its neighbours at every drop would cost too much.
+        # Only when a branch has become empty: checking all its neighbours at every drop would cost too much.
         return after if child else _merged(after)
     leaf = node.copy()
     del leaf[key]
@@ -262,7 +264,7 @@ def _drop_hashed(node: _Tree, key: object, place: int) -> _Tree:
 
 
 def _merged(branches: tuple[_Tree, ...]) -> _Tree:
-    """Make one leaf of branches that have become small, so that a tree shrinks as it grew: no residue."""
+    """Merge small branches into one leaf, so that a tree shrinks as it grew and leaves no residue."""
     leaf: _Leaf = {}
     for child in branches:
         if isinstance(child, tuple) or len(leaf) + len(child) > _BRANCHES // 2:

@@ -1,8 +1,8 @@
-"""The running timers of one machine, as a value. No clock and no order in here: when one is due is for the shell to watch.
+"""Running timers of one machine, as a value. There is no clock or ordering here: the shell watches the due times.
 
-Neither a key nor a timer is seen by the cyclic garbage collector, which would else walk a hundred thousand of each over
-and over: two thirds of what setting them costs. A name or a content that leads back to its machine keeps that alive
-only as long as the timer runs, or the machine: the cell of an actor lets go of its machine at the end.
+Keys and timers are not tracked by the garbage collector. Walking a hundred thousand of each again and again
+would be two thirds of the cost of setting them. A name or content that refers back to its machine keeps it
+alive only while the timer or the machine runs: the cell of an actor releases its machine at the end.
 """
 
 from collections.abc import Hashable
@@ -16,10 +16,10 @@ TimerKind: TypeAlias = Literal["event", "state", "named"]
 
 
 class TimerKey(Struct, frozen=True, gc=False):
-    """Which timer of a machine: the one event timer, the one state timer, or one of the named.
+    """Identity of a timer: the one event timer, the one state timer, or a named timer.
 
     Attributes:
-        name: Of a named timer its name, else `None`.
+        name: Name of a named timer, otherwise `None`.
     """
 
     kind: TimerKind
@@ -27,11 +27,11 @@ class TimerKey(Struct, frozen=True, gc=False):
 
 
 class Timer(Struct, frozen=True, gc=False):
-    """One timer that runs.
+    """One running timer.
 
     Attributes:
-        epoch: The number of this arming, which no other arming of this machine has.
-        due_seconds: When it fires, on the clock of `now`.
+        epoch: Number of this arming, unique within the machine.
+        due_seconds: Time at which it fires, on the clock of `now`.
     """
 
     epoch: int

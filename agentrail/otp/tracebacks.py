@@ -1,8 +1,8 @@
-"""An exception as text, as Python prints it, and bounded: what it costs does not grow with what was hung on it.
+"""An exception as bounded text, in Python's traceback format. Its cost does not grow with attached causes.
 
-Python's own way walks all causes and all parts of a group before it prints the first line. A chain of a hundred thousand
-causes, or thirty groups of twice the same one, would hold the process for longer than anybody waits. No local variables
-are shown, no exception is kept.
+Python's own formatter walks all causes and all parts of a group before it prints the first line. A chain of a
+hundred thousand causes, or thirty nested groups with each part twice, would block the process far too long.
+Local variables are never shown and no exception is kept.
 """
 
 import traceback
@@ -13,35 +13,35 @@ from typing import Final
 from agentrail.otp.edges import call_guarded, members_of
 
 CHAIN_LIMIT: Final = 10
-"""How many exceptions of one chain of causes are printed; of a longer one the first and the last."""
+"""Number of exceptions printed of one chain of causes: the first and the last ones of a longer chain."""
 
 GROUP_LIMIT: Final = 50
-"""How many exceptions inside groups are printed."""
+"""Number of exceptions printed inside groups."""
 
 FRAME_LIMIT: Final = 100
-"""How many frames of one exception are printed; of more the innermost."""
+"""Number of frames printed of one exception: the innermost ones of a longer stack."""
 
-_WIDTH: Final = 15  # as far as Python itself prints a group
+_WIDTH: Final = 15  # Python's own limits for groups
 _DEPTH: Final = 10
-# As they are, and not what a class says in their place.
+# The real attributes, even if a class overrides them.
 _CAUSE: Final = BaseException.__dict__["__cause__"].__get__
 _TRACEBACK: Final = BaseException.__dict__["__traceback__"].__get__
 _CONTEXT: Final = BaseException.__dict__["__context__"].__get__
-_UNPRINTABLE: Final = "<exception str() failed>"  # in the words of Python
+_UNPRINTABLE: Final = "<exception str() failed>"  # Python's own words
 
 
 def print_exception(error: BaseException) -> str:
-    """Print an exception with its causes and parts, as Python does; what is too much is left out, and said so."""
+    """Format an exception with its causes and parts, as Python does. Omitted parts are marked."""
     return call_guarded(lambda _: _UNPRINTABLE, lambda: "".join(_printable(error).format()))
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an exception says; of one whose `__str__` raises that it does."""
+    """Return the message of an exception, or a placeholder if its `__str__` raises."""
     return call_guarded(lambda _: _UNPRINTABLE, str, error)
 
 
 def innermost_line(error: BaseException) -> str:
-    """Return `file:line` of the innermost frame, the file without its folders; empty of what was never raised."""
+    """Return `file:line` of the innermost frame, without folders. Empty for an exception that was never raised."""
     frame = _TRACEBACK(error)
     if frame is None:
         return ""
@@ -56,7 +56,7 @@ def _printable(error: BaseException) -> traceback.TracebackException:
     top = _one(error, seen)
     waiting = deque([(top, error, 0)])
     left = GROUP_LIMIT
-    while waiting:  # the outermost first: what is left out lies deep
+    while waiting:  # the outermost first, so that omitted ones lie deep
         head, chained, depth = waiting.popleft()
         for printed, each in _link(head, chained, seen):
             if not isinstance(each, BaseExceptionGroup):
@@ -66,13 +66,13 @@ def _printable(error: BaseException) -> traceback.TracebackException:
             parts = [_one(part, seen) for part in shown]
             left -= len(parts)
             waiting.extend((part, of, depth + 1) for part, of in zip(parts, shown, strict=True))
-            # Of those behind the shown ones Python prints how many they are.
+            # Python prints the number of the parts that are not shown.
             printed.exceptions = [*parts, *parts[-1:] * (len(inner) - len(parts))]
     return top
 
 
 def _one(error: BaseException, seen: set[int]) -> traceback.TracebackException:
-    # `_seen` is what Python gives to itself for a cause: then it looks at this one, and not at what hangs on it.
+    # `_seen` is Python's own argument for a cause: it then formats this exception without its causes.
     return call_guarded(lambda _: _one(ValueError(_UNPRINTABLE), seen), _print_one, error, seen)
 
 
@@ -80,8 +80,8 @@ def _print_one(error: BaseException, seen: set[int]) -> traceback.TracebackExcep
     printed = traceback.TracebackException(
         type(error), error, error.__traceback__, limit=-FRAME_LIMIT, capture_locals=False, _seen=seen
     )
-    # Without columns no carets are drawn, for which Python would parse the line of each frame again: half of what it
-    # costs to turn a crash into data, while a supervisor waits.
+    # Without columns no carets are drawn. For those, Python would parse the line of each frame again: half
+    # the cost of turning a crash into data while a supervisor waits.
     for frame in printed.stack:
         frame.colno = None
     printed.__cause__ = printed.__context__ = printed.exceptions = None
@@ -91,7 +91,7 @@ def _print_one(error: BaseException, seen: set[int]) -> traceback.TracebackExcep
 def _link(
     head: traceback.TracebackException, error: BaseException, seen: set[int]
 ) -> Iterator[tuple[traceback.TracebackException, BaseException]]:
-    """Hang the causes of an exception below it; yield it and each of them."""
+    """Attach the causes of an exception. Yield it and each of them."""
     yield head, error
     chain = _chain_of(error, seen)
     half = CHAIN_LIMIT // 2
@@ -111,7 +111,7 @@ def _link(
 
 
 def _chain_of(error: BaseException, seen: set[int]) -> list[tuple[BaseException, bool]]:
-    """Return what stands behind an exception, the nearest first, and whether each is its cause or only its context."""
+    """Return the chain of causes and contexts, the nearest first, and whether each is a cause or only a context."""
     chain: list[tuple[BaseException, bool]] = []
     known = {*seen, id(error)}
     while True:

@@ -1,8 +1,8 @@
-"""What happens inside one step of the state machine engine. `EngineRun._turn` and `EngineRun._settle` are "the exact order".
+"""One step of the state machine engine. `EngineRun._turn` and `EngineRun._settle` implement "the exact order".
 
-Mutable inside, pure from outside: an `EngineRun` lives for one call of `start` or `step` and never gets out of it. Nothing
-is copied that does not change; one event that is answered with a new state and an effect takes two microseconds, and a
-session takes such a step per signal.
+Mutable inside, pure from outside: an `EngineRun` lives for one call of `start_statem` or `step_statem` and
+    never leaves it. Unchanged parts are not copied: one event that is answered with a new state and an effect
+    takes two microseconds, and a session takes such a step per signal.
 """
 
 import math
@@ -59,14 +59,14 @@ _NAMELESS: Final[dict[str, TimerKey]] = {"event": EVENT_TIMER, "state": STATE_TI
 
 
 class _Halt(Exception):
-    """The machine ends in the middle of a turn, with this reason. What it did so far stands."""
+    """The machine ends in the middle of a turn, with this reason. Everything it did so far stays."""
 
     def __init__(self, reason: ExitReason) -> None:
         self.reason = reason
 
 
 class _BrokenRule(Exception):
-    """The machine ends in the middle of a turn: it did what the engine does not take."""
+    """The machine ends in the middle of a turn, because it broke a rule of the engine."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -74,13 +74,13 @@ class _BrokenRule(Exception):
 
 
 class EngineRun(Generic[S, D]):
-    """One step at work, from an engine to the next one and the effects.
+    """One step in progress, from an engine to the next one and the effects.
 
     Attributes:
-        now: The time of this step. What is set to a time up to then is due at once.
-        clock: Reads the time, as handlers take some; without one it stands still.
-        redact: Takes secrets out of the texts of a `Crashed`.
-        timers: Those that run. Set by the caller when one has just fired.
+        now: Time of this step. A timer set to this time or earlier is due at once.
+        clock: Returns the current time, because handlers take time. Without it time does not advance.
+        redact: Removes secrets from the texts of a `Crashed`.
+        timers: Running timers. Set by the caller when one has just fired.
     """
 
     __slots__ = (
@@ -124,18 +124,18 @@ class EngineRun(Generic[S, D]):
         self._stopped: ExitReason | None = None
         self._effects: list[EngineEffect] = []
         self._queue: deque[MachineEvent] = deque()
-        self._due: dict[TimerKey, object] = {}  # waiting zero timeouts and what they carry, oldest first
+        self._due: dict[TimerKey, object] = {}  # pending zero timeouts and their contents, oldest first
         self._handled = 0
-        # Of one turn: its event, and what its actions asked for.
+        # State of one turn: its event, and the requests of its actions.
         self._event: MachineEvent | None = None
         self._entering = False
         self._postpone = False
         self._inserted: list[MachineEvent] = []
-        # Due when, with what; None: when it was.
+        # Due time and content. A time of None keeps the previous one.
         self._wanted: dict[TimerKey, tuple[float | None, object]] = {}
 
     def run(self, event: MachineEvent | None, actions: Sequence[TransitionAction] = ()) -> None:
-        """Handle an event and all that follows from it; `None` is the start, with the actions of `init`."""
+        """Handle an event and everything that follows from it; None is the start, with the actions of `init`."""
         try:
             if event is None:
                 self._begin(actions)
@@ -198,7 +198,7 @@ class EngineRun(Generic[S, D]):
     def _settle(self, *, changed: bool) -> None:
         if self._postpone:  # 3
             self._postpone = False
-            if self._event is not None:  # in `init` there is none to keep
+            if self._event is not None:  # `init` has no event to postpone
                 self._put_by(self._event, changed=changed)
         if changed and self._postponed:  # 4
             self._queue.extendleft(reversed(self._postponed))
@@ -257,7 +257,7 @@ class EngineRun(Generic[S, D]):
         if not isinstance(actions, (tuple, list, Sequence)):
             _fault("BadAction", f"actions are a list or a tuple, got {show(actions)}: put it in brackets")
         for action in actions:
-            if type(action) is Perform:  # most of them are, in machines that do something
+            if type(action) is Perform:  # the most common action
                 self._effects.append(action)
                 continue
             match action:
@@ -287,7 +287,7 @@ class EngineRun(Generic[S, D]):
     # --- postponing
 
     def _put_by(self, event: MachineEvent, *, changed: bool) -> None:
-        # At a change the queue is replayed at once, so there is nothing that could grow and nothing is refused.
+        # At a state change the queue is replayed at once, so it cannot grow and nothing is refused.
         limits = self.before.limits
         if changed or len(self._postponed) < limits.postponed:
             self._postponed = (*self._postponed, event)
@@ -305,7 +305,7 @@ class EngineRun(Generic[S, D]):
     # --- timers
 
     def _want(self, key: TimerKey, due_seconds: float | None, content: object) -> None:
-        self._wanted.pop(key, None)  # the last one wins, and zero timeouts keep the order of those that won
+        self._wanted.pop(key, None)  # the last one wins, and zero timeouts keep the order of the winners
         self._wanted[key] = (due_seconds, content)
 
     def _set_timers(self, *, changed: bool) -> None:
@@ -336,8 +336,8 @@ class EngineRun(Generic[S, D]):
     def _update(self, key: TimerKey, content: object) -> None:
         timer = self.timers.get(key)
         if timer is None:
-            self._due[key] = content  # one that waits already keeps its place
-        else:  # no new arming: the same epoch, and nothing for the shell to do
+            self._due[key] = content  # a pending one keeps its place
+        else:  # not a new arming: the same epoch, and no effect for the shell
             self.timers = self.timers.put(key, Timer(timer.epoch, timer.due_seconds, content))
 
     def _oldest_zero_timeout(self) -> TimedOut:
@@ -352,8 +352,8 @@ class EngineRun(Generic[S, D]):
             and _is_number(timeout.seconds)
             and timeout.seconds >= 0
         ):
-            # The handler that asks has ended: its seconds count from here. An absolute time is held against `now` all the
-            # same: a plan that the machine is behind with would else never be over within the step.
+            # The handler has returned, so its seconds count from here. An absolute time is compared with
+            # `now` instead: a machine behind its schedule would otherwise never finish the step.
             since = self.now if self.clock is None else self.clock()
             due_seconds = since + timeout.seconds
             if due_seconds <= since:
