@@ -1,4 +1,4 @@
-"""What a session has for the files above its working directory: the port, carried to where it may block. Nothing is decided here."""
+"""Instruction files above a session's working directory, read through a port in a thread."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from agentrail.outside import Outside
 
 
 class InstructionsAbove(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What reads the files above a working directory. The port is found when it is asked, as it is in few sessions.
+    """Reads the instruction files above a working directory. The port is created on demand, as few sessions need it.
 
     Attributes:
-        find: Gives the port for a working directory.
-        working_dir: Which.
-        outside: Where functions that block are run.
+        find: Returns the port for a working directory.
+        working_dir: The working directory.
+        outside: Runs blocking functions.
     """
 
     find: FindInstructions
@@ -23,9 +23,9 @@ class InstructionsAbove(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     outside: Outside
 
     async def read(self, names: tuple[str, ...]) -> InstructionsFound:
-        """Read them.
+        """Read the files with these names.
 
-        Cancellation: They are not waited for any more.
+        Cancellation: The thread is abandoned.
         """
         files = self.find(Path(self.working_dir))
         return await self.outside.offload(files.read, names, abandon_on_cancel=True)

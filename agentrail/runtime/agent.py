@@ -1,4 +1,4 @@
-"""An agent that a session may let work, as a caller says it."""
+"""Caller-defined agents that a session can delegate to."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,51 +17,54 @@ from agentrail.plugins.permission_policy import read_scope
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 SAYS_WHOSE: Final = ("tenant_id", "user_id", "agent_id", "metadata")
-"""Keys of `user_data` by which a session belongs to someone: those of its root, for every session below it."""
+"""Keys of `user_data` that identify the owner of a session. The root's values apply to every session below it."""
 
 
 class Equipment(Protocol):
-    """What an agent has beside tools and plugins, and brings of both."""
+    """Bundle that provides an agent with more tools and plugins, such as skills."""
 
     def equip(
         self, tools: Sequence[Tool], plugins: Sequence[PluginEntry]
     ) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
-        """Give the tools and plugins of an agent that has it, made of those that it has else."""
+        """Return the tools and plugins of an agent with this equipment, built from its other ones."""
         ...
 
 
 @frozen(kw_only=True)
 class Agent:
-    """An agent that a session may let work for it. What it does not say is that of the session.
+    """An agent that can work for a session. Unset fields default to the session's values.
 
     Attributes:
-        name: `[A-Za-z0-9_-]{1,64}`, unique in a session; what the model chooses it by.
-        description: What the model reads of it.
-        system_prompt: Stands before its conversations.
+        name: `[A-Za-z0-9_-]{1,64}`, unique in a session. The model chooses the agent by it.
+        description: Description for the model.
+        system_prompt: Placed before its conversations.
         model: A model string.
-        tools: What it may call.
-        plugins: Those besides the guards of the session (of a priority below 100), which always stay, with their options as they are
-            when it begins. None for all that the session has.
-        permissions: What it may do: `mode`, `deny`, `ask`, `allow`, as of the plugin `Permissions`. It is never allowed more than its
-            session: what runs both allow, and what it does not say is the session's.
-        result: JSON Schema of its answers, where it works for the session; the model reads the JSON. None for any text.
-        max_turns: Model calls in one of its cycles, where it works for the session and not in its place.
-        background: Whether it may be started in the background, by `spawn_agent`.
-        wake: Whether a cycle of it that ends while the session is idle, and nothing waits for it, starts one of the session.
-        handoff: Whether the session may be handed over to it, by `handoff_to`: it goes on with this one's prompt, model and
-            tools, and with its own conversation, queue and plugins.
-        budget: What each of its cycles in the background may spend; None for a share of what is left.
-        skills: `SkillUse(skills=read_skills(…))`: its skills, in place of those of the session. Where it names no tools, or no plugins, it
-            then has those that the session was given.
-        user_data: What its tools see, where it works for the session and not in its place; None for that of the session. Whose the
-            session is (`tenant_id`, `user_id`, `agent_id`, `metadata`) is not said here: that stays.
-        deps: What its tools work with, as of `SessionOptions`, where it works for the session and not in its place; None for what
-            those of the session do.
-        replace_sections: As of `SessionOptions`, where it works for the session and not in its place; None for that of the session.
-        blueprint: A `Blueprint` that says what the others do not; its name and description do not count.
+        tools: Tools that it can call.
+        plugins: Plugins in addition to the session's guards (priority below 100). Guards always stay, with their
+            options at the agent's start. None: all plugins of the session.
+        permissions: Its permissions: `mode`, `deny`, `ask`, `allow`, as for the plugin `Permissions`. It never has more
+            than its session: a call needs the permission of both. Unset parts are the session's.
+        result: JSON Schema of its answers when it works for the session. The model reads the JSON. None: any text.
+        max_turns: Maximum number of model calls in one of its cycles, when it works for the session and not in its
+            place.
+        background: Whether it can be started in the background, by `spawn_agent`.
+        wake: Whether the end of one of its cycles starts a cycle of the session, if the session is idle and not waiting
+            for it.
+        handoff: Whether `handoff_to` can hand the session over to it. The session then continues with the agent's
+            prompt, model and tools, and keeps its own conversation, queue and plugins.
+        budget: Spending limit of each of its background cycles. None: a share of the remainder.
+        skills: `SkillUse(skills=read_skills(…))`: its own skills, in place of the session's. If it does not set tools,
+            or plugins, it then gets the session's original ones.
+        user_data: Data for its tools, when it works for the session and not in its place. None: the session's. It must
+            not contain the owner (`tenant_id`, `user_id`, `agent_id`, `metadata`), which stays the same.
+        deps: Dependencies of its tools, as in `SessionOptions`, when it works for the session and not in its place.
+            None: the session's.
+        replace_sections: See `SessionOptions`. Applies when it works for the session and not in its place. None: the
+            session's.
+        blueprint: A `Blueprint` that provides the unset fields. Its name and description are ignored.
 
     Raises:
-        OptionError: Your move: every fault, with what came and what it takes.
+        OptionError: Your move: every fault, with the given value and the expected one.
     """
 
     name: str
@@ -84,7 +87,7 @@ class Agent:
     blueprint: object = None
 
     def __attrs_post_init__(self) -> None:
-        """Take what a blueprint says, and refuse what cannot be."""
+        """Fill in the fields of the blueprint, then validate."""
         if self.blueprint is not None:
             _fill(self)
         faults = [f"agent {self.name!r:.80}: {fault}" for fault in _faults_of(self)]
@@ -97,7 +100,7 @@ class Agent:
 
 
 def equip_agent(agent: Agent, tools: Sequence[Tool], plugins: Sequence[PluginEntry]) -> Agent:
-    """Give an agent that has the tools and plugins of its skills; one without skills of its own as it is."""
+    """Return the agent with the tools and plugins of its skills, or unchanged if it has no skills of its own."""
     if agent.skills is None:
         return agent
     own, watching = agent.skills.equip(
@@ -107,7 +110,7 @@ def equip_agent(agent: Agent, tools: Sequence[Tool], plugins: Sequence[PluginEnt
 
 
 def _fill(agent: Agent) -> None:
-    """Take from a blueprint what an agent does not say itself."""
+    """Set the unset fields of an agent from its blueprint."""
     make: Any = getattr(agent.blueprint, "override", None)
     if isinstance(agent.blueprint, type) or make is None or not hasattr(agent.blueprint, "as_agent"):
         fault = (

@@ -1,7 +1,8 @@
-"""What callers get of a cycle: its reply, and its answer as a value of a type. What the model hears of one that cannot be read.
+"""Results of a cycle for its caller: the reply, and the answer as a typed value.
 
-The core judges by a JSON Schema, which is data. What no schema says (the 30th of February, a validator of the caller's class) is
-found by reading the answer, which only this process can: it is told to the core with the response, and so is replayed as it was.
+The core validates answers against a JSON Schema, which is plain data. Constraints outside a schema (30 February, a
+validator of the caller's class) show only when this process reads the answer. Such a fault is passed to the core with
+the response, so that replay is exact. The model is informed of it.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,26 +26,27 @@ from agentrail.typed import OutputFault, TypedValue
 T = TypeVar("T")
 
 Readers: TypeAlias = Mapping[PromptRef, TypedValue[Any]]
-"""How the answers of the prompts that wait or run are read, where their callers want values."""
+"""Readers for the answers of queued and running prompts whose callers want typed values."""
 
 NO_READERS: Final[Readers] = MappingProxyType({})
-"""Those of a session whose callers want none."""
+"""The readers of a session whose callers want text only."""
 
 
 @frozen(kw_only=True)
 class CycleReply(Generic[T]):
-    """What came of a cycle that finished.
+    """The reply of a cycle that finished.
 
     Attributes:
-        text: The last answer: what the model said aloud in its last response; where that was to have a shape, the JSON document.
-        output: The answer as a value of the type that was asked for; without one the text.
-        all_text: All that the model said aloud in the cycle, an empty line between two responses.
-        messages: Those of the cycle, the user's first.
-        usage: What it used.
-        turns: How often the model was asked.
-        stop_reason: Why it stopped.
-        events_from: The number of its first event.
-        events_to: The number of its last one, `AgentEnd`.
+        text: The last answer: the visible text of the model's last response, or the JSON document if a format was
+            required.
+        output: The answer as a value of the requested type, or the text if no type was requested.
+        all_text: All visible text of the model in the cycle, with an empty line between two responses.
+        messages: The messages of the cycle, starting with the user's.
+        usage: Tokens and cost of the cycle.
+        turns: Number of model calls.
+        stop_reason: Why the cycle stopped.
+        events_from: Number of its first event.
+        events_to: Number of its last event, `AgentEnd`.
     """
 
     text: str
@@ -59,19 +61,19 @@ class CycleReply(Generic[T]):
 
     @property
     def cost_usd(self) -> float | None:
-        """What it cost; None when a price is unknown, and never 0 for that."""
+        """Cost in US dollars. None if a price is unknown, never 0 in that case."""
         return self.usage.cost_usd
 
 
 class TurnsApart:
-    """The empty line between the texts of two responses of a cycle."""
+    """Inserts an empty line between the texts of two responses of a cycle."""
 
     def __init__(self) -> None:
-        """Begin with nothing said."""
+        """Start without text."""
         self._has_said = self._is_due = False
 
     def take(self, text: str) -> str:
-        """Return a piece of text, with the empty line before it if a response with text has ended."""
+        """Return a piece of text, preceded by an empty line if a response with text has ended."""
         if not text:
             return text
         before = "\n\n" if self._is_due else ""
@@ -79,14 +81,14 @@ class TurnsApart:
         return before + text
 
     def end(self) -> None:
-        """Note that a response has ended."""
+        """Mark the end of a response."""
         self._is_due = self._has_said
 
 
 def fault_of_answer(text: str, reader: TypedValue[Any]) -> str | None:
-    """Say, for the model, why an answer cannot be read; None for one that can.
+    """Return why an answer cannot be read, worded for the model, or None if it can be read.
 
-    Whatever the caller's own class raises is a fault of the answer: it is what the class says of it.
+    Any exception of the caller's own class counts as a fault of the answer.
     """
 
     def read(text: str) -> str | None:
@@ -100,7 +102,7 @@ def fault_of_answer(text: str, reader: TypedValue[Any]) -> str | None:
 
 
 def judged(signal: ResponseCompleted, state: SessionState, readers: Readers) -> ResponseCompleted:
-    """Add to a response why the caller of its prompt cannot read it, if that is so and it is meant as the answer."""
+    """Add a fault to a final response if the caller of its prompt cannot read it."""
     cycle, stream = state.data.cycle, state.data.stream
     if cycle is None or stream is None or stream.effect_id != signal.effect_id:
         return signal

@@ -1,7 +1,8 @@
-"""What the calls of a handle may be given: each says what is wrong with one argument, before anything is sent.
+"""Type checks for the arguments of a handle's calls, made before anything is sent.
 
-Nothing here knows a session. What a value means (is there such a call, such a tool) is the core's to say; this is about
-types only, so that a slip is answered where it was made and never reaches an event, a journal or the core.
+Nothing here depends on a session. The meaning of a value, such as whether a call or tool exists, is checked by the
+core. These checks cover types only, so that a mistake is reported where it was made and never reaches an event, a
+journal or the core.
 """
 
 import re
@@ -28,38 +29,38 @@ _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 
 
 def refuse(*faults: str | None) -> None:
-    """Refuse a call that has any fault, with all of them."""
+    """Raise `OptionError` with all faults, if there are any."""
     found = [fault for fault in faults if fault is not None]
     if found:
         raise OptionError(found)
 
 
 def fault_of_text(name: str, value: object) -> str | None:
-    """Say what is wrong with an argument that must be text."""
+    """Return the fault of an argument that must be text."""
     return None if isinstance(value, str) else f"{name} is {value!r:.200}: expected a text"
 
 
 def fault_of_choice(name: str, value: object, choices: tuple[str, ...]) -> str | None:
-    """Say what is wrong with an argument that must be one of some words."""
+    """Return the fault of an argument that must be one of the given words."""
     if isinstance(value, str) and value in choices:
         return None
     return f"{name} is {value!r:.200}: expected {' or '.join(map(repr, choices))}"
 
 
 def fault_of_reason(value: object) -> str | None:
-    """Say what is wrong with a reason, which people read in events."""
+    """Return the fault of a reason, which users read in events."""
     return None if value is None else fault_of_text("reason", value)
 
 
 def fault_of_via(value: object) -> str | None:
-    """Say what is wrong with the name of a door; it stands in events, and telemetry counts by it."""
+    """Return the fault of an entry point's name. Events include it, and telemetry groups by it."""
     if value is None or (isinstance(value, str) and _DOOR.fullmatch(value)):
         return None
     return f"via is {value!r:.80}: expected a name such as 'http', 1 to 32 of a-z 0-9 . _ -, or None"
 
 
 def fault_of_user(value: object) -> str | None:
-    """Return what is wrong with the id of the user who decides; None for a valid one, and for None."""
+    """Return the fault of the deciding user's id, or None for a valid id and for None."""
     if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):
         return None
     expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None"
@@ -67,7 +68,7 @@ def fault_of_user(value: object) -> str | None:
 
 
 def fault_of_request_id(value: object) -> str | None:
-    """Say what is wrong with the id of a request."""
+    """Return the fault of a request id."""
     if value is None or (isinstance(value, str) and _ID.fullmatch(value) and ".." not in value):
         return None
     expected = "1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None"
@@ -75,30 +76,30 @@ def fault_of_request_id(value: object) -> str | None:
 
 
 def fault_of_digest(value: object) -> str | None:
-    """Say what is wrong with the digest of a message."""
+    """Return the fault of a message digest."""
     if value is None or (isinstance(value, str) and _DIGEST.fullmatch(value)):
         return None
     return f"digest is {value!r:.80}: expected a SHA-256 in hexadecimal, 64 of 0-9 a-f, or None"
 
 
 def decide_settings(given: object) -> PromptSettings | None:
-    """Take what a caller wants of the model for one cycle; None for nothing, which no setting is as well."""
+    """Validate model settings for one cycle. Empty settings count as None."""
     if given is None:
         return None
     faults = faults_of_settings(given)
     if faults:
         raise OptionError(faults)
-    settings = settings_of(given)  # type: ignore[arg-type]  # it was looked at
+    settings = settings_of(given)  # type: ignore[arg-type]  # checked above
     return None if settings == PromptSettings() else settings
 
 
 def fault_of_flag(name: str, value: object) -> str | None:
-    """Say what is wrong with a yes or no: `"no"` is none of them, and would count as yes."""
+    """Return the fault of a boolean. `"no"` is refused because it would count as true."""
     return None if isinstance(value, bool) else f"{name} is {value!r:.200}: expected True or False"
 
 
 def fault_of_wait(value: object) -> str | None:
-    """Say what is wrong with a time to wait, in seconds; None is for as long as it takes."""
+    """Return the fault of a time to wait, in seconds. None: no limit."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or (is_number and value >= 0):  # type: ignore[operator]  # it is a number; NaN is not above 0 either
         return None
@@ -106,7 +107,7 @@ def fault_of_wait(value: object) -> str | None:
 
 
 def fault_of_response(value: object) -> str | None:
-    """Say what is wrong with the answer of a person."""
+    """Return the fault of a user's answer."""
     if isinstance(value, dict):
         size = too_large(value, max_characters=MAX_ANSWER_CHARACTERS)
         fault = f"response has {size}" if size is not None else not_json(value, "response")
@@ -117,7 +118,7 @@ def fault_of_response(value: object) -> str | None:
 
 
 def fault_of_outcome(value: object) -> str | None:
-    """Say what is wrong with the result that a client gives."""
+    """Return the fault of a client's result."""
     if not isinstance(value, Ok | Error):
         return f"outcome is {value!r:.200}: expected Ok('…') or Error('…')"
     text: object = value.text
@@ -129,7 +130,7 @@ def fault_of_outcome(value: object) -> str | None:
 
 
 def fault_of_edit(value: object) -> str | None:
-    """Say what is wrong with the arguments that a call shall run with instead of its own."""
+    """Return the fault of replacement arguments for a call."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -139,14 +140,14 @@ def fault_of_edit(value: object) -> str | None:
 
 
 def fault_of_model(value: object) -> str | None:
-    """Say what is wrong with a model."""
+    """Return the fault of a model."""
     if isinstance(value, str) or is_provider(value):
         return None
     return f"model is {value!r:.200}: expected a model string or a provider"
 
 
 def fault_of_provider_opts(value: object) -> str | None:
-    """Say what is wrong with a provider's options; without the value, which may be a key."""
+    """Return the fault of provider options, without the value, which may be an API key."""
     if value is None or isinstance(value, Mapping):
         try:
             frozen_json(value or {})
@@ -157,7 +158,7 @@ def fault_of_provider_opts(value: object) -> str | None:
 
 
 def faults_of_tools(values: Iterable[object]) -> list[str]:
-    """Say what is wrong with tools, which come as arguments of their own."""
+    """Return the faults of tools given as separate arguments."""
     return [
         f"{value!r:.200} is no tool: expected tools one by one, such as functions under @agentrail.tool; {fault}"
         for value in values
@@ -166,7 +167,7 @@ def faults_of_tools(values: Iterable[object]) -> list[str]:
 
 
 def faults_of_names(values: Iterable[object]) -> list[str]:
-    """Say what is wrong with names of tools, which come as arguments of their own."""
+    """Return the faults of tool names given as separate arguments."""
     return [
         f"{value!r:.200} is no name of a tool: expected texts one by one, such as detach_tools('read_file', 'grep')"
         for value in values
@@ -175,7 +176,7 @@ def faults_of_names(values: Iterable[object]) -> list[str]:
 
 
 def faults_of_source(source: object, state: object, reason: object) -> list[str]:
-    """Say what is wrong with what is told of a source of tools."""
+    """Return the faults of a report about a tool source."""
     states = get_args(ToolSourceState)
     faults = []
     if not isinstance(source, str) or not 1 <= len(source) <= MAX_SOURCE_CHARACTERS:
@@ -188,7 +189,7 @@ def faults_of_source(source: object, state: object, reason: object) -> list[str]
     return faults if fault is None else [*faults, fault]
 
 
-# What people may say to a session: blocks of the right types, not empty, within the limits.
+# User input: blocks of the right types, not empty, within the limits.
 
 Blocks: TypeAlias = tuple[UserBlock, ...]
 
@@ -196,7 +197,7 @@ MAX_CLIENT_ID_CHARACTERS: Final = 256
 
 
 def decide_blocks(content: Content) -> Blocks:
-    """Make blocks of what a user gave."""
+    """Convert a user's content to validated blocks."""
     blocks = (Text(text=content),) if isinstance(content, str) else _checked(content)
     size = sum(len(_words(block).encode("utf-8", "surrogatepass")) for block in blocks)
     if not any(_words(block).strip() for block in blocks):
@@ -211,7 +212,7 @@ def decide_blocks(content: Content) -> Blocks:
 
 
 def words_in_blocks(blocks: Blocks) -> str:
-    """Give what of blocks are words, and the names of files: what a rule about words is held against."""
+    """Return the text and file names in blocks, for rules that match words."""
     return "\n".join(_words(block) for block in blocks if not isinstance(block, Image))
 
 
@@ -242,7 +243,7 @@ def _words(block: UserBlock) -> str:
 
 
 def decide_text(text: object) -> str:
-    """Take the text of a steer or an answer."""
+    """Validate the text of a steer or an answer."""
     if not isinstance(text, str):
         message = f"expected text, got {text!r}"
         raise PromptError(message)
@@ -251,12 +252,12 @@ def decide_text(text: object) -> str:
 
 
 def decide_client_id(client_id: object) -> str | None:
-    """Take the name that a sender gives its message."""
+    """Validate the optional name of a message."""
     return None if client_id is None else require_client_id(client_id)
 
 
 def require_client_id(client_id: object) -> str:
-    """Take the name of a message that has one."""
+    """Validate the required name of a message."""
     fault = fault_of_client_id(client_id)
     if fault is not None:
         raise OptionError([fault])
@@ -264,14 +265,14 @@ def require_client_id(client_id: object) -> str:
 
 
 def fault_of_client_id(value: object) -> str | None:
-    """Return what is wrong with the name of a message that has one."""
+    """Return the fault of a message name."""
     if isinstance(value, str) and 1 <= len(value) <= MAX_CLIENT_ID_CHARACTERS:
         return None
     return f"client_id is {value!r:.80}: expected a text of 1 to {MAX_CLIENT_ID_CHARACTERS} characters"
 
 
 def decide_child(request: ChildRequest) -> ChildRequest:
-    """Take what a tool wants of a session of its own: of each field the type, and of its prompt the size."""
+    """Validate a tool's request for a child session: the type of each field and the size of its prompt."""
     decide_text(request.prompt)
     faults = []
     system_prompt: object = request.system_prompt

@@ -1,4 +1,4 @@
-"""How a handle asks its session: one message goes in, and its reply is waited for."""
+"""The handle's request-reply mechanism: send one message and wait for its reply."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -24,12 +24,12 @@ CALL_AGAIN: Final = "call this again to wait for longer"
 
 
 class AskingHandle(SessionCalls):
-    """A handle that knows whom to ask: each call of the table is one signal."""
+    """A handle that sends each call of the operations table as one signal."""
 
     __slots__ = ("_cell",)
 
     def __init__(self, cell: SessionCell) -> None:
-        """Made by the supervisor; use `start_session` or `supervisor.session(id)`."""
+        """Created by the supervisor. Use `start_session` or `supervisor.session(id)`."""
         self._cell = cell
 
     async def _call(self, operation: Operation[R], **given: Any) -> R:
@@ -42,7 +42,7 @@ class AskingHandle(SessionCalls):
         return cast("R", await self._ask_owner(given[operation.owner], signal))
 
     async def _ask_owner(self, interaction_id: str, signal: Asked) -> object:
-        """Ask the session that an interaction belongs to: this one, or one that works for a call of it."""
+        """Ask the session that owns an interaction: this one, or a session that works for one of its calls."""
         owner = self._cell.owner_of(interaction_id)
         if owner is self._cell:
             return await self._ask(signal)
@@ -69,12 +69,12 @@ class AskingHandle(SessionCalls):
 async def wait_within(
     timeout_seconds: float | None, work: Callable[[], Awaitable[T]], cure: str = COLLECT_REPLY
 ) -> T:
-    """Do something that waits for a session, for so long at most."""
+    """Run work that waits for a session, with a time limit."""
     await trio.lowlevel.checkpoint_if_cancelled()
     if timeout_seconds is None:
         return await work()
     with trio.CancelScope() as scope:
-        # Set behind the beginning: also with no time at all what is asked for is sent.
+        # Set after the start: even with a limit of 0, the signal is sent.
         scope.deadline = trio.current_time() + timeout_seconds
         return await work()
     message = f"no answer within {timeout_seconds:g} s; the session continues: {cure}"
@@ -82,7 +82,7 @@ async def wait_within(
 
 
 def cure_of(client_id: str | None) -> str:
-    """Name the call that waits for the answer to the same prompt."""
+    """Return the advice for a timeout: the call that waits for the answer to the same prompt."""
     if client_id is None:
         return COLLECT_REPLY
     return f"call this again with client_id={client_id!r} to wait for the same answer"

@@ -1,4 +1,4 @@
-"""`session.agents`: agents in the background, for the program that holds the session, as the tools are for its model."""
+"""`session.agents`: background agents for the program, with the same operations as the model's tools."""
 
 import math
 from collections.abc import Iterable
@@ -24,16 +24,16 @@ _BUFFER: Final = 1024
 
 @frozen(kw_only=True)
 class BackgroundAgent:
-    """An agent in the background, as it was when it was asked for.
+    """Status of a background agent at the time of the call.
 
     Attributes:
-        name: Its name; no other agent of the session ever has it.
+        name: Its name, never reused in the session.
         status: `working`, `idle` between two cycles, `closing` after this cycle, `stopping` now, or `ended`.
-        outcome: How its last cycle ended; None before the first has.
-        answer: What it said last: a text, or the JSON of a structured result.
-        usage: All tokens that it has used, and what they cost.
-        session_id: Its session; None before that has begun.
-        reason: Why it has ended; None before.
+        outcome: How its last cycle ended. None before the first end.
+        answer: Its last answer: text, or the JSON of a structured result.
+        usage: All tokens that it has used, and their cost.
+        session_id: Its session. None before the session has started.
+        reason: Why it has ended. None before that.
     """
 
     name: str
@@ -49,14 +49,14 @@ class BackgroundAgent:
 
 
 class BackgroundAgents(AskingHandle):
-    """The agents in the background of one session; `Session.agents` gives it. No cycle needs to run in the session."""
+    """The background agents of one session, from `Session.agents`. The session needs no running cycle."""
 
     __slots__ = ()
 
     async def spawn(self, agent: str, task: str, *, name: str | None = None) -> str:
-        """Start an agent; it works until it is closed, or the session ends.
+        """Start an agent. It works until it is closed or the session ends.
 
-        Cancellation: Once the message is on its way, the agent starts; only its name is lost.
+        Cancellation: Once the message has been sent, the agent starts. Only its name is lost.
         """
         refuse(
             fault_of_text("agent", agent),
@@ -66,9 +66,9 @@ class BackgroundAgents(AskingHandle):
         return await self._command("spawn", name=name or "", agent=agent, text=task)
 
     async def send(self, name: str, text: str) -> None:
-        """Prompt an agent. One that is working reads it when it is idle, together with whatever else was sent meanwhile.
+        """Prompt an agent. A working agent reads it when it is idle, together with other messages sent meanwhile.
 
-        Cancellation: Once the message is on its way, it is sent.
+        Cancellation: Once the message has been sent, it is delivered.
         """
         refuse(fault_of_text("name", name), fault_of_text("text", text))
         await self._command("send", name=name, text=text)
@@ -81,9 +81,9 @@ class BackgroundAgents(AskingHandle):
         until: Literal["idle", "closed"] = "idle",
         timeout_seconds: float | None = DEFAULT_WAIT_SECONDS,
     ) -> tuple[BackgroundAgent, ...]:
-        """Wait for agents. Their notes reach the model all the same: only a call of its own counts as waiting for them.
+        """Wait for agents. Their notes still reach the model: only the model's own call counts as waiting for them.
 
-        Cancellation: At once; the agents work on.
+        Cancellation: Immediate. The agents keep working.
         """
         wanted = None if names is None or isinstance(names, str) else tuple(names)
         refuse(
@@ -113,7 +113,7 @@ class BackgroundAgents(AskingHandle):
             terms = Terms(kinds=None, deltas=False, buffer=_BUFFER)
             async with self._cell.subscribe(terms, after=None) as events:
                 with bounded(self._cell, events) as call:
-                    there = await self._states()  # again: nothing is missed from here on
+                    there = await self._states()  # again: no event is missed after this
                     while not is_met():
                         try:
                             event = await anext(events)
@@ -126,9 +126,9 @@ class BackgroundAgents(AskingHandle):
         return tuple(_shown(there[name]) for name in wanted if name in there)
 
     async def close(self, name: str, reason: str = "", *, now: bool = False) -> BackgroundAgent:
-        """End an agent after its cycle, or at once; what was sent to it and waits is dropped.
+        """End an agent after its cycle, or immediately with `now`. Its unread messages are dropped.
 
-        Cancellation: It is closed all the same.
+        Cancellation: The agent is still closed.
         """
         refuse(
             fault_of_text("name", name),
@@ -140,14 +140,14 @@ class BackgroundAgents(AskingHandle):
         return agent
 
     async def list(self) -> tuple[BackgroundAgent, ...]:
-        """Return all agents in the background, in the order in which they were started; of those that have ended the last 64.
+        """Return all background agents in the order of their start. Of ended agents, only the last 64 are kept.
 
-        Cancellation: At once.
+        Cancellation: Immediate.
         """
         return tuple(map(_shown, (await self._states()).values()))
 
     async def _states(self) -> dict[str, AgentState]:
-        # Behind what was sent before, and with a session that slept awake.
+        # After earlier messages have been read, and with a hibernated session awake.
         await self._ask(StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint()))
         return {one.name: one for one in self._cell.visible.data.agents.states}
 
@@ -173,12 +173,12 @@ class BackgroundAgents(AskingHandle):
 
 
 def _is_there(state: AgentState | None, until: str) -> bool:
-    # One that is forgotten has ended long ago.
+    # A forgotten agent ended long ago.
     return state is None or state.status == "ended" or (until == "idle" and state.status == "idle")
 
 
 def _may_matter(event: Event) -> bool:
-    """Whether an agent may be another one behind this: its cycle or its session has ended. What tells the session so came right after it."""
+    """Whether an agent's status may have changed: its cycle or session has ended. The session was notified right after."""
     if isinstance(event, SubagentEvent):
         return type(event.event) in TERMINAL
     return isinstance(event, SubagentEnd | EventsLost)

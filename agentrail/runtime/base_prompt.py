@@ -1,4 +1,4 @@
-"""What a model is told where a caller tells it nothing: how work is done in a session. No policy of an application enters here."""
+"""The default system prompt: how work is done in a session. It contains no application policy."""
 
 from typing import Final
 
@@ -10,15 +10,15 @@ BASE_PROMPT: Final = (
     "Then say what you did and what came of it, and not what you would do; what failed or was not done, say so. "
     "Where it is unclear what is wanted, and a wrong guess would do harm, ask first."
 )
-"""Short, and the same for all models: it stands in front of every request, and a provider's prompt cache begins with it."""
+"""Short and equal for all models: it starts every request and every provider's prompt cache."""
 
 
 def decide_system_prompt(own: str | None, mode: PromptMode, *, base_prompt: bool) -> str | None:
-    """Give what a session starts with: its own prompt; without one the base prompt, in the mode that has it."""
+    """Return the initial system prompt: the session's own one, or the base prompt in the mode that has it."""
     is_wanted = own is None and mode == "full" and base_prompt
     return BASE_PROMPT if is_wanted else own
 
 
 def decide_inherited(prompt: str | None) -> str | None:
-    """Give what a session below has of the prompt above: the base prompt is no part of a task."""
+    """Return the part of a prompt that sub-sessions inherit: without the base prompt, which does not belong to a task."""
     return None if prompt == BASE_PROMPT else prompt and prompt.removeprefix(f"{BASE_PROMPT}\n\n")

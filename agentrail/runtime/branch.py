@@ -1,9 +1,9 @@
-"""The children behind a session's actor, in the same subtree: later its sub-sessions and connections.
+"""The children after a session's actor in its subtree: later its sub-sessions and connections.
 
-With the actor they are a `rest_for_one` group of which it is the first member: its end stops them in reverse order, and
-its restart starts them again from their specs, behind it. What goes wrong among them is between them, until there is
-too much of it; then the actor goes with them. Their supervisor is opened for the first of them, since most sessions
-have none.
+Together with the actor they form a `rest_for_one` group with the actor as its first member. The actor's end stops them
+in reverse order, and its restart starts them again from their specs, after it. Their failures are handled among them.
+If there are too many, the actor goes down with them. Their supervisor is opened with the first child, since most
+sessions have none.
 """
 
 from typing import Final
@@ -20,15 +20,15 @@ from agentrail.otp.exits import NoProcess, Redact, keep
 from agentrail.otp.supervision_types import Started
 from agentrail.runtime.crashes import TaskGroup
 
-# --- How often, and how soon, a session comes back after a crash, before it is parked.
+# --- Restart limits and delays of a session, before it is parked.
 
 MAX_RESTARTS: Final = 2
-"""How often a session comes back within `PERIOD_SECONDS`: the third crash parks it."""
+"""Maximum restarts within `PERIOD_SECONDS`: the third crash parks the session."""
 
 PERIOD_SECONDS: Final = 5.0
 
 BACKOFF: Final = Backoff(initial_seconds=0.05, maximum_seconds=5.0)
-"""Shorter than an actor's: a person sits before a session, and no more than two waits ever follow each other closely."""
+"""Shorter than an actor's: a user is waiting, and at most two delays follow each other closely."""
 
 SESSIONS: Final = SupervisorFlags(
     "dynamic",
@@ -48,21 +48,21 @@ BRANCH: Final = SupervisorFlags(
 
 @frozen
 class SupervisorLabel:
-    """What a supervisor is called in reports, where no registry knows it."""
+    """Name of a supervisor in reports, without a registry entry."""
 
     key: str
 
     def register(self, handle: ActorHandle) -> None:
-        """Take no name: it is not looked up."""
+        """Do nothing: it is never looked up by name."""
 
 
 class Branch:
-    """The children of one session, over all its incarnations."""
+    """The children of one session, across its incarnations."""
 
     __slots__ = ("_flags", "_name", "_opening", "_redact", "_specs", "_task_group", "supervisor")
 
     def __init__(self, name: str, flags: SupervisorFlags, *, redact: Redact = keep) -> None:
-        """Begin without any."""
+        """Start without children."""
         self._redact = redact
         self._name = name
         self._flags = flags
@@ -72,19 +72,19 @@ class Branch:
         self.supervisor: Supervisor | None = None
 
     def enter(self, task_group: TaskGroup) -> None:
-        """Begin an incarnation: start what the last one had."""
+        """Start an incarnation with the children of the last one."""
         self._task_group = task_group
         if self._specs:
             self._open(task_group)
 
     def leave(self) -> None:
-        """End an incarnation; its task group, which is dismissed now, has the children."""
+        """End an incarnation. Its task group, now dismissed, owns the children."""
         self._task_group = None
 
     async def start_child(self, spec: Spec) -> Started:
-        """Start a child behind the actor and all that was started before.
+        """Start a child after the actor and all earlier children.
 
-        Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
+        Cancellation: Always a checkpoint. If cancelled, neither child nor spec remains.
         """
         if self.supervisor is None and self._task_group is not None:
             opening = self._open(self._task_group) if self._opening is None else self._opening

@@ -1,6 +1,7 @@
-"""The typed calls that wait for a cycle: the same for a session of this process and a session on a server.
+"""Typed calls that wait for a cycle, for local and remote sessions alike.
 
-They check the arguments and read an answer as its type. How a cycle is waited for is in `prompting` and in `agentrail.remote.session`.
+They check the arguments and convert an answer to its type. `prompting` and `agentrail.remote.session` implement the
+waiting.
 """
 
 from collections.abc import Callable
@@ -21,13 +22,13 @@ E = TypeVar("E", bound=Event)
 
 @frozen(kw_only=True)
 class CycleQuestion:
-    """A prompt whose answer is waited for.
+    """A prompt whose caller waits for the answer.
 
     Attributes:
-        client_id: The caller's name of it; None for none.
-        reader: Reads the answer as its type; None for text.
-        timeout_seconds: How long to wait; None for as long as it takes.
-        waits_for_people: Whether to wait also while only users can let the cycle continue.
+        client_id: The caller's name for it, or None.
+        reader: Converts the answer to its type. None: text.
+        timeout_seconds: How long to wait, in seconds. None: no limit.
+        waits_for_people: Whether to keep waiting while only users can let the cycle continue.
     """
 
     content: Content
@@ -38,7 +39,7 @@ class CycleQuestion:
 
     @property
     def settings(self) -> PromptSettings | None:
-        """What the model is told of the type of the answer; None for text."""
+        """Model settings that require the format of the answer. None: text."""
         return None if self.reader is None else PromptSettings(response_format=self.reader.wire_schema)
 
 
@@ -66,7 +67,7 @@ class CycleCalls:
         timeout_seconds: float | None = None,
         wait_for_people: bool = False,
     ) -> T: ...
-    @overload  # of a union, which no type checker knows as a type of values yet
+    @overload  # for unions, which type checkers do not accept as `type[T]` yet
     async def ask(
         self,
         content: Content,
@@ -85,40 +86,45 @@ class CycleCalls:
         timeout_seconds: float | None = None,
         wait_for_people: bool = False,
     ) -> Any:
-        """Prompt, wait for the cycle of this very prompt, and return its last answer.
+        """Prompt, wait for this prompt's cycle, and return its last answer.
 
         Args:
-            content: As of `prompt`.
-            output: The type of the answer: a msgspec Struct, a class of attrs, a dataclass, a `TypedDict`, a pydantic model, a
-                builtin or container, a union of them; None for text. The model is told its JSON Schema, and gets one turn to
-                put a wrong answer right. On a server only the schema is checked in that turn: an answer that the code of the type
-                refuses is `CycleFailed` at once.
-            client_id: Your own name of this message; on a server one is made where none is given. Asked again with the same name and content, after `ReplyTimeout`,
-                `StoreUnavailable` or a restart, it sends nothing and waits for the same answer. Names are remembered as of `prompt`.
-            timeout_seconds: How long to wait; None for as long as it takes.
-            wait_for_people: Whether to wait also while only users can let the cycle continue and no one listens; another task of yours
-                answers. A session on a server has a host, so users are always waited for.
+            content: See `prompt`.
+            output: The type of the answer: a msgspec Struct, an attrs class, a dataclass, a `TypedDict`, a pydantic
+                model, a builtin or container, or a union of them. None: text. The model gets its JSON Schema, and one
+                turn to correct a wrong answer. On a server, that turn checks only the schema: an answer that the type's
+                own code refuses raises `CycleFailed` immediately.
+            client_id: Your own name for this message. On a server, one is generated if missing. Calling again with the
+                same name and content, after `ReplyTimeout`, `StoreUnavailable` or a restart, sends nothing and waits
+                for the same answer. Names are remembered as in `prompt`.
+            timeout_seconds: How long to wait, in seconds. None: no limit.
+            wait_for_people: Whether to keep waiting while only users can let the cycle continue and no subscriber is
+                listening. Another of your tasks must then answer. A session on a server has a host, so it always waits
+                for users.
 
         Returns:
-            What the model said aloud in its last response; of a session with `response_format` the JSON document. With `output`
-            the value.
+            The visible text of the model's last response, or, in a session with `response_format`, the JSON document.
+            With `output`, the value.
 
         Raises:
             CycleAborted: The cycle was aborted.
-            CycleFailed: The cycle failed; `error` says why. Its code is `response_format` where the second answer was wrong too;
-                `text` is that answer.
-            CycleWaiting: The cycle waits for users, without a deadline, and no user can answer: neither did the program subscribe, nor has
-                a host the session. `pending` has what waits. The cycle stays as it is: answer, then call `collect_reply`.
-            ReplyTimeout: The time was up. The cycle goes on; `collect_reply` waits for its answer, as does the same `client_id`.
-            EventMissed: This `client_id` was answered, and its events are kept no longer.
-            StoreUnavailable: The store takes no records for longer than its patience. What was taken continues when it is back.
-            OptionError: Your move: a time that cannot be.
-            TypeFault: Your move: no JSON Schema describes `output`; the message names the field, and what to write instead.
-            CallingSelf: Your move: a tool of this session asked it.
+            CycleFailed: The cycle failed. `error` has the cause. Its code is `response_format` if the second answer was
+                wrong too. `text` is that answer.
+            CycleWaiting: The cycle waits for users, without a deadline, and no user can answer: the program has not
+                subscribed, and the session has no host. `pending` lists the open requests. The cycle stays as it is:
+                answer them, then call `collect_reply`.
+            ReplyTimeout: The time limit expired. The cycle continues. `collect_reply` waits for its answer, as does the
+                same `client_id`.
+            EventMissed: This `client_id` was answered, and its events are no longer kept.
+            StoreUnavailable: The store has accepted no records for longer than its patience. Accepted messages continue
+                when it is back.
+            OptionError: Your move: the time is out of range.
+            TypeFault: Your move: no JSON Schema describes `output`. The message names the field and an alternative.
+            CallingSelf: Your move: a tool of this session made the call.
             ClientIdReused: Your move: the name was used for another message.
-            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
+            PromptError, PromptQueueFull, MailboxFull, SessionDown: See `prompt`.
 
-        Cancellation: Only the reply is lost; the cycle goes on.
+        Cancellation: Only the reply is lost. The cycle continues.
         """
         asked = _decide(content, output, client_id, timeout_seconds, wait_for_people=wait_for_people)
         text = await self._answer(asked)
@@ -162,23 +168,24 @@ class CycleCalls:
         timeout_seconds: float | None = None,
         wait_for_people: bool = False,
     ) -> CycleReply[Any]:
-        """Prompt, wait for the cycle of this very prompt, and return all that came of it.
+        """Prompt, wait for this prompt's cycle, and return its full reply.
 
         Args:
-            content: As of `prompt`.
-            output: As of `ask`.
-            client_id: As of `ask`.
-            timeout_seconds: As of `ask`.
-            wait_for_people: As of `ask`.
+            content: See `prompt`.
+            output: See `ask`.
+            client_id: See `ask`.
+            timeout_seconds: See `ask`.
+            wait_for_people: See `ask`.
 
         Returns:
-            The answer as text and as a value, all that was said, the messages, what was used, and the numbers of the events.
+            The answer as text and as a value, all visible text, the messages, the usage, and the event numbers.
 
         Raises:
-            CycleAborted, CycleFailed, CycleWaiting, ReplyTimeout, EventMissed, StoreUnavailable, OptionError, TypeFault, CallingSelf: As of `ask`.
-            ClientIdReused, PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
+            CycleAborted, CycleFailed, CycleWaiting, ReplyTimeout, EventMissed, StoreUnavailable, OptionError,
+                TypeFault, CallingSelf: See `ask`.
+            ClientIdReused, PromptError, PromptQueueFull, MailboxFull, SessionDown: See `prompt`.
 
-        Cancellation: Only the reply is lost; the cycle goes on.
+        Cancellation: Only the reply is lost. The cycle continues.
         """
         asked = _decide(content, output, client_id, timeout_seconds, wait_for_people=wait_for_people)
         reply = await self._reply(asked)
@@ -199,28 +206,29 @@ class CycleCalls:
     async def wait_for(
         self, what: Any, *, timeout_seconds: float | None = None, wait_for_people: bool = False
     ) -> Any:
-        """Wait for the first event of the running cycle that is meant, also if it was published before this call.
+        """Wait for the first matching event of the running cycle, even if it was published before this call.
 
-        In idle the cycle that ended last is looked at, and nothing is waited for. For what belongs to no cycle, `subscribe`.
+        In idle, this searches the events of the last cycle and does not wait. For events outside a cycle, use
+        `subscribe`.
 
         Args:
-            what: The class of an event, or a function that is told each and says which.
-            timeout_seconds: How long to wait; None for as long as the cycle lasts.
-            wait_for_people: As of `ask`.
+            what: An event class, or a function that takes an event and returns whether it matches.
+            timeout_seconds: How long to wait, in seconds. None: until the cycle ends.
+            wait_for_people: See `ask`.
 
         Returns:
             The event.
 
         Raises:
-            CycleFailed, CycleAborted: The cycle ended so, before any such event.
-            EventMissed: It finished before any; or there was no cycle: prompt first.
-            CycleWaiting: As of `ask`.
-            ReplyTimeout: The time was up. The cycle goes on.
-            StoreUnavailable: The store takes no records for now, so that nothing is published.
-            OptionError: Your move: an argument that cannot be.
+            CycleFailed, CycleAborted: The cycle failed or was aborted before a matching event.
+            EventMissed: The cycle finished without a matching event, or there was no cycle: prompt first.
+            CycleWaiting: See `ask`.
+            ReplyTimeout: The time limit expired. The cycle continues.
+            StoreUnavailable: The store does not accept records for now, so nothing is published.
+            OptionError: Your move: an argument is out of range.
             SessionDown: The session has ended.
 
-        Cancellation: Always a checkpoint; nothing is lost by it.
+        Cancellation: Always a checkpoint. Nothing is lost.
         """
         refuse(fault_of_wait(timeout_seconds))
         return await self._event(what, timeout_seconds, wait_for_people=wait_for_people)

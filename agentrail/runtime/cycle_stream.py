@@ -1,7 +1,7 @@
-"""The events of one cycle, as its caller reads them: from its prompt to its end, whatever that is. It always ends.
+"""The events of one cycle for its caller, from its prompt to its end. The stream always ends.
 
-It listens as any subscriber does, and waits for the reply as any caller does; the second says when it is over. So it ends also
-where no event of a cycle would say so: a prompt that is thrown away, a session that is parked.
+It subscribes like any subscriber and waits for the reply like any caller. The reply determines the end. So the stream
+also ends if no cycle event would report it: for a discarded prompt or a parked session.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -40,21 +40,21 @@ from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import Subscription, Terms, with_kinds
 
 OnLeave: TypeAlias = Literal["go_on", "abort"]
-"""What becomes of a cycle whose caller reads it no more: it goes on by itself, or is aborted."""
+"""Policy for a cycle whose caller stops reading: let it continue, or abort it."""
 
 CYCLE_ENDS: Final = (AgentEnd, AgentAbort, AgentError)
-"""The events of which each cycle publishes exactly one, its last."""
+"""Each cycle publishes exactly one of these, as its last event."""
 
 ENDS: Final = (*CYCLE_ENDS, SessionEnd)
-"""What a subscriber gets that asked for other kinds only: else it would wait for what cannot come any more."""
+"""Delivered to every subscriber of a cycle, also with other `kinds`. Otherwise it could wait indefinitely."""
 
 _OF_PROMPTS: Final = (PromptReceived, PromptQueued, AgentStart, PromptTaken, PromptRejected, PromptDropped)
 
 
 class CycleStream:
-    """What one cycle publishes: an async context manager to iterate over, which sends the prompt and ends with the cycle.
+    """The events of one cycle: an async context manager to iterate over. It sends the prompt and ends with the cycle.
 
-    It is entered once and read by one task. `reply` is there when the iteration has ended.
+    Enter it once and read it from one task. `reply` is available when the iteration has ended.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class CycleStream:
         raise_on_failure: bool = False,
         on_leave: OnLeave = "go_on",
     ) -> None:
-        """Made by `Session.stream`."""
+        """Created by `Session.stream`."""
         self._cell = cell
         self._prompt = prompt
         self._kinds = terms.kinds
@@ -86,18 +86,18 @@ class CycleStream:
 
     @property
     def ref(self) -> PromptRef:
-        """Which prompt this is, as `AgentStart` says."""
+        """The prompt's reference, as in `AgentStart`."""
         return self._prompt.ref
 
     @property
     def reply(self) -> CycleReply[str]:
-        """What came of the cycle.
+        """The outcome of the cycle.
 
         Raises:
-            CycleAborted: It was aborted.
-            CycleFailed: It failed; `error` says why.
-            SessionDown: The session has ended before it.
-            YourMove: It has not ended yet: iterate to the end first.
+            CycleAborted: The cycle was aborted.
+            CycleFailed: The cycle failed. `error` has the cause.
+            SessionDown: The session ended before the cycle did.
+            YourMove: The cycle has not ended yet. Iterate to the end first.
         """
         call, end = self._call, self._end
         if call is None or not call.answered.is_set() or (call.error is None and end is None):
@@ -123,45 +123,45 @@ class CycleStream:
         """Subscribe, send the prompt, and wait until it is accepted.
 
         Raises:
-            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
-            YourMove: It was entered before; stream once more.
+            PromptError, PromptQueueFull, MailboxFull, SessionDown: See `prompt`.
+            YourMove: It was entered before. Call `stream` again.
 
-        Cancellation: Once the message is on its way the cycle goes on, or is aborted where `on_leave` says so.
+        Cancellation: Once the message has been sent, the cycle continues, or is aborted if `on_leave` is `abort`.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         await self._cell.awake()
-        # Kept for who looks at the reply later: the session may sleep by then.
+        # Kept for a later read of the reply: the session may hibernate by then.
         self._config = self._cell.state.data.config
         await self._events.__aenter__()
         try:
             self._call = self._cell.pending_calls.open(self._prompt, self._send, on_answered=self._events.end)
             await self._wait_for_acceptance(self._call)
         except BaseException:
-            await self._leave()  # noqa: ASYNC102 - a cancellation cuts what is waited for there, and not what is sent
+            await self._leave()  # noqa: ASYNC102 - a cancellation ends the waiting there, but not the sending
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Read no more. A cycle that has not ended goes on, or is aborted and waited for, as `on_leave` says."""
+        """Stop reading. An unfinished cycle continues, or is aborted and waited for, depending on `on_leave`."""
         await self._leave()  # noqa: ASYNC102 - as above
 
     def __aiter__(self) -> Self:
-        """Iterate over oneself: there is one position, and two readers would share it."""
+        """Return this stream itself: there is one position, and two readers would share it."""
         return self
 
     async def __anext__(self) -> Event:
-        """Give the next event of the cycle.
+        """Return the next event of the cycle.
 
         Raises:
-            CycleFailed, CycleAborted, SessionDown: With `raise_on_failure`, behind the last event: there is no answer.
-            StoreUnavailable: The store takes no records for now. The cycle continues when the store is back.
-            SubscriberTooSlow: Your move: the buffer was full. The cycle goes on.
-            YourMove: Its block was not entered.
-            trio.BusyResourceError: Your move: another task waits here already.
+            CycleFailed, CycleAborted, SessionDown: With `raise_on_failure`, after the last event: there is no answer.
+            StoreUnavailable: The store does not accept records for now. The cycle continues when the store is back.
+            SubscriberTooSlow: Your move: the buffer was full. The cycle continues.
+            YourMove: The block was not entered.
+            trio.BusyResourceError: Your move: another task is already waiting here.
 
-        Cancellation: Always a checkpoint for cancellation, and nothing is lost by it.
+        Cancellation: Always a checkpoint for cancellation. Nothing is lost.
         """
         if self._accepted is not None:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -173,14 +173,14 @@ class CycleStream:
                 return event
 
     async def text(self) -> AsyncIterator[str]:
-        """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
+        """Iterate over the model's visible text as it streams in. Without deltas, one response at a time.
 
-        The texts of two responses are an empty line apart, as in `CycleReply.all_text`.
+        An empty line separates the texts of two responses, as in `CycleReply.all_text`.
 
         Raises:
-            CycleFailed: The cycle failed, with what had been said by then behind it.
-            CycleAborted: It was aborted.
-            SessionDown, SubscriberTooSlow: As of iteration.
+            CycleFailed: The cycle failed. `text` has the output of its last response so far.
+            CycleAborted: The cycle was aborted.
+            SessionDown, SubscriberTooSlow: See iteration.
         """
         apart = TurnsApart()
         async for event in self:
@@ -211,14 +211,14 @@ class CycleStream:
                 self._raise_failure()
             raise
         if isinstance(event, PromptTaken) and event.ref == self.ref:
-            # It was an answer to what a cycle waits for: the end of that cycle is its own.
+            # The prompt answered a pending request of another cycle: the end of that cycle is its own.
             self._is_taken = True
         if isinstance(event, AgentEnd) and self._is_own_end(event):
             self._end = event
         return event
 
     def _is_wanted(self, event: Event) -> bool:
-        if self._is_queued:  # what other cycles say meanwhile is not for its caller
+        if self._is_queued:  # skip events of earlier cycles
             self._is_queued = not self._begins(event)
             return not self._is_queued and self._is_wanted(event)
         if isinstance(event, CYCLE_ENDS):
@@ -226,7 +226,7 @@ class CycleStream:
         return self._kinds is None or type(event) in self._kinds or isinstance(event, SessionEnd)
 
     def _is_own_end(self, event: AgentEnd | AgentAbort | AgentError) -> bool:
-        # A prompt supersedes a cycle that waits for a person: the end of that one comes behind the beginning of this.
+        # A prompt supersedes a cycle that waits for a user. That cycle's end comes after this one's start.
         return self._is_taken or event.ref in (None, self.ref)
 
     async def _wait_for_acceptance(self, call: PendingCall) -> None:
@@ -244,7 +244,7 @@ class CycleStream:
         return self._is_queued
 
     def _begins(self, event: Event) -> bool:
-        """Say whether this is where the prompt leaves the queue, or never enters it."""
+        """Whether the prompt leaves the queue with this event, or never enters it."""
         return (
             isinstance(event, _OF_PROMPTS) and not isinstance(event, PromptQueued) and event.ref == self.ref
         )
@@ -256,7 +256,7 @@ class CycleStream:
 
     @property
     def _is_kept_waiting(self) -> bool:
-        """Whether the stream ended because of the store. The cycle has not."""
+        """Whether the stream ended because of the store. The cycle has not ended."""
         return self._call is not None and isinstance(self._call.error, StoreUnavailable)
 
     def _raise_failure(self) -> None:
@@ -281,12 +281,13 @@ class CycleStream:
         signal = AbortCycle(
             at_ms=now_ms(), signal_id=pending.mint(), reason="the caller left", ref=self._prompt.ref
         )
-        # Sent before anything is waited for: who leaves because of a cancellation does not wait, and it is aborted all the same.
-        # Then nothing of it runs any more, or it was stopped and cannot be written down yet.
+        # Sent before any waiting: a caller that leaves because of a cancellation cannot wait, and the cycle is
+        # still aborted. SessionDown: nothing is running any more. StoreUnavailable: it was stopped, and this
+        # cannot be recorded yet.
         with suppress(SessionDown, StoreUnavailable):
             await pending.ask(signal, partial(_post, self._cell))
 
 
 def _post(cell: SessionCell, signal: Asked) -> None:
-    cell.mailbox.put_notice(signal)  # also where it is full
+    cell.mailbox.put_notice(signal)  # even if it is full
     cell.request_wake()

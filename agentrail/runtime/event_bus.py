@@ -1,4 +1,4 @@
-"""The event bus of one session: one order for all, the last events kept, and no subscriber that anybody waits for."""
+"""The event bus of one session: one order for all subscribers, the last events kept, and no waiting for subscribers."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,26 +37,26 @@ _ENDS: Final[frozenset[type[Event]]] = frozenset(
 )
 
 
-# One for all that have none, and never written to: while a model is waited for there are as many as sessions.
+# Shared by all sessions without text, and never written to: while models respond, there is one per session.
 _NO_WORDS: Final[list[str]] = []
 
 
 class LiveTail:
-    """What is said in passing in one session, as far as it still counts."""
+    """The current unfinished output of one session."""
 
     __slots__ = ("_attempt", "_progress", "_text", "_thinking")
 
     def __init__(self) -> None:
-        """Begin with nothing said."""
+        """Start without output."""
         self._attempt = 0
         self._text = self._thinking = _NO_WORDS
         self._progress: dict[CallId, str] = {}
 
     def hear(self, event: Event) -> bool:
-        """Let an event pass by."""
+        """Apply an event, and return whether there is still unfinished output."""
         kind = type(event)
         if kind is MessageDelta:
-            assert isinstance(event, MessageDelta)  # noqa: S101 - for the type checker: its class was asked
+            assert isinstance(event, MessageDelta)  # noqa: S101 - for the type checker: the class was checked
             self._attempt = event.attempt
             if self._text is _NO_WORDS:
                 self._text = []
@@ -85,7 +85,7 @@ class LiveTail:
         self._text = self._thinking = _NO_WORDS
 
     def draw(self) -> LiveText:
-        """Say what it comes to by now."""
+        """Return the output so far."""
         return LiveText(
             attempt=self._attempt,
             text="".join(self._text),
@@ -95,25 +95,25 @@ class LiveTail:
 
 
 STARTS: Final[frozenset[type[Event]]] = frozenset({MessageDelta, ThinkingDelta, ToolProgress, RequestStart})
-"""With which kinds something begins to be live; a session that is at rest holds no `LiveTail`."""
+"""Kinds of events that start unfinished output. An idle session has no `LiveTail`."""
 
 CHANGES_TEXT: Final[frozenset[type[Event]]] = STARTS | {ToolExecutionEnd} | _BEGINS_ANEW | _ENDS
-"""All that changes it; others need not pass by."""
+"""Kinds of events that change unfinished output. All others can skip it."""
 
 
 ReadEarlier: TypeAlias = Callable[[int, int], Awaitable[Sequence[Event]]]
-"""Gives the committed events between two numbers, neither of them included; none where they are not at hand."""
+"""Returns the committed events between two numbers, both excluded. Empty if they are not available."""
 
 READS: Final = 3
-"""How often earlier events are read, because the session published as many as are kept while they were: then they count as lost."""
+"""Number of attempts to read earlier events while the session publishes more than it keeps. Then they count as lost."""
 
 
 class Earlier(NamedTuple):
-    """Events that are older than what is kept, as they were read for a subscriber.
+    """Events older than the kept ones, read for a subscriber.
 
     Attributes:
-        events: Right behind its number, without a gap; none where they are not at hand.
-        times_anew: How often the session had gone back before they were read: where it did since, they do not count.
+        events: The events directly after its position, without a gap. Empty if they are not available.
+        times_anew: Number of rewinds of the session before the read. After a later rewind, the events no longer count.
     """
 
     events: tuple[Event, ...]
@@ -124,12 +124,13 @@ NOTHING_EARLIER: Final = Earlier((), 0)
 
 
 class EventBus:
-    """All subscribers of one session, and its last committed events. Publishing is a synchronous call and never waits.
+    """All subscribers of one session, and its last committed events. Publishing is synchronous and never waits.
 
-    It is part of what survives a crash of the actor, so neither subscribers nor their numbers notice one.
+    It survives a crash of the actor, so a crash changes neither the subscribers nor their positions.
     """
 
-    # Slots, a tuple and a list: ten thousand idle sessions have a bus each, and an empty deque alone has 600 bytes.
+    # Slots, a tuple and a list: ten thousand idle sessions have a bus each, and an empty deque alone takes 600
+    # bytes.
     __slots__ = (
         "_closed",
         "_first",
@@ -145,33 +146,34 @@ class EventBus:
     )
 
     def __init__(self, place: Envelope, *, keep: int, events: Sequence[Event] = ()) -> None:
-        """Begin without subscribers."""
+        """Start without subscribers."""
         kept = _without_gap(events[-keep:], place.seq) if events and keep else ()
         self._last = place
         self._first = place.seq + 1 - len(kept)
         self._keep = keep
-        # A ring that grows up to `keep`. Numbers are dense, so event n stands at (n - first) modulo `keep`.
+        # A ring buffer that grows up to `keep`. Numbers are consecutive, so event n is at (n - first) modulo
+        # `keep`.
         self._kept: list[Event] = list(kept)
         self._subscriptions: tuple[Subscription, ...] = ()
         self._watchers: tuple[Callable[[Event], None], ...] = ()
         self._closed: str | None = None
         self._is_rested = False
         self._times_anew = 0
-        self._live: LiveTail | None = None  # ten thousand idle sessions have none
+        self._live: LiveTail | None = None  # None in ten thousand idle sessions
         self.on_close: Callable[[EventBus], None] | None = None
         """Called once, when the session has ended."""
 
     def empty(self) -> None:
-        """Keep no event any more: the session sleeps, and its journal has them. Subscribers stay, and miss nothing."""
+        """Release the kept events: the session hibernates, and its journal has them. Subscribers stay and miss nothing."""
         self._kept = []
         self._first = self._last.seq + 1
 
     def fill(
         self, place: Envelope, events: Sequence[Event], take_snapshot: Callable[[], TakenSnapshot]
     ) -> None:
-        """Go on where a session stands that woke. Where that is not where it slept in, subscribers begin anew."""
+        """Resume at the position of a session that woke. If it has changed since, subscribers start over."""
         slept_at, self._last = self._last.seq, place
-        if place.seq != slept_at and self._subscriptions:  # another process had it meanwhile
+        if place.seq != slept_at and self._subscriptions:  # another process ran the session in the meantime
             self.begin_anew(slept_at, take_snapshot())
             return
         self._kept = list(_without_gap(events[-self._keep :], place.seq)) if events and self._keep else []
@@ -183,18 +185,18 @@ class EventBus:
         return self._since(self.last_seq - len(self._kept))
 
     def newest_first(self) -> Iterator[Event]:
-        """Go through the last committed events from the newest on, for one who looks for one of them and stops there."""
+        """Iterate over the last committed events, newest first, for callers that stop at the first match."""
         for seq in range(self.last_seq, self.last_seq - len(self._kept), -1):
             yield self._kept[(seq - self._first) % self._keep]
 
     @property
     def last_at_ms(self) -> int:
-        """When the last committed event was published, in milliseconds since 1970."""
+        """Time of the last committed event, in milliseconds since 1970."""
         return self._last.at_ms
 
     @property
     def session_id(self) -> SessionId:
-        """Whose bus it is."""
+        """The session's id."""
         return self._last.session_id
 
     @property
@@ -208,17 +210,17 @@ class EventBus:
         return self._last.seq
 
     def lacks(self, after: int | None) -> bool:
-        """Say whether some of what came after a number is not kept any more."""
+        """Return whether some of the events after a number are no longer kept."""
         return after is not None and after < self.last_seq - len(self._kept)
 
     async def read_earlier(
         self, after: int, read: ReadEarlier, known: Earlier = NOTHING_EARLIER, *, at_most: int | None = None
     ) -> Earlier:
-        """Read what came after a number and is not kept any more, up to what is.
+        """Read the events after a number that are no longer kept.
 
-        What the session publishes meanwhile may push out what was to follow; whether it did is for the caller to look at.
+        Events that the session publishes meanwhile may displace the next kept ones. The caller must check for this.
 
-        Cancellation: At once; nothing of it is kept.
+        Cancellation: Immediate. Nothing is kept.
         """
         if known.times_anew != self._times_anew:
             known = Earlier((), self._times_anew)
@@ -226,21 +228,21 @@ class EventBus:
         before = self.last_seq - len(self._kept) + 1
         if not self.lacks(reach) or (at_most is not None and before - reach - 1 > at_most):
             return known
-        times_anew = self._times_anew  # of now: what is read while the session goes back may be of before
+        times_anew = self._times_anew  # taken before the read: events read during a rewind may predate it
         more = await read(reach, before)
         return Earlier((*known.events, *more), times_anew)
 
     def is_last(self, event: Event) -> bool:
-        """Say whether this very event is the last committed one; an equal number of another session is none."""
+        """Return whether this event object is the last committed one. An event of another session with the same number is not."""
         return event.meta is self._last
 
     def publish(self, event: Event) -> None:
-        """Give an event to all who subscribed before it."""
+        """Deliver an event to all current subscribers."""
         meta = event.meta
-        assert meta is not None  # noqa: S101 - the core publishes nothing without
+        assert meta is not None  # noqa: S101 - the core always sets it
         if type(event) in CHANGES_TEXT:
             self._hear(event)
-        # The envelope says it and not the class: what a child said in passing is ephemeral on its parent too.
+        # Decided by the envelope, not the class: an ephemeral event of a child is ephemeral on its parent too.
         if meta.ephemeral:
             for subscription in self._subscriptions:
                 subscription.offer_delta(event)
@@ -265,12 +267,12 @@ class EventBus:
 
     @property
     def live(self) -> LiveText | None:
-        """What was said in passing up to the last event, and still counts; None where that is nothing."""
+        """The unfinished output up to the last event, or None if there is none."""
         return None if self._live is None else self._live.draw()
 
     @property
     def first_seq(self) -> int:
-        """The number of the first committed event that is kept here; one behind the last where none is."""
+        """The number of the first kept committed event, or last + 1 if none is kept."""
         return self.last_seq - len(self._kept) + 1
 
     def subscribe(
@@ -282,24 +284,25 @@ class EventBus:
         earlier: ReadEarlier | None = None,
         awake: Callable[[], Awaitable[None]] | None = None,
     ) -> Subscription:
-        """Make a subscription; it is registered when its block is entered."""
+        """Create a subscription. It is registered when its block is entered."""
         found = NOTHING_EARLIER
 
         async def prepare() -> None:
             nonlocal found
             for _ in range(READS):
-                if awake is not None:  # again each time: it may have fallen asleep while it was read
+                if awake is not None:  # again each time: the session may have hibernated during the read
                     await awake()
                 if earlier is None or after is None or not self.lacks(self.reach_of(after, found)):
                     return
                 found, before = await self.read_earlier(after, earlier, found), found
                 if len(found.events) <= len(before.events):
-                    break  # the journal does not have them
+                    break  # the journal does not have the events
             if awake is not None:
                 await awake()
 
         def enter(subscription: Subscription) -> None:
-            # One who wants the past gets it, with the end that it missed; one who wants what comes would get nothing.
+            # A subscriber to past events gets them, including the end. A subscriber to live events would
+            # get nothing.
             if self._closed is not None and after is None:
                 raise (SessionRested if self._is_rested else SessionDown)(self.session_id, self._closed)
             faults = self.faults_of(after)
@@ -317,7 +320,7 @@ class EventBus:
         )
 
     def faults_of(self, after: int | None) -> list[str]:
-        """Say why no subscriber can go on after this number, if that is so."""
+        """Return why no subscriber can resume after this number. Empty if it can."""
         if after is None or after <= self.last_seq:
             return []
         fault = f"after is {after}: expected at most {self.last_seq}, the last event of session {self.session_id!r}"
@@ -332,8 +335,8 @@ class EventBus:
         in_any_case: bool = False,
         earlier: Earlier = NOTHING_EARLIER,
     ) -> None:
-        """Register a subscription and hand over what came after a number, in one step: no gap and no duplicate."""
-        # First of all, because it may publish: what it counts must not come again.
+        """Register a subscription and hand over the events after a number, in one step: no gap and no duplicate."""
+        # First, because it may publish: events that the snapshot counts must not be delivered again.
         snapshot = take_snapshot() if in_any_case or self.lacks(after) else None
         subscription.begin(self.session_id, self._since(after, earlier), snapshot)
         if self._closed is None:
@@ -343,12 +346,12 @@ class EventBus:
 
     @property
     def is_listened_to(self) -> bool:
-        """Whether the program reads events, and so can answer what is asked in them."""
+        """Whether the program reads events, and so can answer requests in them."""
         return any(not one.is_own for one in self._subscriptions)
 
     @contextmanager
     def watched(self, look: Callable[[Event], None]) -> Iterator[None]:
-        """Call a function with each committed event as long as the block lasts, after all subscribers got it."""
+        """Call a function with each committed event during the block, after all subscribers have received it."""
         self._watchers = (*self._watchers, look)
         try:
             yield
@@ -356,12 +359,12 @@ class EventBus:
             self._watchers = tuple(one for one in self._watchers if one is not look)
 
     def detach(self, subscription: Subscription) -> None:
-        """Forget a subscription; fine if it is not there."""
-        # A new tuple, because a subscriber may leave while `publish` goes through the old one.
+        """Remove a subscription. No error if it is unknown."""
+        # A new tuple, because a subscriber may leave while `publish` iterates over the old one.
         self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
 
     def begin_anew(self, last_valid: int, snapshot: TakenSnapshot) -> None:
-        """Tell all subscribers that what was committed behind a number does not count any more, and keep no event of before."""
+        """Notify all subscribers that the events after a number no longer count, and drop all kept events."""
         last = self._last
         meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
         self._kept = []
@@ -373,7 +376,7 @@ class EventBus:
             subscription.begin_anew(lost, snapshot)
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
-        """End all subscriptions after what they have in their buffers. The first reason stays."""
+        """End all subscriptions after their buffered events. The first reason is kept."""
         if self._closed is not None:
             return
         self._closed, self._is_rested = reason, is_rested
@@ -383,7 +386,7 @@ class EventBus:
             subscription.bus_closed(is_rested=is_rested)
 
     def reach_of(self, after: int, earlier: Earlier) -> int:
-        """Say up to which number a subscriber has all, with what was read for it."""
+        """Return the number up to which a subscriber has every event, including those read for it."""
         if not earlier.events or earlier.times_anew != self._times_anew:
             return after
         return _number_of(earlier.events[-1])
@@ -396,8 +399,8 @@ class EventBus:
             reach = self.reach_of(after, earlier)
             if not self.lacks(reach):
                 return (*earlier.events, *self._since(reach))
-            # Not what is still kept of the rest: it is older than the snapshot, which has to follow at once. And not a
-            # number of its own: the cursor goes on behind what was lost.
+            # The remaining kept events are skipped: they are older than the snapshot, which must follow
+            # immediately. The event gets no number of its own: the reader resumes after the lost range.
             meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
             return (EventsLost(from_seq=after + 1, to_seq=last.seq, meta=meta),)
         return tuple(self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, last.seq + 1))
@@ -409,6 +412,6 @@ def _number_of(event: Event) -> int:
 
 
 def _without_gap(events: Sequence[Event], last: int) -> Sequence[Event]:
-    """Give events that end with this number, or none."""
+    """Return the events if they are consecutive and end with this number, otherwise none."""
     numbers = [event.meta.seq for event in events if event.meta is not None]
     return events if numbers == list(range(last + 1 - len(events), last + 1)) else ()

@@ -1,7 +1,8 @@
-"""The sessions of a supervisor as one stream: those that there are and those that are still to come.
+"""The sessions of a supervisor as one stream, present and future ones.
 
-A subscriber is registered with each bus that it reads, so a session's events keep their order, nothing is copied, and a
-session that is not read this way pays nothing. How sessions interleave is the order in which they published.
+A subscriber is registered with the bus of each session that it reads. So the events of a session keep their order,
+nothing is copied, and sessions without such a subscriber have no overhead. Sessions interleave in the order in which
+they publish.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,43 +19,43 @@ from agentrail.runtime.scopes import fault_of_scope, key_of
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
 
 EVERY: Final = "*"
-"""What stands for the id where no session is meant in particular; it is none."""
+"""Placeholder for the session id where no particular session is meant. Not a valid id."""
 
 
 class FollowedPlace(Protocol):
-    """A session, as far as it decides who reads it."""
+    """Identifies the subscribers that read a session."""
 
     @property
     def group_id(self) -> str | None:
-        """The group that it is followed with."""
+        """The group whose subscribers read it."""
         ...
 
     @property
     def scope(self) -> str:
-        """The scope that it is followed with."""
+        """The scope whose subscribers read it."""
         ...
 
 
 class Followed(FollowedPlace, Protocol):
-    """A session, as far as it is read here."""
+    """The part of a session that a fan-in reads."""
 
     @property
     def bus(self) -> EventBus:
-        """What it publishes with."""
+        """The session's event bus."""
         ...
 
     def take_snapshot(self) -> TakenSnapshot:
-        """Hold how it stands; what that counts has been published when this returns."""
+        """Capture the session's state. Everything that it counts has been published when this returns."""
         ...
 
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
-        """Give what it published between two numbers, out of its journal; none where that does not say."""
+        """Return the events between two numbers, rebuilt from the journal. Empty if the journal does not have them."""
         ...
 
 
 @frozen(kw_only=True)
 class SleepingPlace:
-    """Where a session sleeps."""
+    """Position of a hibernated session."""
 
     group_id: str | None
     scope: str
@@ -62,18 +63,18 @@ class SleepingPlace:
 
 
 class FanIn:
-    """All live sessions, and who reads several of them."""
+    """All sessions in memory, and the subscribers of several sessions."""
 
     def __init__(self) -> None:
-        """Begin without sessions."""
+        """Start without sessions."""
         self._sessions: dict[EventBus, Followed] = {}
         self._asleep: dict[str, SleepingPlace] = {}
         self._subscriptions: tuple[ManySubscription, ...] = ()
         self._down: str | None = None
-        self._forget = self._sessions.__delitem__  # bound once, and not for each session
+        self._forget = self._sessions.__delitem__  # bound once instead of once per session
 
     def join(self, session: Followed) -> None:
-        """Take in a session that has published nothing yet, or woke; it leaves by itself when its bus closes."""
+        """Add a session that has just started or woken. It is removed when its bus closes."""
         key = _key_of(session)
         self._asleep.pop(key, None)
         self._sessions[session.bus] = session
@@ -84,7 +85,7 @@ class FanIn:
                 session.bus.attach(subscription, after=after, take_snapshot=session.take_snapshot)
 
     def suspend(self, session: Followed) -> None:
-        """Let go of a session that falls asleep; where it stands is remembered until it wakes."""
+        """Remove a session that hibernates. Its position is kept until it wakes."""
         bus = session.bus
         del self._sessions[bus]
         bus.on_close = None
@@ -95,25 +96,25 @@ class FanIn:
         )
 
     def forget_sleeping(self, key: str) -> None:
-        """Let go of a session that does not wake any more; fine if it is not there."""
+        """Forget a hibernated session that will not wake again. No error if it is unknown."""
         self._asleep.pop(key, None)
 
     def subscribe_all(
         self, terms: Terms, after: Mapping[str, int] | None, scope: str | None = None
     ) -> "ManySubscription":
-        """Make a subscription to all sessions; it is registered when its block is entered."""
+        """Create a subscription to all sessions. It is registered when its block is entered."""
         _refuse(_faults_of_cursors(after) + _faults_of_scope(scope))
         return ManySubscription(self, terms, group_id=None, scope=scope, after=after)
 
     def subscribe_group(
         self, group_id: str, terms: Terms, after: Mapping[str, int] | None, scope: str | None
     ) -> "ManySubscription":
-        """Make a subscription to a group; it is registered when its block is entered."""
+        """Create a subscription to a group. It is registered when its block is entered."""
         _refuse(_faults_of_group(group_id) + _faults_of_cursors(after) + _faults_of_scope(scope))
         return ManySubscription(self, terms, group_id=group_id, scope=scope, after=after)
 
     def close(self, reason: str) -> None:
-        """End all subscriptions after what they have in their buffers."""
+        """End all subscriptions after their buffered events."""
         self._down = reason
         for subscription in self._subscriptions:
             subscription.end()
@@ -121,12 +122,13 @@ class FanIn:
     async def read_earlier(
         self, subscription: "ManySubscription", after: Mapping[str, int]
     ) -> dict[EventBus, Earlier]:
-        """Read what was published behind the numbers of a subscriber and is not kept any more.
+        """Read the events after a subscriber's positions that are no longer buffered.
 
-        One session after the other: who comes back to a thousand leaves room for others who look back. And again, where more
-        was published meanwhile than is kept. All together no more than one session gives: beyond that it is lost.
+        Sessions are read one after the other, so that a subscriber to a thousand of them leaves capacity for others.
+        The read repeats if a session has meanwhile published more than it keeps. All sessions together have the limit
+        of one session. Events beyond it are lost.
 
-        Cancellation: At once; nothing of it is kept.
+        Cancellation: Immediate. Nothing is kept.
         """
         found: dict[EventBus, Earlier] = {}
         in_vain: set[EventBus] = set()
@@ -151,7 +153,7 @@ class FanIn:
     def _cursors(
         self, subscription: "ManySubscription", after: Mapping[str, int]
     ) -> Iterator[tuple[EventBus, Followed, int]]:
-        # A session that is not named was started since, so nothing of it has been seen.
+        # A session without a position was started later: none of its events has been seen.
         for bus, session in self._sessions.items():
             if subscription.reads(session):
                 yield bus, session, after.get(_key_of(session), 0)
@@ -162,7 +164,7 @@ class FanIn:
         after: Mapping[str, int] | None,
         earlier: Mapping[EventBus, Earlier],
     ) -> None:
-        """Register with every session of the group."""
+        """Register with every session that the subscription reads."""
         if self._down is not None:
             raise SessionDown(EVERY, self._down)
         if after is None:
@@ -177,7 +179,8 @@ class FanIn:
         }
         faults = [fault for bus, seq in buses.items() for fault in bus.faults_of(seq)]
         if after is not None:
-            # Those that sleep are not woken for it: when they wake, what they have published since comes, or that it is lost.
+            # Hibernated sessions are not woken. When they wake, the events since their position are
+            # delivered, or `EventsLost`.
             wanted = {key: after.get(key, 0) for key in sleeping}
             far = {key: sleeping[key].last_seq for key, seq in wanted.items() if seq > sleeping[key].last_seq}
             ahead |= far
@@ -203,7 +206,7 @@ class FanIn:
             bus.detach(subscription)
 
     def positions(self, subscription: "ManySubscription", before: Event) -> dict[str, int]:
-        """Say for each session that is read which number was the last in front of this event, which one of them published."""
+        """Return, for each session read, the last number before this event, which one of them published."""
         reads, behind = subscription.reads, subscription.behind
         sleeping = {
             key: behind.get(key, place.last_seq) for key, place in self._asleep.items() if reads(place)
@@ -216,7 +219,7 @@ class FanIn:
 
 
 class ManySubscription(Subscription):
-    """What one subscriber reads of many sessions; `event.meta` says whose an event is.
+    """A subscription to many sessions. `event.meta` names the session of an event.
 
     Iteration ends when the supervisor closes. `snapshot` is that of the session whose `EventsLost` came last.
     """
@@ -230,7 +233,7 @@ class ManySubscription(Subscription):
         scope: str | None,
         after: Mapping[str, int] | None,
     ) -> None:
-        """Made by `FanIn.subscribe_all` and `FanIn.subscribe_group`."""
+        """Created by `FanIn.subscribe_all` and `FanIn.subscribe_group`."""
         found: dict[EventBus, Earlier] = {}
 
         async def prepare() -> None:
@@ -247,26 +250,26 @@ class ManySubscription(Subscription):
         self._group_id = group_id
         self._scope = scope
         self.behind: dict[str, int] = {}
-        """The number to go on after of each session that sleeps and has published more, until it wakes."""
+        """Position to resume after, for each hibernated session that has published more, until it wakes."""
 
     def reads(self, session: FollowedPlace) -> bool:
-        """Whether this session is read."""
+        """Whether the subscription reads this session."""
         return (self._group_id is None or self._group_id == session.group_id) and (
             self._scope is None or self._scope == session.scope
         )
 
     def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
-        """Take what is to be read of one session before anything live."""
+        """Add the events of one session to replay before its live events."""
         super().begin(session_id, replay, None)
         self._keep_for_loss(replay, snapshot)
-        if replay and self._reader is not None:  # of one that woke, while it is read already
+        if replay and self._reader is not None:  # the session woke while the subscription was being read
             self._wake()
 
     def bus_closed(self, *, is_rested: bool) -> None:
-        """One session has ended, or is at rest; others go on, and more will come."""
+        """Ignore the end or rest of one session: other sessions continue, and new ones may start."""
 
     def _positions_before(self, event: Event) -> Mapping[str, int]:
-        # All that was published until now is in the buffer, or was not wanted; only this event found no room.
+        # Every earlier event is in the buffer or was not wanted. Only this event did not fit.
         return self._fan_in.positions(self, event)
 
 
@@ -285,7 +288,7 @@ def _faults_of_scope(scope: object) -> list[str]:
 
 
 def _faults_of_group(group_id: object) -> list[str]:
-    # None would be all sessions, and not those without a group.
+    # None would mean all sessions, rather than those without a group.
     return [] if isinstance(group_id, str) else [f"group_id is {group_id!r}: expected text"]
 
 

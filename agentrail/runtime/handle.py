@@ -1,4 +1,4 @@
-"""The handle that one holds to a session. Its methods send one message and wait for the reply."""
+"""The handle to a session. Each method sends one message and waits for the reply."""
 
 from collections.abc import Iterable
 from typing import cast
@@ -49,36 +49,39 @@ from agentrail.runtime.tool_calls import clean_text
 
 
 class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
-    """A session, from outside. It stays good when the session crashes and comes back."""
+    """Handle to a session. It stays valid when the session crashes and restarts."""
 
     __slots__ = ()
 
     @property
     def session_id(self) -> SessionId:
-        """Which session this is."""
+        """The session's id."""
         return self._cell.ports.session_id
 
     @property
     def scope(self) -> str:
-        """The scope in which its id is the only one; empty for a session without one."""
+        """The scope in which its id is unique. Empty for a session without a scope."""
         return self._cell.ports.scope
 
     @property
     def facts(self) -> SessionFacts:
-        """What is known of it without asking it: its own or its root's `user_data`, and which session is its root."""
+        """Session facts that need no round trip: its own or its root's `user_data`, and its root session."""
         return facts_of_cell(self._cell)
 
     @property
     def agents(self) -> BackgroundAgents:
-        """The agents in the background: start, prompt, wait for, close and list them, as the tools do for the model."""
+        """The background agents: start, prompt, wait for, close and list them, like the model's tools."""
         return BackgroundAgents(self._cell)
 
     def reads_answers(self) -> ReadAnswer:
-        """Give what reads the answer out of the messages of a cycle, as `ask` does; it can be called when the session has ended."""
+        """Return a function that extracts the answer from the messages of a cycle, as `ask` does.
+
+        It can be called after the session has ended.
+        """
         return reader_of(self._cell)
 
     def __repr__(self) -> str:
-        """Show id and phase."""
+        """Show the id and the phase."""
         cell = self._cell
         phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
         return f"<Session {self._cell.ports.key} {phase}>"
@@ -90,7 +93,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         return evolve(status, unconfined_commands=self._cell.ports.workspace.is_unconfined())
 
     async def messages(self) -> tuple[Message, ...]:
-        """Give the conversation so far.
+        """Return the conversation so far.
 
         Raises:
             SessionDown: The session has ended.
@@ -106,29 +109,32 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         deltas: bool = True,
         buffer: int = 1024,
     ) -> Subscription:
-        """Subscribe to what the session publishes, from the moment the block is entered.
+        """Subscribe to the session's events, from the moment the block is entered.
 
         Args:
-            after: The number of a committed event; what was committed after it comes first, then what is live, without
-                gap or duplicate. What is not kept any more is made again from the journal, with a store, before the block is
-                entered. Where that cannot be, the first event is `EventsLost`, and `snapshot` is what to go on from. None for live events only; 0 for all since the start.
-            kinds: Only events of these classes; None for all. The end of each cycle, whatever it is, and of the session always come.
-            deltas: Whether ephemeral events come too.
-            buffer: How many events may wait for the reader. When it is full deltas go first; then the subscriber is
-                cut off with `SubscriberTooSlow`. The session never waits.
+            after: Number of a committed event. Later committed events come first, then live ones, without gap or
+                duplicate. With a store, events that are no longer buffered are rebuilt from the journal before the
+                block is entered. If that is impossible, the first event is `EventsLost`, and `snapshot` is the state to
+                continue from. None: live events only. 0: all events since the start.
+            kinds: Only events of these classes. None: all. The end of a cycle, in any form, and the end of the session
+                always come.
+            deltas: Whether to include ephemeral events.
+            buffer: Maximum number of unread events. When the buffer is full, deltas are dropped first. Then the
+                subscriber is cut off with `SubscriberTooSlow`. The session never waits.
 
         Returns:
-            An async context manager to iterate over; iteration ends when the session ends. On one that has ended a number
-            in `after` still gives the rest; without, entering raises `SessionDown`.
+            An async context manager to iterate over. Iteration ends when the session ends. On an ended session, `after`
+            still returns the remaining events. Without it, entering raises `SessionDown`.
 
         Raises:
-            OptionError: Your move: an argument that cannot be. A number beyond the last event is refused when the block
-                is entered, as `CursorAhead`.
+            OptionError: Your move: an argument is out of range. A number beyond the last event raises `CursorAhead`
+                when the block is entered.
         """
         faults = [] if after is None else fault_of_cursor("after", after)
         if faults:
             raise OptionError(faults)
-        # A caller that reads until the end of a cycle gets it, also where it is another end than the one that was thought of.
+        # A caller that reads until a cycle ends gets that end even if it is of a class that the caller did not
+        # list.
         terms = with_kinds(decide_terms(kinds=kinds, deltas=deltas, buffer=buffer), ENDS)
         return self._cell.subscribe(terms, after=after)
 
@@ -140,27 +146,28 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         via: str | None = None,
         request_id: str | None = None,
     ) -> SteerReceipt:
-        """Speak into the running cycle: the model hears it at the next gap between two turns.
+        """Add a message to the running cycle. The model reads it between two turns.
 
-        Tools that may be stopped are stopped at once and answered as skipped; the stream of the model never is. Without a
-        running cycle it is a prompt. A cycle that waits for a person goes on, and what it waited for is superseded.
+        Tools that can be stopped are stopped immediately and their calls count as skipped. The model's stream is never
+        stopped. Without a running cycle, the message becomes a prompt. A cycle that waits for a user continues, and its
+        pending request is superseded.
 
         Args:
-            text: What to say; 1 byte to 1 MB of UTF-8.
-            client_id: As of `prompt`.
-            via: As of `prompt`; kept for the prompt that it becomes when no cycle hears it.
-            request_id: As of `prompt`; kept likewise.
+            text: The message, 1 byte to 1 MB of UTF-8.
+            client_id: See `prompt`.
+            via: See `prompt`. Kept in case the message becomes a prompt because no cycle read it.
+            request_id: See `prompt`. Kept for the same case.
 
         Returns:
-            `ref`; `status`: `queued` or `became_prompt`.
+            `ref`, and `status`: `queued` or `became_prompt`.
 
         Raises:
-            PromptError: Your move: empty, or too long.
-            SteeringQueueFull: Your move: `max_steering_queue` wait already.
-            PromptQueueFull: Your move: it would be a prompt, and as many wait as may.
-            ClientIdReused, OptionError, MailboxFull, SessionDown: As of `prompt`.
+            PromptError: Your move: the text is empty or too long.
+            SteeringQueueFull: Your move: `max_steering_queue` steers are waiting already.
+            PromptQueueFull: Your move: the message would become a prompt, and the prompt queue is full.
+            ClientIdReused, OptionError, MailboxFull, SessionDown: See `prompt`.
 
-        Cancellation: Once the message is on its way, only the receipt is lost.
+        Cancellation: Once the message has been sent, only the receipt is lost.
         """
         said, name = decide_text(text), decide_client_id(client_id)
         refuse(fault_of_via(via), fault_of_request_id(request_id))
@@ -177,20 +184,22 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         return cast("SteerReceipt", await self._ask(signal))
 
     async def answer(self, ref: str, outcome: Ok | Error) -> None:
-        """Give the result of a call that the client ran: one of a tool whose `answered_by` is `client`.
+        """Send the result of a call that the client ran, of a tool whose `answered_by` is `client`.
 
         Args:
-            ref: Of `ClientCall`.
-            outcome: What the model reads: `Ok` or `Error`, at most 1 MiB of text, with details and pictures as of a tool.
+            ref: `ref` of `ClientCall`.
+            outcome: The result for the model: `Ok` or `Error`, at most 1 MiB of text, with details and images as a tool
+                returns them.
 
         Raises:
-            UnknownApproval, ApprovalExpired, AlreadyResolved: The call waits no more, and why: it was answered, its time was over,
-                or it was taken back by an abort, a steer or the next prompt.
-            InvalidResponse: Your move: it is an approval or a question, or the text is too long; the call still waits.
-            OptionError: Your move: an argument of a wrong type, or details that are no JSON, or too large.
+            UnknownApproval, ApprovalExpired, AlreadyResolved: The call no longer waits: it was answered, its time limit
+                expired, or it was withdrawn by an abort, a steer or the next prompt.
+            InvalidResponse: Your move: it is an approval or a question, or the text is too long. The call is still
+                pending.
+            OptionError: Your move: an argument has the wrong type, or the details are not JSON, or too large.
             SessionDown: The session has ended.
 
-        Cancellation: The answer stands.
+        Cancellation: The answer remains in effect.
         """
         refuse(fault_of_text("ref", ref), fault_of_outcome(outcome))
         check_size(ref, outcome.text)
@@ -210,7 +219,7 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         snapshot = cast("Snapshot", await self._ask(signal))
         cell = self._cell
         if cell.bus.last_seq != snapshot.last_seq and not cell.is_asleep:
-            # It went on since it answered: what is said in passing now belongs to now.
+            # The session has published more since it answered: its live text now belongs to a newer state.
             return cell.take_snapshot()()
         return evolve(
             snapshot,
@@ -225,5 +234,5 @@ class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
         await self._ask_within(signal, timeout_seconds, CALL_AGAIN)
 
     def monitor(self) -> SessionMonitor:
-        """Watch the session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end."""
+        """Watch the session. `await monitor.wait()` returns its final end. A restart does not count as an end."""
         return SessionMonitor(self._cell)

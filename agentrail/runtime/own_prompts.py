@@ -1,4 +1,4 @@
-"""A handle that remembers what it sent, so that who gives up a call can stop the cycle of that very prompt, and no other."""
+"""A handle that remembers its prompts, so that a caller that gives up can stop exactly the cycles of those prompts."""
 
 from contextlib import suppress
 from typing import Any
@@ -12,22 +12,22 @@ from agentrail.runtime.handle import Session
 
 
 class OwnPrompts(Session):
-    """A handle for one call: what is prompted through it can be taken back."""
+    """A handle for one call. Prompts sent through it can be taken back."""
 
     __slots__ = ("_sent",)
 
     def __init__(self, session: Session) -> None:
-        """Make one for the session of another handle."""
+        """Create one for the session of another handle."""
         super().__init__(session._cell)  # noqa: SLF001 - of the same class
         self._sent: tuple[PromptRef, ...] = ()
 
     async def abort_sent(self, reason: str) -> None:
-        """Stop the cycle that works on what was sent; a prompt that still waits leaves the queue, what has ended stays as it is.
+        """Stop the cycle of the sent prompts. Queued prompts leave the queue, and ended cycles are left as they are.
 
-        Sent behind the prompt into the same mailbox, and decided on in the step that takes it: whatever cycle runs by then, no
-        other is stopped.
+        Sent after the prompt to the same mailbox, and matched against the cycle in the step that reads it. A cycle of
+        another prompt is never stopped.
 
-        Cancellation: It is stopped all the same, once the first step was made.
+        Cancellation: The cycle is still stopped, once the first signal has been sent.
         """
         for ref in self._sent:
             signal = AbortCycle(
@@ -37,7 +37,8 @@ class OwnPrompts(Session):
                 wait=False,
                 ref=ref,
             )
-            # Then nothing of it runs any more, or it was stopped and cannot be written down yet.
+            # SessionDown: nothing is running any more. StoreUnavailable: it was stopped, and this cannot be
+            # recorded yet.
             with suppress(SessionDown, StoreUnavailable):
                 await self._cell.pending_calls.ask(signal, self._post)
 
@@ -47,6 +48,6 @@ class OwnPrompts(Session):
         return made
 
     def _post(self, signal: Asked) -> None:
-        # As a notice, which no bound keeps out: a mailbox that is full takes it all the same.
+        # Sent as a notice, which is not subject to the mailbox limit: a full mailbox accepts it too.
         self._cell.mailbox.put_notice(signal)
         self._cell.request_wake()

@@ -1,4 +1,4 @@
-"""Pending calls: where the callers of one session wait. Each reply goes to the one call that it answers, or nowhere."""
+"""Pending calls: the callers waiting for one session. Each reply goes to the call that it answers, or is dropped."""
 
 from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -32,7 +32,7 @@ _STOPS: Final = (AbortCycle, AbortTool, StopSession)
 
 
 class _Mark:
-    """A call that a task, or one that it comes from, works for. Tasks may outlive the call; the mark does not."""
+    """Marks a task, and the tasks it starts, as work of a call. Tasks may outlive the call. The mark does not."""
 
     __slots__ = ("_token", "key", "lasts")
 
@@ -45,7 +45,7 @@ class _Mark:
         self._token = _INSIDE.set((*_INSIDE.get(), self))
 
     def __exit__(self, *_: object) -> None:
-        # Not the reset alone: sessions and tasks that the call started have copies of the variable for ever.
+        # A reset alone is not enough: sessions and tasks started by the call keep copies of the variable.
         self.lasts = False
         token, self._token = self._token, None
         assert token is not None  # noqa: S101 - it was entered
@@ -60,8 +60,8 @@ class PendingCall:
     """A call that waits for its reply.
 
     Attributes:
-        error: What it was refused with, in place of one.
-        on_answered: Called in the very step that answers, or None.
+        error: The error raised instead of a reply, or None.
+        on_answered: Called in the step that answers, or None.
     """
 
     answered: trio.Event = field(factory=trio.Event)
@@ -71,22 +71,22 @@ class PendingCall:
     asked: Asked | None = None
 
     def settle(self, value: object, error: AgentrailError | None) -> None:
-        """Take the reply, and wake who waits."""
+        """Set the reply and wake the waiting caller."""
         self.value, self.error = value, error
         self.answered.set()
         if self.on_answered is not None:
             self.on_answered()
 
 
-# One for all sessions that no caller waits for, and never written to: an empty table of its own, or one that was emptied, would
-# weigh in ten thousand idle ones.
+# Shared by all sessions without pending calls, and never written to: an empty or emptied dict per session would add up
+# in ten thousand idle ones.
 _NO_CALLS: Final[dict[SignalId, PendingCall]] = {}
 
 
 class PendingCalls:
-    """The callers who wait for one session, across its restarts."""
+    """The pending calls of one session. Survives its restarts."""
 
-    # One for each of ten thousand idle sessions.
+    # There is one for each of ten thousand idle sessions.
     __slots__ = (
         "__weakref__",
         "_count",
@@ -100,7 +100,7 @@ class PendingCalls:
     )
 
     def __init__(self, session_id: str, outside: Outside | None = None, *, key: str | None = None) -> None:
-        """Begin without any."""
+        """Start without pending calls."""
         self._session_id = session_id
         self._key = key or session_id
         self._outside = outside or current()
@@ -111,8 +111,8 @@ class PendingCalls:
         self._count = 0
 
     def mint(self) -> SignalId:
-        """Make the next signal id: unlike any other of this session, in this process or an earlier one."""
-        self._prefix = self._prefix or self._outside.ids(4)  # not for the many that are never asked
+        """Generate the next signal id, unique for this session across processes."""
+        self._prefix = self._prefix or self._outside.ids(4)  # not for the many sessions that are never called
         self._count += 1
         return SignalId(f"{self._prefix}-{self._count}")
 
@@ -125,7 +125,7 @@ class PendingCalls:
     ) -> object:
         """Send a signal and wait for its reply.
 
-        Cancellation: Only the reply is lost; the session does what it was asked.
+        Cancellation: Only the reply is lost. The session still processes the signal.
         """
         call = self.open(signal, send)
         try:
@@ -143,7 +143,7 @@ class PendingCalls:
     def open(
         self, signal: Asked, send: Callable[[Asked], None], *, on_answered: Callable[[], None] | None = None
     ) -> PendingCall:
-        """Send a signal whose reply is not waited for here; `drop` it when it is not wanted any more."""
+        """Send a signal without waiting for its reply here. Call `drop` when the reply is no longer wanted."""
         if self._down is not None:
             raise self._gone()
         call = self._register(signal.signal_id, PendingCall(on_answered=on_answered, asked=signal))
@@ -156,7 +156,10 @@ class PendingCalls:
 
     @contextmanager
     def waiting(self, on_answered: Callable[[], None]) -> Iterator[PendingCall]:
-        """Register a caller that reads events instead of a reply. It is never answered, but it is refused whenever the others are."""
+        """Register a caller that reads events instead of a reply.
+
+        It is never answered, but is refused whenever the others are.
+        """
         name = self.mint()
         call = self._register(name, PendingCall(on_answered=on_answered))
         if self._down is not None:
@@ -174,13 +177,13 @@ class PendingCalls:
         return call
 
     def drop(self, signal_id: SignalId) -> None:
-        """Wait no more: a reply that comes later is thrown away."""
+        """Stop waiting: a later reply is discarded."""
         self._waiting.pop(signal_id, None)
         if not self._waiting:
             self._waiting = _NO_CALLS
 
     def answer(self, to: SignalId, value: object) -> bool:
-        """Give a caller its value, and say whether that is so; one who has gone away, or has an answer, gets nothing."""
+        """Deliver a value to its caller, and return whether a caller was waiting for it."""
         call = self._waiting.get(to)
         if call is None or call.answered.is_set():
             return False
@@ -188,26 +191,26 @@ class PendingCalls:
         return True
 
     def refuse(self, to: SignalId, error: AgentrailError) -> None:
-        """Raise an error where a caller waits."""
+        """Raise an error in the waiting caller."""
         call = self._waiting.get(to)
         if call is not None and not call.answered.is_set():
             call.settle(None, error)
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether any caller waits, or has not yet gone on with its answer."""
+        """Whether a caller is waiting, or has not yet resumed with its reply."""
         return bool(self._waiting)
 
     def refuse_all(self, error: AgentrailError) -> None:
-        """Raise an error where callers wait; those that come later are heard."""
+        """Raise an error in all waiting callers. Later calls are accepted."""
         for to in list(self._waiting):
             self.refuse(to, error)
 
     def give_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
-        """Raise an error where callers wait, since the store keeps them waiting for longer than its patience.
+        """Raise an error in waiting callers, because the store has been unavailable for longer than its patience.
 
-        Tools wait on: that is their session's own affair, of which no cycle may fail. The caller of a stop waits until the stop is
-        complete, which needs no store.
+        Tools keep waiting: their calls are internal to the session, and no cycle must fail because of them. The caller
+        of a stop waits until the stop is complete, which needs no store.
         """
         for to, call in list(self._waiting.items()):
             asked = call.asked
@@ -220,7 +223,7 @@ class PendingCalls:
                 self.refuse(to, StopNotWritten(message))
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
-        """The session has ended: callers that wait, or come later, get `SessionDown`. None hangs."""
+        """End the calls of a session that has ended: present and later callers get `SessionDown`, so that none hangs."""
         self._down, self._is_rested = reason, is_rested
         for to in list(self._waiting):
             self.refuse(to, self._gone())
@@ -229,18 +232,18 @@ class PendingCalls:
         return (SessionRested if self._is_rested else SessionDown)(self._session_id, self._down or "ended")
 
     def inside(self) -> AbstractContextManager[None]:
-        """Mark the task, and all it starts, as work of a call of this session, until the call is over."""
+        """Mark the current task, and all tasks it starts, as work of a call of this session until the call ends."""
         return _Mark(self._key)
 
     def refuse_self(self, call: str) -> None:
-        """Refuse a call that would wait for the very tool that makes it."""
+        """Refuse a call that would wait for the same tool that makes it."""
         if any(mark.lasts and mark.key == self._key for mark in _INSIDE.get()):
             message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: return first"
             raise CallingSelf(message)
 
 
 def _told_to_sender(error: StoreUnavailable, asked: Asked | None) -> StoreUnavailable:
-    """Warn the sender of a prompt without a name against sending it again."""
+    """Add a warning against resending, for a prompt without a `client_id`."""
     if not isinstance(asked, Prompt) or asked.client_id is not None:
         return error
     message = (

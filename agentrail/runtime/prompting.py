@@ -1,4 +1,7 @@
-"""How a handle prompts: a receipt at once, the answer when it is there, all that came of it, or its events one by one."""
+"""Prompting through a handle.
+
+A call returns a receipt immediately, waits for the answer or the full reply, or streams the events.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -53,13 +56,13 @@ from agentrail.typed import TypedValue
 _KINDS: Final = frozenset[type[Event]]((*CYCLE_ENDS, PromptDropped, PromptRejected, PromptTaken))
 
 _BUFFER: Final = 4096
-"""Ends alone are read: the task that reads them is never so far behind."""
+"""Large enough, because only ends of cycles are read."""
 
 
 async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]:
-    """Wait for the end of the cycle of a prompt, which may be long ago.
+    """Wait for the end of a prompt's cycle, which may have ended long ago.
 
-    Cancellation: Nothing is lost by it.
+    Cancellation: Nothing is lost.
     """
     ref, is_taken = receipt.ref, False
     await cell.awake()
@@ -70,7 +73,7 @@ async def reply_to(cell: SessionCell, receipt: PromptReceipt) -> CycleReply[str]
             async for event in events:
                 _look_for_failure(event, ref, cell.state, is_taken=is_taken)
                 if isinstance(event, PromptTaken) and event.ref == ref:
-                    is_taken = True  # it decided what another cycle waits for: the end of that one is its own
+                    is_taken = True  # it answered another cycle and ends with it
                 if isinstance(event, AgentEnd) and _is_own(event, ref, is_taken=is_taken):
                     text = reader_of(cell)(event.messages)
                     said = [visible_in((message,), config) for message in event.messages]
@@ -117,7 +120,7 @@ def _is_own(event: AgentEnd | AgentAbort | AgentError, ref: PromptRef, *, is_tak
 
 
 def _is_to_come(state: SessionState, ref: PromptRef) -> bool:
-    """Whether the cycle of a prompt has not ended."""
+    """Whether the cycle of a prompt has not ended yet."""
     data = state.data
     held = data.held.prompt if data.held is not None else None
     waiting = {prompt.ref for prompt in data.queue}
@@ -147,33 +150,38 @@ class PromptingHandle(CycleCalls, AskingHandle):
         digest: str | None = None,
         settings: PromptSettings | Mapping[str, Any] | None = None,
     ) -> PromptReceipt:
-        """Put a prompt at the end of the session's queue; in idle it starts at once.
+        """Append a prompt to the session's queue. An idle session starts it immediately.
 
         Args:
-            content: Text, or content blocks; 1 byte to 1 MB of UTF-8 in all.
-            client_id: Your own name of this message. Sent again with the same content, after an answer was lost, it gives
-                the first receipt again; a session remembers the last 256 of them.
-            via: The door that it came through, such as `http`; in `PromptReceived` and `PromptQueued`, for audits and telemetry.
-            request_id: Your name of the request that brings it; in these events and in `AgentStart`, also after a restart.
-            digest: SHA-256, in hexadecimal, of what the sender said, where you put something in front of it: a message under
-                the same `client_id` is the same one when this is the same, whatever the content is by then.
-            settings: What you want of the model for this prompt's cycle alone: `temperature`, `top_p`, `max_output_tokens`,
-                `stop`, `reasoning`, `response_format`. They win over the options of the session and of its provider, wait
-                with the prompt, and are no matter of steers and children.
+            content: Text or content blocks, 1 byte to 1 MB of UTF-8 in total.
+            client_id: Your own name for this message. Sending it again with the same content, after a reply was lost,
+                returns the first receipt. A session remembers the last 256 names.
+            via: The entry point it came through, such as `http`. Included in `PromptReceived` and `PromptQueued`, for
+                audits and telemetry.
+            request_id: Your name for the request that carries it. Included in these events and in `AgentStart`, also
+                after a restart.
+            digest: SHA-256, in hexadecimal, of the sender's own input, for prompts that you prefix with other text.
+                With the same `client_id`, messages with equal digests count as the same message, even if their content
+                differs.
+            settings: Model settings for the cycle of this prompt only: `temperature`, `top_p`, `max_output_tokens`,
+                `stop`, `reasoning`, `response_format`. They override the options of the session and of its provider,
+                and wait in the queue with the prompt. They do not apply to steers and children.
 
         Returns:
-            `ref`, which `AgentStart` carries too; `queued`; `position` in the queue, 0 is next; `seq`, the number of the
-            event that says so.
+            `ref`, which `AgentStart` carries too. `queued`. `position` in the queue, where 0 is next. `seq`, the number
+            of the event that reports this.
 
         Raises:
-            PromptError: Your move: empty, too long, or a block of unknown type. The message names the limit.
-            PromptQueueFull: Your move: `max_prompt_queue` wait already. Try again after the next end of a cycle.
+            PromptError: Your move: the content is empty, too long, or has a block of unknown type. The message names
+                the limit.
+            PromptQueueFull: Your move: `max_prompt_queue` prompts are waiting already. Try again when the next cycle
+                has ended.
             ClientIdReused: Your move: the name was used for other content.
-            OptionError: Your move: a name or digest that is none, or too long; a setting that there is not, or cannot be.
-            MailboxFull: Your move: the session has not caught up with what was sent. Try again later.
-            SessionDown: The session has ended; `reason` says how.
+            OptionError: Your move: a name or digest is invalid or too long, or a setting is unknown or out of range.
+            MailboxFull: Your move: the session has not caught up with earlier messages. Try again later.
+            SessionDown: The session has ended. `reason` has the cause.
 
-        Cancellation: Always a checkpoint. Once the message is on its way, only the receipt is lost.
+        Cancellation: Always a checkpoint. Once the message has been sent, only the receipt is lost.
         """
         blocks, name = decide_blocks(content), decide_client_id(client_id)
         refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
@@ -233,7 +241,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
             return await unless_waiting(self._cell, read)
 
     async def _named_reply(self, blocks: Blocks, name: str, asked: CycleQuestion) -> CycleReply[str]:
-        """Prompt, or find the prompt that came before under this name, and wait for its reply."""
+        """Prompt, or find the earlier prompt with this name, and wait for its reply."""
         signal = self._prompt(blocks, client_id=name, settings=asked.settings)
 
         async def send_and_wait() -> CycleReply[str]:
@@ -256,29 +264,29 @@ class PromptingHandle(CycleCalls, AskingHandle):
         on_leave: OnLeave = "go_on",
         buffer: int = 1024,
     ) -> CycleStream:
-        """Prompt, and read the events of this very cycle; the iteration ends with its last one, whatever that is.
+        """Prompt, and read the events of this cycle only. Iteration ends with its last event.
 
             async with session.stream("Tell me a story") as events:
                 async for text in events.text():
                     print(text, end="")
 
         Args:
-            content: As of `prompt`.
-            kinds: Only events of these classes; None for all. How the cycle ends, and the end of the session, always come.
-            deltas: Whether ephemeral events come too.
-            raise_on_failure: Whether a cycle that fails or is aborted is raised behind its last event; `text()` always does.
-            on_leave: What becomes of the cycle when the block is left before its end: it goes on, or `abort`.
-            buffer: As of `subscribe`.
+            content: See `prompt`.
+            kinds: Only events of these classes. None: all. The end of the cycle and the end of the session always come.
+            deltas: Whether to include ephemeral events.
+            raise_on_failure: Whether a failed or aborted cycle raises after its last event. `text()` always raises.
+            on_leave: Policy for leaving the block early: `go_on` lets the cycle continue, `abort` aborts it.
+            buffer: See `subscribe`.
 
         Returns:
-            An async context manager to iterate over: the prompt is sent, and accepted, when it is entered. The first event is
-            `PromptReceived`, or `PromptQueued` where others go first, whose events are left out. Afterwards `reply` is what came
-            of it.
+            An async context manager to iterate over. Entering it sends the prompt and waits for its acceptance. The
+            first event is `PromptReceived`, or `PromptQueued` if the prompt has to wait. Events of the cycles before it
+            are left out. Afterwards, `reply` is the outcome.
 
         Raises:
-            OptionError: Your move: an argument that cannot be.
-            PromptError: Your move: as of `prompt`. What `prompt` raises else is raised when the block is entered.
-            CallingSelf: Your move: a tool of this session asked it.
+            OptionError: Your move: an argument is out of range.
+            PromptError: Your move: see `prompt`. All other errors of `prompt` are raised when the block is entered.
+            CallingSelf: Your move: a tool of this session made the call.
         """
         refuse(
             fault_of_flag("raise_on_failure", raise_on_failure),
@@ -306,23 +314,24 @@ class PromptingHandle(CycleCalls, AskingHandle):
     ) -> str:
         """Wait for the running cycle, and return its last answer.
 
-        In idle the answer is that of the last cycle, at once; the empty text when there was none yet.
+        In idle, returns the answer of the last cycle immediately, or the empty text if there has been none.
 
         Args:
-            timeout_seconds: How long to wait; None for as long as it takes.
-            wait_for_people: As of `ask`.
+            timeout_seconds: How long to wait, in seconds. None: no limit.
+            wait_for_people: See `ask`.
 
         Raises:
             CycleAborted: The cycle was aborted.
-            CycleFailed: The cycle failed; `error` says why.
-            CycleWaiting: As of `ask`.
-            ReplyTimeout: The time was up. The cycle goes on; call it again.
-            StoreUnavailable: The store takes no records for longer than its patience. The cycle continues when it is back.
-            OptionError: Your move: a time that cannot be.
-            CallingSelf: Your move: a tool of this session asked it.
+            CycleFailed: The cycle failed. `error` has the cause.
+            CycleWaiting: See `ask`.
+            ReplyTimeout: The time limit expired. The cycle continues. Call this again.
+            StoreUnavailable: The store has accepted no records for longer than its patience. The cycle continues when
+                it is back.
+            OptionError: Your move: the time is out of range.
+            CallingSelf: Your move: a tool of this session made the call.
             SessionDown: The session has ended.
 
-        Cancellation: Only the reply is lost; the cycle goes on.
+        Cancellation: Only the reply is lost. The cycle continues.
         """
         refuse(fault_of_wait(timeout_seconds))
         self._cell.pending_calls.refuse_self("collect_reply")
@@ -344,7 +353,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
         settings: PromptSettings | None = None,
     ) -> Prompt:
         signal_id = self._cell.pending_calls.mint()
-        # One name for both: a prompt is known by the call that brought it.
+        # The same id names both: a prompt is identified by the call that sent it.
         ref = PromptRef(signal_id)
         return Prompt(
             at_ms=now_ms(),
@@ -362,7 +371,7 @@ class PromptingHandle(CycleCalls, AskingHandle):
 
 @contextmanager
 def _reading(cell: SessionCell, ref: PromptRef, reader: TypedValue[Any] | None) -> Iterator[None]:
-    """Let answers to this prompt be read by who waits for them, so that the model hears of one that cannot be."""
+    """Register the reader of a prompt's answer, so that the model is informed of an answer that cannot be read."""
     if reader is None:
         yield
         return
@@ -374,7 +383,7 @@ def _reading(cell: SessionCell, ref: PromptRef, reader: TypedValue[Any] | None) 
 
 
 _RUN_BUFFER: Final = 4096
-"""Events of beginnings and ends alone: the task that reads them is never so far behind."""
+"""Large enough, because only starts and ends are read."""
 
 
 async def _read_to_end(stream: CycleStream) -> CycleReply[str]:

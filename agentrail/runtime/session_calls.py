@@ -1,7 +1,7 @@
-"""The calls of a session that are one row of `agentrail.wire.operations`, written once for the handles of both kinds.
+"""Session calls that are one row each of `agentrail.wire.operations`, written once for local and remote handles.
 
-A method says its signature and what it does. How it is carried out is the port's: a signal to a session of this process, or a command to
-a server. The checks of arguments follow from the types of a row.
+A method defines the signature and documents the behaviour. A port carries it out: either a signal to a session of this
+process or a command to a server. The types of a row determine how its arguments are checked.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,12 +63,12 @@ R = TypeVar("R")
 
 
 class SessionCalls:
-    """The calls that are one row each."""
+    """Calls that are one row of the operations table each."""
 
     __slots__ = ()
 
     async def _call(self, operation: Operation[R], **given: Any) -> R:
-        """Carry a call out, with all arguments of its method by name."""
+        """Carry out a call, with all arguments of its method by name."""
         raise NotImplementedError
 
     async def approve(
@@ -80,23 +80,25 @@ class SessionCalls:
         auto_resume: bool = True,
         user: str | None = None,
     ) -> None:
-        """Let the very call run that `ApprovalRequired` showed.
+        """Approve the call shown in `ApprovalRequired`, so that it runs.
 
         Args:
             approval_id: `approval.id` of the event.
-            kind: `once`, or `always`: then calls of the same tool and command family need no approval any more, and those
-                that wait already run too.
-            arguments: What shall run instead; held against the tool's schema, and the model is told.
-            auto_resume: Whether the model reads the result; else the cycle ends when the call has.
-            user: The id of the user who decides; recorded with the decision, in `ApprovalResolved` and the journal.
+            kind: `once` or `always`. With `always`, later calls of the same tool and command family need no approval,
+                and pending ones run too.
+            arguments: Arguments to run the call with instead. They are checked against the tool's schema, and the model
+                is informed.
+            auto_resume: Whether the model reads the result. If false, the cycle ends when the call has finished.
+            user: Id of the user who decides. Recorded with the decision, in `ApprovalResolved` and in the journal.
 
         Raises:
-            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
-            InvalidArguments: Your move: the tool does not take these; the call still waits.
-            OptionError: Your move: `kind` is neither of the two, or an argument is of a wrong type.
+            UnknownApproval, ApprovalExpired, AlreadyResolved: The approval is unknown, has expired, or was already
+                decided.
+            InvalidArguments: Your move: the tool does not accept these arguments. The call is still pending.
+            OptionError: Your move: `kind` is neither of the two, or an argument has the wrong type.
             SessionDown: The session has ended.
 
-        Cancellation: The decision stands.
+        Cancellation: The decision remains in effect.
         """
         await self._call(
             APPROVE,
@@ -115,58 +117,61 @@ class SessionCalls:
         auto_resume: bool = False,
         user: str | None = None,
     ) -> None:
-        """Refuse a call; the model reads the reason as its result.
+        """Refuse a call. The model reads the reason as its result.
 
         Args:
             approval_id: `approval.id` of `ApprovalRequired`.
             reason: Guidance for the model.
-            auto_resume: Whether the model gets a turn to react; else the cycle ends as finished.
-            user: As of `approve`.
+            auto_resume: Whether the model gets a turn to react. If false, the cycle ends as finished.
+            user: See `approve`.
 
         Raises:
-            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decide any more, and why.
-            OptionError: Your move: an argument of a wrong type.
+            UnknownApproval, ApprovalExpired, AlreadyResolved: The approval is unknown, has expired, or was already
+                decided.
+            OptionError: Your move: an argument has the wrong type.
             SessionDown: The session has ended.
 
-        Cancellation: The decision stands.
+        Cancellation: The decision remains in effect.
         """
         await self._call(REJECT, approval_id=approval_id, reason=reason, auto_resume=auto_resume, user=user)
 
     async def respond(self, ref: str, response: str | int | JsonObject, *, user: str | None = None) -> None:
-        """Answer a question of the model or of a tool, or a call that waits for an approval in place of its tool.
+        """Answer a question of the model or of a tool, or answer a pending approval in place of its tool.
 
         Args:
-            ref: Of `AskUser`, or `approval.id`.
-            response: The answer in words, or which of the options, from 0; where the question has a `schema`, the object that was
-                filled in.
-            user: As of `approve`.
+            ref: `ref` of `AskUser`, or `approval.id`.
+            response: The answer as text, or the index of an option, from 0. For a question with a `schema`, the
+                completed object.
+            user: See `approve`.
 
         Raises:
-            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to answer any more, and why.
-            InvalidResponse: Your move: empty, an option that is none, a text for a form, or an object that does not fit it, with a
-                sentence for each field; it still waits.
-            OptionError: Your move: an argument of a wrong type.
+            UnknownApproval, ApprovalExpired, AlreadyResolved: The question is unknown, has expired, or was already
+                answered.
+            InvalidResponse: Your move: the response is empty, not one of the options, or text in place of a form. An
+                object that does not fit its form gets a sentence for each field. The question is still pending.
+            OptionError: Your move: an argument has the wrong type.
             SessionDown: The session has ended.
 
-        Cancellation: The answer stands.
+        Cancellation: The answer remains in effect.
         """
         await self._call(RESPOND, ref=ref, response=response, user=user)
 
     async def decline(self, ref: str, reason: str | None = None, *, user: str | None = None) -> None:
-        """Say that a question gets no answer: the model reads that as the result of its call, a tool that asks has an error.
+        """Decline to answer a question. The model reads that as the call's result, and a tool gets an error.
 
         Args:
-            ref: Of `AskUser`.
-            reason: For who asked.
-            user: As of `approve`.
+            ref: `ref` of `AskUser`.
+            reason: Explanation for the model or the tool.
+            user: See `approve`.
 
         Raises:
-            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decline any more, and why.
-            InvalidResponse: Your move: it is an approval, which is refused with `reject`.
-            OptionError: Your move: an argument of a wrong type.
+            UnknownApproval, ApprovalExpired, AlreadyResolved: The question is unknown, has expired, or was already
+                answered.
+            InvalidResponse: Your move: this is an approval. Refuse it with `reject`.
+            OptionError: Your move: an argument has the wrong type.
             SessionDown: The session has ended.
 
-        Cancellation: The decision stands.
+        Cancellation: The decision remains in effect.
         """
         await self._call(DECLINE, ref=ref, reason=reason, user=user)
 
@@ -180,25 +185,27 @@ class SessionCalls:
         children: bool = True,
         ref: str | None = None,
     ) -> AbortReceipt:
-        """Stop the cycle, now, in every phase. Idempotent; in idle it finds nothing to stop and says so.
+        """Stop the cycle immediately, in any phase. Idempotent: in idle, the receipt is empty.
 
         Args:
-            reason: For people; it is in `AgentAbort` and in the results of the calls that were stopped.
-            kill_tools: `killable` stops all but immune tools, `all` every one, `none` no one.
-            clear_queue: Whether the prompts that wait are thrown away, or go on by themselves.
-            wait: Whether to wait until what was stopped is gone, at most five seconds.
-            children: Whether the agents in the background are stopped too; they work on else.
-            ref: The prompt whose cycle is meant, as in its receipt, and no other. One that waits is taken out of the queue; where
-                its cycle has ended nothing is stopped, whatever runs by now. None for the cycle that runs.
+            reason: Human-readable. Included in `AgentAbort` and in the results of the stopped calls.
+            kill_tools: `killable` stops all tools except immune ones, `all` stops every tool, `none` stops no tool.
+            clear_queue: Whether to discard queued prompts. If false, they run afterwards.
+            wait: Whether to wait until the stopped work has ended, at most five seconds.
+            children: Whether to stop background agents too. If false, they keep working.
+            ref: The prompt whose cycle to stop, as in its receipt, and no other cycle. A queued prompt is removed from
+                the queue. If its cycle has ended, nothing is stopped, even if another cycle is running. None: the
+                running cycle.
 
         Returns:
-            What was stopped, what would not stop, what runs on. `settled` is false when `wait` was.
+            Lists the stopped work, the work that did not stop, and the work that keeps running. `settled` is false if
+                `wait` was.
 
         Raises:
-            OptionError: Your move: `kill_tools` is none of the three, or an argument is of a wrong type.
+            OptionError: Your move: `kill_tools` is not one of the three, or an argument has the wrong type.
             SessionDown: The session has ended.
 
-        Cancellation: Only the receipt is lost; the abort goes on.
+        Cancellation: Only the receipt is lost. The abort continues.
         """
         return await self._call(
             ABORT,
@@ -211,44 +218,45 @@ class SessionCalls:
         )
 
     async def abort_tool(self, call_id: str, reason: str | None = None) -> None:
-        """Stop one call, running or waiting; its result says so, and the others of its batch go on.
+        """Stop one call, running or waiting. Its result reports the abort, and the other calls of its batch continue.
 
         Args:
             call_id: As in `ToolExecutionStart`, `ApprovalRequired` or `status()`.
-            reason: For people, and for the model.
+            reason: Human-readable. The model reads it too.
 
         Raises:
-            UnknownCall: Your move: no call of this id is open.
-            OptionError: Your move: an argument of a wrong type.
+            UnknownCall: Your move: no call with this id is open.
+            OptionError: Your move: an argument has the wrong type.
             SessionDown: The session has ended.
 
-        Cancellation: The call is stopped all the same. Returns when it is answered; its task ends behind that, bounded.
+        Cancellation: The call is still stopped. Returns when the call has its result. Its task ends later, within a
+            time limit.
         """
         await self._call(ABORT_TOOL, call_id=call_id, reason=reason)
 
     async def compact(self, reason: str | None = None) -> None:
-        """Let a summary stand for the beginning of the conversation: now in idle, else before the next request.
+        """Replace the beginning of the conversation with a summary: now if idle, otherwise before the next request.
 
-        The model writes it, the full text goes into a file of the workspace, and `CompactEnd` says what became of it. The
-        last messages stay as they are; where there are no others, `CompactSkipped` says so. Asked for while one goes on,
-        that one serves.
+        The model writes the summary, the full text is saved to a file of the workspace, and `CompactEnd` reports the
+        outcome. The last messages are kept. If there are no other messages, `CompactSkipped` is published. A compaction
+        that is already running serves this request too.
 
         Args:
-            reason: For people; it is in `CompactStart`.
+            reason: Human-readable. Included in `CompactStart`.
 
         Raises:
-            OptionError: Your move: a reason that is no text.
+            OptionError: Your move: the reason is not text.
             SessionDown: The session has ended.
 
-        Cancellation: The compaction goes on; only an abort stops it. Returns when it is noted.
+        Cancellation: The compaction continues, and only an abort stops it. Returns when the request has been recorded.
         """
         await self._call(COMPACT, reason=reason)
 
     async def rules(self) -> tuple[ApprovalRule, ...]:
-        """Give the rules that people made with `approve(kind="always")`: of this session, and of those that work for it.
+        """Return the rules that users made with `approve(kind="always")`, for this session and its sub-sessions.
 
         Returns:
-            Those of this session first, each session's in the order in which they were made.
+            This session's rules first. The rules of each session are in the order in which they were made.
 
         Raises:
             SessionDown: The session has ended.
@@ -256,38 +264,40 @@ class SessionCalls:
         return await self._call(RULES)
 
     async def revoke_rule(self, rule_id: str) -> None:
-        """Take a rule back, here and in each session below that has it. What it has let run runs on; the next call asks.
+        """Revoke a rule in this session and in each session below that has it.
+
+        Calls already allowed by the rule continue to run. The next call requires an approval.
 
         Args:
-            rule_id: Of `rules()`.
+            rule_id: Id of a rule from `rules()`.
 
         Raises:
-            UnknownRule: Your move: no session here has it, or not any more.
-            OptionError: Your move: an argument of a wrong type.
+            UnknownRule: Your move: neither this session nor one below it has the rule, or no longer.
+            OptionError: Your move: an argument has the wrong type.
             SessionDown: The session has ended.
-            StoreUnavailable: The store takes nothing for now; the rule stands.
+            StoreUnavailable: The store does not accept records for now. The rule stays in force.
 
-        Cancellation: Where it is taken back it stays so; in sessions below it may stand yet.
+        Cancellation: Sessions that have revoked the rule keep it revoked. Sessions below may still have it.
         """
         await self._call(REVOKE_RULE, rule_id=rule_id)
 
     async def switch_model(
         self, model: str | Provider, provider_opts: Mapping[str, Any] | None = None
     ) -> None:
-        """Ask another model from the next request on; one that is out keeps its own.
+        """Use another model from the next request on. A running request keeps its model.
 
-        For the model that is asked already nothing changes, and nothing is published.
+        Switching to the current model changes nothing and publishes nothing.
 
         Args:
-            model: A model string, or a provider object, which no server takes. A session keeps one object that it was switched to, beside those that
-                it still uses, and closes none: an object stays yours.
-            provider_opts: As of `start_session`; None for none, and for the model that is asked already for those it has.
+            model: A model string, or a provider object, which a server does not accept. A session keeps the last object
+                it was switched to, in addition to those still in use. It does not close them: an object remains yours.
+            provider_opts: See `start_session`. None: no options, or, for the current model, its present options.
 
         Raises:
-            ModelNotFound, Authentication, OptionError: As of `start_session`; nothing changed.
+            ModelNotFound, Authentication, OptionError: See `start_session`. Nothing has changed.
             SessionDown: The session has ended.
 
-        Cancellation: The switch stands.
+        Cancellation: The switch remains in effect.
         """
         await self._call(SWITCH_MODEL, model=model, provider_opts=provider_opts)
 
@@ -300,26 +310,26 @@ class SessionCalls:
         digest: str | None = None,
         settings: PromptSettings | Mapping[str, Any] | None = None,
     ) -> PromptReceipt:
-        """Let the model answer what the conversation ends with, without new words: results, or a user's message.
+        """Continue without a new prompt: the model responds to the end of the conversation.
 
-        Such as the results that came with `messages`, or the prompt of a cycle that failed. It is a cycle like any other, but
-        that no `PromptReceived` comes before its `AgentStart` and no plugin is asked about a prompt; it never waits.
+        The conversation must end with results or a user's message. Examples are results passed in with `messages`, and the prompt of a failed cycle. It is a normal cycle, except
+        that no `PromptReceived` precedes its `AgentStart` and no prompt hook of a plugin is called. It is never queued.
 
         Args:
-            client_id: As of `prompt`.
-            via: As of `prompt`; in `AgentStart`.
-            request_id: As of `prompt`.
-            digest: As of `prompt`: of what the sender brought.
-            settings: As of `prompt`.
+            client_id: See `prompt`.
+            via: See `prompt`. Included in `AgentStart`.
+            request_id: See `prompt`.
+            digest: See `prompt`. Digest of the sender's own input.
+            settings: See `prompt`.
 
         Returns:
-            `ref`, which `AgentStart` and the end carry; `seq`, the number of that `AgentStart`.
+            `ref`, which `AgentStart` and the end carry, and `seq`, the number of that `AgentStart`.
 
         Raises:
-            CannotGoOn: Your move: the session is not idle, or its conversation ends with an answer, or is empty.
-            ClientIdReused, OptionError, MailboxFull, SessionDown: As of `prompt`.
+            CannotGoOn: Your move: the session is not idle, or its conversation is empty or ends with an answer.
+            ClientIdReused, OptionError, MailboxFull, SessionDown: See `prompt`.
 
-        Cancellation: Once the message is on its way, only the receipt is lost.
+        Cancellation: Once the message has been sent, only the receipt is lost.
         """
         return await self._call(
             GO_ON,
@@ -333,26 +343,28 @@ class SessionCalls:
     async def receipt_of(
         self, client_id: str, *, digest: str | None = None
     ) -> PromptReceipt | SteerReceipt | None:
-        """Give the receipt of a message that was sent under this name before; None where none is remembered.
+        """Return the receipt of an earlier message with this name, or None if none is remembered.
 
-        For who has work to do in front of a prompt, and not twice. What was sent before this call is seen by it.
+        Lets a caller skip expensive preparation of a prompt that was already sent. Every message sent before this call
+        is considered.
 
         Args:
-            client_id: As given to `prompt` or `steer`.
-            digest: As given to `prompt`: what the message has to be; None for whatever it was, and of a server.
+            client_id: As passed to `prompt` or `steer`.
+            digest: As passed to `prompt`: the expected digest of the message. None accepts any message. A server takes
+                only None.
 
         Returns:
-            The receipt as it was, `request_id` included. The last 256 messages with a name are remembered.
+            The original receipt, `request_id` included. The last 256 messages with a name are remembered.
 
         Raises:
-            ClientIdReused: Your move: the name was used for a message of another digest.
-            OptionError: Your move: a name or digest that is none, or too long.
+            ClientIdReused: Your move: the name was used for a message with another digest.
+            OptionError: Your move: a name or digest is invalid or too long.
             SessionDown: The session has ended.
         """
         return await self._call(RECEIPT_OF, client_id=client_id, digest=digest)
 
     async def status(self) -> Status:
-        """Say how the session stands, and those that work for its calls: what waits there for people is in `children`.
+        """Return the status of the session and of its sub-sessions. Approvals pending in those are in `children`.
 
         Raises:
             SessionDown: The session has ended.
@@ -360,7 +372,7 @@ class SessionCalls:
         return await self._call(STATUS)
 
     async def snapshot(self) -> Snapshot:
-        """Give all that a client which comes late needs to draw the session.
+        """Return the full state that a late client needs to display the session.
 
         Raises:
             SessionDown: The session has ended.
@@ -368,63 +380,64 @@ class SessionCalls:
         return await self._call(SNAPSHOT)
 
     async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
-        """Read the journal of the session, as far as it is durable: what was said to it, and what it decided.
+        """Read the durable part of the session's journal: the messages it received and its decisions.
 
-        Also of one that has ended, as long as its supervisor is open. A server asks for a token with the scope `inspect`.
+        Works for an ended session too, as long as its supervisor is open. A server requires a token with the scope
+        `inspect`.
 
         Args:
-            after: The number behind which to begin.
-            limit: How many records at most, up to 10,000.
+            after: Number of the record after which to start.
+            limit: Maximum number of records, up to 10,000.
 
         Returns:
-            Records in order, from number `after + 1`; none behind the last one.
+            Records in order, from number `after + 1`. Empty after the last record.
 
         Raises:
-            OptionError: Your move: there is no store, or a number that cannot be.
-            Trimmed: What was asked for was dropped; `first` is there.
+            OptionError: Your move: there is no store, or a number is out of range.
+            Trimmed: The requested records were dropped. `first` is the first one available.
             StoreUnavailable: The store cannot be read now.
 
-        Cancellation: At once.
+        Cancellation: Immediate.
         """
         entries: tuple[JournalEntry, ...] = await self._call(JOURNAL, after=after, limit=limit)
         return entries
 
     async def turns(self, limit: int = 1_000) -> tuple[PastTurn, ...]:
-        """Name the turns that are over: those that `rewind(turn=…)` goes back to, and behind which `fork(turn=…)` begins.
+        """Return the finished turns: the possible targets of `rewind(turn=…)` and starting points of `fork(turn=…)`.
 
         Args:
-            limit: How many at most, up to 10,000, of a server 1,000: the last ones.
+            limit: Maximum number of turns, up to 10,000, or 1,000 for a server. The last ones are returned.
 
         Returns:
-            The turns in order, with what was asked and said, and whether the conversation as it stands has them.
+            The turns in order, each with its prompt, its answer, and whether the current conversation contains it.
 
         Raises:
-            OptionError: Your move: there is no store, or a number that cannot be.
+            OptionError: Your move: there is no store, or a number is out of range.
             Trimmed: The beginning of the journal was dropped, so that turns cannot be counted.
-            Erased, Unrevivable, JournalCorrupt: As of `state_at`.
+            Erased, Unrevivable, JournalCorrupt: See `state_at`.
             StoreUnavailable: The store cannot be read now.
 
-        Cancellation: At once. It is worked out in a thread, four at a time.
+        Cancellation: Immediate. The computation runs in a thread, at most four at a time.
         """
         return await self._call(TURNS, limit=limit)
 
     async def state_at(self, number: int) -> PastState:
-        """Say what the session was behind a record: the fold of its journal up to there, with all that waited for people.
+        """Return the session's state after a record, folded from its journal, with all pending approvals and questions.
 
-        A server asks for a token with the scope `inspect`.
+        A server requires a token with the scope `inspect`.
 
         Args:
-            number: Of a record, from 1; see `journal`.
+            number: Number of a record, from 1. See `journal`.
 
         Raises:
-            OptionError: Your move: there is no store, or no such record; the message has the range.
-            Trimmed: The records that it takes were dropped; `first` is the first number that can be asked for.
-            Erased: A person had the content of one of them removed.
-            Unrevivable: Your move: a plugin that it had then is not there any more.
+            OptionError: Your move: there is no store, or no such record. The message has the range.
+            Trimmed: Records needed for this state were dropped. `first` is the first number available.
+            Erased: The content of one of these records was erased at a user's request.
+            Unrevivable: Your move: a plugin that the session had then is no longer available.
             JournalCorrupt: A record is damaged.
             StoreUnavailable: The store cannot be read now.
 
-        Cancellation: At once. It is worked out in a thread, four at a time.
+        Cancellation: Immediate. The computation runs in a thread, at most four at a time.
         """
         past: PastState = await self._call(STATE_AT, number=number)
         return past
@@ -438,65 +451,67 @@ class SessionCalls:
         force: bool = False,
         dry: bool = False,
     ) -> Rewound:
-        """Stop what runs, and go back to what the session was behind a record. Nothing is deleted, so one can go forth again.
+        """Stop running work and return the session to its state after a record.
 
-        The cycle is aborted with all its tools, and prompts that wait are thrown away. Numbers of events go on, and what was spent is
-        spent. Subscribers get `EventsLost` for what does not count any more, and `snapshot` is what to begin anew from. What happened
-        outside stays done; the result names it.
+        Nothing is deleted: a later rewind can move forward again. The cycle is aborted with all its tools, and queued prompts are discarded. Event numbers continue, and spending
+        is kept. Subscribers get `EventsLost` for events that no longer count, and start over from `snapshot`. External
+        side effects are not undone. The result lists them.
 
         Args:
-            to: Behind which record.
-            turn: Behind which turn, counted from 1 over all cycles, in place of a number.
-            files: Whether the files that tools of the session have written since become what they were. Others are not touched; nor is
-                one that is not what the session left, which is a conflict.
-            force: Whether conflicts are overwritten too. What stood there is kept, so that a later rewind brings it back.
-            dry: Whether it is only told what going back would come to, by now: nothing is stopped and no file is touched. What may be
-                refused is refused all the same.
+            to: Number of the record to return to. The state after it is restored.
+            turn: Number of the turn to return to, counted from 1 over all cycles. Used in place of `to`.
+            files: Whether to restore the files that tools of the session have written since. Other files are not
+                touched. A file that has since been changed otherwise is a conflict and is not touched either.
+            force: Whether to overwrite conflicts too. Their content is kept, so that a later rewind can bring it back.
+            dry: Whether to only report the present effect of the rewind. Nothing is stopped and no file is touched.
+                Errors are raised as usual.
 
         Returns:
-            Where it stands, or would with `dry`; the calls behind it that may have changed something, and what became of the files.
+            The new position (with `dry`, the position it would have), the later calls that may have changed something,
+            and the outcome for the files.
 
         Raises:
-            OptionError: Your move: there is no store, it works for another session (its root is named), or there is no such record or turn;
-                or with `files` its sandbox does not keep what its tools write. Nothing was stopped.
-            SandboxError: With `files`, the working directory cannot be opened any more; nothing was stopped.
-            Trimmed, Erased, Unrevivable, JournalCorrupt: As of `state_at`; nothing was stopped.
+            OptionError: Your move: there is no store, no such record, or no such turn. Or the session works for another
+                one (its root is named). Or, with `files`, its sandbox does not keep the writes of its tools. Nothing
+                was stopped.
+            SandboxError: With `files`, the working directory can no longer be opened. Nothing was stopped.
+            Trimmed, Erased, Unrevivable, JournalCorrupt: See `state_at`. Nothing was stopped.
             SessionDown: The session has ended.
-            CallingSelf: Your move: a tool of this session asked for it.
-            StoreUnavailable: The store takes nothing for now.
+            CallingSelf: Your move: a tool of this session made the call.
+            StoreUnavailable: The store does not accept records for now.
 
-        Cancellation: What was stopped is stopped; whether it went back `journal` says. Of the files none is half: the same call again
-            restores those that are not restored.
+        Cancellation: Stopped work stays stopped. `journal` shows whether the session was rewound. No file is left half
+            restored: repeat the call to restore the remaining ones.
         """
         rewound: Rewound = await self._call(REWIND, to=to, turn=turn, files=files, force=force, dry=dry)
         return rewound
 
     async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
-        """Abort what runs, survivors of earlier aborts too, and end the session.
+        """Abort running work, including survivors of earlier aborts, and end the session.
 
         Args:
-            reason: For people; it is in `SessionEnd` and in every later `SessionDown`.
-            timeout_seconds: How long to wait; None for as long as it takes.
+            reason: Human-readable. Included in `SessionEnd` and in every later `SessionDown`.
+            timeout_seconds: How long to wait, in seconds. None: no limit.
 
         Raises:
-            ReplyTimeout: The time was up; it is still ending.
-            OptionError: Your move: a reason that is no text, or a time that cannot be.
+            ReplyTimeout: The time limit expired. The session is still ending.
+            OptionError: Your move: the reason is not text, or the time is out of range.
             CallingSelf: Your move: a tool of this session stopped it.
-            SessionDown: It had ended already.
+            SessionDown: The session had already ended.
 
-        Cancellation: The session ends all the same.
+        Cancellation: The session still ends.
         """
         await self._call(STOP, reason=reason, timeout_seconds=timeout_seconds)
 
 
-# --- the checks of arguments
+# --- argument checks
 
 Check: TypeAlias = Callable[[object], str | None]
-"""Returns what is wrong with a value."""
+"""Returns the fault of a value, or None."""
 
 
 def check_arguments(operation: Operation[Any], given: Mapping[str, object]) -> None:
-    """Check the arguments of a call, all of them."""
+    """Check all arguments of a call."""
     faults: list[str] | None = None
     for name, plain, check in _checks_of(operation):
         value = given[name]
@@ -510,7 +525,7 @@ def check_arguments(operation: Operation[Any], given: Mapping[str, object]) -> N
 
 @cache
 def _checks_of(operation: Operation[Any]) -> tuple[tuple[str, tuple[type, ...], Check], ...]:
-    """Return for each argument its name, the types of which any value is right, and the check of all other values."""
+    """Return for each argument its name, the types that need no check, and the check of all other values."""
     hints = get_type_hints(operation.takes)
     found = [(name, *_check_of(name, hint)) for name, hint in hints.items() if name not in _DECIDED]
     return (*found, *((name, (NoneType,), _CHECK_OF_NAME[name]) for name in operation.local))
@@ -537,7 +552,7 @@ def _fault_of_number(name: str, value: object) -> str | None:
 
 
 _DECIDED: Final = ("settings",)
-"""Arguments that a method has made of what it was given."""
+"""Arguments that the method has already validated and converted."""
 
 _CHECK_OF_TYPE: Final[Mapping[Any, tuple[tuple[type, ...], Callable[[str, object], str | None]]]] = (
     MappingProxyType(
@@ -550,7 +565,7 @@ _CHECK_OF_TYPE: Final[Mapping[Any, tuple[tuple[type, ...], Callable[[str, object
         }
     )
 )
-"""How an argument is checked whose type says all."""
+"""Checks of arguments whose type alone determines the check."""
 
 _CHECK_OF_NAME: Final[Mapping[str, Check]] = MappingProxyType(
     {
@@ -568,4 +583,4 @@ _CHECK_OF_NAME: Final[Mapping[str, Check]] = MappingProxyType(
         "via": fault_of_via,
     }
 )
-"""How an argument is checked that has the same name, and the same rules beyond its type, in each call that takes it."""
+"""Checks by argument name, for names with the same rules in every call."""

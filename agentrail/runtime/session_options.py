@@ -1,4 +1,4 @@
-"""The options of a session: what they may be, and all that is wrong with them, said at once."""
+"""The options of a session and their validation, which reports all faults at once."""
 
 import difflib
 import os
@@ -27,7 +27,7 @@ from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
 from agentrail.wire.sandbox_address import ADDRESS_FORMS, fault_of_remote, is_remote
 
-# --- Names that options have in other libraries: an error names ours. Near misses are found by their letters.
+# --- Option names of other libraries, with our equivalents for the error message. Near misses are matched by spelling.
 
 
 def _of_the_model(name: str) -> str:
@@ -94,14 +94,14 @@ OTHER_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "usage_limits": _IS_BUDGET,
     }
 )
-"""By the word, what to write in its place."""
+"""Maps a foreign option name to its replacement here."""
 
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 def _frozen(value: Any) -> Any:
-    """Freeze a mapping, so that what was checked is what holds; `faults_of` finds the others, and what is too deep."""
+    """Freeze a mapping, so that it cannot change after validation. `faults_of` reports other types and excessive nesting."""
     if value is EMPTY or value is None:
         return value
     try:
@@ -112,62 +112,72 @@ def _frozen(value: Any) -> Any:
 
 @frozen(kw_only=True)
 class SessionOptions:
-    """What a session is started with.
+    """Options for starting a session.
 
     Attributes:
         model: A model string such as `anthropic:claude-sonnet-4-5`, or a provider object.
-        tools: What the model may call; two of one name are refused.
-        plugins: Who watches and steers the session: `Plugin` classes, instances, or `(Plugin, {options})`.
-        system_prompt: Stands before the conversation, and before the sections that plugins and tools add. None: the base prompt, where
-            `base_prompt` and the mode `full` want it; with text, also the empty one, that text alone.
-        prompt_mode: `full`: the base prompt and all sections; `task`: without skills and memory; `minimal`: the names of the tools; `none`.
-        base_prompt: Whether a session in the mode `full` that has no `system_prompt` begins with four sentences on how to work
-            with tools and what to answer; agents that work for it do not.
-        replace_sections: Texts in place of what plugins, tools and the mode of permissions add to the system prompt, by the key of a
-            section; an empty one removes it. The sessions below have them too.
-        session_id: `[A-Za-z0-9._:-]{1,128}`; minted when None. Unique in its scope.
-        scope: Whose ids these are, such as a tenant: 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`, the first a letter or digit, no `..`;
-            or empty. Sessions of two scopes may have one id; events show the id alone. Children are in it too.
+        tools: Tools that the model can call. Two tools with the same name are refused.
+        plugins: Plugins that observe and control the session: `Plugin` classes, instances, or `(Plugin, {options})`.
+        system_prompt: Placed before the conversation and before the sections added by plugins and tools. None: the base
+            prompt, if `base_prompt` is set and the mode is `full`. Text, even empty, replaces the base prompt.
+        prompt_mode: `full`: the base prompt and all sections. `task`: without skills and memory. `minimal`: the tool
+            names only. `none`.
+        base_prompt: Whether a session in the mode `full` without a `system_prompt` starts with four sentences on using
+            tools and on answers. Its sub-agents do not get them.
+        replace_sections: Replacements for sections that plugins, tools and the permission mode add to the system
+            prompt, by section key. An empty text removes the section. They also apply to the sessions below.
+        session_id: `[A-Za-z0-9._:-]{1,128}`. Generated if None. Unique in its scope.
+        scope: Namespace of session ids, such as a tenant: 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`, starting with a letter
+            or digit, without `..`. Or empty. Sessions of two scopes can have the same id. Events show only the id.
+            Children are in the same scope.
         working_dir: The root of the file tools.
-        sandbox: Where files are and commands run: a sandbox, which stays yours to close; or the name of one that is made
-            for the session: `local`, on `working_dir`, as when None; `local:/path`; `memory`; new and empty, and gone with the
-            session, `http://host:port` or `https://…` of `agentrail sandbox serve`, and `container:IMAGE`.
-        messages: History to begin with, from anywhere: what no provider would take is repaired, and `PatchToolCalls` tells.
-        user_data: The application's own data; tools see it.
-        deps: What tools work with, such as a pool or a client, for `ctx.deps`: a live object, which stays yours, and which children have
-            too. It is in no state, journal, event or text; of a session that comes back the supervisor's `deps_for` is asked.
-        provider_opts: `base_url`, `api_key`, `timeout`, … as the provider takes them.
-        max_turns: Model calls in one cycle; on the last one tools are withheld.
-        on_max_turns: `answer`: the last turn has no tools and is told so; `abort`: the cycle is aborted when it wants one more;
-            `stop`: it ends when the calls of the last turn are answered.
-        compact_at_tokens: How long the conversation may become before a summary stands for its beginning.
-        max_output_tokens: Per response; None for the model's own bound.
-        max_prompt_queue: How many prompts may wait.
-        max_steering_queue: How many steers may wait.
-        fallback_models: Model strings that are asked in order when the model has failed for good; those of the same provider are
-            found with its `provider_opts`, others with none.
-        max_retries: How often a request is sent again to one model, after errors that may pass.
-        tool_max_retries: How often a call that raised is made again, where its tool is `pure` or `idempotent`.
-        approval_timeout_seconds: How long an approval waits for a user; 0: until it is decided.
-        immune_tools: Names that a default abort does not stop.
-        max_parallel_tools: How many calls of a batch run at a time.
-        tool_timeout_seconds: For tools that name no timeout of their own; for those whose calls are questions too.
-        event_buffer_size: How many committed events are kept for subscribers that come back; 0 for none.
-        group_id: A name, shaped as a session id, for sessions that are followed together; children inherit it.
-        restart: Whether its supervisor brings it back after a crash: `transient` and `permanent` do, `temporary` parks it.
-        budget: What the session and its children may spend together, or None. A request that could pass it ends its cycle with an
-            error; children work with equal shares of what is left.
-        response_format: JSON Schema of the last answer of a cycle. The model gets one turn to put a wrong one right, then
-            the cycle ends with an error; replies are that answer alone.
-        context_providers: Who adds messages to the requests of each turn, asked in order before the first one; what they give
-            stands in no history. Those of `agentrail.abc.ContextProvider`; children have none.
-        inline_tags: Whether `<status>` and `<title>` are taken out of what the model says, and become events.
-        agents: Who may work for the session, beside the general agent that has what the session has.
-        max_agents: How many of them may be alive in the background at once.
-        max_agents_total: How many may be started there in one cycle.
-        max_agent_depth: How deep agents in the background may start agents; from 1 to 4.
-        wake_on_background_end: Whether a command that ends by itself in the background, while the session is idle, starts a cycle, whose
-            prompt is how it ended. Else the model reads that in front of its next prompt. Sessions below are never woken.
+        sandbox: The sandbox for files and commands. Either a sandbox object, which remains yours to close, or the name
+            of one to create for the session. `local` (the default) works on `working_dir`, and `local:/path` on a
+            directory. The following ones start empty and are deleted with the session: `memory`, `http://host:port` or
+            `https://…` of `agentrail sandbox serve`, and `container:IMAGE`.
+        messages: Initial history, from any source. Messages that no provider would accept are repaired, which
+            `PatchToolCalls` reports.
+        user_data: The application's own data, visible to tools.
+        deps: Dependencies of the tools, such as a pool or a client, for `ctx.deps`. A live object, which remains yours
+            and is shared with children. It is not in any state, journal, event or text. For a restored session, the
+            supervisor's `deps_for` provides it.
+        provider_opts: `base_url`, `api_key`, `timeout` and other options of the provider.
+        max_turns: Maximum number of model calls in one cycle. The last one has no tools.
+        on_max_turns: `answer`: the last turn has no tools and is informed of it. `abort`: the cycle is aborted if it
+            needs one more. `stop`: the cycle ends after the calls of the last turn have results.
+        compact_at_tokens: Length of the conversation, in tokens, at which a summary replaces its beginning.
+        max_output_tokens: Limit per response. None: the model's own limit.
+        max_prompt_queue: Maximum number of queued prompts.
+        max_steering_queue: Maximum number of waiting steers.
+        fallback_models: Model strings to try in order after the model has failed permanently. Those of the same
+            provider use its `provider_opts`, others use none.
+        max_retries: How often a request to one model is repeated after transient errors.
+        tool_max_retries: How often a call that raised is repeated, for `pure` and `idempotent` tools.
+        approval_timeout_seconds: How long an approval waits for a user, in seconds. 0: indefinitely.
+        immune_tools: Names of tools that a default abort does not stop.
+        max_parallel_tools: Maximum number of calls of a batch that run at the same time.
+        tool_timeout_seconds: Time limit for tools without their own timeout, in seconds. Also for tools whose calls are
+            questions.
+        event_buffer_size: Number of committed events kept for subscribers that reconnect. 0: none.
+        group_id: A name, in the format of a session id, for sessions that are followed together. Children inherit it.
+        restart: Whether the supervisor restarts the session after a crash: `transient` and `permanent` do, `temporary`
+            parks it.
+        budget: Shared spending limit of the session and its children, or None. A request that could exceed it ends its
+            cycle with an error. Children get equal shares of the remainder.
+        response_format: JSON Schema of the last answer of a cycle. The model gets one turn to correct an invalid
+            answer. Then the cycle ends with an error. Replies contain only that answer.
+        context_providers: Functions that add messages to the requests of each turn, called in order before its first
+            request. Their messages are not kept in the history. See `agentrail.abc.ContextProvider`. Children have
+            none.
+        inline_tags: Whether `<status>` and `<title>` are removed from the model's text and published as events.
+        agents: Agents that can work for the session, in addition to the general agent, which has the session's
+            equipment.
+        max_agents: Maximum number of background agents alive at once.
+        max_agents_total: Maximum number of background agents started in one cycle.
+        max_agent_depth: How deep background agents can start agents, from 1 to 4.
+        wake_on_background_end: Whether the end of a background command starts a cycle in an idle session. Its prompt is
+            the command's outcome. If false, the model reads the outcome before its next prompt. Only for a command that
+            ends without being stopped. Sessions below are never woken.
     """
 
     model: str | Provider
@@ -184,7 +194,7 @@ class SessionOptions:
     messages: Sequence[Message] = ()
     user_data: Mapping[str, JsonValue] = field(default=EMPTY, converter=_frozen)
     deps: object = field(default=None, repr=False, eq=False)
-    # A key is among them.
+    # Contains the API key.
     provider_opts: Mapping[str, Any] = field(default=EMPTY, converter=_frozen, repr=False)
     max_turns: int = 100
     on_max_turns: Literal["answer", "abort", "stop"] = "answer"
@@ -213,10 +223,10 @@ class SessionOptions:
     wake_on_background_end: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Validate the options.
 
         Raises:
-            OptionError: Your move: every fault, with the option, what it got and what it takes.
+            OptionError: Your move: every fault, with the option, the given value and the expected one.
         """
         faults = faults_of(self)
         if faults:
@@ -231,7 +241,7 @@ MAX_AGENT_DEPTHS: Final = (1, 2, 3, 4)
 _NAMES: Final = tuple(attribute.name for attribute in attrs.fields(SessionOptions))
 _KNOWN: Final = frozenset(_NAMES)
 _Check: TypeAlias = Callable[[str, Any], list[str]]
-"""Says what is wrong with the value of the option that it is told the name of."""
+"""Returns the faults of an option, given its name and value."""
 _RESTARTS: Final = get_args(Restart)
 TOOL_MEMBERS: Final = ("name", "description", "parameters", "execute")
 _SANDBOX_MEMBERS: Final = (
@@ -249,7 +259,7 @@ _PROVIDER_MEMBERS: Final = ("name", "capabilities", "encode", "open_stream")
 
 
 def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
-    """Take options in one value, or make them from keywords; those of a blueprint stand behind the keywords."""
+    """Return the given options object, or create one from keywords. Keywords override those of a blueprint."""
     if options is None:
         return make_options(given)
     if is_blueprint(options):
@@ -268,7 +278,7 @@ def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
 
 
 def make_options(given: Mapping[str, Any]) -> SessionOptions:
-    """Make options from keywords; those of a `blueprint` stand behind them, and explicit ones win."""
+    """Create options from keywords. Explicit keywords override those of a `blueprint`."""
     if "blueprint" in given:
         blueprint = given["blueprint"]
         behind = {} if blueprint is None else _options_of(blueprint, given)
@@ -276,7 +286,7 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
     faults = [_unknown(name) for name in given if name not in _KNOWN]
     if "model" not in given:
         faults.append("model is missing: give a model string such as 'demo:', a library call never guesses")
-    if faults:  # then they are never made, so what else is wrong must be said here
+    if faults:  # SessionOptions is never created in this case, so report its other faults here
         usable = {"model": "demo:", **{name: given[name] for name in given if name in _NAMES}}
         try:
             SessionOptions(**usable)
@@ -287,12 +297,12 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
 
 
 def is_blueprint(value: object) -> bool:
-    """Whether this gives options by name: it has `.options()`, and is no class."""
+    """Whether the value is an object (not a class) with an `.options()` method that returns options by name."""
     return not isinstance(value, type) and callable(getattr(value, "options", None))
 
 
 def _options_of(blueprint: Any, besides: Mapping[str, Any]) -> Mapping[str, Any]:
-    # One that writes its prompt for what holds in the end looks at what is given besides.
+    # A blueprint whose prompt depends on the final options also needs the explicit ones.
     with_others = getattr(blueprint, "options_with", None)
     found = None
     if is_blueprint(blueprint):
@@ -307,17 +317,17 @@ def _options_of(blueprint: Any, besides: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def faults_of_value(name: str, value: object) -> list[str]:
-    """Say all that is wrong with one option, a sentence each: as much as can be said without the others."""
+    """Return all faults of one option, a sentence each. Checks that need other options are left out."""
     if name not in _KNOWN:
         return [_unknown(name)]
     return [fault for of, check in _BY_OPTION if of == name for fault in check(name, _frozen(value))]
 
 
 def faults_of(options: SessionOptions) -> list[str]:
-    """Say all that is wrong with the values of the options, a sentence each."""
+    """Return all faults of the options, a sentence each."""
     faults: list[str] = []
     values = _values_of(options)
-    # Of thirty options most are what this file says, which needs no look; C code sorts them out.
+    # Most of the thirty options have their default, which needs no check. C code filters those out.
     for (name, check), value in compress(zip(_BY_OPTION, values, strict=True), map(is_not, values, _USUAL)):
         faults += check(name, value)
     return faults
@@ -340,7 +350,7 @@ def _messages(name: str, value: object) -> list[str]:
 
 
 def _one_of(*known: str, written: str) -> _Check:
-    # `in` a tuple: what the caller gives may have no hash.
+    # `in` a tuple, as the given value may be unhashable.
     def check(name: str, value: object) -> list[str]:
         return [] if value in known else [f"{name} is {value!r}: expected {written}"]
 
@@ -368,7 +378,7 @@ def _depth(name: str, value: object) -> list[str]:
 def _provider_opts(name: str, value: object) -> list[str]:
     if isinstance(value, Mapping):
         return []
-    kind = type(value).__name__  # and not the value, which may be a key
+    kind = type(value).__name__  # type only: the value may be an API key
     return [f"{name} is of type {kind}: expected a mapping, such as {{'api_key': …}}"]
 
 
@@ -400,7 +410,7 @@ def _budget(name: str, value: object) -> list[str]:
 
 
 def _format(name: str, value: object) -> list[str]:
-    if value is None or _depth(name, value):  # that it has no end was said above
+    if value is None or _depth(name, value):  # excessive nesting is reported above
         return []
     fault = fault_of_format(value)
     return [] if fault is None else [fault]
@@ -412,7 +422,7 @@ def _flag(name: str, value: object) -> list[str]:
 
 def _names(what: str) -> _Check:
     def check(name: str, value: object) -> list[str]:
-        # A text is a sequence of texts too, and each of its letters would be taken for a name.
+        # A string is a sequence of strings too: each of its letters would count as a name.
         if (
             isinstance(value, str)
             or not _is_sequence(value)
@@ -493,7 +503,7 @@ def _context_providers(name: str, value: object) -> list[str]:
 
 
 def fault_of_tool(value: object) -> str | None:
-    """Say what this lacks of what a tool must have; None for a tool, or what wants to be one and has it all."""
+    """Return which members of a tool the value lacks, or None for a tool."""
     if isinstance(value, type):
         return "a class is none: pass an instance"
     if _has_all(value, TOOL_MEMBERS):
@@ -503,30 +513,31 @@ def fault_of_tool(value: object) -> str | None:
 
 
 def is_provider(value: object) -> bool:
-    """Whether this has all that a provider must have."""
+    """Whether the value has every member of a provider."""
     return _has(value, _PROVIDER_MEMBERS)
 
 
 def _has(value: object, members: tuple[str, ...]) -> bool:
-    # What `isinstance` of a protocol asks too, but that looks its members up anew each time, for longer than all else
-    # here takes. A class has the members of its instances, and is none.
+    # Same result as `isinstance` with a protocol, which looks its members up on each call and takes longer than the
+    # rest of this module. A class has the members of its instances but is not an instance.
     return not isinstance(value, type) and (
         _has_all(value, members) or all(_has_member(value, member) for member in members)
     )
 
 
 def _has_all(value: object, members: tuple[str, ...]) -> bool:
-    # All at once, as nearly every value has them and none of them raises; else each is looked at by itself.
+    # One pass first: nearly every value has all members, and none of them raises. Otherwise check each member
+    # separately.
     return call_guarded(lambda _: False, all, map(partial(hasattr, value), members))
 
 
 def _has_member(value: object, member: str) -> bool:
-    # One that raises when it is read is there, and broken: its reader says so by its name.
+    # A member that raises when read exists but is broken: its reader reports it by name.
     return call_guarded(lambda _: True, hasattr, value, member)
 
 
 def _is_sequence(value: object) -> TypeGuard[Collection[object]]:
-    # Not `Sequence`: sets and views do as well, as long as one can go through them twice.
+    # Not `Sequence`: sets and views work too, if they can be iterated twice.
     return isinstance(value, Collection)
 
 
@@ -586,10 +597,10 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     ("approval_timeout_seconds", partial(_seconds, zero=True)),
     ("restart", _one_of(*_RESTARTS, written=f"one of {', '.join(_RESTARTS)}")),
 )
-"""What each option is held against, in the order in which faults are told. An option may have more than one."""
+"""The checks of each option, in the order in which faults are reported. An option can have several."""
 _DEFAULTS: Final = {attribute.name: attribute.default for attribute in attrs.fields(SessionOptions)}
 _USUAL: Final = tuple(
-    # Of a directory also the default is looked for: it may be gone.
+    # The default directory is checked too: it may no longer exist.
     attrs.NOTHING if name == "working_dir" else _DEFAULTS[name]
     for name, _ in _BY_OPTION
 )

@@ -1,6 +1,6 @@
-"""What one subscriber reads: what it asked for, a bounded buffer, and one reader. The session never waits for it.
+"""A subscription: the filter of one subscriber, a bounded buffer, and one reader. The session never waits for it.
 
-Where the events come from stands in `event_bus.py` (one session) and `fan_in.py` (many).
+The events come from `event_bus.py` (one session) or `fan_in.py` (many sessions).
 """
 
 from collections import deque
@@ -22,21 +22,23 @@ from agentrail.runtime.arguments import fault_of_flag
 _CHECKPOINT_EVERY: Final = 64
 
 TakenSnapshot: TypeAlias = Callable[[], Snapshot]
-"""A snapshot that was taken: the state is held, and drawn when it is looked at. Most subscribers never do."""
+"""A deferred snapshot: holds the state and renders it on first access, which most subscribers never need."""
 
-# One for all subscriptions that have none, and never written to: an empty deque has 600 bytes, and the collector walks it.
+# Shared by all subscriptions without such events, and never written to: an empty deque takes 600 bytes, and the garbage
+# collector visits it.
 _NONE: Final[deque[Any]] = deque()
 
 
 @frozen(kw_only=True)
 class Terms:
-    """What a subscriber asked for.
+    """Filter and buffer size of a subscription.
 
     Attributes:
-        kinds: Only events of these classes; None for all.
-        deltas: Whether ephemeral events come too.
-        buffer: How many live events may wait for the reader.
-        is_own: Whether a call of the handle, such as `run`, reads it to its own end; no user answers what it reads.
+        kinds: Only events of these classes. None: all.
+        deltas: Whether to include ephemeral events.
+        buffer: Maximum number of unread live events.
+        is_own: Whether a call of the handle, such as `run`, reads it to its end. No user answers requests read this
+            way.
     """
 
     kinds: frozenset[type[Event]] | None
@@ -46,7 +48,7 @@ class Terms:
 
 
 def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: int) -> Terms:
-    """Take the terms as they were given."""
+    """Validate the arguments of a subscription."""
     wanted = _kinds_of(kinds)
     faults = [] if type(buffer) is int and buffer >= 1 else [_whole("buffer", buffer, least=1)]
     if wanted is not None:
@@ -63,19 +65,19 @@ def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: i
 
 
 def with_kinds(terms: Terms, kinds: Iterable[type[Event]]) -> Terms:
-    """Give terms of a subscriber that gets these kinds as well, whatever it asked for."""
+    """Return terms that include these kinds in addition to the requested ones."""
     return terms if terms.kinds is None else evolve(terms, kinds=terms.kinds | frozenset(kinds))
 
 
 def fault_of_cursor(name: str, after: object) -> list[str]:
-    """Say what is wrong with a number to go on after, if anything is."""
+    """Return the faults of a number to resume after."""
     return [] if type(after) is int and after >= 0 else [_whole(name, after, least=0)]
 
 
 class Subscription:
-    """What one subscriber reads: an async context manager to iterate over.
+    """The events of one subscriber: an async context manager to iterate over.
 
-    Iteration gives events with their `meta`, and ends when the session ends. It is entered once and read by one task.
+    Iteration yields events with their `meta` and ends when the session ends. Enter it once and read it from one task.
     """
 
     def __init__(
@@ -86,39 +88,39 @@ class Subscription:
         leave: Callable[["Subscription"], None],
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Made by `Session.subscribe`, `SessionSupervisor.subscribe_all` and `subscribe_group`."""
+        """Created by `Session.subscribe`, `SessionSupervisor.subscribe_all` and `subscribe_group`."""
         self._kinds = terms.kinds
         self._deltas = terms.deltas
         self._limit = terms.buffer
         self.is_own: bool = terms.is_own
-        # Let go of when it has done its work: it holds eight objects that only the beginning needs.
+        # Released after use: it holds eight objects that only entering needs.
         self._enter: Callable[[Subscription], None] | None = enter
         self._leave = leave
         self._prepare = prepare
         self._entered = False
-        # Apart from the buffer and its limit: else no subscriber with a small buffer could ever come back. It is bounded by
-        # what the session keeps, and by what is read of its journal at most.
+        # Separate from the buffer and its limit. Otherwise a subscriber with a small buffer could never resume.
+        # Its size is bounded by the events that the session keeps, plus the most that is read from its journal.
         self._replay: deque[Event] = _NONE
         self._buffer: deque[Event] = deque()
         self._reader: trio.lowlevel.Task | None = None
         self._ended = False
         self._cut_at: Mapping[str, int] | None = None
         self._since_yield = 0
-        # One for each `EventsLost` that waits to be read, in the same order.
+        # One for each unread `EventsLost`, in the same order.
         self._snapshots: deque[TakenSnapshot] = _NONE
         self._taken: TakenSnapshot | None = None
         self._snapshot: Snapshot | None = None
         self.dropped_deltas: int = 0
-        """How many ephemeral events were left out because the buffer was full."""
+        """Number of ephemeral events dropped because the buffer was full."""
         self.is_rested: bool = False
-        """Whether it ended because the session was put to rest: the last event is no end then, and more comes when it is awake."""
+        """Whether it ended because the session was put to rest. More events follow when the session wakes."""
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """How the session stood when the block was entered; None before.
+        """The session's state when the block was entered. None before.
 
-        Taken in one step with the registration: it holds what all events up to its `last_seq` said, and no more. Where
-        `EventsLost` comes, this is what to begin anew from; also where the session went back, so that it comes later.
+        Taken atomically with the registration: it reflects all events up to its `last_seq`, and no later ones. After
+        `EventsLost`, it is the state to start over from. This includes a rewind, which publishes `EventsLost` later.
         """
         if self._taken is not None:
             taken, self._taken = self._taken, None
@@ -126,9 +128,9 @@ class Subscription:
         return self._snapshot
 
     def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
-        """Take what is to be read before anything live; called by a bus, in one step with the registration."""
+        """Add the events to replay before any live event. A bus calls this atomically with the registration."""
         kinds = self._kinds
-        # What was lost is said to everybody: of events that are gone it is unknown whether they were wanted.
+        # Every subscriber gets `EventsLost`: it is unknown whether the lost events were wanted.
         if replay:
             wanted = [one for one in replay if kinds is None or type(one) in kinds or type(one) is EventsLost]
             self._replay = deque((*self._replay, *wanted))
@@ -136,12 +138,15 @@ class Subscription:
         self._keep_for_loss(replay, snapshot)
 
     def _keep_for_loss(self, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
-        """Keep the snapshot for the reader who comes to the loss that a replay begins with, if it does."""
+        """Keep the snapshot for the `EventsLost` at the start of a replay, if there is one."""
         if snapshot is not None and replay and type(replay[0]) is EventsLost:
             self._snapshots = deque((*self._snapshots, snapshot))
 
     def offer(self, event: Event) -> None:
-        """Take a committed event if it is wanted. A full buffer gives up its deltas; without any, the subscriber."""
+        """Buffer a committed event if it is wanted.
+
+        A full buffer drops its deltas. If it holds none, the subscriber is cut off.
+        """
         if self._ended or (self._kinds is not None and type(event) not in self._kinds):
             return
         if len(self._buffer) >= self._limit and not self._make_room():
@@ -153,7 +158,7 @@ class Subscription:
             self._wake()
 
     def offer_delta(self, event: Event) -> None:
-        """Take an ephemeral event if it is wanted and there is room."""
+        """Buffer an ephemeral event if it is wanted and there is room."""
         if not self._deltas or self._ended or (self._kinds is not None and type(event) not in self._kinds):
             return
         if len(self._buffer) >= self._limit:
@@ -164,7 +169,7 @@ class Subscription:
             self._wake()
 
     def begin_anew(self, lost: EventsLost, snapshot: TakenSnapshot) -> None:
-        """Take that a session went back: what is to be begun anew from is the new snapshot. It is said to everybody, like a loss."""
+        """Add an `EventsLost` for a rewind, with the new snapshot to start over from. Every subscriber gets it."""
         if self._ended:
             return
         self._snapshots = deque((*self._snapshots, snapshot))
@@ -173,40 +178,40 @@ class Subscription:
             self._wake()
 
     def bus_closed(self, *, is_rested: bool) -> None:
-        """The session has ended, or is at rest; for one who reads no other, the subscription has ended."""
+        """Handle the end or rest of the session. A subscription to only this session ends."""
         self.is_rested = is_rested
         self.end()
 
     def end(self) -> None:
-        """Take nothing more; what waits is still read."""
+        """Accept no more events. Buffered events can still be read."""
         self._ended = True
         if self._reader is not None:
             self._wake()
 
     async def __aenter__(self) -> Self:
-        """Register, and take what is to be replayed, in one step: not even a checkpoint lies between.
+        """Register and load the replay in one step, without even a checkpoint in between.
 
-        What is too old to be kept is read before that, which may take a while.
+        Before that, events that are no longer buffered are read from the journal, which may take a while.
 
         Raises:
-            CursorAhead: Your move: `after` lies beyond the last number.
-            YourMove: It was entered before, or left while old events were read; subscribe once more.
-            NoTrioRun: Your move: no Trio runs here, so that it could not be read.
-            SessionDown: The session has ended, and nothing was asked to be replayed.
+            CursorAhead: Your move: `after` is beyond the last number.
+            YourMove: It was entered before, or left while old events were read. Subscribe again.
+            NoTrioRun: Your move: Trio is not running here, so nothing could be read.
+            SessionDown: The session has ended, and no replay was requested.
 
-        Cancellation: While old events are read: nothing is registered.
+        Cancellation: While old events are read, nothing is registered.
         """
         if self._entered:
             raise self._entered_before()
         need_trio()
         if self._prepare is not None:
             await self._prepare()
-            if self._ended or self._entered:  # by another task, meanwhile
+            if self._ended or self._entered:  # by another task in the meantime
                 raise self._entered_before()
         assert self._enter is not None  # noqa: S101 - it is there until it was entered
         self._enter(self)
         self._entered = True
-        if self._prepare is None:  # else it holds a session that may sleep, which only its readers hold then
+        if self._prepare is None:  # otherwise only its readers keep the session alive
             self._enter = None
         return self
 
@@ -222,23 +227,24 @@ class Subscription:
         self.end()
 
     def __aiter__(self) -> Self:
-        """Iterate over oneself: there is one position, and two readers would share it."""
+        """Return this subscription itself: there is one position, and two readers would share it."""
         return self
 
     async def __anext__(self) -> Event:
-        """Give the next event.
+        """Return the next event.
 
         Raises:
-            SubscriberTooSlow: Your move: the buffer was full. What it held has been given; go on from `resume_after`.
-            YourMove: Its block was not entered, so that nothing would ever come.
-            trio.BusyResourceError: Your move: another task waits here already; make a subscription for each.
+            SubscriberTooSlow: Your move: the buffer was full. Its events have been returned. Resume from
+                `resume_after`.
+            YourMove: The block was not entered, so no event would ever arrive.
+            trio.BusyResourceError: Your move: another task is already waiting here. Create one subscription per task.
 
-        Cancellation: Always a checkpoint for cancellation, and nothing is lost by it. Other tasks get a turn whenever
-            it waits, and at least once in 64 events.
+        Cancellation: Always a checkpoint for cancellation. Nothing is lost. Other tasks get a turn whenever it waits,
+            and at least once in 64 events.
         """
         if not (self._buffer or self._ended or self._replay):
             self._check_entered()
-            self._since_yield = 1  # the event of this very call counts
+            self._since_yield = 1  # counts the event of this call
             await self._wait()
         elif self._since_yield >= _CHECKPOINT_EVERY:
             self._since_yield = 1
@@ -246,7 +252,7 @@ class Subscription:
         else:
             self._since_yield += 1
             await trio.lowlevel.checkpoint_if_cancelled()
-        if self._buffer and not (self._replay or self._snapshots):  # as nearly always
+        if self._buffer and not (self._replay or self._snapshots):  # the usual case
             return self._buffer.popleft()
         event = self._take()
         if event is None:
@@ -254,12 +260,12 @@ class Subscription:
         return event
 
     def next_nowait(self) -> Event:
-        """Give the next event if one waits; for a caller that writes all that waits in one go.
+        """Return the next event if one is buffered. For callers that write all buffered events in one go.
 
         Raises:
-            trio.WouldBlock: None waits; `anext` waits for one.
-            trio.EndOfChannel: The session has ended, and all was given.
-            SubscriberTooSlow, YourMove: As of iteration.
+            trio.WouldBlock: The buffer is empty. `anext` waits for an event.
+            trio.EndOfChannel: The session has ended, and all events were returned.
+            SubscriberTooSlow, YourMove: See iteration.
         """
         if not (self._buffer or self._ended or self._replay):
             self._check_entered()
@@ -285,7 +291,8 @@ class Subscription:
             raise YourMove(message)
 
     def _make_room(self) -> bool:
-        # A loss has no number of its own either, and is said in any case: without it, what was read before would be believed.
+        # `EventsLost` has no number of its own either, but is never dropped: without it, the reader would trust
+        # events that no longer count.
         kept = deque(
             event
             for event in self._buffer
@@ -296,7 +303,7 @@ class Subscription:
         return len(kept) < self._limit
 
     def _positions_before(self, event: Event) -> Mapping[str, int]:
-        """Say where to go on: right before the event for which there was no room."""
+        """Return the position to resume from: just before the event that did not fit."""
         assert event.meta is not None  # noqa: S101 - it was published
         return {event.meta.session_id: event.meta.seq - 1}
 
@@ -311,7 +318,8 @@ class Subscription:
             trio.lowlevel.reschedule(reader)
 
     def _wait(self) -> Awaitable[None]:
-        # Not a coroutine around that of Trio, and no function of its own for each wait: there is one for each event or two.
+        # Returns Trio's awaitable directly, without a wrapping coroutine or a closure per wait: there is a wait
+        # for every event or two.
         if self._reader is not None:
             message = "another task reads this subscription: subscribe once more, each sees everything"
             raise trio.BusyResourceError(message)
@@ -327,7 +335,7 @@ class Subscription:
 def _kinds_of(kinds: Iterable[type[Event]] | None) -> tuple[type[Event], ...] | None:
     if kinds is None:
         return None
-    if not isinstance(kinds, Iterable):  # one class alone is the usual slip
+    if not isinstance(kinds, Iterable):  # passing one class alone is the usual mistake
         raise OptionError([f"kinds is {kinds!r}: expected classes of events, such as [AgentEnd], or None"])
     return tuple(kinds)
 
@@ -336,11 +344,12 @@ def _whole(name: str, value: object, *, least: int) -> str:
     return f"{name} is {value!r}: expected a whole number from {least}"
 
 
-# A stream that is read only while a gate is open: while a store takes nothing, its server waits, and no buffer of ours grows.
+# Backpressure: a provider's stream is read only while a gate is open. While a store accepts nothing, the provider's
+# server waits and no buffer of ours grows.
 
 
 class Gate(Protocol):
-    """What says whether more may be read."""
+    """Controls whether more may be read."""
 
     @property
     def is_available(self) -> bool:
@@ -352,12 +361,12 @@ class Gate(Protocol):
 
 
 class HeldStream:
-    """The chunks of a provider, as fast as a gate lets them through."""
+    """The chunks of a provider's stream, passed on only while a gate is open."""
 
     __slots__ = ("_chunks", "_gate", "_is_held", "_opened_at")
 
     def __init__(self, chunks: AsyncIterator[Chunk], gate: Gate) -> None:
-        """Read these, while this is open."""
+        """Read these chunks while the gate is open."""
         self._chunks = chunks
         self._gate = gate
         self._is_held = False
@@ -365,20 +374,20 @@ class HeldStream:
 
     @property
     def pinged_at(self) -> float:
-        """When it gave a sign of life that is no chunk, on Trio's clock: while we do not read, its silence is ours."""
+        """Time of the last sign of life other than a chunk, on Trio's clock. Silence while the gate is closed does not count."""
         if self._is_held:
             return trio.current_time()
         given: object = getattr(self._chunks, "pinged_at", None)
         return max(given, self._opened_at) if isinstance(given, float) else self._opened_at
 
     def __aiter__(self) -> Self:
-        """Iterate over oneself."""
+        """Return this stream itself."""
         return self
 
     async def __anext__(self) -> Chunk:
-        """Give the next chunk, when the gate is open.
+        """Return the next chunk, once the gate is open.
 
-        Cancellation: As of the stream; where it is held, a checkpoint.
+        Cancellation: Same as for the wrapped stream. A checkpoint while the gate is closed.
         """
         if not self._gate.is_available:
             self._is_held = True
