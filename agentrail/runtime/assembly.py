@@ -1,4 +1,4 @@
-"""From options to a session that has not begun: tools, plugins, models and a place for its files are looked up here."""
+"""Assembly of a session from its options, before its start: finds tools, plugins, models and the sandbox."""
 
 import hashlib
 import os
@@ -56,7 +56,7 @@ from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.withheld import Withheld, handles_in
 from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
 
-# --- Agents of a session made ready: all that they name is found when the session is made.
+# --- Ready agents: everything that agents name is resolved when the session is created.
 
 
 def make_ready(
@@ -66,7 +66,7 @@ def make_ready(
     find: Callable[[str], ModelFacts],
     stack: Stack,
 ) -> Mapping[str, ReadyAgent]:
-    """Find all that agents name, so that what cannot be found is told before anything starts."""
+    """Resolve everything that agents name, so that a missing part is reported before anything starts."""
     ready: dict[str, ReadyAgent] = {}
     for agent in agents:
         _check_narrowing(agent, stack)
@@ -92,7 +92,7 @@ def make_ready(
 
 
 def check_deps(agents: Sequence[Agent], deps: object) -> None:
-    """Look whether the tools of agents are given what they want."""
+    """Check that the tools of agents get the dependencies they require."""
     faults: list[str] = []
     for agent in agents:
         given = [deps if agent.deps is None else agent.deps, *([deps] if agent.handoff else [])]
@@ -104,7 +104,7 @@ def check_deps(agents: Sequence[Agent], deps: object) -> None:
 
 
 def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], Tool]:
-    """Give the tools of agents as `Ports.tools` has them, for a session that may be handed over."""
+    """Return the agents' tools in the form of `Ports.tools`, for a session that may be handed over."""
     return {
         (name, generation_of_agent(place)): tool
         for place, agent in enumerate(agents.values())
@@ -114,9 +114,9 @@ def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], T
 
 
 def warning_of_unused(agents: Mapping[str, ReadyAgent], tools: Toolbox) -> str | None:
-    """Name the agents that the model has no tool for; None if there are none.
+    """Return a warning that names the agents without a tool to start them, or None.
 
-    They are not refused: `TaskTool` may be attached later, and the code of any tool may start them with `ctx.run_session`.
+    They are not refused: `TaskTool` may be attached later, and any tool's code can start them with `ctx.run_session`.
     """
     unused = [name for name, agent in agents.items() if not (agent.spec.background or agent.spec.handoff)]
     boxes = [tools, *(agent.spec.tools for agent in agents.values() if agent.spec.handoff)]
@@ -130,18 +130,18 @@ def warning_of_unused(agents: Mapping[str, ReadyAgent], tools: Toolbox) -> str |
 
 
 _SKILL: Final = "skill"
-"""The tool that opens skills. A skill may name the agent that works by it."""
+"""The tool that opens skills. A skill can name the agent that performs it."""
 
 
 def keep_plugins(agents: Mapping[str, ReadyAgent], watch: PluginWatch) -> None:
-    """Keep the plugins of agents where a step finds them that hands a session over."""
+    """Register the agents' plugins where the step of a handoff finds them."""
     for name, agent in agents.items():
         for plugin, _ in agent.plugins or ():
             watch.keep(change_of_agent(name, plugin.name), plugin)
 
 
 def _check_narrowing(agent: Agent, stack: Stack) -> None:
-    """Refuse an agent whose permissions nothing would hold once a session is handed over to it."""
+    """Refuse a handoff agent with permissions that no plugin of the session would enforce."""
     if agent.handoff and agent.permissions is not None and not narrows(stack):
         fault = (
             f"agent {agent.name!r} has permissions of its own and may take the session over, which has no plugin that holds them: "
@@ -151,7 +151,7 @@ def _check_narrowing(agent: Agent, stack: Stack) -> None:
 
 
 def _plugins_of(agent: Agent, stack: Stack) -> tuple[tuple[Plugin, PluginRecord], ...]:
-    """Make the plugins of an agent, but for those that are guards of its session already."""
+    """Load the plugins of an agent, leaving out the guards that its session has already."""
     made = [part_entry(entry, stack.ask) for entry in agent.plugins or ()]
     members = [load_plugin((plugin, record.options or {}), ask=stack.ask)[0] for plugin, record in made]
     compile_stack(members, ask=stack.ask)
@@ -190,7 +190,7 @@ def _spec_of(
         model=facts,
         tools=box,
         permissions=agent.permissions,
-        # A session below is given the code itself: only one that is handed over finds it by its record.
+        # A session below gets the code itself. Only a handed-over session finds it by its record.
         plugins=records if agent.handoff else None,
     )
 
@@ -211,11 +211,11 @@ def _digest_of(agent: Agent, box: Toolbox | None, records: tuple[PluginRecord, .
         agent.max_turns,
     ]
     more = [agent.permissions, agent.result, records]
-    said += [] if more == [None, None, None] else more  # as it was for those that were stored without
+    said += [] if more == [None, None, None] else more  # omitted if unset, as in digests stored earlier
     return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
 
 
-# --- Tools by which a model works with other agents. The session machine answers them, so nothing of them runs.
+# --- Tools for working with other agents. The session machine answers them, so their code never runs.
 
 _NAME: Final[dict[str, Any]] = {
     "type": "string",
@@ -225,10 +225,10 @@ _NAME: Final[dict[str, Any]] = {
 
 @frozen(kw_only=True, eq=False)
 class AgentTool:
-    """A call that the session answers of what it knows.
+    """A tool whose calls the session answers from its own state.
 
     Attributes:
-        max_depth: How deep sessions may start sessions; the ones below have no such tool.
+        max_depth: How deep sessions can start sessions. Deeper sessions do not get this tool.
     """
 
     name: str
@@ -238,13 +238,13 @@ class AgentTool:
     answered_by: str = field(default="machine", init=False)
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Refuse: the caller of this is no session."""
+        """Refuse: only a session can answer this call."""
         message = f"{self.name} is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
         raise ToolContractError(message)
 
 
 def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool, ...]:
-    """Make the four tools for agents in the background."""
+    """Create the four tools for background agents."""
 
     def describe(listing: ToolListing) -> str:
         lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
@@ -269,7 +269,7 @@ def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool,
 
 
 def tool_for_handoff(names: tuple[str, ...]) -> AgentTool:
-    """Make the tool by which a session goes on as another agent; sessions below have none."""
+    """Create the tool that hands the session over to another agent. Sessions below do not get it."""
 
     def describe(listing: ToolListing) -> str:
         lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
@@ -334,7 +334,7 @@ _WAIT_PARAMETERS: Final[dict[str, Any]] = {
 }
 
 
-# One for all: Python makes an empty one of 200 bytes each time.
+# Shared: Python creates an empty set of 200 bytes each time.
 _NO_TOOLS: Final[frozenset[str]] = frozenset()
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -342,19 +342,19 @@ LOGGER: Final = Logger("agentrail.runtime")
 
 @frozen(kw_only=True)
 class Dependencies:
-    """What a supervisor has for all its sessions.
+    """Dependencies that a supervisor shares between its sessions.
 
     Attributes:
-        make_sandbox: Makes the place where the files of a session are, when the first tool wants one.
-        threads: Where tools that are plain functions run.
-        run_child: Lets a session of its own work for a call, or for a tool that runs.
-        resume_child: Lets a session that came back from its journal go on for a call.
-        outside: The machine, or what stood for it where the supervisor was opened.
-        host: What is asked about calls, and told of them.
-        deps_for: Gives what the tools of a session work with that was started without; None for nothing.
-        tallies: Where calls of session plugins are counted.
-        desks: Where sessions remember, and look things up; None for nowhere.
-        instructions: Gives what reads the files for agents above a working directory; None where none of them is read.
+        make_sandbox: Creates a session's sandbox when a tool first needs it.
+        threads: Runs tools that are plain functions.
+        run_child: Runs a child session for a call or for a running tool.
+        resume_child: Continues a restored child session for a call.
+        outside: The machine, or its replacement when the supervisor was opened.
+        host: Hooks that are called before and after tool calls.
+        deps_for: Returns the tools' dependencies for a session that was started without any. None: no dependencies.
+        tallies: Counters for calls of session plugins.
+        desks: Memory and knowledge stores of sessions. None: none.
+        instructions: Returns the reader of instruction files above a working directory. None: they are not read.
     """
 
     resolve_provider: ResolveProvider
@@ -380,10 +380,10 @@ class Dependencies:
 def assemble(
     session_id: SessionId, options: SessionOptions, dependencies: Dependencies
 ) -> tuple[SessionCell, Workspace]:
-    """Make a session of its options. Nothing runs yet, and nothing is connected."""
+    """Create a session from its options. Nothing runs or connects yet."""
     working_dir = os.path.abspath(options.working_dir)  # noqa: PTH100 - links are the sandbox's business
     listing = _listing_of(session_id, options, working_dir)
-    # Before the model is looked for: two tools of one name are found first.
+    # Before the model lookup, so that two tools of one name are reported first.
     tools = _with_agent_tools(options)
     toolbox, names = dependencies.specs.box_of(tools, listing)
     deps = decide_deps(options.deps, session_id, tools, dependencies.deps_for)
@@ -437,18 +437,19 @@ def assemble(
 
 
 def _own_of(session_id: SessionId, options: SessionOptions, desks: StoreDesks | None) -> OwnStores:
-    """Give a session what its owner has; nothing where it cannot be said who that is."""
+    """Return the stores of the session's owner, or none if the owner cannot be determined."""
     try:
         return NOTHING_OWN if desks is None else desks.of(session_id, options.scope, options.user_data)
     except OptionError as error:
-        # The session can do without: it remembers and reads nothing, rather than what is another user's.
+        # The session can run without them. It then remembers and reads nothing, rather than another user's
+        # data.
         LOGGER.warning("session %s has no memories and no knowledge: %s", session_id, error)
         return NOTHING_OWN
 
 
 def _above_of(sandbox: object, working_dir: str, dependencies: Dependencies) -> InstructionsAbove | None:
-    """Say what sees the files above the working directory; nothing does where the files are not those of this machine, or the caller's."""
-    # A sandbox that was brought may be the place of one user among those of others.
+    """Return the reader of files above the working directory, or None if the files are not local or not the caller's."""
+    # A caller's sandbox may be the directory of one user among those of others.
     kind, _, path = ("local" if sandbox is None else sandbox if isinstance(sandbox, str) else "").partition(
         ":"
     )
@@ -472,7 +473,7 @@ def _listing_of(session_id: SessionId, options: SessionOptions, working_dir: str
 
 
 def _withheld_of(options: SessionOptions) -> Withheld:
-    """Say which secrets a session knows from its start; those of its providers come when these are found."""
+    """Collect the secrets that a session knows from its start. Those of its providers are added later."""
     withheld = Withheld()
     withheld.learn(options.user_data)
     for agent in options.agents:
@@ -484,7 +485,7 @@ def _withheld_of(options: SessionOptions) -> Withheld:
 
 
 def _without_secrets(plugins: Sequence[PluginEntry], withheld: Withheld) -> tuple[PluginEntry, ...]:
-    """Give plugins options without secrets: they are in the core, which knows none, and what they were given is written down."""
+    """Remove secrets from plugin options: plugins belong to the core, which knows no secrets, and their options are recorded."""
     if withheld.known is None:
         return tuple(plugins)
     return tuple(
@@ -506,7 +507,7 @@ def _providers_of(
     options: SessionOptions,
     dependencies: Dependencies,
 ) -> dict[str, Provider]:
-    """Find those of the models that may stand in for the first one."""
+    """Find the providers of the fallback models."""
     for name in options.fallback_models:
         if name not in providers:
             providers[name] = dependencies.resolve_provider(name, decide_provider_opts(name, provider_opts))
@@ -544,7 +545,7 @@ def _with_agents(
 
 
 def _with_agent_tools(options: SessionOptions) -> Sequence[Tool]:
-    """Add the tools for agents in the background, and for handing the session over, where there are such agents."""
+    """Add the tools for background agents and for handoffs, if there are such agents."""
     names = tuple([agent.name for agent in options.agents if agent.background])
     others = tuple([agent.name for agent in options.agents if agent.handoff])
     tools = options.tools
@@ -560,7 +561,7 @@ def _agents_of(
     known: tuple[dict[str, Provider], Mapping[str, Mapping[str, Any]]],
     stack: Stack,
 ) -> Mapping[str, ReadyAgent]:
-    """Find all that the agents of a session name; their models are kept with its own."""
+    """Resolve everything that the session's agents name. Their models are kept with its own."""
     if not options.agents:
         return NO_READY_AGENTS
     providers, provider_opts = known
@@ -575,10 +576,10 @@ def _agents_of(
 
 
 def decide_refusal(state: SessionState, at_ms: int) -> str | None:
-    """Say why plugins will not let a session begin; None when they will.
+    """Return the plugins' reason for refusing a session, or None.
 
-    The first step is taken to see, and thrown away: it is a function, so the actor takes the same one again. To carry its
-    effects out here would publish before anybody can subscribe.
+    The first step is computed and discarded. It is a pure function, so the actor computes the same one again. Carrying
+    out its effects here would publish events before anyone can subscribe.
     """
     if not state.data.stack.listeners(SessionStarted):
         return None
@@ -589,7 +590,7 @@ def decide_refusal(state: SessionState, at_ms: int) -> str | None:
 
 
 def decide_first_effects(state: SessionState, first: Signal) -> tuple[Effect, ...]:
-    """Say what a session that comes back asks for first. The step is taken to see, and thrown away: its actor takes the same one."""
+    """Return the first effects of a restored session. The step is discarded, and its actor computes it again."""
     watch = state.data.stack.ask
     with watch.rehearsing() if isinstance(watch, PluginWatch) else nullcontext():
         return step(state, first)[1]

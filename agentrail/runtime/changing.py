@@ -1,4 +1,4 @@
-"""What of a session can be changed while it runs: its model, its tools, its plugins. The part of the handle that does it."""
+"""The part of a handle that changes a running session: its model, tools and plugins."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -58,68 +58,68 @@ class ChangingHandle(AskingHandle):
         self._cell.forget_models(choice.name)
 
     async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
-        """Give the model more tools, all at once; one of a name that is there takes its place.
+        """Add tools for the model, all at once. A tool replaces an existing one of the same name.
 
-        The next request shows them. Calls that are under way keep the tools they began with.
+        The next request includes them. Running calls keep the tools they started with.
 
         Args:
-            *tools: What the model may call from now on.
+            *tools: Tools that the model can call from now on.
 
         Returns:
-            The names that are there now.
+            The names of all tools after the change.
 
         Raises:
-            OptionError: Your move: something that is no tool, such as a list of tools; or the session is kept in a store, and no other
-                process would find the tool as it is: expected a name in a module, or a class that was given no arguments. Nothing was
-                attached.
-            ToolDefinitionError: Your move: a schema that is none, or two of one name; nothing was attached.
+            OptionError: Your move: an argument is not a tool, for example a list of tools. Or the session is kept in a
+                store, and another process could not find the tool again: expected a name in a module, or a class
+                created without arguments. Nothing was attached.
+            ToolDefinitionError: Your move: a schema is invalid, or two tools have the same name. Nothing was attached.
             SessionDown: The session has ended.
 
-        Cancellation: The change stands.
+        Cancellation: The change remains in effect.
         """
         return await self._change_tools(tools, (), replace=False)
 
     async def detach_tools(self, *names: str) -> ToolsReceipt:
-        """Take tools away, all at once. Calls that are under way keep theirs.
+        """Remove tools, all at once. Running calls keep theirs.
 
         Args:
-            *names: Which; those that are not there are listed in the receipt, and are no error.
+            *names: Names of the tools. Unknown names are listed in the receipt and are not an error.
 
         Raises:
-            OptionError: Your move: something that is no name, such as a list of names; nothing was detached.
+            OptionError: Your move: an argument is not a name, for example a list of names. Nothing was detached.
             SessionDown: The session has ended.
 
-        Cancellation: The change stands.
+        Cancellation: The change remains in effect.
         """
         refuse(*faults_of_names(names))
         return await self._change_tools((), names, replace=False)
 
     async def replace_tools(self, *tools: Tool) -> ToolsReceipt:
-        """Give the model these tools and no others, all at once.
+        """Replace all tools of the model by these, all at once.
 
-        Args, Returns, Raises, Cancellation: As of `attach_tools`.
+        Args, Returns, Raises, Cancellation: See `attach_tools`.
         """
         return await self._change_tools(tools, (), replace=True)
 
     async def report_tool_source(
         self, source: str, state: ToolSourceState, *, reason: str | None = None
     ) -> None:
-        """Let subscribers know how something stands that gives this session tools: a server, a process, a plugin system.
+        """Publish the status of a source of tools: a server, a process, or a plugin system.
 
-        For who writes such an adapter. It changes no tools, for which there are `attach_tools` and `detach_tools`, and is
-        published as often as it is called: say a state when it begins, and once.
+        For authors of such adapters. It changes no tools (see `attach_tools` and `detach_tools`). Each call publishes
+        an event, so call it once per change of state.
 
         Args:
-            source: Its name, 1 to 200 characters: the same in all that is said of it.
+            source: Name of the source, 1 to 200 characters, the same in all its reports.
             state: `connecting`, `ready`, `restarting`, `parked`, `needs_login`, `changed` or `closed`.
-            reason: Why, for people, of 1,000 characters at most. It is published: no keys.
+            reason: Human-readable cause, at most 1,000 characters. It is published, so it must not contain keys.
 
         Raises:
-            OptionError: Your move: no name, a state that is none of these, a reason that is no text or too long.
-            MailboxFull: Your move: the session has not caught up with what was sent. Try again later.
+            OptionError: Your move: the name or the state is invalid, or the reason is not text or too long.
+            MailboxFull: Your move: the session has not caught up with earlier messages. Try again later.
             SessionDown: The session has ended.
 
-        Cancellation: It is published all the same.
+        Cancellation: The event is still published.
         """
         refuse(*faults_of_source(source, state, reason))
         signal_id = self._cell.pending_calls.mint()
@@ -128,22 +128,22 @@ class ChangingHandle(AskingHandle):
         )
 
     async def update_plugin_opts(self, plugin: str, **options: Any) -> None:
-        """Give a plugin other options: at once in idle, else when the session is idle again.
+        """Change options of a plugin: immediately if idle, otherwise when the session is idle again.
 
-        Rules of `deny` and `ask` that are given to permissions hold at once for the sessions below, before their next call.
+        `deny` and `ask` rules for permissions apply to the sessions below immediately, before their next call.
 
-        Of two updates that wait, the last value of a field counts. `PluginOptsUpdated` says what became of it.
+        If two updates are waiting, the last value of a field wins. `PluginOptsUpdated` reports the outcome.
 
         Args:
-            plugin: Its name.
-            **options: Those that change.
+            plugin: Name of the plugin.
+            **options: The options to change.
 
         Raises:
             PluginError: Your move: there is no plugin of this name.
-            OptionError: Your move: a name that is no text.
+            OptionError: Your move: a name is not text.
             SessionDown: The session has ended.
 
-        Cancellation: The update stands. Returns when it is noted.
+        Cancellation: The update remains in effect. Returns when it has been recorded.
         """
         refuse(fault_of_text("plugin", plugin), not_json(options, "options"))
         signal = UpdatePluginOpts(
@@ -155,51 +155,51 @@ class ChangingHandle(AskingHandle):
             await _narrow_below(self._cell, plugin, rules)
 
     async def attach_plugin(self, plugin: PluginEntry) -> None:
-        """Add a plugin to the stack, between two cycles; among those of its priority it is asked last.
+        """Add a plugin to the stack, between two cycles. It is called after the other plugins of its priority.
 
         Args:
             plugin: A class, an instance, or one of them with its options.
 
         Raises:
-            PluginError: Your move: it cannot be loaded, one of its name is there, or a cycle waits for a person.
+            PluginError: Your move: it cannot be loaded, its name is taken, or a cycle waits for a user.
             OptionError: Your move: the session is kept in a store, and another process could not import the plugin.
-            CallingSelf: Your move: a tool of this session asked it, and the cycle waits for that tool.
+            CallingSelf: Your move: a tool of this session made the call, and the cycle waits for that tool.
             SessionDown: The session has ended.
 
-        Cancellation: The change stands. Waits for the end of the running cycle.
+        Cancellation: The change remains in effect. Waits for the end of the running cycle.
         """
         await self._change_plugins("attach", entry=plugin)
 
     async def detach_plugin(self, name: str) -> None:
-        """Take a plugin out of the stack, between two cycles, and its state with it.
+        """Remove a plugin and its state from the stack, between two cycles.
 
         Raises:
-            PluginError: Your move: there is none of this name, or a cycle waits for a person.
-            OptionError: Your move: a name that is no text.
-            CallingSelf: As of `attach_plugin`.
+            PluginError: Your move: there is no plugin of this name, or a cycle waits for a user.
+            OptionError: Your move: the name is not text.
+            CallingSelf: See `attach_plugin`.
             SessionDown: The session has ended.
 
-        Cancellation: The change stands. Waits for the end of the running cycle.
+        Cancellation: The change remains in effect. Waits for the end of the running cycle.
         """
         refuse(fault_of_text("name", name))
         await self._change_plugins("detach", name=name)
 
     async def reload_plugin(self, plugin: PluginEntry) -> None:
-        """Put new code in the place of the plugin of the same name, between two cycles; its state is migrated.
+        """Replace the code of the plugin of the same name, between two cycles. Its state is migrated.
 
         Args:
-            plugin: The new code; without options those of the old one stay.
+            plugin: The new code. Without options, the present ones are kept.
 
-        The new code goes through the last 40 messages of the conversation once more, as a dry run whose answers are not
-        carried out; it is let in only if it fails nowhere.
+        The new code is rehearsed on the last 40 messages of the conversation, without carrying out its answers. It is
+        accepted only if it never fails.
 
         Raises:
-            PluginError: Your move: there is none of this name, it cannot be loaded, `migrate` refused, it failed in the
-                rehearsal, or a cycle waits for a person. The old one stays.
-            CallingSelf: As of `attach_plugin`.
+            PluginError: Your move: there is no plugin of this name, it cannot be loaded, `migrate` refused, it failed
+                in the rehearsal, or a cycle waits for a user. The old plugin stays.
+            CallingSelf: See `attach_plugin`.
             SessionDown: The session has ended.
 
-        Cancellation: The change stands. Waits for the end of the running cycle.
+        Cancellation: The change remains in effect. Waits for the end of the running cycle.
         """
         await self._change_plugins("reload", entry=plugin)
 
@@ -234,7 +234,7 @@ class ChangingHandle(AskingHandle):
             msgspec.structs.replace(spec, origin=origin) if origin else spec
             for spec, origin in zip(specs, origins, strict=True)
         )
-        Toolbox(specs)  # two of one name are found before anything is changed
+        Toolbox(specs)  # reports duplicate names before anything is changed
         signal = ChangeTools(
             at_ms=now_ms(),
             signal_id=self._cell.pending_calls.mint(),
@@ -260,19 +260,19 @@ async def _narrow_below(above: SessionCell, plugin: str, rules: JsonObject) -> N
             options=rules,
             narrows=True,
         )
-        # A session that has ended makes no more calls; one without such a plugin is not guarded by it.
+        # An ended session makes no more calls. A session without such a plugin is not guarded by it.
         with suppress(SessionDown, PluginError):
             await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
 
 
 def _is_stored(cell: SessionCell) -> bool:
-    """Say whether another process may bring the session back: a store that is immediate ends with this one."""
+    """Return whether another process may restore the session. An immediate store ends with this process."""
     journal = cell.journal
     return journal is not None and not journal.writer.store.is_immediate
 
 
 def _describe_for(cell: SessionCell, model: str) -> tuple[ToolSpec, ...]:
-    """Let the tools that describe themselves by a function do it for another model."""
+    """Compute descriptions for another model, for tools that have a description function."""
     ports, box = cell.ports, cell.state.data.tools
     tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
     listing = _listing(cell, model)

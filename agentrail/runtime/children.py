@@ -1,8 +1,8 @@
-"""A call that a session of its own works for: started, listened to, and stopped with the call, whatever ends it first.
+"""A child session that works for a call: start it, follow it, and stop it when the call ends.
 
-The child is a session like any other, under the same supervisor, with its own mailbox and history. It inherits the working
-directory, sandbox, model, tools, plugins, user data and what its tools work with of its parent as they are at that moment, unless its
-agent has some of these of its own; and never more rights.
+The child is a normal session under the same supervisor, with its own mailbox and history. It inherits the parent's
+current working directory, sandbox, model, tools, plugins, user data and dependencies, unless its agent has its own. It
+never gets more rights than its parent.
 """
 
 import os
@@ -43,7 +43,7 @@ from agentrail.runtime.withheld import handles_in
 MAX_SESSION_ID_CHARACTERS: Final = 128
 
 OpenChild: TypeAlias = Callable[[ChildWork], AbstractAsyncContextManager[Session]]
-"""Starts a child; leaving the block stops it and waits until it is gone, shielded and bounded."""
+"""Starts a child. Leaving the block stops it and waits for its end, shielded and with a time limit."""
 
 Deliver: TypeAlias = Callable[[Signal], None]
 
@@ -51,9 +51,9 @@ Deliver: TypeAlias = Callable[[Signal], None]
 async def run_for_call(
     task: ChildWork, open_child: OpenChild, deliver: Deliver, timeout_seconds: float
 ) -> ToolOutcome:
-    """Let a child work for a call, and answer with its last text.
+    """Run a child for a call, and return its last text as the result.
 
-    Cancellation: The child is aborted with all that it runs, and stopped, before the cancellation travels on.
+    Cancellation: The child and its work are aborted and stopped before the cancellation propagates.
     """
     listener = _Listener(task, deliver)
     with trio.move_on_after(timeout_seconds):
@@ -70,9 +70,9 @@ async def run_for_call(
 
 
 async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver) -> Ok:
-    """Let a child work for a tool, and give its last text.
+    """Run a child for a tool, and return its last text.
 
-    Cancellation: As of `run_for_call`.
+    Cancellation: See `run_for_call`.
     """
     listener = _Listener(task, deliver)
     async with open_child(task) as child:
@@ -89,12 +89,12 @@ async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver)
 
 @frozen(kw_only=True)
 class SeenOfChild:
-    """What is to be read of a session that came back and works for a call.
+    """The range of events to read from a restored session that works for a call.
 
     Attributes:
-        after: The number of its event behind which to begin.
-        heard: That of the last one of before it came back, which the session above may have heard of.
-        is_over: Whether its cycle had ended by then: its end is among what is read, or is not known.
+        after: Number of the event after which to start.
+        heard: Number of the last event before the restart. The parent may know it already.
+        is_over: Whether its cycle had ended by then. The end is then among the events read, or unknown.
     """
 
     after: int
@@ -105,9 +105,9 @@ class SeenOfChild:
 async def resume_for_call(
     effect: ResumeChild, child: Session, seen: SeenOfChild, deliver: Deliver, timeout_seconds: float
 ) -> ToolOutcome:
-    """Let a child that came back from its journal go on for a call, and answer with its last text.
+    """Continue a restored child for a call, and return its last text as the result.
 
-    Cancellation: As of `run_for_call`, of which the caller takes care.
+    Cancellation: See `run_for_call`. The caller handles it.
     """
     last_text, sources = "", WITHOUT_SOURCES
     with trio.move_on_after(timeout_seconds):
@@ -142,7 +142,7 @@ def _unknown_of(name: str) -> str:
 
 
 class _Listener:
-    """Passes a child's events on, and remembers what it said last."""
+    """Forwards a child's events and remembers its last text."""
 
     def __init__(self, task: ChildWork, deliver: Deliver) -> None:
         self._effect_id = task.effect.effect_id
@@ -152,7 +152,7 @@ class _Listener:
         self.sources: tuple[str, ...] = ()
 
     async def listen(self, child: Session) -> Event | None:
-        """Give the child its prompt, and wait for the end of that cycle; None when the session ended first."""
+        """Prompt the child and wait for the end of that cycle. Returns None if the session ended first."""
         self._deliver(
             ChildStarted(
                 at_ms=now_ms(),
@@ -178,13 +178,13 @@ class _Listener:
 
 
 def last_text_of(messages: Sequence[Message]) -> str:
-    """Give the last text of a cycle, fit for a result."""
+    """Return the last text of a cycle, in the form of a result."""
     said = [message.text for message in messages if isinstance(message, AssistantMessage)]
     return clean_text(next((text for text in reversed(said) if text), "[no output]"))
 
 
 def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...] = ()) -> ToolOutcome:
-    """Make the result of the call from how the child's cycle ended."""
+    """Return the result of the call, from the end of the child's cycle."""
     match end:
         case None:
             return Error(text="The sub-agent ended before it had an answer.")
@@ -201,7 +201,7 @@ def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...]
 
 
 def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: str) -> SessionCell:
-    """Make the session that works for a call, or for its tool; it has not begun."""
+    """Create the session that works for a call or its tool. It has not started yet."""
     data, ports, request = parent.state.data, parent.ports, task.request
     agent = ports.agents.get(task.agent, GENERAL)
     own_id = f"{ports.session_id}{task.own_name}"
@@ -222,17 +222,17 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         max_turns=min(filter(None, (request.max_turns, agent.max_turns)), default=data.config.max_turns),
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
-        gathers_context=False,  # as little around its task as its system prompt has
-        wake_on_background_end=False,  # the session above pays for each of its cycles, and begins them
+        gathers_context=False,  # minimal context, like its system prompt
+        wake_on_background_end=False,  # the parent pays for each of its cycles and starts them
         rules=data.rules,
-        response_format=agent.result,  # not that of its session, which is for who asked that one
+        response_format=agent.result,  # not the session's own, which belongs to the session's caller
         user_data=handles_in(agent.data_below(ports.user_data)),
         replaced_sections=data.config.replaced_sections
         if agent.replace_sections is None
         else agent.replace_sections,
     )
     change = _stack_of(parent, agent)
-    # What its agent says of itself, and its tools, came with the options and by no signal.
+    # The agent's own texts and tools came with the options rather than by a signal.
     withheld = ports.withheld
     state = new_session(
         withheld.in_value(config), withheld.in_tools(toolbox), change.stack, withheld.in_value(change.states)
@@ -253,7 +253,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
 def _tools_of(
     parent: SessionCell, agent: ReadyAgent, wanted: Iterable[str] | None, depth: int
 ) -> tuple[Toolbox, dict[tuple[str, int], Tool]]:
-    """Choose what a child may call: what its agent has, else what its parent has, less what may not be so deep."""
+    """Select the tools of a child: its agent's, or its parent's, except those not allowed at this depth."""
     data, ports = parent.state.data, parent.ports
     specs: Sequence[ToolSpec] = data.tools.specs
     names = None if wanted is None else frozenset(wanted)
@@ -267,20 +267,20 @@ def _tools_of(
 
 
 def first_provider(model: str, providers: Mapping[str, Provider]) -> dict[str, Provider]:
-    """Put the provider of a model in front: it is asked where no model is named."""
+    """Put the provider of a model first: it is the default where no model is named."""
     if model not in providers:
         return dict(providers)
     return {model: providers[model], **{name: one for name, one in providers.items() if name != model}}
 
 
 def _may_have(tool: Tool, depth: int) -> bool:
-    """Say whether a session may have a tool that starts sessions: not deeper than that tool allows."""
+    """Whether a session at this depth may have a tool that starts sessions."""
     max_depth: int | None = getattr(tool, "max_depth", None)
     return max_depth is None or depth < max_depth
 
 
 def _stack_of(parent: SessionCell, agent: ReadyAgent) -> ChangedStack:
-    """Load plugins anew: a child is guarded by those of its parent, and has states of its own; the others may be those of its agent."""
+    """Load the child's plugins, with its own state: the parent's guards, plus the agent's other plugins if it has any."""
     above, permissions = parent.state.data.stack, agent.spec.permissions
     entries = entries_now(above, parent.state.data.plugin_states)
     if agent.plugins is not None:
@@ -290,7 +290,7 @@ def _stack_of(parent: SessionCell, agent: ReadyAgent) -> ChangedStack:
         entries = (*entries, (Permissions, unlimited_options(os.path.expanduser("~"))))  # noqa: PTH111 - as a text
     stack, states = load_stack(entries, ask=above.ask)
     changed = ChangedStack(stack=stack, states=states)
-    # What waits for the session's idle holds below at once.
+    # Updates that wait until the session is idle apply below immediately.
     waiting = [narrowing_of(above, one.plugin, one.options) for one in parent.state.data.updates]
     for rules in (permissions, *waiting):
         if rules is not None:
