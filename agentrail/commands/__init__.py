@@ -1,8 +1,9 @@
-"""Slash commands: one registry for `agentrail chat`, the console and the host. Nothing here reads a file or knows a terminal.
+"""Slash commands: one registry for `agentrail chat`, the console and the host. Nothing here reads a file or uses a terminal.
 
-- `command.py`: `SlashCommand`, what it is given and what it answers. `registry.py`: `CommandRegistry`, which finds one by its name.
-- `built_in.py`: those that are built in, `showing.py`: how they say it. `markdown.py`: a Markdown file becomes a command. `expanding.py`: its prompt
-  and what was typed become one text.
+- `command.py`: `SlashCommand`, its input and its answer. `registry.py`: `CommandRegistry`, which finds a command by its
+  name.
+- `built_in.py`: the built-in commands, `showing.py`: their output. `markdown.py`: turns a Markdown file into a command.
+  `expanding.py`: fills the typed arguments into its prompt.
 
     >>> from agentrail.commands import CommandRegistry, SlashCommand, CommandAnswer
     >>> async def greet(call):

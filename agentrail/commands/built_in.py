@@ -1,4 +1,4 @@
-"""The commands that are built in. Each asks the session what its handle offers anyway, and says what came of it."""
+"""The built-in commands. Each calls a method of the session's handle, and formats its result."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -25,7 +25,7 @@ _POLICY: Final = ("mode", "deny", "ask", "allow")
 
 @cache
 def built_in_commands() -> tuple[SlashCommand, ...]:
-    """Give them, in the order in which they are listed."""
+    """Return the built-in commands, in the order in which they are listed."""
 
     def one(name: str, run: object, description: str, arguments: str = "", **more: object) -> SlashCommand:
         given: dict[str, object] = {
@@ -73,7 +73,7 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
     )  # fmt: skip
 
 
-async def _help(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
+async def _help(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
     return CommandAnswer(lines=show_commands(call.desk.rows))
 
 
@@ -93,7 +93,7 @@ async def _model(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=(f"the model is {call.text} from the next request on",))
 
 
-async def _tools(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
+async def _tools(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
     named = ", ".join(call.desk.facts.tools)
     return CommandAnswer(lines=(f"tools: {named}" if named else "the model has no tools",))
 
@@ -102,7 +102,7 @@ async def _agents(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=show_agents(call.desk.facts.agents, await call.session.status()))
 
 
-async def _skills(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
+async def _skills(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
     found = [tokens for name, tokens in call.desk.facts.sections if name == "skills"]
     said = (
         f"the skills are listed to the model in about {found[0]} tokens"
@@ -112,7 +112,7 @@ async def _skills(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a com
     return CommandAnswer(lines=(said,))
 
 
-async def _memory(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
+async def _memory(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
     found = [
         f"{name}: about {tokens} tokens, in front of each request"
         for name, tokens in call.desk.facts.sections
@@ -174,7 +174,7 @@ async def _tree(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=show_session_tree(await call.session.status()))
 
 
-async def _quit(_: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
+async def _quit(_: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
     return CommandAnswer(leaves=True)
 
 
@@ -192,7 +192,7 @@ def _family(family: str | None) -> str:
 
 
 def _policies(options: Mapping[str, Any]) -> list[str]:
-    """Say what each scope of a policy says: the session's own first, then files, then what judges beside them."""
+    """Return the rules of each scope: the session's own first, then files, then the additional policies."""
     scopes: Mapping[str, Any] = options.get("scopes") or {}
     tables = [("", options), *((f" ({scope})", table) for scope, table in scopes.items())]
     tables += [(" (besides)", table) for table in options.get("within") or ()]

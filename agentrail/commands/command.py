@@ -1,4 +1,4 @@
-"""A slash command as a value: what it is called, where it may be run, what it is given and what it answers."""
+"""A slash command as a value: its name, where it can run, its input and its answer."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +13,7 @@ from agentrail.messages import Message, SessionId
 from agentrail.otp.edges import is_async
 
 CommandScope: TypeAlias = Literal["anywhere", "terminal"]
-"""Where a command is run: also by a host, or only where a person sits at a terminal."""
+"""Where a command can run: everywhere, including in a host, or only at a user's terminal."""
 
 COMMAND_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,7}")
 _TYPED: Final = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:[ \t\n]+(.*))?", re.DOTALL)
@@ -21,31 +21,31 @@ _MAX_WORDS: Final = 1_024
 
 
 class CommandSession(Protocol):
-    """What commands ask of a session: the calls of its handle, here or over a connection."""
+    """The session of a command: the calls of its handle, local or over a connection."""
 
     @property
     def session_id(self) -> SessionId:
-        """Which one."""
+        """Its id."""
         ...
 
     async def status(self) -> Status:
-        """Say how it stands."""
+        """Return its status."""
         ...
 
     async def snapshot(self) -> Snapshot:
-        """Draw it."""
+        """Return a snapshot for display."""
         ...
 
     async def messages(self) -> tuple[Message, ...]:
-        """Give the conversation."""
+        """Return the conversation."""
         ...
 
     async def compact(self, reason: str | None = None) -> None:
-        """Let a summary stand for its beginning."""
+        """Replace the start of the conversation by a summary."""
         ...
 
     async def switch_model(self, model: Any) -> None:
-        """Ask another model from now on."""
+        """Use another model from now on."""
         ...
 
     async def abort(self, reason: str | None = None) -> Any:
@@ -53,30 +53,30 @@ class CommandSession(Protocol):
         ...
 
     async def fork(self, *, turn: int | None = None) -> Self:
-        """Begin another one that goes on from it."""
+        """Start another session that continues from this one."""
         ...
 
     async def rewind(self, *, turn: int | None = None) -> Any:
-        """Go back."""
+        """Go back to the end of a turn."""
         ...
 
     async def turns(self) -> Sequence[PastTurn]:
-        """Name the turns that it can go back to."""
+        """List the turns that it can go back to."""
         ...
 
     async def rules(self) -> Sequence[Any]:
-        """Give what people always allow."""
+        """Return the rules for calls that are always allowed."""
         ...
 
 
 @frozen(kw_only=True)
 class CommandFacts:
-    """What is known of a session that none of its answers has.
+    """Facts about a session that none of its calls returns.
 
     Attributes:
-        tools: What its model may call, by name.
-        agents: Who may work for it, by name.
-        sections: What its system prompt has behind its own text, by name, with tokens.
+        tools: The tools that its model may call, by name.
+        agents: The agents that may work for it, by name.
+        sections: The sections of its system prompt after its own text, by name, with tokens.
     """
 
     tools: tuple[str, ...] = ()
@@ -86,15 +86,15 @@ class CommandFacts:
 
 @frozen(kw_only=True)
 class CommandRow:
-    """A command as it is listed: the same at a terminal, in the console and over HTTP.
+    """A command in a list: the same at a terminal, in the console and over HTTP.
 
     Attributes:
         name: Without its slash.
-        description: What it does.
-        arguments: What may stand behind it; empty for nothing.
-        source: Whose it is: `built in`, `project`, `user`, or what a blueprint or a skill says.
-        available: Whether it can be run here and now.
-        why_not: Why it cannot; None where it can.
+        description: The command's purpose.
+        arguments: A hint for its arguments, or empty for none.
+        source: Its origin: `built in`, `project`, `user`, or the name given by a blueprint or a skill.
+        available: Whether it can run here and now.
+        why_not: Why it cannot run, or None if it can.
     """
 
     name: str
@@ -107,15 +107,15 @@ class CommandRow:
 
 @frozen(kw_only=True)
 class CommandDesk:
-    """From where a command is run.
+    """The place where a command is run.
 
     Attributes:
-        session: With which session; None for none.
+        session: The session, or None.
         rows: All commands, as they are listed there.
-        facts: What is known of the session besides.
-        tree: Draws what runs; None where that is not for this caller.
-        at_terminal: Whether a person sits at one.
-        agent: As which agent the session works; None where that is not known.
+        facts: Further facts about the session.
+        tree: Draws the running work, or None if this caller must not see it.
+        at_terminal: Whether the caller is a user at a terminal.
+        agent: The agent that the session works as, or None if unknown.
     """
 
     session: CommandSession | None = None
@@ -128,12 +128,12 @@ class CommandDesk:
 
 @frozen(kw_only=True)
 class CommandCall:
-    """A command that is run.
+    """A call of a command.
 
     Attributes:
-        name: As it is called.
-        text: What stands behind it, as it was typed.
-        desk: From where.
+        name: The command's name.
+        text: Its arguments, as typed.
+        desk: The place where it is run.
     """
 
     name: str
@@ -142,20 +142,20 @@ class CommandCall:
 
     @property
     def session(self) -> CommandSession:
-        """The session; a command that needs one is not run without."""
-        assert self.desk.session is not None  # noqa: S101 - said by `why_not`
+        """The session. A command that needs one is not run without it."""
+        assert self.desk.session is not None  # noqa: S101 - checked by `why_not`
         return self.desk.session
 
 
 @frozen(kw_only=True)
 class CommandAnswer:
-    """What came of a command.
+    """The result of a command.
 
     Attributes:
-        lines: What is told to who asked, and to no one else.
-        prompt: What the session is to be prompted with; None for nothing.
-        model: Which model is to be asked from then on; None: the one that is.
-        leaves: Whether the terminal is to be left.
+        lines: Output for the caller only.
+        prompt: The prompt to send to the session, or None.
+        model: The model to use from then on, or None to keep the current one.
+        leaves: Whether to leave the terminal.
     """
 
     lines: tuple[str, ...] = ()
@@ -173,15 +173,15 @@ class SlashCommand:
 
     Attributes:
         name: `[a-z0-9_-]`, parts joined by `:`, without its slash.
-        description: What it does, in a sentence.
-        arguments: What may stand behind it, for people; empty for nothing.
-        run: Does it. None: where it is typed it is done by who reads the lines, as leaving is.
-        scope: Where it is run.
-        needs_session: Whether it is about one.
-        background: Whether it may be run while a cycle is at work.
-        in_history: Whether what it says becomes part of the conversation.
-        source: Whose it is.
-        agent: As which agent a session has to work for it, or as one of which; None for any.
+        description: The command's purpose, in a sentence.
+        arguments: A hint for its arguments, shown to users, or empty for none.
+        run: The function of the command. None if the reader of the typed lines handles it, as for leaving.
+        scope: Where it can run.
+        needs_session: Whether it needs a session.
+        background: Whether it may run while a cycle is running.
+        in_history: Whether its text becomes part of the conversation.
+        source: Its origin.
+        agent: The agent that the session must work as, or a tuple of accepted agents. None for any.
 
     Raises:
         OptionError: Your move: an invalid name, no `run`, or one that is not async.
@@ -199,7 +199,7 @@ class SlashCommand:
     agent: str | tuple[str, ...] | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the fields."""
         faults = []
         given: Any = self.name
         if not isinstance(given, str) or not COMMAND_NAME.fullmatch(given):
@@ -216,7 +216,7 @@ class SlashCommand:
             raise OptionError(faults)
 
     def why_not(self, desk: CommandDesk) -> str | None:
-        """Say why it cannot be run from somewhere; None where it can."""
+        """Return why it cannot run in this place, or None if it can."""
         if self.scope == "terminal" and not desk.at_terminal:
             return "only at a terminal, in agentrail chat"
         if self.needs_session and desk.session is None:
@@ -227,7 +227,7 @@ class SlashCommand:
         return None if desk.agent in agents else f"needs the agent {' or '.join(agents)}"
 
     def row(self, desk: CommandDesk) -> CommandRow:
-        """List it."""
+        """Return its entry in a list."""
         why = self.why_not(desk)
         return CommandRow(
             name=self.name,
@@ -241,11 +241,11 @@ class SlashCommand:
 
 @frozen(kw_only=True)
 class TypedCommand:
-    """A line that is a command.
+    """A typed command.
 
     Attributes:
-        name: As it was typed, in lower case.
-        text: What stands behind it.
+        name: As typed, in lower case.
+        text: Its arguments.
     """
 
     name: str
@@ -253,9 +253,9 @@ class TypedCommand:
 
 
 def read_typed(line: str) -> TypedCommand | None:
-    """Read a line as a command; None for other words, such as a path: `/etc/hosts is wrong`, or `//`.
+    """Parse a line as a command. Return None for any other text, such as a path: `/etc/hosts is wrong`, or `//`.
 
-    The name is read as a whole, without regard to case: `/Help` is `help`, and `/helper` is not.
+    The whole name is compared, ignoring case: `/Help` is `help`, and `/helper` is not.
     """
     found = _TYPED.fullmatch(line.strip())
     if found is None or len(found[1]) > _MAX_WORDS:

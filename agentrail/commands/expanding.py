@@ -1,7 +1,8 @@
-r"""The prompt of a command, and what was typed behind it, become one text. Pure: no file is opened and no command of a shell is run.
+r"""Fills typed arguments into the prompt of a command. Pure: opens no file and runs no shell command.
 
-`$ARGUMENTS` is what was typed, `$1` and so on its words, split as a shell splits them; `\$` is a dollar sign. What is put in is looked
-at no more, so that who types cannot ask for more than is put in.
+`$ARGUMENTS` is the typed text, `$1` and so on its words, split as a shell splits them; `\$` is a dollar sign. Inserted
+text is not
+expanded again, so that typed arguments cannot refer to other values.
 """
 
 import re
@@ -17,15 +18,15 @@ _PLACE: Final = re.compile(r"\\\$|\$ARGUMENTS(?![A-Za-z0-9_\[])|\$([1-9][0-9]{0,
 
 
 def expand_prompt(template: str, text: str, *, name: str = "command") -> str:
-    """Put what was typed into a prompt.
+    """Fill typed arguments into a prompt.
 
     Args:
         template: The prompt, with places.
-        text: What was typed behind the command.
-        name: Of the command, for messages.
+        text: The typed arguments.
+        name: The command's name, for messages.
 
     Raises:
-        CommandError: The caller's move: words where the prompt takes none, a quote that does not end, or too much of it.
+        CommandError: The caller's move: words although the prompt takes none, an unclosed quote, or too much text.
     """
     if len(text) > MAX_TYPED_CHARACTERS:
         message = f"/{name} takes at most {MAX_TYPED_CHARACTERS:,} characters, got {len(text):,}"
@@ -36,7 +37,7 @@ def expand_prompt(template: str, text: str, *, name: str = "command") -> str:
         raise CommandError(message)
     words = _words_of(text, name) if any(one[1] for one in found) else []
     put_in = [_value(one, text, words) for one in found]
-    # Before anything is joined: a prompt that says $ARGUMENTS ten thousand times would be gigabytes.
+    # Checked before joining: a prompt with 10,000 times $ARGUMENTS would have gigabytes.
     length = len(template) + sum(len(value) - len(one[0]) for value, one in zip(put_in, found, strict=True))
     if length > MAX_PROMPT_CHARACTERS:
         message = f"/{name} would become a prompt of {length:,} characters: at most {MAX_PROMPT_CHARACTERS:,}, type less behind it"

@@ -1,4 +1,4 @@
-"""A Markdown file becomes a command: front matter (`description`, `argument-hint`, `agent`, `model`), then a prompt. Pure."""
+"""Turns a Markdown file into a command: front matter (`description`, `argument-hint`, `agent`, `model`), then a prompt. Pure."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -21,14 +21,14 @@ _MAX_DESCRIPTION: Final = 100
 
 @frozen(kw_only=True)
 class CommandFile:
-    """A file as it was found.
+    """A command file.
 
     Attributes:
-        name: As it is shown.
+        name: Its name in messages.
         path: Its path below the directory of commands, with `/`: `git/commit.md`.
-        data: Its bytes; one more than may be at most.
-        source: Whose it is.
-        granted: Whether what is more than text in it counts: `model`, which a project that is not trusted does not choose.
+        data: Its bytes. One more than the limit if it is too long.
+        source: Its origin.
+        granted: Whether more than its text applies: an untrusted project must not choose the `model`.
     """
 
     name: str
@@ -39,10 +39,10 @@ class CommandFile:
 
 
 def read_command(file: CommandFile) -> SlashCommand | str:
-    """Make a command of a file.
+    """Turn a file into a command.
 
     Returns:
-        The command; or why there is none, with file and line.
+        The command, or the reason why there is none, with file and line.
     """
     name = file.path.removesuffix(".md").replace("/", ":").lower()
     if not COMMAND_NAME.fullmatch(name):
@@ -73,10 +73,10 @@ def read_command(file: CommandFile) -> SlashCommand | str:
 
 
 def commands_of_files(files: Iterable[CommandFile]) -> tuple[tuple[SlashCommand, ...], tuple[str, ...]]:
-    """Make commands of all files; one of the project stands in front of one of the user with its name.
+    """Turn all files into commands. A command of the project replaces the user's command of the same name.
 
     Returns:
-        The commands by name, and why others are none, a sentence each.
+        The commands by name, and the reasons for left-out files, a sentence each.
     """
     found: dict[str, SlashCommand] = {}
     left_out: list[str] = []
@@ -97,7 +97,7 @@ def commands_of_files(files: Iterable[CommandFile]) -> tuple[tuple[SlashCommand,
 def _command(file: CommandFile, name: str, head: dict[str, str], body: str) -> SlashCommand:
     model = head.get("model")
 
-    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's function is async
         prompt = expand_prompt(body, call.text, name=name)
         if model is None or file.granted:
             return CommandAnswer(prompt=prompt, model=model)
@@ -110,7 +110,7 @@ def _command(file: CommandFile, name: str, head: dict[str, str], body: str) -> S
         arguments=head.get("argument-hint", ""),
         run=run,
         needs_session=model
-        is not None,  # which another model is asked from then on; without one a chat begins it
+        is not None,  # to switch its model; without a model, a chat can start with the command
         in_history=True,
         background=False,
         source=file.source,
@@ -123,9 +123,7 @@ def _fault_of(key: str, value: object) -> str | None:
         near = difflib.get_close_matches(key, KEYS, n=1)
         guess = f"did you mean {near[0]!r}" if near else f"known are {', '.join(KEYS)}"
         return f"{key}: there is no such key, {guess}"
-    if (
-        isinstance(value, list) and key == "argument-hint"
-    ):  # `[file] [line]` looks like a list to who reads front matter
+    if isinstance(value, list) and key == "argument-hint":  # front matter parses `[file] [line]` as a list
         return f"{key}: a text that begins with [ is a list to YAML: put it in quotes"
     if not isinstance(value, str) or not value.strip() or len(value) > _MAX_LINE:
         return f"{key}: expected a text of 1 to {_MAX_LINE} characters"

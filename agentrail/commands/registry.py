@@ -1,4 +1,4 @@
-"""`CommandRegistry`: all commands that there are, by name. A value: with more of them it is another one."""
+"""`CommandRegistry`: all commands by name. Immutable: adding commands returns a new registry."""
 
 import difflib
 from collections.abc import Iterable
@@ -22,25 +22,25 @@ MAX_REGISTERED: Final = 2_000
 
 @frozen(kw_only=True)
 class CommandRegistry:
-    """All commands, and what was left out and why.
+    """All commands, and the reasons for those left out.
 
     Attributes:
-        commands: Those that are built in first, the others by name.
-        left_out: What could not become a command, a sentence each, for people.
+        commands: Built-in commands first, the others by name.
+        left_out: The reasons for left-out commands, a sentence each, for the user.
     """
 
     commands: tuple[SlashCommand, ...] = built_in_commands()
     left_out: tuple[str, ...] = ()
 
     def with_commands(self, *commands: SlashCommand, left_out: Iterable[str] = ()) -> "CommandRegistry":
-        """Give one with more. One of a known name takes that one's place; the name of one that is built in cannot be taken.
+        """Return a registry with more commands. A command replaces one of the same name, unless that is built in.
 
         Args:
-            *commands: Of a blueprint, of files, of skills, of a server of tools.
-            left_out: What else is to be told of where they come from.
+            *commands: From a blueprint, files, skills or a tool server.
+            left_out: Further messages about their sources.
 
         Raises:
-            OptionError: Your move: the name of one that is built in, or more than 2,000; nothing has changed.
+            OptionError: Your move: the name of a built-in command, or more than 2,000 commands; nothing has changed.
         """
         reserved = {one.name for one in built_in_commands()}
         taken = [one.name for one in commands if one.name in reserved]
@@ -58,10 +58,10 @@ class CommandRegistry:
         )
 
     def replacing(self, *commands: SlashCommand) -> "CommandRegistry":
-        """Give one in which these do what commands that are built in are for, such as `/skills`: who brings the thing brings its command.
+        """Return a registry in which these replace built-in commands such as `/skills`, for components that bring their own.
 
         Raises:
-            OptionError: Your move: one that is not built in.
+            OptionError: Your move: a command that is not built in.
         """
         instead = {one.name: one for one in commands}
         strange = [name for name in instead if name not in {one.name for one in built_in_commands()}]
@@ -73,10 +73,10 @@ class CommandRegistry:
         """Find a command.
 
         Args:
-            name: As it was typed, with its slash or without, in any case.
+            name: As typed, with or without its slash, in any case.
 
         Raises:
-            UnknownCommand: The caller's move: there is none; the message has the nearest name.
+            UnknownCommand: The caller's move: an unknown name; the message suggests the nearest one.
         """
         wanted = name.removeprefix("/").lower()
         found = next((one for one in self.commands if one.name == wanted), None)
@@ -90,22 +90,23 @@ class CommandRegistry:
         raise UnknownCommand(message, name=wanted, near=near)
 
     def rows(self, desk: CommandDesk) -> tuple[CommandRow, ...]:
-        """List all of them as they stand for one caller."""
+        """List all commands, with their availability for one caller."""
         return tuple(one.row(desk) for one in self.commands)
 
     async def run(self, name: str, text: str, desk: CommandDesk) -> CommandAnswer:
         """Run a command.
 
         Args:
-            name: As of `find`.
-            text: What stands behind it.
-            desk: From where; its `rows` are filled in.
+            name: Same as for `find`.
+            text: Its arguments.
+            desk: The place where it is run. Its `rows` are filled in.
 
         Raises:
-            UnknownCommand, CommandError: The caller's move: there is none, it cannot be run here, or not with this.
-            Exception: What the session did not take, as itself.
+            UnknownCommand, CommandError: The caller's move: an unknown name, a command that cannot run here, or invalid
+                arguments.
+            Exception: An error of the session's call, unchanged.
 
-        Cancellation: As of the call that it makes.
+        Cancellation: Same as the session's call.
         """
         command = self.find(name)
         why = command.why_not(desk)
@@ -114,12 +115,12 @@ class CommandRegistry:
         if why is not None:
             message = f"/{command.name} cannot be run here: {why}"
             raise CommandError(message)
-        assert command.run is not None  # noqa: S101 - said above
+        assert command.run is not None  # noqa: S101 - checked above
         return await command.run(
             CommandCall(name=command.name, text=text, desk=evolve(desk, rows=self.rows(desk)))
         )
 
     async def run_line(self, line: str, desk: CommandDesk) -> CommandAnswer | None:
-        """Run a line where it is a command; None for other words. As of `run`."""
+        """Run a line if it is a command, same as `run`. Return None for any other text."""
         typed = read_typed(line)
         return None if typed is None else await self.run(typed.name, typed.text, desk)

@@ -1,4 +1,4 @@
-"""How commands say what they found: lines for people, the same wherever they are read."""
+"""The output of commands: lines for the user, the same in every client."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,12 +11,12 @@ from agentrail.plugins.plan_steps import followed
 
 
 def show_commands(rows: Sequence[CommandRow]) -> tuple[str, ...]:
-    """List commands, one in each line."""
+    """List commands, one per line."""
     return tuple(map(show_row, rows))
 
 
 def show_row(row: CommandRow) -> str:
-    """Say what a command is for, and why it cannot be run where it cannot."""
+    """Describe a command, with the reason if it cannot run."""
     head = f"/{row.name}" + (f" {row.arguments}" if row.arguments else "")
     source = "" if row.source == "built in" else f" ({row.source})"
     why = "" if row.why_not is None else f" [not here: {row.why_not}]"
@@ -24,7 +24,7 @@ def show_row(row: CommandRow) -> str:
 
 
 def show_status(status: Status) -> str:
-    """Say in one line what a session is doing."""
+    """Describe a session's status in one line."""
     tools = ", ".join(tool.name for tool in status.running_tools)
     parts = [
         f"{status.phase}, turn {status.turn}" if status.turn else status.phase,
@@ -41,7 +41,7 @@ def show_status(status: Status) -> str:
 
 
 def show_spent(usage: TokenUsage) -> tuple[str, ...]:
-    """Say what a session has used."""
+    """Describe a session's usage."""
     about = " (partly estimated)" if usage.estimated else ""
     cost = "not known: a price is missing" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
     return (
@@ -54,7 +54,7 @@ MAX_LISTED_TURNS = 30
 
 
 def show_turns(turns: Sequence[PastTurn]) -> tuple[str, ...]:
-    """List the turns that a conversation has and can go back to, the latest last; where there are many, the latest."""
+    """List the turns that a conversation can go back to, the latest last. A long list starts with the number of omitted turns."""
     found = [turn for turn in turns if turn.counts]
     if not found:
         return ("no turn is over: there is nothing to go back to",)
@@ -67,7 +67,7 @@ def show_turns(turns: Sequence[PastTurn]) -> tuple[str, ...]:
 
 
 def show_calls_behind(calls: Sequence[CallBehind]) -> tuple[str, ...]:
-    """List what a session that went back has done outside since, which is not taken back."""
+    """List the external effects since the turn that a session went back to. They are not undone."""
     left_out = len(calls) - MAX_LISTED_TURNS
     return (
         *(
@@ -79,7 +79,7 @@ def show_calls_behind(calls: Sequence[CallBehind]) -> tuple[str, ...]:
 
 
 def show_turn(turn: PastTurn) -> str:
-    """Say in a line which turn it was: what was asked, and what the model said."""
+    """Summarize a turn in a line: its prompt and the model's answer."""
     asked = f"> {_shortened(turn.asked)} · " if turn.asked else ""
     return f"{asked}{_shortened(turn.said) or 'no words'}"
 
@@ -92,7 +92,7 @@ _SHORT = 48
 
 
 def show_session_tree(status: Status) -> tuple[str, ...]:
-    """Draw a session and those that work for it."""
+    """Draw a session and its sub-sessions."""
     return tuple(_tree(status.session_id, status, None, 0))
 
 
@@ -115,7 +115,7 @@ def _tree(session_id: str, status: Status | None, agent: str | None, depth: int)
 
 
 def _at_work(status: Status) -> str:
-    """Say what a session is at, and what of it waits for others."""
+    """Describe a session's current work, and what waits."""
     waiting = len(status.approvals) + len(status.questions) + len(status.client_calls)
     parts = [
         f"{status.phase}, turn {status.turn}" if status.turn else status.phase,
@@ -128,7 +128,7 @@ def _at_work(status: Status) -> str:
 
 
 def show_agents(names: Sequence[str], status: Status) -> tuple[str, ...]:
-    """Say as whom a session works that was handed over, who may work for it, and who does."""
+    """List the agent that a session was handed over to, the agents that may work for it, and those that do."""
     acting = () if status.agent is None else (f"it works as {status.agent}",)
     known = f"may work for it: {', '.join(names)}" if names else "no agent of its own may work for it"
     at_work = [
@@ -140,7 +140,7 @@ def show_agents(names: Sequence[str], status: Status) -> tuple[str, ...]:
 
 
 def plan_in(messages: Sequence[Message]) -> tuple[PlanStep, ...]:
-    """Find the plan of the last prompt in a conversation, as it stands there; none where none was written."""
+    """Return the last prompt's plan in its current state, or nothing without one."""
     steps: tuple[PlanStep, ...] = ()
     for message in messages:
         if isinstance(message, UserMessage) and message.origin == "prompt":
@@ -155,7 +155,7 @@ _TODO_MARKS = {"pending": " ", "in_progress": "~", "completed": "x", "cancelled"
 
 
 def show_plan_lines(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> tuple[str, ...]:
-    """Draw a plan, and the list of what is to do."""
+    """Draw a plan and the todo list."""
     lines = ["plan:", *(line for step in steps for line in _lines_of(step))] if steps else []
     if todos:
         lines += ["todos:", *(f"  [{_TODO_MARKS[todo.status]}] {todo.content}" for todo in todos)]
