@@ -18,7 +18,7 @@ from agentrail.errors import OptionError
 from agentrail.gateway import (
     chat_routes,
     command_routes,
-    console_info,
+    console_files,
     event_routes,
     past_routes,
     session_routes,
@@ -43,7 +43,7 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
     *session_routes.SESSION_ROUTES,
     *past_routes.PAST_ROUTES,
     *command_routes.COMMAND_ROUTES,
-    *console_info.INFO_ROUTES,
+    *console_files.INFO_ROUTES,
     *CONSOLE_FILE_ROUTES,
 )
 """All routes, in the order in which their paths are looked at."""

@@ -1,7 +1,7 @@
-"""The WebSocket at `/ws`: one socket reads many sessions, and is told what to do with them. All open sockets of a process are here.
+"""The WebSocket at `/ws`: one socket reads many sessions and sends them commands.
 
-ASGI and Trio. What frames look like stands in `socket_frames`, what a command does in `socket_calls`, what goes when there is no room in
-`socket_queue`, and one open socket in `open_socket`. Here it is decided who gets one, and one watcher looks after time for all of them.
+ASGI and Trio. This module holds all open sockets of a process, admits new ones and ends those whose time is over. `open_socket` runs one
+socket, `socket_queue` bounds what it has to send, `socket_frames` has the frames, `socket_calls` the commands.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping

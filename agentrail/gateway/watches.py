@@ -1,27 +1,95 @@
-"""Watches of all sockets: what is watched is followed once for all who watch the same thing of the same tenant, and told to each by itself.
+"""Watches of all sockets: the rows of one tenant are read once, and sent to every socket that watches them.
 
-Trio, and no frames of ASGI: what a watch tells is given to a function that puts it into a queue, when there is room in it. What is told
-next says `watch_window`; where rows come from, `watch_kinds`.
+Trio, without ASGI frames: each row goes to a function that queues it when there is room. `watch_window` decides which row is next.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import trio
-from attrs import define, field
+from attrs import define, field, frozen
 
 from agentrail.gateway.access import require_scope
 from agentrail.gateway.answers import CallRefused, refuse_call
 from agentrail.gateway.reading import refuse_field
-from agentrail.gateway.watch_kinds import WATCH_KINDS, WatchKind
 from agentrail.gateway.watch_window import WatchPart, WatchWindow
 from agentrail.host.host import Host
+from agentrail.host.inspected_rows import PLUGINS_EVERY_SECONDS
 from agentrail.host.payloads import Principal
-from agentrail.host.row_sources import RowFeed, RowSource
+from agentrail.host.row_sources import RowFeed, RowSource, TakenRows
+from agentrail.host.session_feed import SessionFeed
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
+from agentrail.wire.inspected_rows import PluginRow
 from agentrail.wire.rows import RowFilter
+
+# Kinds of watched rows, by name: the scope that each needs, and its source of rows.
+#
+# A new kind is a new `WatchKind` with its own `RowSource`. No other module knows of it.
+
+
+def _itself(feed: Any) -> RowSource:
+    assert isinstance(feed, RowSource)  # noqa: S101 - where a kind says nothing, its feed is its source
+    return feed
+
+
+@frozen(kw_only=True)
+class WatchKind:
+    """One thing that can be watched.
+
+    Attributes:
+        name: As `what` of the frame.
+        open_feed: Makes what follows it in a tenant; called when the first watcher comes, and run until the last one has left.
+        feed: The name of that: kinds of one feed share it.
+        source: Gives the rows of a feed; left out where it is one.
+        scope: What a token needs. Under `use` a caller is shown their own rows, and with `inspect` besides those of the tenant.
+        also: Another scope that is enough; it shows the rows of the tenant too.
+    """
+
+    name: str
+    open_feed: Callable[[Host, str], RowFeed]
+    feed: str = field()
+    source: Callable[[Any], RowSource] = _itself
+    scope: str = "use"
+    also: str | None = None
+
+    @feed.default
+    def _own_feed(self) -> str:
+        return self.name
+
+
+def _session_feed(host: Host, tenant_id: str) -> SessionFeed:
+    return host.session_feed(tenant_id)
+
+
+def _plugin_feed(host: Host, tenant_id: str) -> TakenRows:
+    async def look() -> Mapping[str, PluginRow]:
+        await trio.lowlevel.checkpoint()
+        return host.plugin_rows(tenant_id)
+
+    return TakenRows(look, every_seconds=PLUGINS_EVERY_SECONDS)
+
+
+WATCH_KINDS: Final[Mapping[str, WatchKind]] = {
+    kind.name: kind
+    for kind in (
+        WatchKind(
+            name="sessions", open_feed=_session_feed, feed="sessions", source=lambda feed: feed.sessions
+        ),
+        WatchKind(name="tree", scope="inspect", open_feed=lambda host, tenant_id: host.tree_feed(tenant_id)),
+        WatchKind(name="plugins", scope="inspect", open_feed=_plugin_feed),
+        WatchKind(
+            name="waiting",
+            open_feed=_session_feed,
+            feed="sessions",
+            source=lambda feed: feed.waiting,
+            also="decide",
+        ),
+    )
+}
+"""All that there are."""
+
 
 ROUND_SECONDS: Final = 0.25
 """How long a watcher is told nothing after it was told something: changes are merged meanwhile."""

@@ -1,35 +1,180 @@
-"""Holding a host open: out of reach of the code that cancels its body, and left in order whatever happened there."""
+"""Opening a host: its context providers, the sessions of its users, and a scope that survives the cancellation of its body."""
 
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import trio
 from attrs import evolve
 
-from agentrail.abc import HostHooks
+from agentrail.abc import AtEnd, ContextProvider, HostHooks, Memories, ProviderContext, TimedProvider
+from agentrail.abc.store import Filters
 from agentrail.actors.kept import Kept
 from agentrail.actors.trio_only import need_trio
 from agentrail.app import open_supervisor
-from agentrail.errors import SessionDown
+from agentrail.errors import SessionDown, SessionUnknown
 from agentrail.host.attachments import Uploads
 from agentrail.host.carrying import HostParts
 from agentrail.host.closing import LEAST_SECONDS
 from agentrail.host.consolidation import Consolidation
-from agentrail.host.context import providers_of
-from agentrail.host.hooks import HookRunner, PluginOrder, open_hook_runner, tool_hooks
+from agentrail.host.hooks import Chain, HookRunner, PluginOrder, WrongAnswer, open_hook_runner, tool_hooks
 from agentrail.host.host import Host
 from agentrail.host.host_options import HostOptions, decide_host_options
 from agentrail.host.host_sessions import HostSessions
+from agentrail.host.identity import SessionOwner, owner_of_session
 from agentrail.host.limits import DayBudgets
 from agentrail.host.payloads import SessionReader
+from agentrail.host.plugin import HostPlugin
 from agentrail.host.plugin_life import PluginLife, open_plugins
+from agentrail.host.profile_policy import SessionChange
 from agentrail.host.requests import RequestBook, SessionReading
-from agentrail.host.user_sessions import SessionsOfUsers
 from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.logs import Logger
-from agentrail.messages import SessionId
+from agentrail.messages import Message, SessionId, UserMessage
+from agentrail.otp.edges import call_guarded
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.scrubbing import without_secrets
 from agentrail.runtime.supervisor import SessionSupervisor
+
+# The sessions of the users of a host, as `Consolidation` reads them. None is woken.
+
+_PAGE = 500
+
+
+class SessionsOfUsers:
+    """Reads what there is of users. See `UserSessions` for what each call promises."""
+
+    def __init__(self, sessions: HostSessions) -> None:
+        """Take the sessions of a host."""
+        self._sessions = sessions
+
+    def now_ms(self) -> int:
+        """Read the clock."""
+        return now_ms()
+
+    async def changes(self) -> Mapping[SessionOwner, Sequence[SessionChange]]:
+        """Give all stored sessions of all users; none where no store keeps them."""
+        found: defaultdict[SessionOwner, list[SessionChange]] = defaultdict(list)
+        after: tuple[str, str] | None = None
+        supervisor, filters = self._sessions.supervisor, Filters(only_roots=True)
+        while self._sessions.has_store and (page := await supervisor.find(filters, after=after, limit=_PAGE)):
+            after = (page[-1].scope, page[-1].session)
+            for row in page:
+                listed = await self._sessions.list.listed(row)
+                if listed is not None:
+                    change = SessionChange(session=row.session, changed_at_ms=row.written_at_ms)
+                    found[SessionOwner(row.scope, listed.user_id)].append(change)
+        return found
+
+    async def conversation(self, owner: SessionOwner, session: str) -> Sequence[Message] | None:
+        """Give what was said in a session."""
+        try:
+            facts = await self._sessions.of_tenant(owner.tenant_id, session)
+        except SessionUnknown:
+            return None
+        return (await self._sessions.conversation(facts, owner.tenant_id))[0]
+
+    async def is_there(self, owner: SessionOwner, session: str) -> bool:
+        """Say whether a user has a session."""
+        facts = await self._sessions.supervisor.facts_of(session, scope=owner.tenant_id)
+        return facts is not None and owner_of_session(facts.user_data) == owner
+
+    def memories(self, owner: SessionOwner) -> Memories | None:
+        """Give what a user has remembered."""
+        return self._sessions.supervisor.memories_of(owner.user_id, tenant_id=owner.tenant_id)
+
+
+# Context providers of a host and of its plugins.
+#
+# What a provider may add says the session alone (`agentrail.runtime.context`); what it leaves out is only told here.
+
+HOOK: Final = "context_providers"
+"""What failures of providers count as failures of."""
+
+
+class Application(HostPlugin):
+    """Stands for the application where a provider of its own fails, which is no plugin's."""
+
+    name = "(app)"
+
+
+class Providing(Chain[Any]):
+    """One provider that is asked.
+
+    Attributes:
+        given: What it gave, unjudged; nothing where it failed.
+    """
+
+    def __init__(
+        self,
+        plugin: HostPlugin,
+        provider: ContextProvider,
+        about: ProviderContext,
+        messages: tuple[Message, ...],
+    ) -> None:
+        """Begin in front of it."""
+        super().__init__(HOOK, (plugin,))
+        self._provider = provider
+        self._about = about
+        self._messages = messages
+        self.given: Sequence[UserMessage] | AtEnd = ()
+
+    def function(self, plugin: HostPlugin) -> Callable[..., Awaitable[Any]]:
+        """Call the provider, and no hook."""
+        return self._provider
+
+    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
+        """Give for whom it is asked, and the conversation."""
+        return self._about, self._messages
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Keep what it gave: the session judges it."""
+        self.given = value
+
+    def scrub(self, text: str) -> str:
+        """Take out the secrets of the session's user data, which the provider was given."""
+        return without_secrets(text, self._about.user_data)
+
+
+class HostProvider(TimedProvider):
+    """A provider as sessions ask it. One object for all of them."""
+
+    def __init__(self, plugin: HostPlugin, provider: ContextProvider, runner: HookRunner) -> None:
+        """Begin."""
+        self.plugin: HostPlugin = plugin
+        self._provider = provider
+        self._runner = runner
+
+    async def __call__(
+        self, about: ProviderContext, messages: tuple[Message, ...]
+    ) -> Sequence[UserMessage] | AtEnd:
+        """Ask the provider, within the time of a hook; what it fails over is told, and nothing is added.
+
+        Cancellation: It is cancelled.
+        """
+        chain = Providing(self.plugin, self._provider, about, messages)
+        await self._runner.run(chain)
+        return chain.given
+
+    async def left_out(self, about: ProviderContext, faults: tuple[str, ...]) -> None:
+        """Tell what the session left out, as one failure of the plugin's."""
+        named = call_guarded(lambda _: None, getattr, self._provider, "__qualname__", None)
+        who = named if isinstance(named, str) else type(self._provider).__name__
+        error = WrongAnswer(f"{who}: {'; '.join(faults)}")
+        scrub = partial(without_secrets, user_data=about.user_data)
+        await self._runner.report(self.plugin, HOOK, error, scrub=scrub)
+
+
+def providers_of(
+    app_providers: Sequence[ContextProvider], order: PluginOrder, runner: HookRunner
+) -> tuple[ContextProvider, ...]:
+    """Make the providers of a host's sessions: those of the application first, then those of each plugin in its order."""
+    own: list[tuple[HostPlugin, ContextProvider]] = [(Application(), one) for one in app_providers]
+    own += [(plugin, one) for plugin in order.all for one in plugin.context_providers]
+    return tuple([HostProvider(plugin, provider, runner) for plugin, provider in own])
+
 
 LOGGER: Final = Logger("agentrail.host")
 

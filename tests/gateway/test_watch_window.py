@@ -11,9 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 from agentrail.gateway import watches as watches_module
 from agentrail.gateway.answers import CallRefused
-from agentrail.gateway.watch_kinds import WatchKind
 from agentrail.gateway.watch_window import PART_BYTES, WatchWindow
-from agentrail.gateway.watches import Watches
+from agentrail.gateway.watches import Watches, WatchKind
 from agentrail.host import row_sources
 from agentrail.host.payloads import Principal
 from agentrail.host.row_sources import ChangeLog, TakenRows
