@@ -1,4 +1,4 @@
-"""The chunks of a stream on their way to its session: one message for all that wait together."""
+"""The buffer between a provider's stream and its session: one message for all waiting chunks."""
 
 from typing import Final
 
@@ -10,21 +10,21 @@ from agentrail.messages import TokenUsage
 from agentrail.runtime.clock import now_ms
 
 SIGN_OF_LIFE_SECONDS: Final = 1.0
-"""How often a session hears of chunks that say nothing by themselves; what comes between is told by `SignsOfLife`."""
+"""Interval, in seconds, for notifying a session of chunks without content. `SignsOfLife` reports those in between."""
 
 _FIRST_RUN: Final = 4
 _LONG_RUN: Final = 1_000
 _PAUSE_SECONDS: Final = 0.02
 _TURNS_TO_A_READER: Final = 3
-"""The session has its turn in the first; its subscribers in the second, and in the third those that were behind this stream in both."""
+"""The session runs in the first turn. Its subscribers run in the second, or in the third if this stream comes first in both."""
 
 
 class ChunkBuffer:
-    """The chunks that wait together: one message in the mailbox, however many came before it is read.
+    """The waiting chunks of a stream. They are one message in the mailbox, however many arrive before it is read.
 
-    A server, or a proxy, may send a thousand at once, and they are read without waiting once. So that the first ones
-    arrive before the last one was read, others have their turn after four, and from there to the next pause after each
-    thousand: what is published together is what comes together, and a burst costs one turn more.
+    A server or proxy may send a thousand at once, which are read without a single wait. To deliver the first ones
+    before the last one is read, other tasks get a turn after four chunks. Until the next pause, they then get one after
+    each thousand. Chunks that arrive together are published together, and a burst costs one additional turn.
     """
 
     __slots__ = (
@@ -39,7 +39,7 @@ class ChunkBuffer:
     )
 
     def __init__(self, effect_id: EffectId) -> None:
-        """Begin empty."""
+        """Start empty."""
         self.effect_id: EffectId = effect_id
         self._chunks: list[Chunk] = []
         self._lies_there = False
@@ -47,30 +47,30 @@ class ChunkBuffer:
         self._taken_at = trio.current_time()
         self._usage: UsageUpdate | None = None
         self.touched_at: float | None = None
-        """When something last came that means nothing yet, of which a session need not have heard."""
+        """Time of the last chunk without content, which the session may not have been notified of."""
         self.usage: TokenUsage = TokenUsage()
-        """What the response has used so far, as far as its server has said."""
+        """Usage of the response so far, according to the server."""
 
     def note(self, update: UsageUpdate) -> bool:
-        """Note what was used so far; say as `touch` does whether the session must hear.
+        """Record the usage so far. Return whether the session must be notified, as `touch` does.
 
-        It goes along with whatever comes next: some servers say it with every word, and only the last one counts.
+        It is sent with the next chunk: some servers report usage with every word, and only the last report counts.
         """
         self._usage, self.usage = update, update.usage
         return self.touch()
 
     def add(self, chunk: Chunk) -> bool:
-        """Add a chunk, and say whether it is the first since the last `take`."""
-        # Not whenever all was taken: of a burst that comes in packets each would be cut into three.
+        """Add a chunk, and return whether it is the first since the last `take`."""
+        # Not on every empty buffer: that would split each packet of a burst into three.
         if not self._chunks and trio.current_time() - self._taken_at >= _PAUSE_SECONDS:
             self._run = _FIRST_RUN
         self._chunks.append(chunk)
         return self._put()
 
     def touch(self) -> bool:
-        """Note that something came which means nothing yet, such as half of a call; say whether the session must hear.
+        """Record a chunk without content, such as half a call, and return whether the session must be notified.
 
-        It need not hear of each: only that the stream is alive.
+        The session needs only a sign of life, so most of these are not reported.
         """
         self.touched_at = trio.current_time()
         is_time = self.touched_at - self._taken_at >= SIGN_OF_LIFE_SECONDS
@@ -78,11 +78,11 @@ class ChunkBuffer:
 
     @property
     def is_burst(self) -> bool:
-        """Whether so many wait that the session should hear of them before more are read."""
+        """Whether so many chunks wait that the session should read them before more are added."""
         return len(self._chunks) >= self._run
 
     def begin_run(self) -> None:
-        """Let more wait the next time."""
+        """Allow more chunks to wait next time."""
         self._run = _LONG_RUN
 
     def _put(self) -> bool:
@@ -90,7 +90,7 @@ class ChunkBuffer:
         return not lay_there
 
     def take(self) -> ChunksArrived:
-        """Make one signal of all that waits."""
+        """Return all waiting chunks as one signal."""
         chunks, self._chunks = self._chunks, []
         if self._usage is not None:
             chunks.append(self._usage)
@@ -99,7 +99,7 @@ class ChunkBuffer:
 
 
 async def let_read(buffer: ChunkBuffer) -> None:
-    """Let others have their turn, until subscribers could read what the session has heard so far."""
+    """Yield to other tasks until subscribers have had a chance to read everything that the session has received."""
     buffer.begin_run()
     for _ in range(_TURNS_TO_A_READER):
         await trio.lowlevel.checkpoint()

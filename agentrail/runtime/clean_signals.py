@@ -1,11 +1,12 @@
-"""Signals without secrets: each is made clean in front of its step, so that state, records and events say the same.
+"""Removal of secrets from signals before each step, so that state, records and events agree.
 
-Texts that come in pieces are looked at as one: what a model says, what it thinks, and what a tool says of its progress. The end of a
-piece that may be the beginning of a secret waits for the next one. It is let go in front of the end of its response, and of an abort, a
-stop or a restart, which keep what was said; and when the session looks at a stream that has been silent (`policy.patience`), so that it waits as
-long as that at most. What was let go is remembered, so that no secret gets through a pause either: then the rest of it is replaced.
+Text that arrives in pieces is checked as one: the model's text, its thinking, and a tool's progress. The end of a piece
+is held back if it could be the start of a secret. It is released before the end of its response, and before an abort, a
+stop or a restart, which keep the text so far. It is also released when the session checks a silent stream
+(`policy.patience`), which bounds the delay. Released text is remembered, so that no secret passes across such a pause:
+the rest of it is then replaced.
 
-What a session knows and how a secret is found does not enter.
+This module does not know the session's secrets or how they are found.
 """
 
 from typing import Final
@@ -34,12 +35,12 @@ from agentrail.core.wire.settling import settled
 from agentrail.core.wire.withholding import withheld
 
 _KEEP_WHAT_WAS_SAID: Final = (AbortCycle, StopSession, Restarted, Parked)
-"""Signals that may end a stream, and leave what it said in the history."""
+"""Signals that may end a stream and keep its text in the history."""
 
 
 @define(eq=False)
 class _Response:
-    """What of a response waits."""
+    """The held-back text of a response."""
 
     effect_id: EffectId
     said: StreamedText
@@ -48,17 +49,17 @@ class _Response:
 
 
 class SignalCleaner:
-    """Makes the signals of one session clean. It lives as long as the session, across crashes of its actor."""
+    """Removes secrets from the signals of one session. It lives as long as the session, across crashes of its actor."""
 
     __slots__ = ("_progress", "_response")
 
     def __init__(self) -> None:
-        """Begin with nothing that waits."""
+        """Start with no held-back text."""
         self._response: _Response | None = None
         self._progress: dict[EffectId, StreamedText] = {}
 
     def cleaned(self, signal: Signal, state: SessionState, known: KnownSecrets) -> tuple[Signal, ...]:
-        """Give what is to be stepped in place of a signal: mostly one; what waited comes in front of it."""
+        """Return the signals to step in place of a signal: usually one, preceded by held-back text if there is any."""
         said = settled(signal)
         match said:
             case ChunksArrived():
@@ -67,7 +68,7 @@ class SignalCleaner:
                 return (self._progressed(said, known),)
             case ResponseCompleted():
                 return (*self._rest(state, ends=said.effect_id), withheld(said, known))
-            case StreamFailed(effect_id=effect_id):  # what it had said is withdrawn
+            case StreamFailed(effect_id=effect_id):  # its text is withdrawn
                 self._forget(effect_id)
             case TimerFired():
                 return (*self._rest_of_silent(state, said), said)
@@ -79,7 +80,7 @@ class SignalCleaner:
                 pass
         return (withheld(said, known),)
 
-    # --- what a model says
+    # --- model output
 
     def _heard(self, signal: ChunksArrived, state: SessionState, known: KnownSecrets) -> ChunksArrived:
         response = self._response_of(signal, state, known)
@@ -104,15 +105,15 @@ class SignalCleaner:
         found, stream = self._response, state.data.stream
         if found is None or found.effect_id != signal.effect_id:
             found = _Response(signal.effect_id, StreamedText(known), StreamedText(known), signal.at_ms)
-            # One that is late is no use to anybody.
+            # A late one is discarded.
             if stream is not None and stream.effect_id == signal.effect_id:
                 self._response = found
-        found.said.known = found.thought.known = known  # it may have become more
+        found.said.known = found.thought.known = known  # more secrets may be known by now
         found.at_ms = signal.at_ms
         return found
 
     def _rest(self, state: SessionState, *, ends: EffectId | None = None) -> tuple[Signal, ...]:
-        """Let go what waits of the response that streams; `ends`: that it is complete, if it is this one."""
+        """Release the held-back text of the current response. With `ends`, only if that response is complete."""
         response, stream = self._response, state.data.stream
         if response is None or ends not in {None, response.effect_id}:
             return ()
@@ -128,7 +129,7 @@ class SignalCleaner:
             chunks.append(TextDelta(response.said.let_go()))
         if not chunks:
             return ()
-        # As if it had come with what was heard last: it is no sign of life.
+        # Dated like the last chunk, because it is not a sign of life.
         return (ChunksArrived(at_ms=response.at_ms, effect_id=response.effect_id, chunks=tuple(chunks)),)
 
     def _rest_of_silent(self, state: SessionState, fired: TimerFired) -> tuple[Signal, ...]:
@@ -141,10 +142,10 @@ class SignalCleaner:
         if self._response is not None and self._response.effect_id == effect_id:
             self._response = None
 
-    # --- what a tool says
+    # --- tool progress
 
     def _progressed(self, signal: ToolProgressed, known: KnownSecrets) -> ToolProgressed:
-        """Look at what is said as one text, and let all of it go: each is a message of its own, such as `50 %`."""
+        """Check the progress as one text, and release all of it: each piece is a message of its own, such as `50 %`."""
         text = self._progress.get(signal.effect_id) or StreamedText(known)
         text.known = known
         said = text.feed(signal.text) + text.let_go()

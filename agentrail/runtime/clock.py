@@ -1,4 +1,4 @@
-"""The two clocks of the shell: that of signals, which people read, and Trio's, by which everything waits."""
+"""The two clocks of the shell: the signal clock, with dates for users, and Trio's clock, for all waiting."""
 
 import math
 from typing import Any, Final, Protocol, TypeVar
@@ -15,19 +15,22 @@ L = TypeVar("L")
 L_contra = TypeVar("L_contra", contravariant=True)
 
 MAX_IN_A_ROW: Final = 64
-"""How many messages are handled before others get a turn, so that a full mailbox cannot starve the process. Not fewer: each turn
-is one of all who keep it full, so a besieged session would need as many more of them until it reads that it is to stop."""
+"""Messages handled before other tasks get a turn, so that a full mailbox cannot starve the process.
+
+Not fewer: each turn lets all senders refill the mailbox, so a flooded session would need more turns to reach a stop
+request.
+"""
 
 _WALL_AT_ZERO: Final[trio.lowlevel.RunVar[dict[Outside, float]]] = trio.lowlevel.RunVar(
     "agentrail_wall_clock_at_trio_zero"
 )
-"""Of each that stands for a machine in this run: nodes of one simulation have clocks of their own."""
+"""One entry per machine in this run: the nodes of a simulation have separate clocks."""
 
 
 def now_ms() -> int:
-    """Read the clock of signals: milliseconds since 1970.
+    """Return the time of the signal clock, in milliseconds since 1970.
 
-    It is Trio's clock with the date put in front: it never goes back, and a test with virtual time has virtual dates.
+    It is Trio's clock with an added date: it never goes backwards, and tests with virtual time have virtual dates.
     """
     try:
         return ms_of(trio.current_time())
@@ -36,7 +39,7 @@ def now_ms() -> int:
 
 
 def ms_of(trio_time: float) -> int:
-    """Give the date of a time on Trio's clock, in milliseconds since 1970."""
+    """Convert a time of Trio's clock to milliseconds since 1970."""
     outside = current()
     try:
         wall_at_zero = _WALL_AT_ZERO.get()[outside]
@@ -47,7 +50,7 @@ def ms_of(trio_time: float) -> int:
 
 
 def set_now_ms(at_ms: int) -> None:
-    """Say what the clock of signals shows now, for the rest of this Trio run; for tests whose dates have to repeat."""
+    """Set the signal clock for the rest of this Trio run. For tests that need repeatable dates."""
     _put_wall_at_zero(current(), at_ms / 1000 - trio.current_time())
 
 
@@ -60,49 +63,52 @@ def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
     known[outside] = seconds
 
 
-# One for all sessions that have none, and never written to: an empty table of its own, or one that was emptied, would weigh in
-# ten thousand idle ones.
+# Shared by all sessions without timers, and never written to: an empty or emptied dict per session would add up in ten
+# thousand idle ones.
 _NO_DEADLINES: Final[dict[EffectId, float]] = {}
 
 
 class _Actor(Protocol[L_contra]):
-    """Who is given messages and timers. An object, and no two functions of it: ten thousand idle sessions would have two objects more."""
+    """The receiver of messages and timers.
+
+    One object rather than two functions, to save two objects in each of ten thousand idle sessions.
+    """
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is at work, so that the next message may be long in coming."""
+        """Whether no work is running, so that the next message may be far off."""
         ...
 
     def handle(self, item: L_contra | TimerFired, /) -> bool:
-        """Take what came; False when that was the last."""
+        """Handle an item. Return False if it was the last one."""
         ...
 
 
 class SessionTimers:
-    """The timers of one session: deadlines that its loop looks at, and no tasks."""
+    """The timers of one session: deadlines checked by its loop, without tasks."""
 
     __slots__ = ("_deadlines", "_streams")
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without timers."""
         self._deadlines = _NO_DEADLINES
-        self._streams: dict[EffectId, object] | None = None  # made for the first one: idle sessions have none
+        self._streams: dict[EffectId, object] | None = None  # created with the first one
 
     def set(self, effect_id: EffectId, at_ms: int) -> None:
-        """Set a timer on the clock of signals; one whose time has passed fires at once."""
+        """Set a timer on the signal clock. A time in the past fires immediately."""
         now = trio.current_time()
         if not self._deadlines:
             self._deadlines = {}
         self._deadlines[effect_id] = now + max(at_ms - ms_of(now), 0) / 1000
 
     def watch(self, effect_id: EffectId, stream: object) -> None:
-        """Let a timer bring along when a stream last gave a sign of life that is no chunk, until it is cancelled."""
+        """Attach a stream to a timer, until it is cancelled: the timer reports the stream's last sign of life."""
         if self._streams is None:
             self._streams = {}
         self._streams[effect_id] = stream
 
     def cancel(self, effect_id: EffectId) -> None:
-        """Forget a timer; fine if it has fired."""
+        """Remove a timer. No error if it has fired."""
         self._deadlines.pop(effect_id, None)
         if self._streams is not None:
             self._streams.pop(effect_id, None)
@@ -111,14 +117,14 @@ class SessionTimers:
             self._streams = self._streams or None
 
     async def serve(self, mailbox: Mailbox[L], served: _Actor[L]) -> None:
-        """Give each message to an actor, and each timer, which is one too, until it says that this was the last one.
+        """Pass each message and each due timer to an actor until it returns False.
 
-        Timers that are due come first: what was sent after that time came later.
+        Due timers come first: a message sent after the deadline is later.
 
-        Cancellation: Nothing is lost: a message that was not handled stays where it is, and a timer set. A checkpoint
-            whenever there is nothing to handle, and after sixty-four in a row, so that others have their turn.
+        Cancellation: Nothing is lost. An unhandled message stays in the mailbox, and a timer stays set. A checkpoint
+            whenever there is nothing to handle, and after 64 items in a row, so that other tasks get a turn.
         """
-        actor: _Actor[Any] = served  # a `cast` would be a call, for each message
+        actor: _Actor[Any] = served  # a `cast` would cost a call per message
         in_a_row = 0
         while True:
             if self._deadlines:
@@ -138,16 +144,17 @@ class SessionTimers:
                 await trio.lowlevel.checkpoint()
 
     async def _serve_at_work(self, mailbox: Mailbox[Any], actor: _Actor[Any]) -> bool:
-        """Serve until the actor wants no more: False; or until nothing is at work: True.
+        """Serve until the actor wants no more (returns False) or no work is running (returns True).
 
-        One scope for all that time, and not one for each wait: of a stream of a thousand deltas that would be a thousand. It
-        is left when a timer is due, or with nothing more to wait for. And a frame of its own, which an idle session has not.
+        One cancel scope for the whole time rather than one per wait: a stream of a thousand deltas would need a
+        thousand. The scope is left when a timer is due or nothing is left to wait for. A separate frame, which idle
+        sessions do not have.
 
-        Its deadline is only ever made earlier, because Trio takes long to change one: where the timer that it stood for was
-        cancelled, or set anew, it wakes the session once in vain.
+        The deadline is only ever moved earlier, because changing it is slow in Trio. If its timer was cancelled or
+        moved, the session wakes once without need.
         """
         in_a_row = 0
-        # Given at once: to set it later takes half as long as the scope itself.
+        # Passed to the constructor: setting it later costs half as much time as the scope itself.
         until = min(self._deadlines.values(), default=math.inf)
         while True:
             with trio.CancelScope(deadline=until) as scope:
@@ -170,7 +177,7 @@ class SessionTimers:
                     if in_a_row == MAX_IN_A_ROW:
                         in_a_row = 0
                         await trio.lowlevel.checkpoint()
-            until = math.inf  # a timer is due, which is taken first
+            until = math.inf  # a timer is due and is taken first
 
     def _take_due(self) -> object:
         effect_id = min(self._deadlines, key=self._deadlines.__getitem__)

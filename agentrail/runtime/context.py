@@ -1,7 +1,7 @@
-"""What providers of context add to the requests of a turn: asked one after another, held against the rules, kept by an id.
+"""Context providers: call them one after another, validate their messages, and keep the result by an id.
 
-Nothing that goes wrong here keeps a request back: what a provider gives that may not be added is left out and logged, and so is all of
-one that raises or does not come to an end.
+A fault here never blocks a request. Invalid messages are left out and logged. So is everything from a provider that
+raises or does not finish.
 """
 
 import hashlib
@@ -32,14 +32,14 @@ from agentrail.runtime.scrubbing import Scrub
 LOGGER: Final = Logger("agentrail.runtime")
 
 PROVIDER_SECONDS: Final = 10.0
-"""How long one provider is waited for."""
+"""Time limit for one provider, in seconds."""
 
 _NOTHING_KEPT: Final = EffectId("")
 
 
 @frozen(kw_only=True)
 class Gathered:
-    """What is added to the requests of one turn."""
+    """Messages added to the requests of one turn."""
 
     front: tuple[UserMessage, ...] = ()
     end: tuple[UserMessage, ...] = ()
@@ -49,14 +49,14 @@ _NO_CONTEXT: Final = Gathered()
 
 
 class ContextGatherer:
-    """Asks the providers of one session, and keeps what they gave the last time."""
+    """Calls the context providers of one session, and keeps their last result."""
 
     __slots__ = ("_about", "_earlier", "_kept", "_kept_by", "_providers", "_read", "_said", "_scrub")
 
     def __init__(
         self, providers: Sequence[ContextProvider], about: ProviderContext, scrub: Scrub = keep
     ) -> None:
-        """Begin with nothing."""
+        """Start without context."""
         self._providers = tuple(providers)
         self._about = about
         self._scrub = scrub
@@ -67,9 +67,9 @@ class ContextGatherer:
         self._read: Sequence[Message] = ()
 
     async def gather(self, effect: GatherContext) -> ContextGathered:
-        """Ask all of them, and keep what they add by the id of the effect; what was kept before is let go of.
+        """Call all providers, and keep their messages under the id of the effect. The previous result is dropped.
 
-        Cancellation: Nothing is kept; the request that would have had it is not sent.
+        Cancellation: Nothing is kept. The request that needs the context is not sent.
         """
         messages = tuple(effect.messages)
         known = self._known(effect.messages)
@@ -82,7 +82,7 @@ class ContextGatherer:
                 given, is_end = (
                     (returned.messages, True) if isinstance(returned, AtEnd) else (returned, False)
                 )
-                with self._edge(name):  # what it gave may be an object of its own
+                with self._edge(name):  # the result may be an object of its own class
                     kept, faults = decide_context(given, known)
             except PortCrashed as crashed:
                 self._report(name, crashed.error.message)
@@ -93,8 +93,8 @@ class ContextGatherer:
         return self._keep(effect.effect_id, Gathered(front=tuple(front), end=tuple(end)))
 
     def join(self, request: ModelRequest, context: EffectId) -> ModelRequest:
-        """Put what was gathered under an id in front of a request's conversation, and behind it."""
-        if context != self._kept_by:  # there is one turn at a time, and its gathering is the last one
+        """Add the messages gathered under an id before and after the conversation of a request."""
+        if context != self._kept_by:  # only the last gathering can match
             return request
         front, end = self._kept.front, self._kept.end
         points = tuple(
@@ -105,7 +105,7 @@ class ContextGatherer:
         )
 
     def _known(self, messages: Sequence[Message]) -> AbstractSet[tuple[UserBlock, ...]]:
-        """Give what the conversation says in the name of the user, and read no more of it than is new since the last time."""
+        """Return the user messages of the conversation, reading only those added since the last call."""
         longer = isinstance(messages, Log) and isinstance(self._read, Log) and messages.grew_from(self._read)
         if not longer:
             self._said = set()
@@ -141,9 +141,9 @@ class ContextGatherer:
         LOGGER.warning("session %s: context provider %s: %s", self._about.session_id, name, fault)
 
     def _keep(self, effect_id: EffectId, found: Gathered) -> ContextGathered:
-        # The very objects of before where they say the same: what is kept of a message for a wire format goes by the object, and
-        # a new one in front would have the whole conversation encoded anew.
-        earlier = self._earlier  # and one of two that say the same, for the next time
+        # Equal messages keep their earlier objects: encoded forms are cached by object, and a new first message
+        # would cause the whole conversation to be encoded again.
+        earlier = self._earlier  # also deduplicates equal messages
         front, end = (
             tuple([earlier.setdefault(one, one) for one in part]) for part in (found.front, found.end)
         )
@@ -162,7 +162,7 @@ class ContextGatherer:
 def decide_context(
     given: Any, known: AbstractSet[tuple[UserBlock, ...]]
 ) -> tuple[list[UserMessage], list[str]]:
-    """Say what of a provider's messages is added."""
+    """Return the valid messages of a provider, and the faults of the others."""
     if isinstance(given, str | bytes) or not isinstance(given, Sequence):
         return [], [f"it gave {given!r:.80}: expected a list of UserMessage, or AtEnd(messages)"]
     kept: list[UserMessage] = []
@@ -216,7 +216,7 @@ def _bytes_of(block: UserBlock) -> bytes:
 
 
 def digest_of_context(front: Sequence[UserMessage], end: Sequence[UserMessage]) -> str:
-    """Name what was gathered, so that two requests can be compared; empty where nothing was."""
+    """Return a digest of the gathered context, to compare two requests. Empty without context."""
     if not front and not end:
         return ""
     digest = hashlib.sha256()
@@ -225,7 +225,7 @@ def digest_of_context(front: Sequence[UserMessage], end: Sequence[UserMessage]) 
             for block in message.content:
                 kind = block.media_type if isinstance(block, Image) else "text"
                 said = _bytes_of(block)
-                # With the length in front, so that no text can pass for the beginning of the next part.
+                # Prefixed with the length, so that no text can imitate the start of the next part.
                 digest.update(f"{side} {kind} {len(said)}:".encode("utf-8", "surrogatepass"))
                 digest.update(said)
             digest.update(b"\n")

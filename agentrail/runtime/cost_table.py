@@ -1,6 +1,6 @@
-"""What was used, added up: by day, profile, model, user or session, in a time zone. Plain functions over values; no store enters.
+"""Cost reports: spending summed by day, profile, model, user or session, in a time zone. Pure functions, without a store.
 
-The command line and the server make their tables here, so they show the same sums.
+The command line and the server both use them, so that they show the same sums.
 """
 
 import datetime
@@ -16,7 +16,7 @@ from agentrail.errors import OptionError
 from agentrail.runtime.spending_book import SessionSpending
 
 By: TypeAlias = Literal["day", "profile", "model", "user", "session"]
-"""What a table has a row for."""
+"""The grouping of a table."""
 
 WAYS: Final[tuple[By, ...]] = get_args(By)
 
@@ -28,11 +28,11 @@ _DAY_MS: Final = 86_400_000
 
 @frozen(kw_only=True)
 class CostQuery:
-    """What is to be added up.
+    """The range and grouping of a cost table.
 
     Attributes:
-        since: The first day; None for the beginning.
-        until: The last day, which is in it; None for today.
+        since: The first day. None: no limit.
+        until: The last day, inclusive. None: today.
     """
 
     by: By = "day"
@@ -46,7 +46,7 @@ class CostRow:
     """One row.
 
     Attributes:
-        key: The day as `2026-11-22`, or the name of the profile, model, user or session (that on top of its tree); empty where it has none.
+        key: The day as `2026-11-22`, or the name of the profile, model, user or root session. Empty if there is none.
     """
 
     key: str
@@ -55,12 +55,12 @@ class CostRow:
 
 @frozen(kw_only=True)
 class CostTable:
-    """A table, and what people look at first.
+    """A cost table with its totals.
 
     Attributes:
-        rows: Days in order; all others by what they cost, the most expensive first.
-        today: What was used on the day of now, whatever the first and the last day are.
-        unread: The sessions whose journals could not be read to their end, by name: what they used since is missing.
+        rows: Days in order. Other groupings by cost, the most expensive first.
+        today: Spending of the current day, also outside the range of the query.
+        unread: Ids of sessions whose journals could not be read to their end: their later spending is missing.
     """
 
     rows: tuple[CostRow, ...]
@@ -78,7 +78,7 @@ def make_query(
     until: str | None = None,
     now_ms: int,
 ) -> CostQuery:
-    """Read what is to be added up."""
+    """Parse the arguments of a cost table."""
     faults: list[str] = []
     way = next((one for one in WAYS if one == by), None)
     if way is None:
@@ -101,36 +101,36 @@ def make_query(
 
 
 def zone_named(name: str) -> datetime.tzinfo | None:
-    """Find a time zone; None where there is none of this name. A name is a path in the data of time zones, so it is looked at first."""
+    """Find a time zone, or None. The name is validated first, because it is a path in the time zone data."""
     if name in ("UTC", "Z"):
         return datetime.UTC
     if not _ZONE.fullmatch(name):
         return None
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # a directory is one of these, too
+    except (KeyError, ValueError, OSError):  # a directory raises one of these too
         return None
 
 
 def day_of(at_ms: int, zone: datetime.tzinfo) -> datetime.date:
-    """Say on which day something was."""
+    """Return the day of a time in a zone."""
     return datetime.datetime.fromtimestamp(at_ms / 1000, zone).date()
 
 
 def first_day_of(query: CostQuery, now_ms: int) -> datetime.date | None:
-    """Say from which day on sessions have to be read: the first of the query or of the month; None for all."""
+    """Return the first day whose sessions must be read: that of the query or of the month. None: all days."""
     month = day_of(now_ms, query.zone).replace(day=1)
     return None if query.since is None else min(query.since, month)
 
 
 def begin_of(day: datetime.date, zone: datetime.tzinfo) -> int:
-    """Say when a day begins, in milliseconds since 1970."""
+    """Return the start of a day, in milliseconds since 1970."""
     begin = datetime.datetime.combine(day, datetime.time(), zone)
     return int(begin.timestamp() * 1000)
 
 
 def cost_table(sessions: Iterable[SessionSpending], query: CostQuery, now_ms: int) -> CostTable:
-    """Add up what sessions have used."""
+    """Sum the spending of sessions."""
     today = day_of(now_ms, query.zone)
     key_of = _KEYS[query.by]
     days: dict[int, datetime.date] = {}

@@ -1,7 +1,7 @@
-"""The edge of ports that await: what a tool, a provider or a sandbox raises that it may not raise becomes data about a crash.
+"""Crash edges of async ports: an unexpected exception from a tool, a provider or a sandbox becomes crash data.
 
-What it may raise, Trio's own cancellation, and what is no bug (a `KeyboardInterrupt`) travel on as they are. Each
-crash is written to the log once, with its traceback; callers read what it was and where.
+Expected exceptions, Trio's own cancellation and non-bugs (such as `KeyboardInterrupt`) propagate unchanged. Each crash
+is logged once, with its traceback. Callers get its description and its origin.
 """
 
 import math
@@ -25,21 +25,21 @@ from agentrail.runtime.scrubbing import Scrub
 LOGGER: Final = Logger("agentrail.runtime")
 
 MAX_CRASH_MESSAGE: Final = 2_000
-"""The longest message that is made of a crash, in characters."""
+"""Maximum length of a crash message, in characters."""
 
 TRAVELS: Final[tuple[type[BaseException], ...]] = (*FOR_THE_PROCESS, trio.Cancelled)
-"""What leaves the edge of any port."""
+"""Exceptions that leave the edge of any port."""
 
 TRAVELS_FROM_A_TOOL: Final[tuple[type[BaseException], ...]] = (KeyboardInterrupt, trio.Cancelled)
-"""Not `SystemExit`: argparse and click raise it for wrong input, and the input is the model's."""
+"""Without `SystemExit`: argparse and click raise it for wrong input, and here the input is the model's."""
 
 
 def what_travels(
     error: BaseException, kinds: tuple[type[BaseException], ...] = TRAVELS
 ) -> BaseException | None:
-    """Say what of a caught exception goes on from here; None when all of it is a bug.
+    """Return the part of a caught exception that must propagate, or None if all of it is a bug.
 
-    A `Cancelled` that was kept and raised again where no scope was cancelled is no cancellation: no scope would ever
+    A stored `Cancelled` that is raised again outside a cancelled scope does not count as a cancellation: no scope would
     catch it, and it would end the program.
     """
     leaving = what_leaves(error, kinds)
@@ -49,7 +49,7 @@ def what_travels(
 
 
 def raise_what_travels(error: BaseException) -> None:
-    """Raise what of a caught exception goes on from here; return when all of it is a bug."""
+    """Raise the part of a caught exception that must propagate. Return if all of it is a bug."""
     leaving = what_travels(error)
     if leaving is error:
         raise leaving
@@ -58,22 +58,22 @@ def raise_what_travels(error: BaseException) -> None:
 
 
 class PortCrashed(Exception):
-    """A port raised what it may not raise.
+    """A port raised an unexpected exception.
 
     Attributes:
-        error: What it was, as data; no exception is kept.
+        error: Description of the crash, as data. The exception is not kept.
     """
 
     def __init__(self, error: ErrorInfo) -> None:
-        """Take what is known."""
+        """Store the crash data."""
         super().__init__(error.message)
         self.error = error
 
 
 class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
-    """Stand around code of a port: what it may not raise becomes `PortCrashed`.
+    """Context manager around port code: unexpected exceptions become `PortCrashed`.
 
-    A class, and no generator: each request and each call goes through one, and a generator costs ten times as much.
+    A class rather than a generator: each request and each call enters one, and a generator costs ten times as much.
 
     Raises:
         Crashed: The port's author's move.
@@ -88,19 +88,19 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
         scrub: Scrub = keep,
         about: str | None = None,
     ) -> None:
-        """Take what is known of the port."""
+        """Store how to describe a crash of the port, and its expected exceptions."""
         self._decide = decide
         self._known = known
         self._scrub = scrub
         self._about = about
 
     def __enter__(self) -> None:
-        """Do nothing yet."""
+        """Do nothing."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]:
-        """Let through what travels and what is known; raise `PortCrashed` in place of all else."""
+        """Propagate expected exceptions and cancellations, and raise `PortCrashed` for all others."""
         if error is None or isinstance(error, self._known):
             return False
         leaving = what_travels(error)
@@ -113,7 +113,7 @@ class crash_edge:  # noqa: N801 - used as a function, as `suppress` is
 
 
 def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scrub: Scrub) -> ErrorInfo:
-    """Make data of a crash, and tell the log of it."""
+    """Describe a crash as data, and log it."""
     made = decide(error)
     told = msgspec.structs.replace(made, message=scrub(made.message)[:MAX_CRASH_MESSAGE])
     log_crash(told.message, error, scrub)
@@ -121,7 +121,7 @@ def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scr
 
 
 def log_crash(what: str, error: BaseException, scrub: Scrub) -> None:
-    """Write one record with a traceback, which no model reads; a log is a terminal as well, so nothing in it may act."""
+    """Log a crash with its traceback, which no model reads. Control characters are replaced, as a log may be a terminal."""
     LOGGER.error(_harmless(what), exception=_harmless(traceback_of(error, scrub)))
 
 
@@ -130,12 +130,12 @@ def _harmless(text: str) -> str:
 
 
 def info_of(error: ProviderError) -> ErrorInfo:
-    """Make data of a provider's error; one whose class is its author's may not even be able to say what it is."""
+    """Describe a provider's error as data. A custom error class may fail even at describing itself."""
     return call_guarded(lambda bug: decide_provider_crash("this session", bug), ErrorInfo.of, error)
 
 
 def decide_provider_crash(model: str, error: BaseException) -> ErrorInfo:
-    """Say what a provider raised that it may not raise: text only, and whose bug it is."""
+    """Describe an unexpected exception of a provider as text that identifies it as the provider's bug."""
     message = (
         f"the provider of {model} crashed ({describe_bug(error)}): "
         "this is a bug in the provider, please report it"
@@ -144,7 +144,7 @@ def decide_provider_crash(model: str, error: BaseException) -> ErrorInfo:
 
 
 def decide_sandbox_crash(path: str, error: BaseException) -> ErrorInfo:
-    """Say what a sandbox raised over a file: its refusals are values, so this is its bug."""
+    """Describe a sandbox exception for a file. Sandboxes refuse by return value, so an exception is a bug in the sandbox."""
     message = (
         f"the sandbox crashed over {path!r} ({describe_bug(error)}): "
         "this is a bug in the sandbox, please report it"
@@ -153,13 +153,13 @@ def decide_sandbox_crash(path: str, error: BaseException) -> ErrorInfo:
 
 
 def decide_child_crash(name: str, error: BaseException) -> ErrorInfo:
-    """Say what went wrong with a session that was to work for a call, before it could answer."""
+    """Describe the failure of a child session that could not answer its call."""
     message = f"{name!r} could not let a session work ({describe_bug(error)})"
     return ErrorInfo(code="child_crashed", message=message)
 
 
 def decide_close_crash(error: BaseException) -> ErrorInfo:
-    """Say what went wrong when a sandbox was closed."""
+    """Describe the failure to close a sandbox."""
     return ErrorInfo(
         code="sandbox_crashed", message=f"the sandbox could not be closed ({describe_bug(error)})"
     )
@@ -167,28 +167,28 @@ def decide_close_crash(error: BaseException) -> ErrorInfo:
 
 # The tasks of one incarnation of a session, in a nursery that outlives it.
 #
-# In a nursery of its own, a crashed session would restart only after its last tool ended, and a tool that shields itself may never
-# end. The group is cancelled, awaited for a bounded time and then abandoned.
+# With its own nursery, a crashed session could restart only after its last tool has ended, and a shielded tool may
+# never end. The group is cancelled, awaited for a bounded time and then abandoned.
 
 
 class Control:
-    """A control message to a session, of which the type of its mailbox says nothing."""
+    """A control message to a session, outside the message type of its mailbox."""
 
     __slots__ = ()
 
 
 @frozen
 class TaskCrashed(Control):
-    """A control message to the session: one of its tasks failed in a way that is no outcome, and the session with it.
+    """Control message: a task failed in a way that is not an outcome, so the session crashes too.
 
     Attributes:
-        error: What it raised; raised again in the actor's own task, and kept nowhere.
+        error: The exception. Raised again in the actor's own task, and not kept.
     """
 
     error: BaseException
 
 
-# One for all groups that have none, and never written to: an empty table of its own, or one that was emptied, would weigh in ten
+# Shared by all groups without tasks, and never written to: an empty or emptied dict per group would add up in ten
 # thousand idle sessions.
 _NO_TASKS: Final[dict[trio.CancelScope, str]] = {}
 
@@ -197,13 +197,13 @@ class TaskGroup:
     """The tasks of one incarnation.
 
     Attributes:
-        scrub: Takes the secrets of the session out of what goes to the log.
+        scrub: Removes the session's secrets from log output.
     """
 
     __slots__ = ("_gone", "_mailbox", "_nursery", "_working", "scrub")
 
     def __init__(self, nursery: trio.Nursery, mailbox: Mailbox[Any], scrub: Scrub = keep) -> None:
-        """Begin without tasks."""
+        """Start without tasks."""
         self.scrub: Scrub = scrub
         self._nursery = nursery
         self._mailbox = mailbox
@@ -211,19 +211,22 @@ class TaskGroup:
         self._gone: trio.Event | None = None
 
     def deliver(self, item: object) -> None:
-        """Tell the actor what came of its work; what a dismissed group says is not heard by the next incarnation."""
+        """Send a task's result to the actor.
+
+        Results of a dismissed group are dropped, so the next incarnation never gets them.
+        """
         if self._gone is None:
             self._mailbox.put_notice(item)
 
     def deliver_first(self, item: object) -> None:
-        """Tell the actor before all that waits in its mailbox: what it decided last came to nothing."""
+        """Send the actor a message ahead of its mailbox: its last decision failed."""
         if self._gone is None:
             self._mailbox.put_control(item)
 
     def start_soon(
         self, function: Callable[..., Awaitable[object]], *args: Any, scope: trio.CancelScope, name: str
     ) -> None:
-        """Start a task, as a nursery does; in a dismissed group nothing is started."""
+        """Start a task, like a nursery. A dismissed group starts none."""
         if self._gone is None:
             if not self._working:
                 self._working = {}
@@ -231,9 +234,9 @@ class TaskGroup:
             self._nursery.start_soon(self._work, scope, function, args, name=name)
 
     async def dismiss(self) -> None:
-        """Cancel all tasks, and wait until they are gone.
+        """Cancel all tasks, and wait until they have ended.
 
-        Cancellation: Cancelled here, it leaves behind what is named in `working`.
+        Cancellation: Stops waiting. `working` names the tasks that still run.
         """
         self._gone = trio.Event()
         for scope in tuple(self._working):
@@ -243,7 +246,7 @@ class TaskGroup:
 
     @property
     def is_dismissed(self) -> bool:
-        """Whether nothing is started any more."""
+        """Whether the group has stopped starting tasks."""
         return self._gone is not None
 
     @property
@@ -255,7 +258,7 @@ class TaskGroup:
         self, scope: trio.CancelScope, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]
     ) -> None:
         try:
-            # Dismissed before its first step, it would still get as far as its first checkpoint.
+            # A task dismissed before its first step would otherwise run to its first checkpoint.
             if self._gone is None:
                 await function(*args)
         except BaseException as error:  # noqa: ASYNC103, BLE001 - the edge of a session's work: it is the actor that crashes

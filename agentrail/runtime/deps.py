@@ -1,4 +1,4 @@
-"""What an application gives its tools to work with: live objects, which no state, journal, event or text may hold."""
+"""Tool dependencies from the application: live objects, which no state, journal, event or text may contain."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -9,11 +9,11 @@ from agentrail.messages import SessionId
 from agentrail.otp.edges import call_guarded
 
 DepsFor: TypeAlias = Callable[[SessionId], object]
-"""Gives what the tools of a session work with; asked for one that was started without, or comes back."""
+"""Returns the tools' dependencies for a session that was started without any, or is being restored."""
 
 
 def decide_deps(given: object, session_id: SessionId, tools: Sequence[Tool], ask: DepsFor | None) -> object:
-    """Say what the tools of a session work with, and hold it against what they want."""
+    """Return the tools' dependencies, checked against the tools' requirements."""
     deps = ask(session_id) if given is None and ask is not None else given
     faults = [fault for tool in tools if (fault := fault_of_deps(deps, tool)) is not None]
     if faults:
@@ -22,11 +22,11 @@ def decide_deps(given: object, session_id: SessionId, tools: Sequence[Tool], ask
 
 
 def fault_of_deps(deps: object, tool: Tool) -> str | None:
-    """Say that a tool wants to work with something else; None where it does not."""
+    """Return the fault if a tool requires dependencies of another type, or None."""
     wanted = call_guarded(lambda _: None, getattr, tool, "wants_deps", None)
     if not isinstance(wanted, type) or call_guarded(lambda _: True, isinstance, deps, wanted):
         return None
-    # The class, and not the object: what it says of itself may be a password.
+    # Only the class: the object's repr may contain a password.
     came = "none were given" if deps is None else f"deps is of type {type(deps).__name__}"
     return (
         f"{came}: tool {tool.name!r} has a ToolContext[{wanted.__name__}], "

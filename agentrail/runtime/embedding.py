@@ -1,4 +1,4 @@
-"""The edge of an embedder: texts in, packed vectors out, and whatever goes wrong in it is one sentence."""
+"""The edge of an embedder: texts in, packed vectors out, and every failure as one sentence."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ from agentrail.runtime.meanings import NoMeaning
 
 
 class EmbedderEdge:
-    """Stands around an embedder, for `Meanings`."""
+    """Wraps an embedder for `Meanings`."""
 
     def __init__(self, embedder: Embedder) -> None:
-        """Take the embedder; it stays its caller's."""
+        """Wrap the embedder, which the caller continues to own."""
         self._embedder = embedder
         self.name: str = embedder.name
         self.kind: str = kind_of_vectors(embedder)
 
     async def vectors_of(self, texts: Sequence[str]) -> list[bytes]:
-        """Give the packed vector of each text; see `VectorSource.vectors_of`."""
+        """Return the packed vector of each text. See `VectorSource.vectors_of`."""
         try:
             with crash_edge(self._decide_crash, AgentrailError):
                 given = await self._embedder.embed(texts)

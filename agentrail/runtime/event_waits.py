@@ -1,4 +1,4 @@
-"""Waiting for one event of a cycle: what was published of it counts, and its end ends the waiting."""
+"""Waiting for one event of a cycle. Already published events count, and the end of the cycle ends the wait."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,15 +36,15 @@ from agentrail.runtime.subscription import Subscription, Terms
 _BUFFER: Final = 1024
 
 _LOOKED_AT_FIRST: Final = 256
-"""How many events in front of those that are kept are read from the journal, to find where the cycle began; then twice as many."""
+"""Number of events read from the journal before the kept ones, to find the start of the cycle. Doubled for each retry."""
 
 
 @frozen(kw_only=True)
 class MeantEvent:
-    """Which event is waited for.
+    """The event to wait for.
 
     Attributes:
-        is_meant: Says of an event whether it is that one.
+        is_meant: Returns whether an event matches.
     """
 
     name: str
@@ -52,7 +52,7 @@ class MeantEvent:
 
 
 def decide_wait(what: object) -> MeantEvent:
-    """Take what a caller waits for: a class of events, or a function."""
+    """Validate the event class or function given by the caller."""
     if isinstance(what, type):
         if what in KINDS:
             return MeantEvent(name=what.__name__, is_meant=lambda event: isinstance(event, what))
@@ -68,7 +68,10 @@ def decide_wait(what: object) -> MeantEvent:
 
 @contextmanager
 def bounded(cell: SessionCell, events: Subscription) -> Iterator[PendingCall]:
-    """End a subscription when its caller is refused like any other: the store is away for too long, or the session has ended."""
+    """End a subscription when its caller is refused.
+
+    That happens when the store is unavailable for too long or the session has ended.
+    """
     with cell.pending_calls.waiting(events.end) as call:
         _refuse_if_held_up(cell, call)
         yield call
@@ -76,8 +79,8 @@ def bounded(cell: SessionCell, events: Subscription) -> Iterator[PendingCall]:
 
 @contextmanager
 def told_of_outages(session: AskingHandle, tell: Callable[[], None]) -> Iterator[PendingCall]:
-    """Call a function when the store keeps the callers of a session waiting for longer than its patience."""
-    cell = session._cell  # noqa: SLF001 - for those who wait for a session, and are not the session
+    """Call a function when the store keeps a session's callers waiting for longer than its patience."""
+    cell = session._cell  # noqa: SLF001 - for callers that wait for a session from outside
 
     def look() -> None:
         if isinstance(call.error, StoreUnavailable):
@@ -95,20 +98,21 @@ def _refuse_if_held_up(cell: SessionCell, call: PendingCall) -> None:
 
 
 class EventWait:
-    """Waits in one session."""
+    """A wait for one event of a session."""
 
     def __init__(self, cell: SessionCell, meant: MeantEvent, *, wait_for_people: bool = False) -> None:
-        """Nothing is looked at before `run`."""
+        """Do nothing until `run`."""
         self._may_raise = not wait_for_people
         self._cell = cell
         self._meant = meant
 
     async def run(self) -> Event:
-        """Look at what the cycle has published, then wait."""
+        """Search the published events of the cycle, then wait."""
         await trio.lowlevel.checkpoint()
         cell = self._cell
         await cell.awake()
-        # Between a prompt and its cycle, while others judge it or it waits, what was published is of another one.
+        # Between a prompt and its cycle, while it is being checked or is queued, the published events belong to
+        # another cycle.
         after = None if _is_coming(cell.state) else await self._find_beginning()
         if after is None and cell.ending is None and _is_idle(cell.state):
             raise EventMissed(self._said("there was no cycle yet"))
@@ -127,9 +131,9 @@ class EventWait:
         raise call.error or SessionDown(cell.ports.session_id, cell.ending or "ended")
 
     async def _find_beginning(self) -> int | None:
-        """Give the number in front of the last cycle, as far as its events are kept, or can be made again.
+        """Return the number before the last cycle, if its events are kept or can be rebuilt.
 
-        Cancellation: At once.
+        Cancellation: Immediate.
         """
         bus = self._cell.bus
         events: Sequence[Event] = bus.kept
@@ -165,7 +169,7 @@ class EventWait:
 
 
 def decide_beginning(events: Sequence[Event]) -> tuple[int | None, bool]:
-    """Find where the last cycle began: in front of its prompt, where that began at once."""
+    """Find the start of the last cycle: before its prompt, if the prompt was not queued."""
     found: int | None = None
     began: AgentStart | None = None
     for event in reversed(events):
@@ -181,11 +185,11 @@ def decide_beginning(events: Sequence[Event]) -> tuple[int | None, bool]:
 
 
 def _is_coming(state: SessionState) -> bool:
-    """Say whether the next cycle is about to begin: its prompt was accepted, and nothing of it was published yet."""
+    """Return whether the next cycle is about to start: its prompt was accepted, and nothing has been published for it."""
     data = state.data
     return data.cycle is None and (data.held is not None or bool(data.queue))
 
 
 def _is_idle(state: SessionState) -> bool:
-    """Say whether no cycle runs, waits for a person, or is about to begin."""
+    """Return whether no cycle runs, waits for a user, or is about to start."""
     return state.phase is Phase.IDLE and state.data.cycle is None and not _is_coming(state)

@@ -1,4 +1,4 @@
-"""Sessions out of a store and into another, and forks of sessions that are not alive. Each function blocks; nothing is carried out."""
+"""Export and import of stored sessions, and forks of sessions not in memory. Each function blocks. No calls are carried out."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after
 from agentrail.runtime.withheld import without_known
 
 ExportFormat: TypeAlias = Literal["jsonl", "markdown", "otlp"]
-"""What a supervisor writes a session as. The command has `scenario` too: tests are no part of a running session."""
+"""Export formats of a supervisor. The command also has `scenario`: tests do not belong to a running session."""
 
 _MAX_TREE: Final = 10_000
 _SPANS_IN_A_LINE: Final = 512
 
 
 def export_stored(store: Store, stored: StoredSession, *, content: bool = True) -> Iterator[bytes]:
-    """Write a session with those that work for it, line by line."""
+    """Export a session and its sub-sessions, line by line."""
     for one in stored_tree_of(store, stored):
         if one.first_seq > 1 and content:
             raise Trimmed(one.session, first=one.first_seq)
@@ -40,7 +40,7 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
 
 
 def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
-    """Give a session with those that work for it, each behind the one that it works for; of a child that one alone."""
+    """Return a session and its sub-sessions, each after its parent. A child is returned alone."""
     if stored.root != stored.session:
         return (stored,)
     below: defaultdict[str, list[StoredSession]] = defaultdict(list)
@@ -48,13 +48,13 @@ def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, 
         if one.session != stored.session:
             below[one.parent].append(one)
     tree = [stored]
-    for one in tree:  # it grows meanwhile
+    for one in tree:  # it grows during the loop
         tree += below.pop(one.session, ())
     return (*tree, *(one for left in below.values() for one in left))
 
 
 def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool = True) -> Iterator[bytes]:
-    """Write a session with those that work for it as spans, a line for each, as OpenTelemetry's file exporter writes them."""
+    """Export a session and its sub-sessions as spans, one line each, in the format of OpenTelemetry's file exporter."""
     spans = SpanTree(content=content)
     for one in stored_tree_of(store, stored):
         if one.first_seq > 1:
@@ -74,7 +74,7 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
 
 
 def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
-    """Look at an export once more before it leaves the process: what was not known as a secret when it was recorded may be by now."""
+    """Check an export for secrets before it leaves the process: some may have become known since it was recorded."""
     text = data.decode("utf-8", "replace")
     said = without_known(text)
     if said == text:
@@ -106,7 +106,7 @@ def _head_of(stored: StoredSession) -> ExportHead:
 
 
 def openings_of(text: bytes) -> tuple[Opening, ...]:
-    """Read an export, and say how its sessions begin in another store: as they were, without an owner."""
+    """Parse an export into openings for another store: sessions as they were, without an owning process."""
     try:
         exported = read_export(text)
     except CodecError as error:
@@ -133,14 +133,14 @@ def openings_of(text: bytes) -> tuple[Opening, ...]:
 
 
 def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:
-    """Write the sessions of an export into a store, bit for bit as they were. What is there already is left as it is."""
+    """Write the sessions of an export into a store, bit for bit. Existing sessions are left as they are."""
     openings = openings_of(text)
     for opening in openings:
         store.create(opening)
     return tuple([one.records[0].session for one in openings])
 
 
-def fork_stored(  # noqa: PLR0913 - what a fork begins with
+def fork_stored(  # noqa: PLR0913 - the parts of a fork
     store: Store,
     journal: Journal,
     number: int,
@@ -149,7 +149,7 @@ def fork_stored(  # noqa: PLR0913 - what a fork begins with
     *,
     working_dir: str | None = None,
 ) -> None:
-    """Begin the journal of a fork, of which nothing is alive: it begins when it is resumed."""
+    """Create the journal of a fork that is not in memory. It starts when it is resumed."""
     parent = journal.stored
     then = journal.state_behind(number)
     config = config_of_fork(then.data.config, session_id)
@@ -167,7 +167,7 @@ def fork_stored(  # noqa: PLR0913 - what a fork begins with
 
 
 def render_markdown(messages: tuple[Message, ...], *, content: bool = True) -> str:
-    """Write a conversation for people: who said what, which tools were called, and what they came to."""
+    """Render a conversation for readers: messages, tool calls and their results."""
     if not content:
         return "\n\n".join(map(_size_in_markdown, messages)) + "\n" if messages else ""
     parts: list[str] = []

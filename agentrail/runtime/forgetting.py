@@ -1,9 +1,9 @@
-"""Forgetting a user: which journals hold what was said with them, and in which order they are erased. No session that is alive enters.
+"""Forgetting a user: the journals that contain their conversations, and the order of erasure. Live sessions are not covered.
 
-All journals of a user are erased, and each of them whole. What was remembered was said before, and went into requests, answers and
-summaries in other words; a search for the text of an entry would find the copies that are copies to the letter, and what was left
-would be read, and remembered anew. A fork has what was said before it, no matter who forked it, so forks go too; what a session of theirs was
-forked from is another's, unless it is one of their own.
+All journals of a user are erased completely. Memories come from conversations, and were repeated in other words in
+requests, answers and summaries. Searching for the text of a memory would find only literal copies. The rest would be
+read, and remembered again. A fork contains the conversation before it, also if another user made it, so forks are
+erased too. The origin of a user's fork belongs to another user, unless it is one of their own.
 """
 
 from collections import defaultdict
@@ -31,18 +31,18 @@ NOT_REACHED: Final[tuple[str, ...]] = (
     "logs",
     "providers of models",
 )
-"""Where something of a user may be that no store of ours knows of."""
+"""Places outside our stores that may contain user data."""
 
 _PAGE: Final = 1_000
 
 
 @frozen(kw_only=True)
 class UserTrees:
-    """Which trees of sessions hold what was said with a user.
+    """The session trees that contain a user's conversations.
 
     Attributes:
-        trees: In the order in which they are to be erased: forks in front of what they were forked from.
-        unread: Roots of which cannot be said whose they are, and why: their first record is damaged, or of a newer version.
+        trees: In the order of erasure: forks before their origins.
+        unread: Roots whose owner is unknown, with the reason: their first record is damaged or of a newer version.
     """
 
     trees: tuple[TreeKey, ...]
@@ -51,19 +51,20 @@ class UserTrees:
 
 @frozen(kw_only=True)
 class ForgottenUser:
-    """What became of all that was kept of a user.
+    """Result of forgetting a user.
 
     Attributes:
-        memories: How many memories there were.
-        notes: Of how many sessions there were working notes.
-        sessions: In how many sessions something was erased, those that worked for others included.
-        records: How many records have `erased` in their place.
-        snapshots: How many snapshots were dropped.
-        blobs: How many large values were dropped.
-        trees: The trees of sessions that were erased, each by scope and root.
-        left: What was not erased, and why; each entry is a sentence about a session. Empty when all was.
-        is_overwritten: Whether what stood there is overwritten in all files. Else someone reads them just now: forget again.
-        not_reached: Where more of the user may be, which has to be looked for there.
+        memories: Number of memories deleted.
+        notes: Number of sessions whose working notes were deleted.
+        sessions: Number of sessions with erased records, sub-sessions included.
+        records: Number of records replaced by `erased`.
+        snapshots: Number of snapshots deleted.
+        blobs: Number of large values deleted.
+        trees: The erased session trees, each by scope and root.
+        left: Remaining sessions and the reason, a sentence each. Empty if everything was erased.
+        is_overwritten: Whether the erased data is overwritten in all files. False if a reader is using them now: repeat
+            the call.
+        not_reached: Places that may contain more data of the user and must be searched separately.
     """
 
     memories: int = 0
@@ -79,12 +80,12 @@ class ForgottenUser:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left that could be reached."""
+        """Whether all reachable data was erased."""
         return self.is_overwritten and not self.left
 
 
 def trees_of_user(store: Store, owner: MemoryOwner) -> UserTrees:
-    """Look through a store for all that was said with a user. This blocks; one record of each tree is read."""
+    """Find all session trees of a user in a store. Blocking. Reads one record of each tree."""
     roots: dict[TreeKey, StoredSession] = {}
     root_of: dict[tuple[str, str], TreeKey] = {}
     for one in _sessions_in(store):
@@ -120,17 +121,17 @@ def _is_of(store: Store, root: StoredSession, owner: MemoryOwner) -> bool:
     try:
         user_data = opening_of(store, root).config.user_data
         return decide_owner(root.scope, user_data) == owner
-    except (Erased, SessionNotFound):  # it was erased before, or is deleted just now
+    except (Erased, SessionNotFound):  # erased before, or being deleted
         return False
-    except OptionError:  # what stands there names no user
+    except OptionError:  # the record names no user
         return False
 
 
 def forks_first(own: Iterable[TreeKey], origins: Mapping[TreeKey, TreeKey]) -> Sequence[TreeKey]:
-    """Give trees with all that was forked from them, and from that: each behind its forks.
+    """Return the trees with all their direct and indirect forks, each tree after its forks.
 
-    Whose a fork is that another user made is known by what it was forked from alone. When erasing stops in the middle, and is
-    begun again, that has to be there still.
+    The user of a fork made by another user is known only from its origin. If erasing stops halfway and is repeated, the
+    origin must still exist.
     """
     forks: defaultdict[TreeKey, list[TreeKey]] = defaultdict(list)
     for fork, origin in origins.items():
@@ -139,17 +140,17 @@ def forks_first(own: Iterable[TreeKey], origins: Mapping[TreeKey, TreeKey]) -> S
     for key in (to_see := list(found)):
         new = [fork for fork in forks[key] if fork not in found]
         found.update(dict.fromkeys(new))
-        to_see += new  # the loop goes on over them
-    # First what was forked from none of these; then those whose origin was given, and so on: each tree has one origin at most.
+        to_see += new  # the loop also visits these
+    # First the trees without an origin among these, then their forks, and so on: each tree has at most one origin.
     order = [key for key in found if origins.get(key) not in found]
     for key in order:
         order += [fork for fork in forks[key] if fork in found]
     seen = set(order)
-    return [*reversed(order), *(key for key in found if key not in seen)]  # circles are of forged imports
+    return [*reversed(order), *(key for key in found if key not in seen)]  # cycles: forged imports
 
 
 def erase_trees(store: Store, found: UserTrees) -> ForgottenUser:
-    """Erase trees of which none is alive in this process. This blocks."""
+    """Erase trees that have no live session in this process. Blocking."""
     erased = Erasure()
     done: list[TreeKey] = []
     left = [*found.unread.values()]
@@ -157,7 +158,7 @@ def erase_trees(store: Store, found: UserTrees) -> ForgottenUser:
         try:
             erased += store.erase(scope, root, USER_FORGOTTEN)
             done.append((scope, root))
-        except SessionNotFound:  # it is deleted just now
+        except SessionNotFound:  # it is being deleted
             continue
         except StillNeeded as error:
             left.append(left_alive(root, error.by))
@@ -165,12 +166,12 @@ def erase_trees(store: Store, found: UserTrees) -> ForgottenUser:
 
 
 def left_alive(root: str, by: Iterable[str]) -> str:
-    """Say that a session was not erased, because it is at work."""
+    """Return the reason for not erasing a running session."""
     return f"session {root!r} is at work, and was not erased: {', '.join(by)}"
 
 
 def forgotten_of(erased: Erasure, trees: Iterable[TreeKey], left: Iterable[str]) -> ForgottenUser:
-    """Say what became of journals."""
+    """Return the result for erased journals."""
     return ForgottenUser(
         sessions=erased.sessions,
         records=erased.records,
