@@ -1,7 +1,7 @@
-"""The ports: what a session needs from the world, and what an adapter has to be. No adapter enters this file.
+"""The ports: interfaces between a session and its adapters. This package contains no adapter.
 
-A provider turns a request into a stream of chunks. A tool turns arguments into a result. A sandbox is where file tools
-read and commands run. Each port has a `check_…` in `agentrail.testing` that any implementation can be held against.
+A provider turns a request into a stream of chunks. A tool turns arguments into a result. A sandbox reads and writes files and
+runs commands. `agentrail.testing` has a `check_…` function for each port, which tests any implementation.
 """
 
 from agentrail.abc.background import (

@@ -1,4 +1,4 @@
-"""The port of a model: a provider turns a request into a stream of chunks. Named profiles of providers are kept here too."""
+"""The port of a model: a provider turns a request into a stream of chunks. Also defines named provider profiles."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -13,16 +13,16 @@ from agentrail.core.protocol.request import Chunk, ModelRequest
 
 @frozen(kw_only=True)
 class Capabilities:
-    """What a model can do and what it costs, as far as anybody knows.
+    """Known capabilities and prices of a model.
 
     Attributes:
-        context_window: Tokens; None when unknown.
-        max_output_tokens: The most that it will write in one response; None when unknown.
-        images: Whether it takes pictures.
-        reasoning: Whether it can think aloud.
-        price: The most that its tokens cost; None when unknown, and then never taken for 0.
-        schemas: How it is told the shape of an answer: `native`, by a schema in the request; `tool`, by a tool whose call is the
-            answer, which the provider puts in and takes out again.
+        context_window: Size in tokens; None if unknown.
+        max_output_tokens: Maximum length of one response, in tokens; None if unknown.
+        images: Whether it accepts images.
+        reasoning: Whether it can emit thinking text.
+        price: Highest price of its tokens; None if unknown, which never counts as 0.
+        schemas: How the shape of an answer is requested: `native`, by a schema in the request; `tool`, by a tool call that
+            contains the answer. The provider adds and removes that tool.
     """
 
     context_window: int | None = None
@@ -35,35 +35,36 @@ class Capabilities:
 
 @runtime_checkable
 class Provider(Protocol):
-    """One wire format, one vendor or server. It decides nothing: no retry, no fallback, no budget."""
+    """One wire format of one vendor or server. A provider makes no decisions: no retry, no fallback, no budget."""
 
     name: str
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say what is known of a model, by the name that the vendor knows."""
+        """Return the capabilities of a model, given the vendor's name for it."""
         ...
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Make the body of a request: pure, and a join of parts that are encoded already."""
+        """Encode the body of a request. Pure: it joins parts that are already encoded."""
         ...
 
     def open_stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         """Open the stream of one response.
 
-        The iterator ends after exactly one `Completed`, or raises exactly one `ProviderError`. Leaving the block, by
-        whatever way, closes the connection; cancelling is never turned into an error. Nothing is retried inside, and
-        no nursery or cancel scope is held across a `yield`.
+        The iterator ends after exactly one `Completed`, or raises exactly one `ProviderError`. Leaving the block always
+        closes the connection. The provider never retries, and holds no nursery or cancel scope across a `yield`.
 
-        The iterator may have an attribute `pinged_at`, a time on Trio's clock or None: when the server last gave any sign
-        of life. A stream that is silent but alive is reported as silent, and given up later.
+        The iterator may have an attribute `pinged_at`: time of the server's last sign of life on Trio's clock, or None. A
+        silent stream with recent pings is reported as silent, and given up later.
+
+        Cancellation: Closes the connection. It is never turned into an error.
         """
         ...
 
 
 def model_policy_of(provider: Provider) -> ModelPolicy:
-    """Say what a session is to decide by when it talks to this provider; the defaults where it says nothing.
+    """Return the model policy of a provider, or the defaults if it has none.
 
-    Not a member of the port: a provider decides nothing, and one that is written in a test should not have to say it.
+    Not a member of the port: providers make no decisions, and test providers should not need one.
     """
     policy = getattr(provider, "model_policy", None)
     return policy if isinstance(policy, ModelPolicy) else _NO_POLICY
@@ -73,18 +74,18 @@ _NO_POLICY: Final = ModelPolicy()
 
 
 ResolveProfile: TypeAlias = Callable[[str], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
-"""Called with a profile's name when a request is sent, sync or async; gives options that come over the profile's."""
+"""Called with a profile's name for each request, sync or async. The returned options override the profile's."""
 
 
 @frozen(kw_only=True)
 class Profile:
-    """What a name stands for.
+    """A named provider with options.
 
     Attributes:
-        name: What stands behind `registry:`.
-        provider: Such as `openai-chat`.
-        opts: Options of that provider. Never shown: keys are among them.
-        resolve: May give more of them, when a request is sent.
+        name: The part after `registry:` in a model string.
+        provider: Name of the provider, such as `openai-chat`.
+        opts: Options of that provider. Never shown, because they contain keys.
+        resolve: Returns further options for each request, or None.
     """
 
     name: str
@@ -94,7 +95,7 @@ class Profile:
 
 
 class ProviderProfiles(Protocol):
-    """The named profiles of a supervisor, `registry:<profile>:<model>`; see `agentrail.providers.profiles`."""
+    """The named profiles of a supervisor, `registry:<profile>:<model>`. See `agentrail.providers.profiles`."""
 
     def register(
         self,
@@ -104,17 +105,17 @@ class ProviderProfiles(Protocol):
         opts: Mapping[str, Any] | None = None,
         resolve: ResolveProfile | None = None,
     ) -> None:
-        """Give a name to a provider with options."""
+        """Register a name for a provider with options."""
         ...
 
     def unregister(self, name: str) -> None:
-        """Forget a name; the next request that asks for it fails."""
+        """Remove a name. The next request that uses it fails."""
         ...
 
     def list(self) -> tuple[Profile, ...]:
-        """Give all profiles, by name."""
+        """Return all profiles, sorted by name."""
         ...
 
 
 ResolveProvider: TypeAlias = Callable[[str, Mapping[str, Any]], Provider]
-"""Turns a model string and provider options into a provider; raises `ModelNotFound`, `Authentication`, `OptionError`."""
+"""Returns the provider for a model string and provider options. Raises `ModelNotFound`, `Authentication`, `OptionError`."""

@@ -1,4 +1,4 @@
-"""The port of a sandbox: where file tools read and write, and where commands run. Refusals are values, never exceptions."""
+"""The port of a sandbox, which reads and writes files and runs commands. Refusals are values, never exceptions."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -8,15 +8,15 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class Refusal:
-    """Why a sandbox did not do what it was asked. A value, because expected failures are no exceptions.
+    """Reason that a sandbox refused an operation. A value, because expected failures are not exceptions.
 
-    Not `SandboxError`: that is the exception for a sandbox that cannot be made.
+    Not `SandboxError`, which is the exception for a sandbox that cannot be created.
 
     Attributes:
-        code: `file_not_found`, `permission_denied`, `is_directory`, `invalid_path`; ours are also `too_large`, `not_text`,
-            `changed`, `no_space`, `timeout`, `unsupported`, `io_error`, `invalid_edit`, `old_not_found`,
-            `old_not_unique`, `invalid_pattern`, `invalid_command` and `not_started`. Another sandbox may have its own.
-        message: Fit for the model; never shows a path outside the sandbox.
+        code: `file_not_found`, `permission_denied`, `is_directory`, `invalid_path`. Our own sandboxes also use `too_large`,
+            `not_text`, `changed`, `no_space`, `timeout`, `unsupported`, `io_error`, `invalid_edit`, `old_not_found`,
+            `old_not_unique`, `invalid_pattern`, `invalid_command` and `not_started`. Other sandboxes may define more.
+        message: Text that can be shown to the model. It never contains a path outside the sandbox.
     """
 
     code: str
@@ -28,10 +28,10 @@ class ReadResult:
     """Lines of a text file.
 
     Attributes:
-        text: The lines that were asked for, with their ends as they are in the file, without a byte order mark.
-        total_lines: Of the file; an end of line at its very end begins no other line.
-        size_bytes: Of the file.
-        error: Why there is no text, else None.
+        text: The requested lines with their original line ends, without a byte order mark.
+        total_lines: Number of lines in the file. A final line end starts no further line.
+        size_bytes: Size of the file.
+        error: Reason that there is no text, or None.
     """
 
     text: str = ""
@@ -42,15 +42,15 @@ class ReadResult:
 
 @frozen(kw_only=True)
 class WriteResult:
-    """A file that was written.
+    """A written file.
 
     Attributes:
-        is_new: Whether there was none before.
-        total_lines: Of the file.
-        size_bytes: Of the file.
-        sha256: Of its bytes, in hexadecimal: two writes of one content have the same.
-        sha256_before: Of the bytes that were replaced; None when there were none, or too many to read.
-        error: Why nothing was written, else None.
+        is_new: Whether the file did not exist before.
+        total_lines: Number of lines in the file.
+        size_bytes: Size of the file.
+        sha256: SHA-256 of its bytes, hexadecimal: equal content has an equal hash.
+        sha256_before: SHA-256 of the replaced bytes; None if there were none, or too many to read.
+        error: Reason that nothing was written, or None.
     """
 
     is_new: bool = False
@@ -63,14 +63,14 @@ class WriteResult:
 
 @frozen(kw_only=True)
 class EditResult:
-    """A file in which a text was replaced.
+    """An edited file.
 
     Attributes:
-        replacements: How often.
-        diff: Unified, of at most 4 KB; a last line says where it was cut.
-        sha256: Of the new bytes, in hexadecimal.
-        sha256_before: Of the old bytes.
-        error: Why nothing was changed, else None.
+        replacements: Number of replacements.
+        diff: Unified diff of at most 4 KB. If it was cut, the last line says so.
+        sha256: SHA-256 of the new bytes, hexadecimal.
+        sha256_before: SHA-256 of the old bytes, hexadecimal.
+        error: Reason that nothing was changed, or None.
     """
 
     replacements: int = 0
@@ -82,13 +82,13 @@ class EditResult:
 
 @frozen(kw_only=True)
 class DirectoryEntry:
-    """One name in a directory.
+    """An entry of a directory.
 
     Attributes:
-        name: Without its directory.
+        name: Name without its directory.
         kind: `dir`, `file` or `link`; `other` for pipes, sockets and devices.
-        size_bytes: Of a file, else 0.
-        target: Of a link, else None.
+        size_bytes: Size of a file, otherwise 0.
+        target: Target of a link, otherwise None.
     """
 
     name: str
@@ -99,11 +99,11 @@ class DirectoryEntry:
 
 @frozen(kw_only=True)
 class ListResult:
-    """What is in a directory.
+    """Contents of a directory.
 
     Attributes:
         entries: Directories first, then by name.
-        error: Why it could not be listed, else None.
+        error: Reason that it could not be listed, or None.
     """
 
     entries: tuple[DirectoryEntry, ...] = ()
@@ -112,13 +112,13 @@ class ListResult:
 
 @frozen(kw_only=True)
 class GrepOptions:
-    """How to search.
+    """Options of a search.
 
     Attributes:
-        include: Only files that fit this pattern, as of `glob`; one without `/` is about the name alone.
-        context_lines: How many lines before and after each match.
-        max_results: How many matching lines at most.
-        ignore_case: Whether `a` finds `A`.
+        include: Search only files that match this `glob` pattern. A pattern without `/` applies to the file name alone.
+        context_lines: Number of lines to return before and after each match.
+        max_results: Maximum number of matching lines.
+        ignore_case: Whether `a` matches `A`.
     """
 
     include: str | None = None
@@ -129,12 +129,12 @@ class GrepOptions:
 
 @frozen(kw_only=True)
 class GrepLine:
-    """A line that matches, or one beside it.
+    """A matching line, or a line of context.
 
     Attributes:
-        path: Of its file, from the root of the sandbox.
-        number: From 1.
-        text: Without its end.
+        path: Path of the file, from the root of the sandbox.
+        number: Line number, from 1.
+        text: The line without its line end.
         is_match: False for context.
     """
 
@@ -146,13 +146,13 @@ class GrepLine:
 
 @frozen(kw_only=True)
 class GrepResult:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
-        lines: By file, then by number.
-        searched_files: How many files were looked through.
+        lines: Matching and context lines, by file, then by number.
+        searched_files: Number of files searched.
         truncated: Whether there are more matches.
-        error: Why there was no search, else None.
+        error: Reason that nothing was searched, or None.
     """
 
     lines: tuple[GrepLine, ...] = ()
@@ -163,12 +163,12 @@ class GrepResult:
 
 @frozen(kw_only=True)
 class GlobResult:
-    """What has a name that fits.
+    """Paths that match a pattern.
 
     Attributes:
-        paths: From the root of the sandbox, sorted; directories end with `/`.
+        paths: Paths from the root of the sandbox, sorted. Directories end with `/`.
         truncated: Whether there are more.
-        error: Why there was no search, else None.
+        error: Reason that nothing was searched, or None.
     """
 
     paths: tuple[str, ...] = ()
@@ -178,11 +178,11 @@ class GlobResult:
 
 @frozen(kw_only=True)
 class FileBytes:
-    """A file on its way into a sandbox.
+    """A file to upload into a sandbox.
 
     Attributes:
-        path: Where it belongs.
-        content: All of it.
+        path: Destination.
+        content: All bytes of the file.
     """
 
     path: str
@@ -191,13 +191,13 @@ class FileBytes:
 
 @frozen(kw_only=True)
 class Transfer:
-    """What became of one file of an upload or a download.
+    """Result for one file of an upload or a download.
 
     Attributes:
-        path: As it was given.
-        content: Of a download that worked, else None.
-        size_bytes: How much was moved.
-        error: Why nothing was moved, else None.
+        path: The path as it was given.
+        content: Bytes of a successful download, otherwise None.
+        size_bytes: Number of bytes transferred.
+        error: Reason that nothing was transferred, or None.
     """
 
     path: str
@@ -208,13 +208,13 @@ class Transfer:
 
 @frozen(kw_only=True)
 class ExecuteOptions:
-    """How to run a command.
+    """Options of a command.
 
     Attributes:
-        workdir: Where it begins.
-        timeout_seconds: After this time it is stopped, with all that it started.
-        output_name: What the file with the whole output is called, without directory and ending, should the output be
-            too long to be shown; minted when None.
+        workdir: Initial directory.
+        timeout_seconds: Time limit. After it, the command and all its descendants are stopped.
+        output_name: Name of the file for the whole output, without directory and extension, used if the output is too long to
+            be shown. None generates one.
     """
 
     workdir: str = "."
@@ -224,20 +224,20 @@ class ExecuteOptions:
 
 @frozen(kw_only=True)
 class ExecuteResult:
-    """What a command did.
+    """Result of a command.
 
     Attributes:
-        output: Standard output and error in their real order; undecodable bytes are U+FFFD. Of much the beginning and
-            the end, with a note between them.
-        exit_code: None when a signal ended it, when it was stopped, or when it never ran.
-        signal: Its number, when one ended it.
-        duration_ms: From start to end.
-        truncated: Whether a part of the output is not in `output`.
-        output_path: The file that has all of it, when it is truncated.
-        stopped_processes: How many processes it left running, which were stopped.
-        timed_out: Whether the time was up.
-        written_protected: Protected paths that it made or changed and that could not be kept from it.
-        error: Why it was not run, else None.
+        output: Standard output and error, interleaved as written. Undecodable bytes become U+FFFD. The middle of long output
+            is replaced by a note.
+        exit_code: Exit code; None if a signal ended it, it was stopped, or it never ran.
+        signal: Number of the signal that ended it, or None.
+        duration_ms: Run time, in milliseconds.
+        truncated: Whether `output` is incomplete.
+        output_path: File with the whole output, if truncated.
+        stopped_processes: Number of leftover processes that were stopped.
+        timed_out: Whether the time limit was reached.
+        written_protected: Protected paths that the command created or changed, because the sandbox could not prevent it.
+        error: Reason that it was not run, or None.
     """
 
     output: str = ""
@@ -255,37 +255,37 @@ class ExecuteResult:
 class Sandbox(Protocol):
     """One port for files and commands, local or remote.
 
-    Paths are relative to a root. An expected failure is the `error` of a result; exceptions are bugs or cancellation.
-    `agentrail.testing.check_sandbox` holds any implementation against this.
+    Paths are relative to a root. An expected failure is the `error` of a result. Exceptions are bugs or cancellation.
+    `agentrail.testing.check_sandbox` tests any implementation.
     """
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it can, of `execute`, `snapshot` and `versions`; without it the answer is `unsupported`."""
+        """Return the supported subset of `execute`, `snapshot` and `versions`. Unsupported calls return `unsupported`."""
         ...
 
     async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:
-        """Read a text file, from line `offset` on, `limit` lines or all. Past the end is no error, but empty."""
+        """Read a text file from line `offset`, `limit` lines or all. Reading past the end returns an empty text, not an error."""
         ...
 
     async def write(self, path: str, content: str) -> WriteResult:
-        """Replace a whole file or make it, with the directories above it. A crash leaves the old one or the new one."""
+        """Replace or create a whole file, including missing parent directories. A crash leaves either the old file or the new one."""
         ...
 
     async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> EditResult:
-        """Replace the one occurrence of a text, or all. Line ends, byte order mark and mode stay as they are."""
+        """Replace the only occurrence of a text, or all of them. Line ends, byte order mark and mode are preserved."""
         ...
 
     async def exists(self, path: str) -> bool:
-        """Tell whether there is a file or directory; False for every path that would be refused."""
+        """Return whether a file or directory exists. False for every path that would be refused."""
         ...
 
     async def list_dir(self, path: str) -> ListResult:
-        """List a directory; links are shown, not followed."""
+        """List a directory. Links are listed, not followed."""
         ...
 
     async def grep(self, pattern: str, path: str, options: GrepOptions) -> GrepResult:
-        """Search text files for a regular expression, below a directory or in a file."""
+        """Search text files for a regular expression, below a directory or in one file."""
         ...
 
     async def glob(self, pattern: str, path: str) -> GlobResult:
@@ -293,22 +293,22 @@ class Sandbox(Protocol):
         ...
 
     async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:
-        """Write files as bytes; each has its own answer, in order, and no failure stops the others."""
+        """Write files as bytes. Each has its own result, in order, and no failure stops the others."""
         ...
 
     async def download(self, paths: Sequence[str]) -> tuple[Transfer, ...]:
-        """Read files as bytes; each has its own answer, in order, and no failure stops the others."""
+        """Read files as bytes. Each has its own result, in order, and no failure stops the others."""
         ...
 
     async def execute(self, command: str, options: ExecuteOptions) -> ExecuteResult:
         """Run a shell command with closed input.
 
-        Cancelling it ends all that it started, grandchildren included, before the cancellation travels on.
+        Cancellation: All descendants of the command, however deep, are ended before the cancellation propagates.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of what it holds; again if you like. Nothing may be under way."""
+        """Release all resources. Idempotent. No operation may be in progress."""
         ...
 
 
@@ -316,17 +316,17 @@ class SnapshotSandbox(Sandbox, Protocol):
     """A sandbox with the capability `snapshot`."""
 
     async def snapshot(self) -> str:
-        """Keep all files as they are now.
+        """Save the current state of all files.
 
         Returns:
-            What to call that state.
+            Id of the snapshot.
         """
         ...
 
     async def restore(self, snapshot_id: str) -> Refusal | None:
-        """Make all files what they were.
+        """Restore all files to a snapshot.
 
         Returns:
-            None; or why nothing was changed: `file_not_found` for a state that was never kept.
+            None, or the reason that nothing was changed: `file_not_found` for an unknown snapshot.
         """
         ...

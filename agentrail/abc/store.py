@@ -1,8 +1,9 @@
-"""The port for what keeps journals: an ordered set of records for each session, and who may write it.
+"""The port of a journal store: an ordered set of records for each session, and the session's owner.
 
-A store is called from one thread to write, and from any to read; each call blocks, and none needs a loop. Who owns a session is
-decided by its journal: an append goes in where its first number is free and the record before it carries the epoch that it writes
-with. Times are the store's own, never a node's. `agentrail.testing.check_store` holds an implementation to all that stands here.
+One thread writes to a store; any thread may read. Calls block and need no event loop. A session's journal decides its
+ownership: an append succeeds if its first number is free and the record before it has the same epoch as the append. All times
+come from the store's clock, never from a node's. `agentrail.testing.check_store` tests an implementation against this
+contract.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
 from agentrail.messages import SessionId
 
 Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain"]
-"""Why a session has a new owner: its own start, the time of the old one was over, it was gone, or it gave it up."""
+"""Reason for a change of owner: the session's start, an expired lease, a vanished owner, or a release by the owner."""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -23,11 +24,11 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         id: New at each start.
-        address: Where others reach it; empty for one that they do not.
-        version: Of agentrail.
-        pid: Its process.
-        boot: Which start of the machine; a pid means something within one only.
-        seen_at_ms: When it was last heard of, on the clock of the store; 0 before it is stored.
+        address: Address for other nodes; empty if it accepts no calls.
+        version: Version of agentrail.
+        pid: Process id.
+        boot: Id of the machine's boot. A pid is meaningful only within one boot.
+        seen_at_ms: Time of its last heartbeat, on the store's clock in milliseconds; 0 before it is stored.
     """
 
     id: str
@@ -39,14 +40,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How a session stands behind its last record, for those who look for sessions without reading journals.
+    """Status of a session after its last record, for queries that read no journals.
 
     Attributes:
-        is_working: Whether something is open or waits to begin, so that it is resumed by itself when its owner is gone.
-        has_ended: Whether nothing follows.
-        waits_for: How many approvals and questions wait for people.
-        due_at_ms: When its next timer is due, on the clock of signals; None without one.
-        title: What it is about, for lists; empty while it has none.
+        is_working: Whether work is open or queued, so that the session is resumed automatically if its owner vanishes.
+        has_ended: Whether no further record follows.
+        waits_for: Number of pending approvals and questions.
+        due_at_ms: Time of its next timer, on the signal clock in milliseconds, or None.
+        title: Title for lists; empty if it has none.
     """
 
     is_working: bool = False
@@ -60,15 +61,15 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The beginning of a journal.
 
     Attributes:
-        records: The first ones, `opened` in front, from number 1, all of epoch 1; of a journal that is imported all of them, of rising
-            epochs.
-        root: The session on top of its tree; its own id for one without a parent.
-        parent: The session above it; empty for a root.
-        forked_from: The session that it was forked from, and at which number; None for none.
-        node: Who owns it; empty for none, as of one that is imported.
-        owner: The user it belongs to, as of `session_owner_key`; empty for none.
-        standing: How it stands behind the last of them.
-        blobs: Large values of the records, by their SHA-256 in hexadecimal digits.
+        records: The first records: `opened` first, numbered from 1, all of epoch 1. For an imported journal, all its records,
+            with ascending epochs.
+        root: Root of the session's tree; its own id if it has no parent.
+        parent: Parent session; empty for a root.
+        forked_from: Session and record number of the fork, or None.
+        node: Owner; empty for none, as in an import.
+        owner: Key of the session's user, from `session_owner_key`; empty for none.
+        standing: Status after the last of these records.
+        blobs: Large values of the records, by their SHA-256 in hexadecimal.
     """
 
     records: tuple[Record, ...]
@@ -82,12 +83,12 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Records that are to follow, of one session: all of them go in, or none.
+    """Records to append to one session, all or none.
 
     Attributes:
-        records: One or more, dense, all of one epoch.
-        standing: How the session stands behind the last of them.
-        blobs: As of `Opening`.
+        records: One or more records, numbered without gaps, all of one epoch.
+        standing: Status of the session after the last of them.
+        blobs: Same as in `Opening`.
     """
 
     records: tuple[Record, ...]
@@ -96,25 +97,25 @@ class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def scope(self) -> str:
-        """The scope of the session."""
+        """Scope of the session."""
         return self.records[0].scope
 
     @property
     def session(self) -> SessionId:
-        """The session."""
+        """Id of the session."""
         return self.records[0].session
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a session knew behind one record: a cache of the fold, and never truth.
+    """State of a session after one record. It is a cache of the fold, never the source of truth.
 
     Attributes:
-        scope: Of the session.
-        session: Whose.
-        seq: Behind which record.
-        hash: The hash of that record, which says whether the snapshot is of this journal.
-        state: As of `encode_session`.
-        check: BLAKE2b-128 over the hash and the state.
+        scope: Scope of the session.
+        session: Id of the session.
+        seq: Number of the record.
+        hash: Hash of that record, which shows whether the snapshot belongs to this journal.
+        state: State encoded by `encode_session`.
+        check: BLAKE2b-128 of hash and state.
     """
 
     scope: str
@@ -126,21 +127,21 @@ class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a store says of a session.
+    """A store's row about a session.
 
     Attributes:
-        scope: Of the session.
-        session: Its id.
-        root: The session on top of its tree.
-        parent: The one above it; empty for a root.
-        forked_from: Which session it was forked from, and at which number; None for none.
-        node: Who owns it; empty while it has no owner.
-        opened_at_ms: When it was opened, on the clock of the store.
-        written_at_ms: When its last record was written, on that clock.
-        first_seq: The first record that is there: 1, unless it was trimmed.
-        tail: Where its journal ends.
-        events: The number of its last event.
-        standing: How it stands.
+        scope: Scope of the session.
+        session: Id of the session.
+        root: Root of its tree.
+        parent: Parent session; empty for a root.
+        forked_from: Session and record number of the fork, or None.
+        node: Owner; empty if it has none.
+        opened_at_ms: Time of its creation, on the store's clock in milliseconds.
+        written_at_ms: Time of its last record, on that clock.
+        first_seq: Number of the first remaining record: 1 unless it was trimmed.
+        tail: End of its journal.
+        events: Number of its last event.
+        standing: Status of the session.
     """
 
     scope: str
@@ -158,25 +159,25 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A tree that has a new owner.
+    """A tree with a new owner.
 
     Attributes:
-        sessions: Each session of it that has not ended, as it stands with its `taken` record, the root first; of one that had ended
-            only where it is the root.
+        sessions: Its sessions that have not ended, with the status after their `taken` record, root first. The root is
+            included even if it has ended.
     """
 
     sessions: tuple[StoredSession, ...]
 
 
 class TakeOver(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A tree that is to have a new owner; as of `Store.take`.
+    """A tree to take over, as in `Store.take`.
 
     Attributes:
-        scope: Of the tree.
-        root: Its root.
-        node: Who takes it.
-        cause: Why.
-        force: Whether a living owner is fenced too.
+        scope: Scope of the tree.
+        root: Root of the tree.
+        node: The new owner.
+        cause: Reason of the change.
+        force: Whether to fence a live owner too.
     """
 
     scope: str
@@ -187,17 +188,17 @@ class TakeOver(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Which sessions are looked for; None means any.
+    """Filters of a session query. None matches any value.
 
     Attributes:
-        scope: Of this scope.
-        root: Of this tree.
-        owner: Of this user, as of `session_owner_key`; empty for those of no user. What was erased has no user.
-        node: Owned by this node; empty for those without an owner.
+        scope: In this scope.
+        root: In this tree.
+        owner: Of this user, as a `session_owner_key`. Empty for sessions without a user; erased sessions have none.
+        node: Owned by this node; empty for sessions without an owner.
         is_working: Working, or not.
         has_ended: Ended, or not.
-        only_roots: Without the sessions below others.
-        written_before_ms: Whose last record is older, on the clock of the store.
+        only_roots: Root sessions only.
+        written_before_ms: Last record older than this, on the store's clock in milliseconds.
     """
 
     scope: str | None = None
@@ -211,13 +212,13 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was removed of journals whose content is not to be kept any more.
+    """Amount of content removed by an erasure.
 
     Attributes:
-        sessions: How many sessions that concerned.
-        records: How many records have `erased` in their place.
-        snapshots: How many snapshots were dropped.
-        blobs: How many large values were dropped: those that no other session has.
+        sessions: Number of affected sessions.
+        records: Number of records replaced by `erased`.
+        snapshots: Number of deleted snapshots.
+        blobs: Number of deleted large values: those that no other session uses.
     """
 
     sessions: int = 0
@@ -226,7 +227,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     blobs: int = 0
 
     def __add__(self, other: "Erasure") -> "Erasure":
-        """Add up what was removed of both."""
+        """Return the sum of both."""
         return Erasure(
             sessions=self.sessions + other.sessions,
             records=self.records + other.records,
@@ -236,12 +237,12 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a process owes to others beside its sessions, such as a message that no receiver has taken yet.
+    """An outstanding obligation of a process that is not part of a session, such as an undelivered message.
 
     Attributes:
-        kind: Which part of the program owes it: that one alone reads the body.
-        id: Unlike all others of its kind.
-        body: What is owed, in a form of that part's own.
+        kind: Component that owns the row. Only this component reads the body.
+        id: Unique within the kind.
+        body: Content, in the component's own format.
     """
 
     kind: str
@@ -251,246 +252,246 @@ class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @runtime_checkable
 class OwedStore(Protocol):
-    """What a store may do besides: keep what is owed, so that it outlives the process. One without it is a `Store` all the same.
+    """Optional interface of a store: keeps obligations, so that they survive the process. A `Store` need not have it.
 
-    `change_owed` writes, and is called as what writes there; `owed` reads. Both may raise `StoreUnavailable`.
+    `change_owed` writes and follows the rules for writing calls; `owed` reads. Both may raise `StoreUnavailable`.
     """
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
-        """Keep rows, each in place of the one of its kind and id, and drop others: all of it, or nothing. Again is fine.
+        """Store rows, replacing those of the same kind and id, and drop others, all or nothing. Idempotent.
 
         Args:
-            put: What is owed from now on.
-            drop: Kind and id of what is owed no longer; fine for what is not there. It is done behind `put`.
+            put: Rows to store.
+            drop: Kind and id of the rows to drop, after the `put`. Unknown rows are ignored.
         """
         ...
 
     def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
-        """Give rows of a kind in the order of their ids, from behind one."""
+        """Return rows of a kind, sorted by id, starting after an id."""
         ...
 
 
 class ManyTaker(Protocol):
-    """What a store may do besides: take many trees in one transaction. One without it is a `Store` all the same, and takes them one by one.
+    """Optional interface of a store: takes many trees in one transaction. Without it, trees are taken one by one.
 
-    It is looked for in the class of the store (`take_all`): what a wrapper passes on by `__getattr__` goes past what it does in its own
-    `take`, so it does not count.
+    `take_all` looks for it on the store's class. A wrapper's `__getattr__` does not count, because it would bypass the
+    wrapper's own `take`.
     """
 
     def take_many(self, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-        """Make nodes the owners of trees, each as `Store.take` does, and each by itself: one that is refused keeps no other from it.
+        """Make nodes the owners of trees, each as in `Store.take`. A refused tree does not affect the others.
 
-        It writes, and is called as what writes there.
+        A writing call, with the rules of writing calls.
 
         Returns:
-            For each tree what `take` returns, or what it raises: `SessionNotFound`, `OptionError`, `HeldBy`.
+            For each tree the result of `take`, or the exception it would raise: `SessionNotFound`, `OptionError`, `HeldBy`.
 
         Raises:
-            StoreUnavailable: Nothing is known of any of them. Where one of them may be the reason, each is tried by itself.
+            StoreUnavailable: The outcome of all trees is unknown. If one of them may be the cause, each is retried by itself.
         """
         ...
 
 
 class Store(Protocol):
-    """Keeps journals. Every call but `close` may raise `StoreUnavailable`; then nothing is known of what it did.
+    """Keeps journals. Every call but `close` may raise `StoreUnavailable`, after which its outcome is unknown.
 
-    One thread at a time calls what writes: `create`, `take`, `release`, `append`, `put_snapshot`, `beat`, `delete`, `trim`, `erase`,
-    `overwrite_removed`. What reads may be called from any thread beside it.
+    Only one thread at a time may call the writing methods: `create`, `take`, `release`, `append`, `put_snapshot`, `beat`,
+    `delete`, `trim`, `erase`, `overwrite_removed`. Reading methods may be called from any thread at the same time.
     """
 
     @property
     def is_immediate(self) -> bool:
-        """Whether an append is as durable as it ever gets when the call returns, and takes no time: then no writer is needed."""
+        """Whether an append is fully durable when the call returns, and takes no time. Then no writer thread is needed."""
         ...
 
     def now_ms(self) -> int:
-        """Read the store's clock: milliseconds since 1970."""
+        """Return the time of the store's clock, in milliseconds since 1970."""
         ...
 
     def create(self, opening: Opening) -> None:
-        """Begin a journal. The same opening again, by the same node, is fine while its epoch is the newest.
+        """Create a journal. Repeating the same opening from the same node succeeds while its epoch is the newest.
 
         Raises:
-            AlreadyExists: Your move: there is one of this scope and id, and its first records are others, or another node's.
-            Fenced: Another owner has taken the session over since; or the tree that it is to belong to has another owner than
-                its node, or none, and then nothing is written.
-            SessionNotFound: Your move: it is to belong to a tree that is not there.
+            AlreadyExists: Your move: a journal of this scope and id exists, with other first records or another node.
+            Fenced: Another owner has since taken the session over. Or its tree has another owner or none, and nothing is
+                written.
+            SessionNotFound: Your move: the tree that it should belong to does not exist.
         """
         ...
 
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
-        """Make a node the owner of a tree: a `taken` record in each of its sessions that have not ended, in one transaction.
+        """Make a node the owner of a tree. In one transaction, each session that has not ended gets a `taken` record.
 
-        An append with an older epoch is refused from here on.
+        Appends with an older epoch are refused from then on.
 
         Args:
-            scope: Of the tree.
-            root: Its root.
-            node: Who takes it.
-            cause: Why.
-            force: Whether a living owner is fenced too.
+            scope: Scope of the tree.
+            root: Root of the tree.
+            node: The new owner.
+            cause: Reason of the change.
+            force: Whether to fence a live owner too.
 
         Raises:
-            SessionNotFound: Your move: there is no such session.
-            OptionError: Your move: it is not the root of its tree; the message names that.
-            HeldBy: Another node owns it, and was seen within the lease.
+            SessionNotFound: Your move: the session does not exist.
+            OptionError: Your move: the session is not the root of its tree. The message names the root.
+            HeldBy: Another node owns it, and its lease has not expired.
         """
         ...
 
     def release(self, node: str, scope: str, root: SessionId) -> None:
-        """Let a tree have no owner, if this node is it."""
+        """Clear the owner of a tree, if it is this node."""
         ...
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
-        """Write records of many sessions: for each session all or nothing, and no session depends on another.
+        """Append records to many sessions: all or nothing for each session, and independently for each.
 
-        The same records again are fine while their epoch is the newest of their session, also with more behind them; what is there
-        already changes nothing, and leaves the standing as it is. Appends of one session in one batch are taken in order; where one
-        is refused those behind it are.
+        Repeating the same records succeeds while their epoch is the session's newest, even if more records follow. Existing
+        records change nothing, and the status stays. Appends of one session in a batch are applied in order; after a refused
+        one, the rest of that session is refused.
 
         Returns:
-            For each append None when it is durable, or why it never will be; of a session that is not there, `Fenced` behind 0.
+            For each append None once it is durable, or the reason that it never will be. For an unknown session, `Fenced`
+                after record 0.
         """
         ...
 
     def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
-        """Give records in order, from number `after + 1`; what is damaged stands there as it is, and who reads looks at the hashes.
+        """Return records in order, from number `after + 1`. Damaged records are returned as they are; the reader checks the hashes.
 
         Raises:
-            SessionNotFound: Your move: there is no such session.
-            Trimmed: What was asked for is not there any more.
+            SessionNotFound: Your move: the session does not exist.
+            Trimmed: The requested records were dropped.
         """
         ...
 
     def find(
         self, filters: Filters = ..., *, after: tuple[str, str] | None = None, limit: int = 100
     ) -> tuple[StoredSession, ...]:
-        """Give sessions in the order of their scopes and ids, from behind a place in it. By index; no journal is read."""
+        """Return sessions sorted by scope and id, starting after a position. Uses an index and reads no journal."""
         ...
 
     def get(self, scope: str, session: SessionId) -> StoredSession | None:
-        """Give one session; None where there is none of this id."""
+        """Return one session, or None if the id is unknown."""
         ...
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        """Keep a snapshot. Of each session the last two are kept; one of a session that is not there, or was erased, is ignored."""
+        """Store a snapshot. The last two of each session are kept. A snapshot of an unknown or erased session is ignored."""
         ...
 
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None
     ) -> tuple[StoredSnapshot, ...]:
-        """Give what snapshots there are up to a number, the newest first; they may be damaged, and who reads looks."""
+        """Return the snapshots up to a number, newest first. They may be damaged; the reader checks them."""
         ...
 
     def blob(self, digest: str) -> bytes | None:
-        """Give a large value by its SHA-256; None where there is none."""
+        """Return a large value by its SHA-256, or None."""
         ...
 
     def beat(self, node: Node) -> None:
-        """Say that a node is alive; it is kept with the time of the store."""
+        """Record a node's heartbeat, with the time of the store."""
         ...
 
     def nodes(self) -> tuple[Node, ...]:
-        """Give the nodes that were heard of and own something, or were heard of within the lease."""
+        """Return the nodes that own sessions, and those with a heartbeat within the lease."""
         ...
 
     def orphans(self, limit: int = 100, *, after: tuple[str, str] | None = None) -> tuple[StoredSession, ...]:
-        """Give roots of trees in which something is working and whose owner is gone: none, or one not heard of within the lease.
+        """Return roots of trees with open work and no live owner: no owner, or no heartbeat within the lease.
 
-        They come in the order of their scopes and ids, from behind a place in it, as of `find`.
+        They are sorted by scope and id, starting after a position, as in `find`.
         """
         ...
 
     def due(self, within_ms: int = 0, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give sessions whose timer is due on the store's own clock, and whose owner is gone; those due longest first.
+        """Return sessions without a live owner whose timer is due on the store's clock, longest overdue first.
 
-        Gone as in `orphans`: a node that died took the timers of its sleeping sessions with it.
+        Live is defined as in `orphans`: a node that died took the timers of its hibernated sessions with it.
 
         Args:
-            within_ms: How much sooner than its time a timer counts as due.
-            limit: How many at most.
+            within_ms: How early a timer counts as due, in milliseconds.
+            limit: Maximum number of sessions.
         """
         ...
 
     def size(self, scope: str, session: SessionId) -> int:
-        """Say how many bytes one session alone has: records, snapshots, and each blob that it names, also where others have it too.
+        """Return the size of one session in bytes: records, snapshots, and each blob that it uses, even if shared.
 
         Returns:
-            Bytes of content, without what the store needs besides; 0 where there is no such session.
+            Bytes of content, without the store's overhead; 0 if the session does not exist.
         """
         ...
 
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
-        """Remove a root with its tree: records, snapshots, and blobs that no other has. What stood there is overwritten; see `overwrite_removed`.
+        """Delete a root with its tree: records, snapshots, and unshared blobs. Their bytes are overwritten, see `overwrite_removed`.
 
         Args:
-            scope: Of the tree.
-            session: Its root.
-            written_before_ms: Only where the last record of each of its sessions is older, on the clock of the store; None for whenever
-                that was. It is looked at in the transaction that deletes: what wakes meanwhile stays.
+            scope: Scope of the tree.
+            session: Root of the tree.
+            written_before_ms: Delete only if the last record of each session is older than this, on the store's clock. None
+                for any age. Checked inside the transaction, so that a session that wakes meanwhile stays.
 
         Returns:
-            How many bytes that were.
+            Number of bytes deleted.
 
         Raises:
-            SessionNotFound: Your move: there is none.
-            OptionError: Your move: it is no root; the message names that.
-            StillNeeded: Your move: a fork needs it, or a node owns it that was heard of within the lease, and something of it has
-                not ended; or it was written since.
+            SessionNotFound: Your move: the session does not exist.
+            OptionError: Your move: the session is not a root. The message names the root.
+            StillNeeded: Your move: a fork depends on it, a live node owns it and it has not ended, or it was written since.
         """
         ...
 
     def trim(self, scope: str, session: SessionId, before: int) -> int:
-        """Drop records before a number, of which there must be a snapshot.
+        """Drop the records before a number that has a snapshot.
 
         Returns:
-            How many records that were.
+            Number of records dropped.
 
         Raises:
-            SessionNotFound: Your move: there is none.
-            OptionError: Your move: no sound snapshot stands at that number or behind it; or it is beyond the end.
-            StillNeeded: Your move: a fork needs what would be dropped.
+            SessionNotFound: Your move: the session does not exist.
+            OptionError: Your move: no intact snapshot exists at or after that number, or the number is beyond the end.
+            StillNeeded: Your move: a fork depends on the records.
         """
         ...
 
     def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
-        """Remove what was said in a tree, and keep that there was something: again is fine.
+        """Erase the content of a tree, and keep the fact that it existed. Idempotent.
 
-        In place of each record stands what `erased_record` makes of it, so the chain of hashes goes on. Snapshots go, large values that no
-        other session has, and the title. Behind the last record stands a `closed` one of a higher epoch (`closing_record`): the session
-        has ended, has no owner, and a process that appends with an older epoch is refused. What stood there is overwritten; see
-        `overwrite_removed`. Forks are journals of their own, and stay.
+        Each record is replaced by its `erased_record`, so that the chain of hashes stays valid. Snapshots, unshared large
+        values and the title are removed. A `closed` record of a higher epoch follows the last record (`closing_record`): the
+        session has ended and has no owner, and appends with an older epoch are refused. Erased bytes are overwritten, see
+        `overwrite_removed`. Forks are separate journals and stay.
 
         Args:
-            scope: Of the tree.
-            session: Its root.
-            why: What the records say of it; no content.
+            scope: Scope of the tree.
+            session: Root of the tree.
+            why: Reason stored in the records. It must not repeat any content.
 
         Raises:
-            SessionNotFound: Your move: there is none.
-            OptionError: Your move: it is no root; the message names that.
-            StillNeeded: Your move: a node owns it that was heard of within the lease, and something of it has not ended.
+            SessionNotFound: Your move: the session does not exist.
+            OptionError: Your move: the session is not a root. The message names the root.
+            StillNeeded: Your move: a live node owns it, and part of it has not ended.
         """
         ...
 
     def overwrite_removed(self) -> bool:
-        """See to it that nothing of what was erased, deleted or trimmed stands in any file of the store. Again is fine.
+        """Overwrite all erased, deleted or trimmed bytes in every file of the store. Idempotent.
 
         Returns:
-            Whether that is done. Else a reader stood in the way, and it is to be called again; or this store never does it. Who forgets a
-            user is told of either.
+            Whether that is done. If not, a reader prevented it and the call must be repeated, or this store never does it. A
+                caller that forgets a user is told about either case.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the store; again if you like."""
+        """Close the store. Idempotent."""
         ...
 
 
 def take_all(store: Store, wanted: Sequence[TakeOver]) -> tuple[Taken | AgentrailError, ...]:
-    """Take many trees: at once where the store can, else one by one.
+    """Take many trees over: in one transaction if the store supports it, otherwise one by one.
 
-    Returns, Raises: As of `ManyTaker.take_many`.
+    Returns, Raises: Same as `ManyTaker.take_many`.
     """
     if hasattr(type(store), "take_many"):
         return cast("ManyTaker", store).take_many(wanted)

@@ -1,4 +1,4 @@
-"""The port of a tool: arguments in, an outcome out. What it may do meanwhile stands in `tool_context`."""
+"""The port of a tool: arguments in, an outcome out. `tool_context` holds the services that a running call can use."""
 
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
@@ -17,16 +17,16 @@ from agentrail.otp.edges import call_guarded
 
 @frozen(kw_only=True)
 class Ok:
-    """A result.
+    """A successful result.
 
     Attributes:
-        text: What the model reads. With pictures it may be empty: their number is said then.
+        text: Text for the model. It may be empty if there are images; the model then reads their number.
         details: JSON for events and user interfaces, never for the model.
-        images: Pictures, 10 of 5 MiB at most. Shown to the model where its wire format takes pictures in a result; elsewhere
-            it reads a line for each, `[image/png, 12,345 bytes]`.
+        images: At most 10 images of at most 5 MiB each. The model sees them if its wire format supports images in results.
+            Otherwise it reads a line for each, `[image/png, 12,345 bytes]`.
 
     Raises:
-        ToolContractError: Your move: there are more pictures, a larger one, or something that is no picture.
+        ToolContractError: Your move: too many images, an image that is too large, or a value that is not an image.
     """
 
     text: str
@@ -36,10 +36,10 @@ class Ok:
 
 @frozen(kw_only=True)
 class Error:
-    """A failure that the model may correct: it says what went wrong and what to do next.
+    """A failure that the model may correct. The text says what went wrong and what to do next.
 
     Attributes:
-        text: What the model reads.
+        text: Text for the model.
         details: JSON for events and user interfaces, never for the model.
     """
 
@@ -49,13 +49,14 @@ class Error:
 
 @frozen(init=False)
 class ToolUpdate:
-    """A result that changes something in the session: `ToolUpdate(UpdateTodos(todos=…), text="Three left.")`.
+    """A result that also changes the session: `ToolUpdate(UpdateTodos(todos=…), text="Three left.")`.
 
-    The session applies the changes in the very step that records the result, and not at all when the call was stopped.
+    The session applies the changes in the same step that records the result. If the call was stopped, it applies none of
+    them.
 
     Attributes:
-        changes: At least one of `UpdateTodos`, `UpdateContext` and `RequestCompaction`, in the order in which they are applied.
-        text: What the model reads.
+        changes: One or more `UpdateTodos`, `UpdateContext` and `RequestCompaction`, applied in this order.
+        text: Text for the model.
         details: JSON for events and user interfaces, never for the model.
     """
 
@@ -64,10 +65,10 @@ class ToolUpdate:
     details: JsonValue
 
     def __init__(self, *changes: Change, text: str = "[effect applied]", details: JsonValue = None) -> None:
-        """Take the changes.
+        """Create the update.
 
         Raises:
-            ToolContractError: Your move: there is none, or one that is none.
+            ToolContractError: Your move: no changes, or a value that is not a change.
         """
         known = get_args(Change)
         wrong = next((change for change in changes if not isinstance(change, known)), None)
@@ -89,10 +90,10 @@ MAX_RESULT_BYTES: Final = 1 << 20
 
 @frozen
 class Done:
-    """What `reconcile` found: the operation took effect.
+    """Result of `reconcile`: the operation took effect.
 
     Attributes:
-        result: What the call is answered with.
+        result: Result of the call.
     """
 
     result: ToolOutcome
@@ -100,12 +101,12 @@ class Done:
 
 @frozen
 class NotDone:
-    """What `reconcile` found: nothing of the operation took effect, so it may be run again."""
+    """Result of `reconcile`: the operation had no effect and may be run again."""
 
 
 @frozen
 class Unknown:
-    """What `reconcile` found: nothing that would tell."""
+    """Result of `reconcile`: it is unknown whether the operation took effect."""
 
 
 Reconciled: TypeAlias = Done | NotDone | Unknown
@@ -113,15 +114,15 @@ Reconciled: TypeAlias = Done | NotDone | Unknown
 
 @frozen(kw_only=True)
 class ToolListing:
-    """To whom a tool describes itself, where its description is a function.
+    """The session for which a tool computes its description.
 
     Attributes:
-        session_id: The session whose list of tools is made.
-        model: The model string that it begins with.
-        working_dir: The root of the file tools.
+        session_id: Id of the session.
+        model: The session's initial model string.
+        working_dir: Root of the file tools.
         user_data: The application's own data.
-        is_unconfined: Whether it is known that its commands run with the user's rights.
-        agents: Name and description of each agent that may work for it.
+        is_unconfined: Whether commands are known to run with the user's rights.
+        agents: Name and description of each agent that the session can delegate to.
     """
 
     session_id: SessionId
@@ -134,66 +135,68 @@ class ToolListing:
 
 @runtime_checkable
 class Tool(Protocol):
-    """A function that the model may call. `@agentrail.tool` makes one; a class with these four members is one.
+    """A function that the model may call. Create one with `@agentrail.tool`, or with a class that has these four members.
 
-    Members that it may have besides, each with what holds without it:
+    Optional members, with their defaults:
 
     - `killable: bool` (True): whether a steer or a default abort may stop it.
-    - `effect_class` (`"once"`): what it promises about being run twice: `"pure"`, `"idempotent"`, `"reconcilable"`, `"once"`.
-    - `timeout_seconds: float | None` (None): per attempt; None for the session's own.
-    - `max_retries: int | None` (None): how often a call that raised is made again; None for what its effect class and the
-      session say. For a `once` tool a number says that raising means that nothing happened.
-    - `reconcile(operation_id, ctx)`, `async`: required of `reconcilable`; says `Done(result)`, `NotDone()` or `Unknown()`.
-    - `polling: bool` (False): repeats are its nature, so the session looks for no loops.
-    - `max_result_bytes: int` (1 MiB): of a longer text the middle is left out.
-    - `label(arguments)` (the name): short text for people.
-    - `answered_by` (`"code"`): `"user"` for a tool whose calls are questions, `"client"` for one that the client runs;
-      it is never executed.
-    - `threaded: bool` (False): whether it works in a thread; none begins where too many are left behind.
+    - `effect_class` (`"once"`): whether a call may be repeated: `"pure"`, `"idempotent"`, `"reconcilable"`, `"once"`.
+    - `timeout_seconds: float | None` (None): time limit per attempt. None uses the session's own.
+    - `max_retries: int | None` (None): retries of a call that raised. None uses the effect class and the session's options.
+      For a `once` tool, a number promises that a call that raised had no effect.
+    - `reconcile(operation_id, ctx)`, `async`: required for `reconcilable`. It returns `Done(result)`, `NotDone()` or
+      `Unknown()`.
+    - `polling: bool` (False): whether repeated calls are expected. If so, the session does not check for loops.
+    - `max_result_bytes: int` (1 MiB): size limit of the text. The middle of a longer text is omitted.
+    - `label(arguments)` (the name): short text for users.
+    - `answered_by` (`"code"`): `"user"` for a tool whose calls are questions, `"client"` for a tool that the client runs.
+      Such a tool is never executed by the session.
+    - `threaded: bool` (False): whether it runs in a thread. No call starts while too many abandoned threads exist.
     """
 
     @property
     def name(self) -> str:
-        """`[A-Za-z0-9_-]{1,64}`, unique in a session."""
+        """Name of the tool: `[A-Za-z0-9_-]{1,64}`, unique in a session."""
         ...
 
     @property
     def description(self) -> str | Callable[[ToolListing], str]:
-        """What the model reads; or a function that writes it, called when the tool is given to a session."""
+        """Description for the model, or a function that returns it, called when the tool is given to a session."""
         ...
 
     @property
     def parameters(self) -> JsonObject:
-        """JSON Schema, draft 2020-12, outermost `"type": "object"`."""
+        """JSON Schema, draft 2020-12, with `"type": "object"` at the top level."""
         ...
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
-        """Run one call whose arguments are as the schema says.
+        """Run one call. The arguments are valid for the schema.
 
-        Raising is a crash of the tool, which is contained; being cancelled is being stopped, and clean-up in `finally`
-        has two seconds.
+        An exception counts as a crash of the tool and is contained.
+
+        Cancellation: The call was stopped. Clean-up in `finally` has two seconds.
         """
         ...
 
 
 def name_of(tool: Tool) -> str:
-    """Give the name of a tool, for words about it."""
+    """Return a tool's name, for messages."""
     return str(_member_of(tool, "name", type(tool).__name__))
 
 
 def effect_class_of(tool: Tool) -> EffectClass:
-    """Give what a tool promises about being run twice: nothing, where it does not say."""
+    """Return a tool's effect class; `once` if it declares none."""
     promised: EffectClass = _member_of(tool, "effect_class", "once")
     return promised
 
 
 def timeout_seconds_of(tool: Tool) -> float | None:
-    """Give how long one attempt of a tool may take; None for the session's own time."""
+    """Return the time limit of one attempt, or None for the session's own."""
     seconds: float | None = _member_of(tool, "timeout_seconds", None)
     return seconds
 
 
 def _member_of(tool: Tool, name: str, default: Any) -> Any:
-    # Checked when the tool was given to the session. One that is computed and fails later counts as not there: it is read
-    # where a call begins or ends, outside of what catches the crashes of tools.
+    # Validated when the tool was given to the session. A computed attribute that fails later counts as missing: it is
+    # read where a call starts or ends, outside the code that catches tool crashes.
     return call_guarded(lambda _: default, getattr, tool, name, default)

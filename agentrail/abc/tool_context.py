@@ -1,4 +1,4 @@
-"""What a tool is given for one call: whom it works for, and all that it may ask of its session. No tool enters this file."""
+"""The context of a tool call: its session, and the services that it can use. This module contains no tool."""
 
 import json
 import math
@@ -27,43 +27,43 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    # So that a plain `ToolContext` is no hole for a strict type checker; at run time it is never looked at.
+    # A strict type checker then accepts a plain `ToolContext`. The default is never used at runtime.
     D = TypeVarWithDefault("D", default=Any)
 else:
     D = TypeVar("D")
 
 MAX_PAYLOAD_BYTES: Final = 64 << 10
 MAX_CLEANUP_SECONDS: Final = 2.0
-"""How long a tool that was stopped may clean up."""
+"""Time limit for the clean-up of a stopped tool, in seconds."""
 
 
 def _publish_nothing(name: str, payload: JsonValue) -> None:
-    """Drop an event, in a context that was made by hand."""
+    """Drop an event, in a context created by hand."""
 
 
 def _detach_nothing(text: str, details: JsonValue) -> None:
-    """Drop an answer, in a context that was made by hand."""
+    """Drop an early result, in a context created by hand."""
 
 
 class RunInThread(Protocol):
-    """Runs a plain function in a worker thread."""
+    """Runs a synchronous function in a worker thread."""
 
     async def __call__(self, function: Callable[[], T], *, abandonable: bool) -> T:
-        """Run it, and give what it returns; a cancellation leaves an abandonable one behind."""
+        """Run the function and return its result. Cancellation abandons an abandonable thread."""
         ...
 
 
 @frozen(kw_only=True)
 class ChildRequest:
-    """What a tool wants from a session of its own.
+    """A tool's request for a child session.
 
     Attributes:
-        prompt: What it is to do.
-        system_prompt: Instead of that of the session above; None for the same.
-        tools: The names of those tools of the session above that it has; None for all.
-        max_turns: How many turns it has; None for as many as the session above.
-        agent: Which of the agents of the session above works; None for one that has what that session has.
-        model: Which model it asks, as `provider:name`; None for that of the session above.
+        prompt: Task of the child.
+        system_prompt: System prompt of the child; None for the parent's.
+        tools: Names of the parent's tools that the child gets; None for all.
+        max_turns: Turn limit; None for the parent's.
+        agent: The parent's agent that does the work; None for one configured like the parent.
+        model: Model as `provider:name`; None for the parent's.
     """
 
     prompt: str
@@ -78,20 +78,20 @@ class OpenProcess(Protocol):
     """Opens a process that ends with the call."""
 
     async def __call__(self, argv: tuple[str, ...], options: ProcessOptions, /) -> ToolProcess:
-        """Open it."""
+        """Open the process."""
         ...
 
 
 @frozen(kw_only=True)
 class UserQuestion:
-    """What a tool wants to know from the user.
+    """A tool's question to the user.
 
     Attributes:
-        question: In words.
-        options: What can be chosen; empty: any text.
-        timeout_seconds: How long to wait; None: as long as the call may take.
-        schema: A form, whose answer is an object; None: the answer is a text.
-        url: An address that the user is to be shown.
+        question: Text of the question.
+        options: Answers to choose from; empty: any text.
+        timeout_seconds: Time limit for the answer; None: the rest of the call's time.
+        schema: Schema of a form, which is answered with an object. None: the answer is a text.
+        url: An address to show to the user.
     """
 
     question: str
@@ -102,18 +102,18 @@ class UserQuestion:
 
 
 class AskQuestion(Protocol):
-    """Puts a question before the user."""
+    """Shows a question to the user."""
 
     async def __call__(self, question: UserQuestion, /) -> str | JsonObject | None:
-        """Wait for the answer; None when none came in time."""
+        """Wait for the answer. Return None if none came in time."""
         ...
 
 
 class RunSession(Protocol):
-    """Lets a session of its own work for the call."""
+    """Runs a child session for the call."""
 
     async def __call__(self, request: ChildRequest, /) -> str:
-        """Give its last text."""
+        """Run the child and return its last text."""
         ...
 
 
@@ -141,47 +141,49 @@ async def _run_in_any_thread(function: Callable[[], T], *, abandonable: bool) ->
 
 @frozen(kw_only=True)
 class ToolContext(Generic[D]):
-    """Who asks, and where: values as they were when the call started, frozen all the way down.
+    """Context of one tool call: values as they were when the call started, deeply frozen.
 
-    A tool that says `ctx: ToolContext[Pool]` has `ctx.deps` of that type, and a session without one is not started.
+    A tool annotated with `ctx: ToolContext[Pool]` gets `ctx.deps` of that type. A session without such a value is not
+    started.
 
     Attributes:
-        session_id: The session that the call belongs to.
-        group_id: The group of the session, or None.
-        path: The chain of sessions from the root to this one.
-        call_id: The call.
-        operation_id: The idempotency key: the same for all attempts at one call.
-        attempt: 1 for the first.
-        arguments: What the call was made with, as the session keeps it; a tool writes to what it is given. For `reconcile`, which is given nothing but the id.
-        working_dir: The root of the file tools.
-        open_sandbox: Gives the sandbox; `ctx.sandbox` asks it.
+        session_id: Id of the call's session.
+        group_id: Group of the session, or None.
+        path: Session ids from the root down to this session.
+        call_id: Id of the call.
+        operation_id: Idempotency key: the same for all attempts at one call.
+        attempt: Number of the attempt, from 1.
+        arguments: Arguments of the call as the session stores them. Meant for `reconcile`, which otherwise gets only the id:
+            a tool may modify the arguments it is passed.
+        working_dir: Root of the file tools.
+        open_sandbox: Opens the sandbox. Used by `ctx.sandbox`.
         model: The model string of the request.
-        turn: Which turn of the cycle, from 1.
-        tools: The names of the tools that the session has, sorted; those of the agent that it was handed over to.
-        agents: The agents that may work for the session: of each its name, and its description.
-        agent_tools: By the name of an agent that has tools of its own, the names of these, sorted.
-        prompt_mode: Which sections the system prompt has: `full`, `task`, `minimal` or `none`.
-        last_reply: What the cycle before this one answered; empty where there was none, or where it ended without an answer.
-        total_tokens: What the session used so far.
-        cost_usd: What that cost; None when a price is unknown.
-        todos: The list that the model keeps of its work.
-        memory: What the tools of the session keep between their calls, set by `UpdateContext(key="memory", …)`.
+        turn: Turn of the cycle, from 1.
+        tools: Names of the session's tools, sorted. After a handover, those of the new agent.
+        agents: Name and description of each agent that the session can delegate to.
+        agent_tools: For each agent with tools of its own, their names, sorted.
+        prompt_mode: Sections in the system prompt: `full`, `task`, `minimal` or `none`.
+        last_reply: Reply of the previous cycle; empty if there was none.
+        total_tokens: Tokens used by the session so far.
+        cost_usd: Cost so far, in US dollars; None if a price is unknown.
+        todos: The model's todo list.
+        memory: Values that the session's tools keep between calls, set by `UpdateContext(key="memory", …)`.
         user_data: The application's own data.
-        deps: What the application gave its session to work with, such as a pool or a client: a live object, as it was given. In no
+        deps: Live object from the application, such as a pool or a client, passed through unchanged. It never appears in a
             state, journal, event or text.
-        memories: What is remembered across sessions, of the owner of this one and of no other; None where the supervisor was given no
-            `memories`, or `user_data` does not say whose they would be.
-        notes: The working notes of the session, `NOTES.md` outside of its workspace; None where it has none.
-        knowledge: The knowledge bases that the owner of the session may read; None where the supervisor was given no `knowledge`.
-        deadline: When the timeout strikes, on Trio's clock; infinite without one.
-        progress: Where `report_progress` goes; publishes `ToolProgress`.
-        event: Where `emit` goes; publishes `PluginEvent`.
-        detached: Where `detach` goes.
-        commands: What runs in the background of the session, begun by `shell`.
-        run_in_thread: Runs a plain function in one of the threads for tools.
-        process: Where `open_process` goes.
-        question: Where `ask_user` goes; in a context that was made by hand there is no answer.
-        child: Where `run_session` goes.
+        memories: Memories across sessions that belong to this session's owner. None if the supervisor has no `memories`, or
+            `user_data` names no owner.
+        notes: The session's working notes, `NOTES.md` outside its workspace; None if it has none.
+        knowledge: Knowledge bases that the session's owner may read. None if the supervisor has no `knowledge`.
+        deadline: Time of the timeout, on Trio's clock; infinite if there is none.
+        progress: Called by `report_progress`; publishes `ToolProgress`.
+        event: Called by `emit`; publishes `PluginEvent`.
+        detached: Called by `detach`.
+        commands: The session's background commands, started by `shell`.
+        run_in_thread: Runs a synchronous function in one of the tool threads.
+        process: Called by `open_process`.
+        question: Called by `ask_user`. In a context created by hand, no answer comes.
+        child: Called by `run_session`.
     """
 
     session_id: SessionId
@@ -221,36 +223,36 @@ class ToolContext(Generic[D]):
 
     @property
     def depth(self) -> int:
-        """How many sessions stand above this one; 0 for one that no other session started."""
+        """Number of ancestor sessions; 0 for a root."""
         return max(len(self.path) - 1, 0)
 
     @property
     def sandbox(self) -> "Sandbox":
-        """Where files are read and commands run. Opened when the first tool of a session asks for it.
+        """The sandbox for files and commands. It opens when the first tool of a session uses it.
 
         Raises:
-            SandboxError: The working directory cannot be opened any more.
+            SandboxError: The working directory can no longer be opened.
         """
         return self.open_sandbox()
 
     def report_progress(self, text: str) -> None:
-        """Tell subscribers how far the call is; after the call ended it does nothing. Callable from a worker thread."""
+        """Report progress to subscribers. Does nothing once the call has ended. Callable from a worker thread."""
         self.progress(text)
 
     def emit(self, name: str, payload: JsonValue = None) -> None:
-        """Publish a `PluginEvent`; after the call ended it does nothing. Callable from a worker thread.
+        """Publish a `PluginEvent`. Does nothing once the call has ended. Callable from a worker thread.
 
         Args:
-            name: Your own name for it.
-            payload: JSON, of at most 64 KiB, nested at most 128 levels deep.
+            name: Name of the event, chosen by the tool.
+            payload: JSON of at most 64 KiB, nested at most 128 levels deep.
 
         Raises:
-            ToolContractError: Your move: it is no JSON, or too much of it.
+            ToolContractError: Your move: the payload is not JSON, or too large.
         """
         try:
             text = json.dumps(payload, allow_nan=False)
             frozen = frozen_value(json.loads(text))
-        except RecursionError:  # `TooDeep` is one
+        except RecursionError:  # includes `TooDeep`
             message = f"the payload of {name!r} is nested more deeply than {MAX_LEVELS} levels: flatten it"
             raise ToolContractError(message) from None
         except (TypeError, ValueError) as error:
@@ -262,22 +264,25 @@ class ToolContext(Generic[D]):
         self.event(name, frozen)
 
     def detach(self, text: str, details: JsonValue = None) -> None:
-        """Answer the call now, and go on in the background. Callable from a worker thread.
+        """Return a result now and continue in the background. Callable from a worker thread.
 
-        The model reads the answer, and the session goes on without the call: it takes no slot and has no timeout any more, no steer
-        and no ordinary abort stops it. It ends when the tool returns, of which the model reads the text as a note in front of its next
-        turn; or when it is stopped: by `abort(kill_tools="all")`, by `abort_tool`, with the session, and by a restart of that. Nothing
-        runs it again. At most eight calls of a session may go on so; the ninth is stopped.
+        The model reads the result, and the session continues without the call. The call then takes no slot and has no
+        timeout, and no steer or ordinary abort stops it.
 
-        Processes that it has opened, and opens from now on, end with it. No question of its own reaches the user any more, and it has
-        no sessions of its own.
+        It ends when the tool returns; the model reads the returned text as a note before its next turn. It is also stopped by
+        `abort(kill_tools="all")`, by `abort_tool`, and when the session ends or restarts. It is never run again. A session
+        can have at most eight such calls; the ninth is stopped.
+
+        Its processes, including those opened later, end with it. From now on it can neither ask the user nor start child
+        sessions.
 
         Args:
-            text: What the model reads as the result of the call.
+            text: Result of the call, for the model.
             details: JSON for events and user interfaces.
 
         Raises:
-            ToolContractError: Your move: it is answered already, sessions work for it, or the text or the details are none.
+            ToolContractError: Your move: the call already has a result, child sessions work for it, or text or details are
+                invalid.
         """
         self.detached(text, details)
 
@@ -290,23 +295,24 @@ class ToolContext(Generic[D]):
         errors: Literal["merged", "dropped"] = "merged",
         timeout_seconds: float | None = None,
     ) -> ToolProcess:
-        """Open a process in the sandbox, confined as its commands are. It ends with the call, whatever ends that.
+        """Open a process in the sandbox, confined like its commands. The process ends with the call, however the call ends.
 
-        Then, or when the call is stopped, it and all that it started get `SIGTERM`, two seconds later `SIGKILL`, and are
-        reaped; also when the tool itself does not hear that it is stopped.
+        When the call ends or is stopped, the process and its descendants get `SIGTERM`, two seconds later `SIGKILL`, and are
+        reaped. This also happens if the tool ignores its cancellation.
 
         Args:
-            argv: The program and its arguments; no shell reads them.
-            workdir: Where it begins, below the root.
-            env: Variables that it sees besides those that every command sees.
-            errors: Where its standard error goes: `merged` into its output, or `dropped`.
-            timeout_seconds: How much time it may need, of which its limit of processor time is made; None: as long as the call has.
+            argv: Program and arguments. No shell interprets them.
+            workdir: Initial directory, below the root.
+            env: Extra environment variables, in addition to those of every command.
+            errors: Destination of standard error: `merged` into standard output, or `dropped`.
+            timeout_seconds: Expected run time in seconds, from which the CPU time limit is derived; None: the rest of the
+                call's time.
 
         Raises:
             ToolContractError: Your move: no program, or an argument with a NUL.
-            ProcessRefused: The sandbox runs no processes, or could not start this one; `code` is as of `Refusal`.
+            ProcessRefused: The sandbox runs no processes, or could not start this one. `code` is the code of the `Refusal`.
 
-        Cancellation: What has been started by then is stopped.
+        Cancellation: A process that has already started is stopped.
         """
         words = tuple(argv)
         if not words or not words[0] or any("\0" in word for word in words):
@@ -331,29 +337,30 @@ class ToolContext(Generic[D]):
         agent: str | None = None,
         model: str | None = None,
     ) -> str:
-        """Let a session below this one work, and give its last text. It ends with the call.
+        """Run a child session and return its last text. The child ends with the call.
 
-        It inherits as a child of `task` does: working directory, sandbox, model, tools, plugins and user data, where its agent has
-        none of its own; not the conversation. What it publishes appears on this session as `SubagentEvent`. Under a budget it is lent all that is left,
-        or waits until another child gives something back.
+        It inherits like a child of `task`: working directory, sandbox, model, tools, plugins and user data, unless its agent
+        has its own. It does not inherit the conversation. Its events appear on this session as `SubagentEvent`. Under a
+        budget, it may use all of the remaining amount, or waits until another child returns some.
 
         Args:
-            prompt: What it is to do; it knows nothing else.
-            system_prompt: Instead of that of this session, or of the agent.
-            tools: Names, of the tools that this session has, or the agent, where that has its own; None for all of them.
-            max_turns: How many turns it has; None for as many as this session. Of an agent with a number of its own the smaller one counts.
-            agent: The name of the agent that works, as in `ctx.agents`; None for one that has what this session has.
-            model: Which model it asks, as `provider:name`; None for that of this session, or of the agent. Its provider is found as for a switch of models.
+            prompt: Task of the child, and all that it knows.
+            system_prompt: Replaces the system prompt of this session or of the agent.
+            tools: Names of tools of this session, or of the agent if it has its own; None for all of them.
+            max_turns: Turn limit; None for this session's. If the agent has a limit too, the smaller one counts.
+            agent: Name of an agent in `ctx.agents`; None for one configured like this session.
+            model: Model as `provider:name`; None for that of this session or of the agent. Its provider is resolved as for a
+                model switch.
 
         Raises:
-            ChildRefused: Your move: nothing of the budget is left for it; sessions stand too deep above one another already; or too
-                many work for tools of this session.
-            OptionError: Your move: an agent or a tool that this session has not, a number of turns that is none, or an argument of another type.
-            ModelNotFound, Authentication: Your move: there is no such model, or no key for it.
-            CycleFailed, CycleAborted: How it ended, without an answer; aborted too when the call that asks is over.
+            ChildRefused: Your move: the budget is spent, the tree is too deep, or too many children work for this session's
+                tools.
+            OptionError: Your move: an unknown agent or tool, an invalid turn limit, or an argument of the wrong type.
+            ModelNotFound, Authentication: Your move: unknown model, or no key for it.
+            CycleFailed, CycleAborted: The child ended without an answer. Aborted also if the calling tool call ended.
             PromptError: Your move: an empty prompt, or one that is too long.
 
-        Cancellation: The session is aborted with all that it runs, and stopped, before the cancellation travels on.
+        Cancellation: The child and all its work are aborted and stopped before the cancellation propagates.
         """
         return await self.child(
             ChildRequest(
@@ -395,26 +402,26 @@ class ToolContext(Generic[D]):
         schema: JsonObject | None = None,
         url: str | None = None,
     ) -> str | JsonObject | None:
-        """Ask the user, and wait for the answer in this process. Where it must outlive a restart, use the tool `ask_user`.
+        """Ask the user and wait for the answer in this process. If the question must survive a restart, use the tool `ask_user`.
 
-        Publishes `AskUser`, and is answered with `session.respond`, or `session.decline`.
+        Publishes `AskUser`. Answer it with `session.respond` or `session.decline`.
 
         Args:
-            question: What you need to know.
-            options: What can be chosen; the answer may be another text all the same.
-            timeout_seconds: How long to wait; None: as long as the call may take.
-            schema: A form instead: JSON Schema of a flat object of at most 50 fields, each a text, a number, a flag or a choice
-                (`enum`, or `oneOf` of `const` and `title`). No answer reaches you that does not fit it.
-            url: An address that the user is to be shown, `https://…`; nothing is opened by itself.
+            question: Text of the question.
+            options: Answers to choose from. The user may still answer with other text.
+            timeout_seconds: Time limit in seconds; None: the rest of the call's time.
+            schema: Schema of a form: a flat JSON Schema object of at most 50 fields, each a text, number, boolean or choice
+                (`enum`, or `oneOf` of `const` and `title`). Only valid answers are returned.
+            url: An address to show to the user, `https://…`. It is never opened automatically.
 
         Returns:
-            The answer: a text; of a form the object, a copy of your own, with its defaults filled in and what was left empty left
-            out. None when the user gave none in time.
+            The answer: a text, or for a form a copy of the object with defaults filled in and empty fields omitted. None if
+                the user did not answer in time.
 
         Raises:
-            ToolContractError: Your move: an empty question, a time that is none, a form or an address that cannot be.
-            QuestionDeclined: The user does not want to answer. A tool that lets it travel is answered with these words.
-            CycleAborted: The cycle was aborted, or this call stopped: no answer will come.
+            ToolContractError: Your move: an empty question, or an invalid time limit, form or address.
+            QuestionDeclined: The user declined to answer. If the tool lets it propagate, its text becomes the result.
+            CycleAborted: The cycle was aborted or this call was stopped, so no answer will come.
 
         Cancellation: The question is withdrawn when the call ends.
         """
@@ -440,15 +447,15 @@ class ToolContext(Generic[D]):
 
     @contextmanager
     def cleanup_scope(self, seconds: float = MAX_CLEANUP_SECONDS) -> Iterator[trio.CancelScope]:
-        """Shield the clean-up of a tool that was stopped, in `finally`: what is awaited inside is not cut, for two seconds.
+        """Shield the clean-up of a stopped tool, in `finally`. Awaits inside the scope are not cancelled for up to two seconds.
 
         Args:
-            seconds: How long it may take; two at most, because after that a call that was stopped counts as stuck.
+            seconds: Time limit, at most two seconds: after that, a stopped call counts as stuck.
 
         Raises:
-            ToolContractError: Your move: a time that is longer, or none.
+            ToolContractError: Your move: `seconds` is invalid or longer than two.
 
-        Cancellation: It ends after `seconds`, and by nothing else.
+        Cancellation: Only the end of `seconds` cancels it.
         """
         if not 0 < seconds <= MAX_CLEANUP_SECONDS:
             message = (
@@ -459,13 +466,13 @@ class ToolContext(Generic[D]):
             yield scope
 
     def seconds_left(self) -> float:
-        """Say how long the call may still take; 0 when its time is up, infinite without a timeout."""
+        """Return the call's remaining time in seconds: 0 after the timeout, infinite without one."""
         return max(self.deadline - outside.monotonic(), 0.0)
 
     def check_cancelled(self) -> None:
-        """Raise when the call was stopped: for functions in worker threads, which cannot be stopped from outside.
+        """Raise if the call was stopped. For functions in worker threads, which cannot be cancelled from outside.
 
         Raises:
-            trio.Cancelled: It was. Let it travel.
+            trio.Cancelled: The call was stopped. Let it propagate.
         """
         outside.check_cancelled()
