@@ -1,7 +1,7 @@
-"""The commands that run in the background for one session: what each has printed and no one has read, and how it ended.
+"""Background commands of one session: unread output and outcome of each.
 
-Kept by what runs the calls of the session, for as long as that lives: a restart of the session ends its commands, and here it begins
-with none. No process enters this file; who follows one puts in what it prints.
+The session's call runner keeps them. A restart of the session ends its commands, and the new incarnation starts with none.
+This module handles no processes; the code that follows a process adds its output here.
 """
 
 from collections.abc import Mapping
@@ -13,30 +13,30 @@ import trio
 from agentrail.core.values.printed import PrintedText
 
 MAX_BACKGROUND_COMMANDS: Final = 8
-"""How many commands may run in the background of a session."""
+"""Maximum number of background commands per session."""
 
 MAX_ENDED_COMMANDS: Final = 8
-"""How many that have ended are remembered with what they printed; the oldest is forgotten first."""
+"""Maximum number of ended commands that are kept with their output. The oldest is dropped first."""
 
 MAX_UNREAD_BYTES: Final = 50_000
-"""How much of what a command printed is kept until it is read; the oldest goes first."""
+"""Limit of unread output per command, in bytes. The oldest output is dropped first."""
 
 _ID_CHARACTERS: Final = 8
 _MAX_COMMAND_CHARACTERS: Final = 80
 
 
 class BackgroundCommand:
-    """A command that runs in the background, or did.
+    """A background command, running or ended.
 
     Attributes:
-        id: What the model knows it by; no other command of the session was ever given it.
-        command: What runs, shortened.
-        scope: Of what follows it; cancelled, the command is stopped.
+        id: Id for the model, never reused for another command of the session.
+        command: The command line, shortened.
+        scope: Cancel scope of the task that follows it. Cancelling it stops the command.
         how: How it ended; None while it runs.
     """
 
     def __init__(self, command_id: str, command: str) -> None:
-        """Begin with nothing printed; inside of a Trio run."""
+        """Start without output. Call inside a Trio run."""
         line, _, more = command.strip().partition("\n")
         is_short = not more and len(line) <= _MAX_COMMAND_CHARACTERS
         self.id: str = command_id
@@ -56,25 +56,25 @@ class BackgroundCommand:
         return self.how is None
 
     def take(self, piece: bytes | bytearray) -> None:
-        """Take what it printed."""
+        """Append output."""
         self._keep(self._text.read(bytes(piece)))
 
     def close(self, how: str) -> None:
-        """Note that nothing of it is left, and how it ended; the first word counts."""
+        """Record that it has ended, and how. The first call counts."""
         if self.how is None:
             self._keep(self._text.finish())
             self.how, self._ended_at = how, trio.current_time()
             self._gone.set()
 
     async def wait_gone(self) -> None:
-        """Wait until nothing of it is left.
+        """Wait until it has ended completely.
 
-        Cancellation: Only the waiting ends.
+        Cancellation: Only the wait is cancelled.
         """
         await self._gone.wait()
 
     def read(self) -> str:
-        """Give what it printed since the last time, and how it stands. Of more than is kept a first line says how much is missing."""
+        """Return the output since the last call, and the status. If output was dropped, the first line says how much."""
         unread, dropped = bytes(self._unread), self._dropped_bytes
         self._unread.clear()
         self._dropped_bytes = 0
@@ -82,12 +82,12 @@ class BackgroundCommand:
         parts: list[str] = []
         if dropped or surplus:
             begin = unread.find(b"\n", surplus) + 1
-            if not 0 < begin < len(unread):  # no whole line begins there
+            if not 0 < begin < len(unread):  # there is no line start there
                 begin = surplus
             dropped, unread = dropped + begin, unread[begin:]
             kept = f"only the last {MAX_UNREAD_BYTES:,} are kept until they are read"
             parts.append(f"[… {dropped:,} bytes left out: {kept} …]")
-        text = unread.decode(errors="ignore").rstrip("\n")  # of a character that was cut in two half is left
+        text = unread.decode(errors="ignore").rstrip("\n")  # drops a character that was cut in two
         parts += [text] if text else []
         return "\n".join([*parts, self._standing(has_new=bool(parts))])
 
@@ -98,7 +98,7 @@ class BackgroundCommand:
 
     def _keep(self, text: str) -> None:
         self._unread += text.encode(errors="replace")
-        if len(self._unread) > 2 * MAX_UNREAD_BYTES:  # seldom, so that each byte is moved once at most
+        if len(self._unread) > 2 * MAX_UNREAD_BYTES:  # rarely, so that each byte is moved at most once
             surplus = len(self._unread) - MAX_UNREAD_BYTES
             self._dropped_bytes += surplus
             del self._unread[:surplus]
@@ -108,29 +108,29 @@ _NO_COMMANDS: Final[Mapping[str, BackgroundCommand]] = MappingProxyType({})
 
 
 class BackgroundCommands:
-    """Those of one session."""
+    """The background commands of one session."""
 
     # Slots, and no table before the first command: most sessions have none.
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without commands."""
         self._known = _NO_COMMANDS
 
     @property
     def running(self) -> tuple[BackgroundCommand, ...]:
-        """Those that have not ended, oldest first."""
+        """Running commands, oldest first."""
         return tuple([one for one in self._known.values() if one.is_running])
 
     def begin(self, operation_id: str, command: str) -> BackgroundCommand | None:
-        """Make room for another command; inside of a Trio run.
+        """Register another command. Call inside a Trio run.
 
         Args:
-            operation_id: Of the call that begins it, from which it has its id: the session minted that once.
-            command: What will run.
+            operation_id: Id of the call that starts it. The command's id is derived from it, so it is unique in the session.
+            command: The command line.
 
         Returns:
-            The command; None where as many run as may.
+            The command, or None if the maximum number is running.
         """
         if len(self.running) >= MAX_BACKGROUND_COMMANDS:
             return None
@@ -143,15 +143,15 @@ class BackgroundCommands:
         return made
 
     def forget(self, command: BackgroundCommand) -> None:
-        """Take back a command that never began."""
+        """Remove a command that never started."""
         self._known = {name: one for name, one in self._known.items() if one is not command}
 
     def find(self, command_id: str) -> BackgroundCommand | None:
-        """Find one by its id."""
+        """Return the command with this id, or None."""
         return self._known.get(command_id)
 
     def explain_unknown(self, command_id: str) -> str:
-        """Say that there is no command of this id, why that may be, and which ones there are."""
+        """Return a message for an unknown command id, with possible reasons and the known ids."""
         running = ", ".join([f"{one.id} ({one.command})" for one in self.running]) or "none"
         return (
             f"No command {command_id!r:.80} is known here: it was never begun, it ended long ago, or it was stopped when the session was "

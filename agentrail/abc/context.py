@@ -1,7 +1,7 @@
-"""The port of what is added to the requests of a turn: a provider of context is asked before the first one.
+"""The port of extra context for requests: context providers are called before the first request of a turn.
 
-What it gives goes to the model with each attempt at that turn, and stands nowhere else: not in the history, not in the journal, not in
-a summary. So it is asked again in the next turn.
+Their messages are sent with each attempt at that turn. They do not enter the history, the journal or a summary, so the
+providers are called again for the next turn.
 """
 
 from abc import ABC, abstractmethod
@@ -14,15 +14,15 @@ from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject, Message, SessionId, UserMessage
 
 MAX_CONTEXT_BYTES: Final = 100 << 10
-"""How much one provider may add to a request, in bytes of text and of base64."""
+"""Limit per provider and request, in bytes of text and base64."""
 
 
 @frozen(kw_only=True)
 class ProviderContext:
-    """For whom a provider of context is asked.
+    """The session that a context provider is called for.
 
     Attributes:
-        session_id: The session.
+        session_id: Id of the session.
         user_data: The application's own data, frozen.
     """
 
@@ -32,13 +32,13 @@ class ProviderContext:
 
 @frozen
 class AtEnd:
-    """Messages that are to stand behind the conversation, and not in front of it.
+    """Messages to add after the conversation instead of before it.
 
-    What differs from one request to the next costs the vendor's prompt cache of all that follows: in front of the conversation that is
-    all of it, behind it nothing.
+    Content that differs between requests invalidates the vendor's prompt cache for everything after it. Before the
+    conversation that is everything, after it nothing.
 
     Attributes:
-        messages: In order.
+        messages: The messages, in order.
     """
 
     messages: Sequence[UserMessage]
@@ -47,31 +47,32 @@ class AtEnd:
 ContextProvider: TypeAlias = Callable[
     [ProviderContext, tuple[Message, ...]], Awaitable[Sequence[UserMessage] | AtEnd]
 ]
-"""Gives only what is to be added: messages of the user, of text and pictures, 100 KiB at most.
+"""Returns only the additions: user messages of text and images, at most 100 KiB.
 
-It is given the conversation as the model will read it. What repeats that, holds calls or results, is of another kind, or is too much is left out
-and logged; so is all of one that raises or takes more than ten seconds, and the request goes out without it.
+It receives the conversation as the model will read it. Messages that repeat the conversation, contain calls or results, have
+another role, or exceed the limit are dropped and logged. If it raises or takes more than ten seconds, its result is dropped
+and logged, and the request is sent without it.
 """
 
 
 class TimedProvider(ABC):
-    """A provider of context that keeps its own time, and hears what of its messages was left out. For code that stands around another one.
+    """A context provider with its own time limit, which is notified about dropped messages. For code that wraps another provider.
 
-    A host asks the providers of its plugins through one. The session waits for it as long as it takes, and what is left out of what it
-    gave is told to it, and not to the log; it is still the session that says what may be added.
+    A host uses one to call the providers of its plugins. The session waits for it without a time limit, and reports dropped
+    messages to it instead of the log. The session still decides which messages are valid.
     """
 
     @abstractmethod
     async def __call__(
         self, about: ProviderContext, messages: tuple[Message, ...]
     ) -> Sequence[UserMessage] | AtEnd:
-        """Give what is to be added, as any provider does. What it raises is logged, and nothing is added."""
+        """Return the messages to add. An exception is logged, and nothing is added."""
 
     @abstractmethod
     async def left_out(self, about: ProviderContext, faults: tuple[str, ...]) -> None:
-        """Hear what of what it gave is left out, and why; the rest is added.
+        """Receive the messages that were dropped, and why. The others are added.
 
         Args:
-            about: As it was asked.
-            faults: At least one, each for people.
+            about: The value that was passed to the call.
+            faults: One or more descriptions for users.
         """

@@ -1,7 +1,7 @@
-"""The port for meanings: texts become vectors, and texts that mean nearly the same have vectors that point nearly the same way.
+"""The port of embeddings: texts become vectors, and similar texts have similar vectors.
 
-What compares vectors is a store. One that keeps them has the members of `VectorKeeper` besides its own, and `nearest`; one that does not is
-searched by words alone. It is given vectors of length one, packed as float32, the least significant byte first.
+Stores compare the vectors. A store that keeps vectors has the members of `VectorKeeper` and `nearest` in addition to its own.
+Any other store is searched by words only. Vectors have length one and are packed as little-endian float32.
 """
 
 from collections.abc import Sequence
@@ -11,67 +11,67 @@ from agentrail.abc.knowledge import ALL_DOCUMENTS, DocumentFilter, Passage
 from agentrail.abc.recall import ANY_TAGS, MemoryEntry, MemoryOwner, TagFilter
 
 MAX_EMBEDDED: Final = 64
-"""How many texts an embedder is given at once at most."""
+"""Maximum number of texts per call of an embedder."""
 
 
 class Embedder(Protocol):
-    """Makes vectors of texts."""
+    """Computes vectors of texts."""
 
     @property
     def name(self) -> str:
-        """What it is called, with its model and version: vectors of two names are never compared."""
+        """Name, including model and version. Vectors of different names are never compared."""
         ...
 
     @property
     def dimension(self) -> int:
-        """How many numbers each vector has."""
+        """Number of components of each vector."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Make a vector of each text, in their order.
+        """Compute the vector of each text, in order.
 
         Args:
-            texts: 1 to 64 of them, none of them empty.
+            texts: 1 to 64 non-empty texts.
 
         Raises:
-            ProviderError: It cannot be had now, or the service refused.
+            ProviderError: The service is unavailable or refused.
 
-        Cancellation: Nothing is left open.
+        Cancellation: Leaves nothing open.
         """
         ...
 
 
 def kind_of_vectors(embedder: Embedder) -> str:
-    """Say of which kind the vectors of an embedder are; those of two kinds are not compared."""
+    """Return the kind of an embedder's vectors. Vectors of different kinds are not compared."""
     return f"{embedder.name} {embedder.dimension}"
 
 
 class VectorKeeper(Protocol):
-    """Keeps vectors beside texts. What is removed takes its vector along. Calls are as those of the store, from one thread at a time."""
+    """Keeps vectors with texts. Removing a text removes its vector. The store's threading rules apply."""
 
     def without_vectors(self, tenant: str, kind: str, *, limit: int) -> tuple[tuple[int, str], ...]:
-        """Give the number and the text of what has no vector of this kind."""
+        """Return number and text of the entries without a vector of this kind."""
         ...
 
     def put_vectors(self, tenant: str, kind: str, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """Keep vectors by the numbers of their texts, in place of those of other kinds; a text that is gone meanwhile gets none."""
+        """Store vectors by the numbers of their texts, replacing those of other kinds. Texts that no longer exist are skipped."""
         ...
 
 
 @runtime_checkable
 class VectorRecall(VectorKeeper, Protocol):
-    """What a store of memories has besides, that compares meanings."""
+    """Additional methods of a memory store that compares meanings."""
 
     def nearest(
         self, owner: MemoryOwner, vector: bytes, kind: str, tags: TagFilter = ANY_TAGS, *, limit: int
     ) -> tuple[MemoryEntry, ...]:
-        """Give the entries of an owner whose vectors point the way of this one, the nearest first; none that points away."""
+        """Return the owner's entries with the most similar vectors, nearest first, without those that point away."""
         ...
 
 
 @runtime_checkable
 class VectorKnowledge(VectorKeeper, Protocol):
-    """What a store of knowledge has besides, that compares meanings."""
+    """Additional methods of a knowledge store that compares meanings."""
 
     def nearest(  # noqa: PLR0913 - as the port, and what is near
         self,
@@ -83,9 +83,9 @@ class VectorKnowledge(VectorKeeper, Protocol):
         *,
         limit: int,
     ) -> tuple[Passage, ...]:
-        """Give passages that a user may read whose vectors point the way of this one, as `KnowledgeStore.search` does.
+        """Return readable passages with the most similar vectors. See `KnowledgeStore.search`.
 
         Raises:
-            OptionError: As there.
+            OptionError: Same as `KnowledgeStore.search`.
         """
         ...

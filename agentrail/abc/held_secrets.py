@@ -1,6 +1,6 @@
-"""Where secrets are found that an application or an adapter holds: in data, in the options of a provider, in variables for commands.
+"""Finds secrets that an application or an adapter holds: in data, in provider options, in variables for commands.
 
-They are found by where they stand, never by how they look. What is done with them does not enter.
+Secrets are recognised by their place, never by their look.
 """
 
 import re
@@ -12,17 +12,18 @@ from agentrail.abc.secret import Secret
 from agentrail.otp.edges import call_guarded
 
 _TELLING: Final = re.compile(r"auth(?!or(?!i[sz]))|key|token|secret|passw|cookie|credential", re.IGNORECASE)
-"""Names of headers and variables whose values are keys; others, such as `application/json`, stand in ordinary texts."""
+"""Names of headers and variables whose values are keys. Values of other names, such as `application/json`, occur in ordinary texts."""
 
 _LETS_IN: Final = re.compile(r"(?:basic|bearer|token|apikey)\s+", re.IGNORECASE)
-"""What stands in front of a key in a header."""
+"""Prefix of a key in a header."""
 
 
 def secrets_held_by(adapter: object) -> tuple[str, ...]:
-    """Say what a provider or a sandbox holds that may stand in no record, log or export of the sessions that use it.
+    """Return the secrets of a provider or a sandbox that must not appear in any record, log or export of its sessions.
 
-    Not a member of the ports: most adapters hold nothing. One that does has an attribute `secrets`, a tuple of texts and `Secret`s: its key,
-    or what it was given for its commands. It is asked when a session gets it, and behind each beginning of a stream.
+    Not a member of the ports, because most adapters hold no secrets. An adapter that does has an attribute `secrets`, a tuple
+    of strings and `Secret`s: its key, or values for its commands. It is read when a session gets the adapter, and after the
+    start of each stream.
     """
     held = call_guarded(lambda _: None, getattr, adapter, "secrets", None)
     if not isinstance(held, tuple | list):
@@ -32,7 +33,7 @@ def secrets_held_by(adapter: object) -> tuple[str, ...]:
 
 
 def keys_in(options: Mapping[str, Any]) -> Iterator[Secret]:
-    """Find what the options of a provider hold that may not be told."""
+    """Yield the secrets in a provider's options."""
     yield from secrets_in(options)
     key = options.get("api_key")
     if isinstance(key, str):
@@ -48,14 +49,14 @@ def keys_in(options: Mapping[str, Any]) -> Iterator[Secret]:
 def _passwords_in(url: object) -> Iterator[Secret]:
     try:
         password = urlsplit(url).password if isinstance(url, str) else None
-    except ValueError:  # of an address that is none
+    except ValueError:  # from an invalid address
         return
     if password:
         yield Secret(password)
 
 
 def secrets_in(value: object) -> Iterator[Secret]:
-    """Find each `Secret` in data, at any depth."""
+    """Yield each `Secret` in data, at any depth."""
     match value:
         case Secret():
             yield value
@@ -70,7 +71,7 @@ def secrets_in(value: object) -> Iterator[Secret]:
 
 
 def secrets_in_variables(variables: Mapping[str, str | Secret]) -> tuple[str, ...]:
-    """Find the values of variables for commands that may not be told: each `Secret`, and those whose name says so, such as `GITHUB_TOKEN`."""
+    """Return the secret variables of commands: each `Secret`, and each value whose name marks it as one, such as `GITHUB_TOKEN`."""
     return tuple(
         [
             value.reveal() if isinstance(value, Secret) else value

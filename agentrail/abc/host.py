@@ -1,7 +1,7 @@
-"""What puts sessions behind a product may see of their calls: before one runs, and when its code has ended.
+"""The hooks of a host into tool calls: before a call runs, and after its code has ended.
 
-One value for all sessions of a supervisor. How several plugins of a host become one verdict, and how long each of them may take,
-is the affair of the code that makes it. The rules stand in docs/explanation/tools.md, "The gates of one call".
+One value for all sessions of a supervisor. The host's code decides how to combine several plugins into one verdict, and their
+time limits. See docs/explanation/tools.md, "The gates of one call".
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,17 +16,17 @@ from agentrail.otp.edges import is_async
 
 @frozen(kw_only=True)
 class HostCall:
-    """A call that may run if the host lets it.
+    """A call that runs if the host allows it.
 
     Attributes:
-        session_id: Whose call it is.
-        root_session_id: The session that no other one started, above that one or that one itself.
-        call_id: The call.
-        tool_name: The tool.
-        input: Its arguments as they would run, a JSON object: a copy of this hook's own, whose changes reach no other code.
+        session_id: Id of the call's session.
+        root_session_id: Root of that session's tree.
+        call_id: Id of the call.
+        tool_name: Name of the tool.
+        input: The arguments that would run, a JSON object. A copy for this hook, whose changes affect no other code.
         user_data: The application's own data, read-only.
-        request_id: What the host called the request whose prompt the session works on, with `prompt(…, request_id=)`; None
-            without one, in sessions that work for others, and at the end of a call whose cycle is over.
+        request_id: The host's id of the request that brought the prompt, from `prompt(…, request_id=)`. None without one, in
+            child sessions, and at the end of a call whose cycle is over.
     """
 
     session_id: SessionId
@@ -40,12 +40,12 @@ class HostCall:
 
 @frozen(kw_only=True)
 class HostCallEnd(HostCall):
-    """A call whose code returned, raised, or ran out of time for the last time.
+    """A call whose code has returned, raised, or timed out for the last time.
 
     Attributes:
-        result: What the call was answered with, as plugins left it.
+        result: Result of the call, after changes by plugins.
         is_error: Whether it failed.
-        duration_ms: How long the code of the last attempt took, in milliseconds.
+        duration_ms: Duration of the last attempt, in milliseconds.
     """
 
     result: str
@@ -55,13 +55,13 @@ class HostCallEnd(HostCall):
 
 @frozen(kw_only=True)
 class HostVerdict:
-    """What the host says of a call.
+    """The host's decision about a call.
 
     Attributes:
-        deny: Why it does not run; what the model reads. None lets it run.
-        input: A JSON object that is to run instead; None for what was asked about. It is validated again, and judged again
-            by the session's safety plugins; what a person wrote is shown to that person again.
-        by: Who denied or changed it, such as the name of a host plugin; for events and for the model.
+        deny: Reason of the refusal, shown to the model. None lets the call run.
+        input: JSON object to run instead, or None for the original. It is validated again, and checked again by the session's
+            safety plugins. Arguments that a user edited are shown to that user again.
+        by: Author of the decision, such as the name of a host plugin. For events and for the model.
     """
 
     deny: str | None = None
@@ -69,12 +69,12 @@ class HostVerdict:
     by: str = "host"
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is no verdict, where it is made.
+        """Validate the verdict where it is created.
 
         Raises:
-            OptionError: The host's move; all faults at once.
+            OptionError: The host's move: an invalid verdict. All faults are reported at once.
         """
-        given: Any = self  # mypy takes the annotations at their word, and those are in doubt here
+        given: Any = self  # mypy trusts the annotations, which are in doubt here
         faults = []
         if not isinstance(given.deny, str | None):
             faults.append(
@@ -91,34 +91,36 @@ class HostVerdict:
 
 
 BeforeToolHook: TypeAlias = Callable[[HostCall], Awaitable[HostVerdict]]
-"""Asked about each call behind the plugins of its session, and before any person. The calls of one batch reach it in the order
-of the model, each in a task of its own. What it raises, or anything but a verdict, denies the call."""
+"""Called for each call after the session's plugins, and before any user is asked.
+
+The calls of a batch reach it in the model's order, each in its own task. An exception, or a result other than a verdict,
+denies the call.
+"""
 
 AfterToolHook: TypeAlias = Callable[[HostCallEnd], Awaitable[None]]
-"""Told of each call whose code has ended; it changes nothing. The batch waits for it, an abort does not. What it raises goes
-to the log."""
+"""Called for each call whose code has ended. It changes nothing. The batch waits for it, but an abort does not. Exceptions are logged."""
 
 
 @frozen(kw_only=True)
 class HostHooks:
-    """The hooks of a host. Sessions ask and tell only where there is one.
+    """The hooks of a host. Without a hook, sessions do not wait for the host.
 
-    Cancellation: A call that is stopped while `before_tool` is asked about it cancels that hook, and does not wait for it; an
-    abort waits for it as for a tool. `after_tool` is cancelled with its session alone.
+    Cancellation: Stopping a call while `before_tool` runs cancels that hook without waiting for it. An abort waits for it as
+    for a tool. `after_tool` is cancelled only with its session.
 
     Attributes:
-        before_tool: Or None.
-        after_tool: Or None.
+        before_tool: Hook before each call, or None.
+        after_tool: Hook after each call, or None.
     """
 
     before_tool: BeforeToolHook | None = None
     after_tool: AfterToolHook | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse hooks that cannot be awaited.
+        """Validate that the hooks are awaitable.
 
         Raises:
-            OptionError: Your move; all faults at once.
+            OptionError: Your move: a hook is not async. All faults are reported at once.
         """
         hooks: tuple[tuple[str, Any], ...] = (
             ("before_tool", self.before_tool),
@@ -134,4 +136,4 @@ class HostHooks:
 
 
 NO_HOST = HostHooks()
-"""Nothing is asked, and nothing told."""
+"""A host without hooks."""

@@ -1,6 +1,6 @@
-"""The port of the files for agents above the working directory: the sandbox ends there, and they do not.
+"""The port of instruction files above the working directory, which the sandbox cannot reach.
 
-What is read is a closed set of names in a fixed row of directories. No path enters, and nothing of the model's.
+Only a closed set of names in a fixed list of directories is read. The port takes no path, and no input from the model.
 """
 
 from collections.abc import Callable
@@ -11,20 +11,20 @@ from agentrail.core.protocol.hooks import InstructionsFound
 
 
 class InstructionFiles(Protocol):
-    """Reads the files for agents that hold for one working directory."""
+    """Reads the instruction files that apply to one working directory."""
 
     def read(self, names: tuple[str, ...]) -> InstructionsFound:
-        """Read the user's file, and one of each directory from the root of the repository down to the working directory.
+        """Read the user's file, and one file from each directory from the repository root down to the working directory.
 
         Args:
-            names: Of `INSTRUCTION_NAMES`; in each directory the first one that says something counts.
+            names: Names from `INSTRUCTION_NAMES`. In each directory, the first non-empty file counts.
 
         Returns:
-            What was found, the farthest first; of each text at most one character more than is ever shown. A link that leads out of the
-            repository is not followed: its file is among those that could not be read.
+            The files found, farthest first. Each text has at most one character more than is ever shown. A link that leads
+                out of the repository is not followed: its file is listed as unreadable.
 
         Raises:
-            ValueError: The caller's move: another name. No other one is ever looked at.
+            ValueError: The caller's move: a name outside the set. Such a file is never read.
 
         Runs in a thread, and blocks on the file system.
         """
@@ -32,4 +32,4 @@ class InstructionFiles(Protocol):
 
 
 FindInstructions: TypeAlias = Callable[[Path], InstructionFiles]
-"""Gives the port for a working directory; nothing is read yet."""
+"""Returns the port for a working directory, without reading anything yet."""

@@ -1,7 +1,7 @@
-"""The port for knowledge: bases of documents, cut into passages, which some users of one tenant may read.
+"""The port of knowledge: bases of documents, split into passages, which selected users of one tenant may read.
 
-A base without readers is read by no user. To one who may not read it there is no such base, passage or document. A store
-blocks and needs no loop; one thread at a time writes, any may read beside it.
+A base without readers is readable by no user. For other users, the base, its documents and its passages appear not to exist.
+A store blocks and needs no event loop. One thread at a time writes, and any thread may read meanwhile.
 """
 
 import re
@@ -14,31 +14,31 @@ from agentrail.abc.recall import MemoryOwner, faults_of_tags, tuple_of_tags
 from agentrail.errors import OptionError
 
 DocumentState: TypeAlias = Literal["pending", "indexed", "failed"]
-"""What became of a document: it waits, its passages can be found, or it could not be read."""
+"""State of a document: waiting, searchable, or unreadable."""
 
 EVERY_USER: Final = "*"
-"""Among the readers of a base: every user of its tenant, and who has no user."""
+"""Reader entry for every user of the tenant, and for callers without a user."""
 
 MAX_DOCUMENT_BYTES: Final = 16 << 20
-"""Of one document."""
+"""Limit of one document, in bytes."""
 
 MAX_DOCUMENT_SUMMARY_CHARACTERS: Final = 300
 MAX_FOLDER_CHARACTERS: Final = 500
 MAX_FOUND_PASSAGES: Final = 50
-"""How many passages one search gives at most."""
+"""Maximum number of results of a search."""
 
 MAX_AROUND: Final = 10
-"""How many passages in front of one, and behind it, are read with it at most."""
+"""Maximum number of neighbours read before a passage, and after it."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-# From where a path is meant: no part of a folder, so that what was added as /srv/docs or ../docs has one that can be named.
+# Prefix of a path that is not part of its folder, so that documents added as /srv/docs or ../docs have a folder name.
 _START: Final = re.compile(r"(?:\.{0,2}/)+")
 _SCHEME: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 def check_base_name(name: object) -> str:
-    """Give the name of a base."""
+    """Return the validated name of a base."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         fault = f"{name!r:.80} is no name of a knowledge base: expected 1 to 64 of A-Z a-z 0-9 . _ -, the first a letter or digit"
         raise OptionError([fault])
@@ -46,7 +46,7 @@ def check_base_name(name: object) -> str:
 
 
 def check_readers(readers: Iterable[str]) -> tuple[str, ...]:
-    """Give the readers of a base, each once."""
+    """Return the readers of a base, without duplicates."""
     given: tuple[Any, ...] = tuple(dict.fromkeys(readers))
     faults = [
         f"readers[{place}] is of type {type(one).__name__}: expected a user, or '*' for every user of the tenant"
@@ -59,7 +59,7 @@ def check_readers(readers: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_summary(summary: object) -> str:
-    """Give a line about a document."""
+    """Return the validated summary of a document."""
     if (
         not isinstance(summary, str)
         or not 0 < len(summary) <= MAX_DOCUMENT_SUMMARY_CHARACTERS
@@ -74,7 +74,7 @@ def check_summary(summary: object) -> str:
 
 
 def check_document_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Give the tags of a document; they are as those of a memory."""
+    """Return the validated tags of a document. The rules are those of memories."""
     given: tuple[str, ...] = tuple_of_tags(tags)
     faults = faults_of_tags("tags", given)
     if faults:
@@ -83,7 +83,7 @@ def check_document_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def folder_of(path: str) -> str:
-    """Give the folder of a document, the directory part of its path without `/`, `./` and `../` in front; empty where it has none."""
+    """Return the folder of a document: the directory of its path without leading `/`, `./` and `../`; empty if there is none."""
     return _placed(path).rpartition("/")[0]
 
 
@@ -93,7 +93,7 @@ def _placed(path: str) -> str:
 
 
 def _without_last_slash(folder: Any) -> Any:
-    return folder.removesuffix("/") if isinstance(folder, str) else folder  # as a shell completes it
+    return folder.removesuffix("/") if isinstance(folder, str) else folder  # shell completion adds a slash
 
 
 def _faults_of_folder(folder: object) -> list[str]:
@@ -112,50 +112,50 @@ def _faults_of_folder(folder: object) -> list[str]:
 
 @frozen(kw_only=True)
 class DocumentFilter:
-    """Which documents are looked at: those that pass both.
+    """Selects documents. A document must pass both conditions.
 
     Attributes:
-        folder: Those in this folder and the folders below it; None for all. A slash at its end is left out.
-        tags: Those that have every one of these, exactly as they are written; empty for whatever tags.
+        folder: In this folder or below it; None for all. A trailing slash is ignored.
+        tags: With every one of these tags, compared exactly; empty for any.
 
     Raises:
-        OptionError: Your move: what is no folder or no tag; all faults at once.
+        OptionError: Your move: an invalid folder or tag. All faults are reported at once.
     """
 
     folder: str | None = field(default=None, converter=_without_last_slash)
     tags: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the fields."""
         faults = [] if self.folder is None else _faults_of_folder(self.folder)
         faults += faults_of_tags("tags", self.tags)
         if faults:
             raise OptionError(faults)
 
     def passes(self, path: str, tags: Sequence[str]) -> bool:
-        """Say whether a document of this path, with these tags, is looked at."""
+        """Return whether a document with this path and these tags is selected."""
         is_inside = self.folder is None or _placed(path).startswith(f"{self.folder}/")
         return is_inside and all(tag in tags for tag in self.tags)
 
 
 ALL_DOCUMENTS: Final = DocumentFilter()
-"""Whatever their folders and tags."""
+"""Selects all documents."""
 
 
 def may_read(readers: Sequence[str], reader: MemoryOwner) -> bool:
-    """Say whether a base is open to a user of its tenant. No user is meant by an empty list, and none by an empty name."""
+    """Return whether a user of the tenant may read a base. An empty list matches no user, and an empty name is not a user."""
     return EVERY_USER in readers or (bool(reader.user) and reader.user in readers)
 
 
 @frozen(kw_only=True)
 class KnowledgeBase:
-    """A base, as those see it who may read it.
+    """A base as its readers see it.
 
     Attributes:
-        name: Unlike the others of its tenant.
-        readers: Who may read it: users of its tenant, or `*` for all of them.
-        documents: How many can be found.
-        passages: Of all documents together.
+        name: Name, unique in the tenant.
+        readers: Users of the tenant who may read it, or `*` for all of them.
+        documents: Number of searchable documents.
+        passages: Number of passages in all documents.
     """
 
     name: str
@@ -169,13 +169,13 @@ class KnowledgeDocument:
     """A document of a base.
 
     Attributes:
-        path: What it is called in sources.
-        digest: The SHA-256 of what was added, in hexadecimal digits.
-        state: What became of it.
-        reason: Of one that failed, a sentence.
-        passages: How many it has.
-        summary: What it is about, in a line; empty where none was written.
-        tags: What it was tagged with, in this order.
+        path: Its name in citations.
+        digest: SHA-256 of the added content, in hexadecimal.
+        state: Whether it is searchable.
+        reason: One sentence if it failed.
+        passages: Number of its passages.
+        summary: One-line summary; empty if there is none.
+        tags: Its tags, in their original order.
     """
 
     path: str
@@ -188,7 +188,7 @@ class KnowledgeDocument:
 
     @property
     def folder(self) -> str:
-        """Where it is; see `folder_of`."""
+        """Folder of the document. See `folder_of`."""
         return folder_of(self.path)
 
 
@@ -197,14 +197,14 @@ class Passage:
     """A part of a document.
 
     Attributes:
-        id: Unlike all others of its tenant; another one when the document has changed.
-        base: The base that it is in.
-        path: The document.
-        trail: The headings above it, the outermost first.
-        first_line: Where it begins in the document, from 1: a line, or a page.
-        last_line: Where it ends.
-        text: What stands there.
-        unit: What is counted: of a PDF pages, of HTML the lines of its Markdown.
+        id: Unique in the tenant. It changes when the document changes.
+        base: Name of its base.
+        path: Path of its document.
+        trail: Headings above it, outermost first.
+        first_line: First line or page in the document, from 1.
+        last_line: Last line or page.
+        text: Text of the passage.
+        unit: Unit of both numbers: pages for PDF, lines of the converted Markdown for HTML.
     """
 
     id: str
@@ -218,7 +218,7 @@ class Passage:
 
     @property
     def source(self) -> str:
-        """What answers cite: `path#L3-L9`, of pages `path#p3` or `path#p3-p5`."""
+        """Citation for answers: `path#L3-L9`, or for pages `path#p3` or `path#p3-p5`."""
         if self.unit == "page":
             end = "" if self.first_line == self.last_line else f"-p{self.last_line}"
             return f"{self.path}#p{self.first_line}{end}"
@@ -228,81 +228,81 @@ class Passage:
 class KnowledgeStore(Protocol):
     """Keeps bases. Every call but `close` may raise `StoreUnavailable`.
 
-    `open_base`, `announce`, `add`, `fail`, `tag`, `remove`, `documents`, `beginning` and `summarize` are for who looks after a base; the others
-    ask for a user who may read or not.
+    `open_base`, `announce`, `add`, `fail`, `tag`, `remove`, `documents`, `beginning` and `summarize` are for the maintainer
+    of a base. The other methods check the permission of a reader.
     """
 
     def open_base(self, tenant: str, base: str, readers: Iterable[str] | None = None) -> None:
-        """Make a base where there is none, and say who may read it; None leaves that as it is, and of a new one no user may.
+        """Create a base if it does not exist, and set its readers. None keeps the current readers; a new base then has none.
 
         Raises:
-            OptionError: Your move: a name or a reader that is none.
+            OptionError: Your move: an invalid name or reader.
         """
         ...
 
     def announce(self, tenant: str, base: str, documents: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-        """Let documents wait, by path and digest, and give the paths of those that are to be added: new, changed, or not done the last time.
+        """Register documents by path and digest, and return the paths to add: new, changed, or unfinished before.
 
         Raises:
-            OptionError: Your move: there is no such base.
+            OptionError: Your move: unknown base.
         """
         ...
 
     def add(self, tenant: str, base: str, path: str, content: bytes) -> KnowledgeDocument:
-        """Put a document in place of the one of its path, and cut it into passages. What cannot be read is `failed`, and has none.
+        """Add a document, replacing the one with the same path, and split it into passages. If unreadable, it is `failed` and has none.
 
-        The tags of the one of its path stay.
+        The tags of the previous document stay.
 
         Raises:
-            OptionError: Your move: there is no such base, or a path that is none.
+            OptionError: Your move: unknown base, or an invalid path.
         """
         ...
 
     def fail(self, tenant: str, base: str, path: str, reason: str) -> KnowledgeDocument:
-        """Note that a document could not be had. It has no passages any more."""
+        """Mark a document as unavailable and remove its passages."""
         ...
 
     def tag(self, tenant: str, base: str, paths: Sequence[str], tags: Iterable[str]) -> int:
-        """Give documents these tags in place of theirs, also while they wait; without any they have none. Says how many there were.
+        """Replace the tags of documents, even of waiting ones, and return the number of documents. An empty list removes all tags.
 
         Raises:
-            OptionError: Your move: there is no such base, or as of `check_document_tags`; then nothing is changed.
+            OptionError: Your move: unknown base, or invalid tags (see `check_document_tags`). Nothing is changed.
         """
         ...
 
     def remove(self, tenant: str, base: str, path: str) -> bool:
-        """Remove a document, and overwrite what stood there; twice is fine. Says whether there was one."""
+        """Delete a document and overwrite its bytes. Return whether it existed. Idempotent."""
         ...
 
     def documents(
         self, tenant: str, base: str, within: DocumentFilter = ALL_DOCUMENTS
     ) -> tuple[KnowledgeDocument, ...]:
-        """Give the documents of a base that pass, by path, for who looks after it."""
+        """Return the selected documents of a base, sorted by path, for its maintainer."""
         ...
 
     def beginning(self, tenant: str, base: str, path: str, *, most: int = 8_000) -> str:
-        """Give how a document begins, at most so many characters of it; nothing where there is none, or it has no passages."""
+        """Return the beginning of a document, at most `most` characters; empty if it does not exist or has no passages."""
         ...
 
     def summarize(self, tenant: str, base: str, path: str, digest: str, summary: str) -> bool:
-        """Write in a line what a document is about, until it changes. Says whether it is there as it was, with this digest.
+        """Set a document's summary until it changes. Return whether the document still has this digest.
 
         Raises:
-            OptionError: Your move: there is no such base, or the line has no character, more than 300, or a line end.
+            OptionError: Your move: unknown base, or a summary that is empty, has a line break, or exceeds 300 characters.
         """
         ...
 
     def bases(self, reader: MemoryOwner) -> tuple[KnowledgeBase, ...]:
-        """Give the bases that a user may read, by name."""
+        """Return the bases that a user may read, sorted by name."""
         ...
 
     def readable(
         self, reader: MemoryOwner, base: str, within: DocumentFilter = ALL_DOCUMENTS
     ) -> tuple[KnowledgeDocument, ...]:
-        """Give the documents of a base that can be found and pass, by path.
+        """Return the searchable and selected documents of a base, sorted by path.
 
         Raises:
-            OptionError: Your move: there is no base of this name that they may read; the message has those there are.
+            OptionError: Your move: no base of this name is readable for this user. The message lists the readable ones.
         """
         ...
 
@@ -315,51 +315,52 @@ class KnowledgeStore(Protocol):
         *,
         limit: int = 8,
     ) -> tuple[Passage, ...]:
-        """Give passages about something, what fits best first, as `RecallStore.search` does.
+        """Return matching passages, best match first, like `RecallStore.search`.
 
         Args:
-            reader: Who asks.
-            query: Words; nothing in it is syntax.
-            base: Of this base; empty for all that they may read.
-            within: Of these documents alone; which words of the query are rare is a matter of them too.
-            limit: How many at most, 1 to 50.
+            reader: User who searches.
+            query: Words, without any special syntax.
+            base: Base to search; empty for all readable ones.
+            within: Documents to search. They also determine which words of the query are rare.
+            limit: Maximum number of results, 1 to 50.
 
         Raises:
-            OptionError: Your move: a limit that is none, or no base of this name that they may read; the message has those there are.
+            OptionError: Your move: an invalid limit, or no base of this name is readable. The message lists the readable
+                ones.
         """
         ...
 
     def read(self, reader: MemoryOwner, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
-        """Give a passage with its neighbours in order; nothing where there is none of this id that they may read.
+        """Return a passage with its neighbours, in order; empty if the passage is unknown or not readable.
 
         Raises:
-            OptionError: Your move: `around` is no number from 0 to 10.
+            OptionError: Your move: `around` is not a number from 0 to 10.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the store; again if you like."""
+        """Close the store. Idempotent."""
         ...
 
 
 class Knowledge(Protocol):
-    """What one session may read; `ctx.knowledge` of its tools. Every call is a checkpoint, and may raise `StoreUnavailable`."""
+    """A session's access to knowledge, `ctx.knowledge` in its tools. Every call is a checkpoint, and may raise `StoreUnavailable`."""
 
     def telling(self, tell: Callable[[str], None]) -> "Knowledge":
-        """Give the same, with a listener that is told when a search could not compare meanings, and why; as of `Memories`."""
+        """Return the same knowledge with a listener for searches that could not compare meanings. See `Memories`."""
         ...
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:
-        """Give the bases, by name."""
+        """Return the readable bases, sorted by name."""
         ...
 
     async def documents(
         self, base: str, *, folder: str | None = None, tags: Iterable[str] = ()
     ) -> tuple[KnowledgeDocument, ...]:
-        """Give the documents of a base, in a folder and with all of these tags; see `KnowledgeStore.readable`.
+        """Return the documents of a base in a folder and with all of these tags. See `KnowledgeStore.readable`.
 
         Raises:
-            OptionError: Your move: as there, or as of `DocumentFilter`.
+            OptionError: Your move: same as `KnowledgeStore.readable` and `DocumentFilter`.
         """
         ...
 
@@ -372,17 +373,17 @@ class Knowledge(Protocol):
         folder: str | None = None,
         tags: Iterable[str] = (),
     ) -> tuple[Passage, ...]:
-        """Give passages about something, of documents in a folder and with all of these tags; see `KnowledgeStore.search`.
+        """Return matching passages of documents in a folder and with all of these tags. See `KnowledgeStore.search`.
 
         Raises:
-            OptionError: Your move: as there, or as of `DocumentFilter`.
+            OptionError: Your move: same as `KnowledgeStore.search` and `DocumentFilter`.
         """
         ...
 
     async def read(self, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
-        """Give a passage with its neighbours; see `KnowledgeStore.read`.
+        """Return a passage with its neighbours. See `KnowledgeStore.read`.
 
         Raises:
-            OptionError: Your move: as there.
+            OptionError: Your move: same as `KnowledgeStore.read`.
         """
         ...

@@ -1,8 +1,8 @@
-"""The port for working notes: one Markdown file for each session, `NOTES.md`, that its tools and a person may write.
+"""The port of working notes: one Markdown file per session, `NOTES.md`, which its tools and the user can write.
 
-It lies outside of the workspace, so that no tool for files reaches what another session noted. A store blocks and needs no loop. What
-stands in a file is decided by the core; here is only where it is. `agentrail.testing.check_notes` holds an implementation to all that
-stands here.
+It lies outside the workspace, so that file tools cannot read another session's notes. A store blocks and needs no event loop.
+The core decides a file's content, the store only its place. `agentrail.testing.check_notes` tests an implementation against
+this contract.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,81 +13,83 @@ from agentrail.core.values.notes import NoteTopic
 
 
 class NoteStore(Protocol):
-    """Keeps a text for each session of each owner. Every call but `close` may raise `StoreUnavailable`, from any thread."""
+    """Stores one text for each session of each owner. Every call but `close` may raise `StoreUnavailable`. Callable from any thread."""
 
     @property
     def is_immediate(self) -> bool:
-        """Whether every call takes no time, so that no thread is needed for it."""
+        """Whether calls return at once, so that no thread is needed."""
         ...
 
     def read(self, owner: MemoryOwner, session: str) -> str:
-        """Give the notes of a session; empty where there are none.
+        """Return the notes of a session; empty if there are none.
 
         Raises:
-            NotAStore: Your move: what lies there can be no notes, such as a link or bytes that are no UTF-8. It was left alone.
+            NotAStore: Your move: the file cannot be notes, for example a link or bytes that are not UTF-8. It was not
+                changed.
         """
         ...
 
     def change(self, owner: MemoryOwner, session: str, edit: Callable[[str], str]) -> str:
-        """Put another text in place of the notes of a session, whole or not at all; it is durable when this returns.
+        """Replace the notes of a session atomically. The change is durable when this returns.
 
-        Calls for one store come one after the other, and each sees what the one before wrote. An empty text removes the notes.
+        Calls for one store are serialised, and each sees the result of the one before. An empty text removes the notes.
 
         Args:
-            owner: Whose session it is.
-            session: Its id, unlike all others of the owner.
-            edit: Gives the new text for the old one. What it raises travels, and nothing is changed.
+            owner: Owner of the session.
+            session: Id of the session, unique for the owner.
+            edit: Returns the new text for the old one. If it raises, the exception propagates and nothing changes.
 
         Returns:
             The new text.
 
         Raises:
-            NotAStore: As of `read`.
+            NotAStore: Same as `read`.
         """
         ...
 
     def forget(self, owner: MemoryOwner) -> int:
-        """Remove the notes of all sessions of an owner, and say of how many; twice is fine."""
+        """Remove the notes of all sessions of an owner, and return their number. Idempotent."""
         ...
 
     def close(self) -> None:
-        """Let go of the store; again if you like."""
+        """Close the store. Idempotent."""
         ...
 
 
 class Notes(Protocol):
-    """What one session may do with its notes; `ctx.notes` of its tools.
+    """A session's access to its own notes, `ctx.notes` in its tools.
 
-    Every call is a checkpoint, and may raise `StoreUnavailable` or `NotAStore`. Cancelled, what has begun is done all the same, and only
-    its answer is lost.
+    Every call is a checkpoint, and may raise `StoreUnavailable` or `NotAStore`.
+
+    Cancellation: A change that has started is completed, and only its result is lost.
     """
 
     async def read(self) -> str:
-        """Give all of it, as it is written."""
+        """Return the whole text."""
         ...
 
     async def topics(self) -> tuple[NoteTopic, ...]:
-        """Give the index: each topic, with its size and when it was last written."""
+        """Return the index: each topic, with its size and last change."""
         ...
 
     async def add(
         self, topic: str, notes: Iterable[str], *, only_new: bool = False
     ) -> tuple[tuple[str, ...], tuple[NoteTopic, ...]]:
-        """Put notes behind those of a topic. The same again changes nothing.
+        """Append notes to a topic. Repeating the same call changes nothing.
 
         Args:
-            topic: One line, 1 to 64 characters.
-            notes: Texts of 8 KiB at most each.
-            only_new: Whether what stands under any topic already is left out, however it is capitalised.
+            topic: One line of 1 to 64 characters.
+            notes: Texts of at most 8 KiB each.
+            only_new: Whether to skip notes that any topic already contains, ignoring case.
 
         Returns:
-            The notes that were not left out, and the index as it is now.
+            The notes that were not skipped, and the new index.
 
         Raises:
-            OptionError: Your move: no topic, no text, or no room: 64 KiB are kept of one session.
+            OptionError: Your move: no topic, no text, or no room (64 KiB per session).
         """
         ...
 
     async def remove(self, topic: str) -> bool:
-        """Remove a topic with all that is noted under it, and say whether there was one of this name."""
+        """Remove a topic with its notes, and return whether it existed."""
         ...

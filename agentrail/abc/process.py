@@ -1,4 +1,4 @@
-"""The port of a process that is talked to while it runs, and of the sandboxes that open one."""
+"""The port of an interactive process, and of the sandboxes that can open one."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -11,13 +11,13 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class ProcessOptions:
-    """How a process is opened.
+    """Options of a process.
 
     Attributes:
-        workdir: Where it begins.
-        env: Variables that it sees besides those that every command sees.
-        errors: Where its standard error goes: `merged` into its output, or `dropped`.
-        timeout_seconds: How much time it may need; its limit of processor time follows from that.
+        workdir: Initial directory.
+        env: Extra environment variables, in addition to those of every command.
+        errors: Destination of standard error: `merged` into standard output, or `dropped`.
+        timeout_seconds: Expected run time in seconds, from which the CPU time limit is derived.
     """
 
     workdir: str = "."
@@ -27,48 +27,48 @@ class ProcessOptions:
 
 
 class ToolProcess(Protocol):
-    """A process that was opened in a sandbox, with a pipe to it and one from it."""
+    """A process in a sandbox, with a pipe to it and one from it."""
 
     @property
     def pid(self) -> int:
-        """Its number on this machine; where it is confined, that of the first process around it."""
+        """Process id on this machine. For a confined process, that of the outermost wrapper."""
         ...
 
     @property
     def stdin(self) -> trio.abc.SendStream:
-        """What it reads; close it to let it read the end."""
+        """Standard input of the process. Close it to signal end of file."""
         ...
 
     @property
     def stdout(self) -> trio.abc.ReceiveStream:
-        """What it prints. Read it: a full pipe stops it."""
+        """Standard output of the process. Keep reading it: a full pipe blocks the process."""
         ...
 
     async def wait(self) -> int:
-        """Wait for its end, and give its exit code; minus the number of the signal that ended it, where it is known.
+        """Wait for the process and return its exit code, or minus the number of the signal that ended it, if known.
 
-        Cancellation: Only the waiting ends.
+        Cancellation: Only the wait is cancelled.
         """
         ...
 
     async def stop(self) -> None:
-        """End it and all that it started: `SIGTERM`, two seconds, `SIGKILL`; reaped, pipes closed. Again if you like.
+        """Stop the process and its descendants: `SIGTERM`, two seconds, `SIGKILL`. Reaps them and closes the pipes. Idempotent.
 
-        Cancellation: Shielded and bounded by about five seconds.
+        Cancellation: Shielded, and limited to about five seconds.
         """
         ...
 
 
 @runtime_checkable
 class ProcessSandbox(Protocol):
-    """A sandbox in which a process can be opened that is talked to while it runs; not every one with `execute` is."""
+    """A sandbox that can open interactive processes. A sandbox with `execute` need not support this."""
 
     def open_process(
         self, argv: Sequence[str], options: ProcessOptions
     ) -> AbstractAsyncContextManager[ToolProcess]:
-        """Open a process; leaving the block stops it and all that it started, shielded and bounded.
+        """Open a process. Leaving the block stops it and its descendants, shielded and with a time limit.
 
         Raises:
-            ProcessRefused: It is not started.
+            ProcessRefused: The process was not started.
         """
         ...

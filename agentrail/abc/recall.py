@@ -1,8 +1,8 @@
-"""The port for what is remembered across sessions: entries of text and tags, each of which belongs to one user.
+"""The port of memories across sessions: entries of text and tags, each owned by one user.
 
-The owner is a part of every call, and no filter: an id of another owner is an id that there is not. A store blocks and needs no
-loop; one thread at a time writes, any may read beside it. Ids and times are given, none is minted here, and no clock is read.
-`agentrail.testing.check_memory` holds an implementation to all that stands here.
+Every call names the owner, and another owner's id is treated as unknown. A store blocks and needs no event loop. One thread
+at a time writes, and any thread may read meanwhile. Ids and times come from the caller. `agentrail.testing.check_memory`
+tests an implementation against this contract.
 """
 
 import re
@@ -14,28 +14,28 @@ from attrs import field, frozen
 from agentrail.errors import OptionError
 
 MAX_MEMORY_BYTES: Final = 8 << 10
-"""Of the text of one entry, in UTF-8."""
+"""Limit of one entry's text, in bytes of UTF-8."""
 
 MAX_TAGS: Final = 16
-"""Of one entry, and of one filter."""
+"""Maximum number of tags of an entry, and of a filter."""
 
 MAX_TAG_CHARACTERS: Final = 64
 
 MAX_FOUND: Final = 100
-"""How many entries one search gives at most."""
+"""Maximum number of results of a search."""
 
 MAX_LISTED: Final = 1_000
-"""How many entries one page of a list has at most."""
+"""Maximum number of entries on a page of a list."""
 
 _MAX_SESSION: Final = 1_000
-"""Ids of children are made of those above them."""
+"""Limit of a session id. Ids of children contain those of their ancestors."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
 def tuple_of_tags(tags: Any) -> Any:
-    """Give tags as a tuple; what can be none comes back as it was, to be refused."""
-    # A text is a sequence of letters too, and each of them would be a tag.
+    """Return tags as a tuple. A value that cannot be tags is returned unchanged, for validation."""
+    # A string is iterable too, and each letter would become a tag.
     return tuple(tags) if isinstance(tags, Iterable) and not isinstance(tags, str | bytes) else tags
 
 
@@ -45,7 +45,7 @@ def _refuse(faults: Sequence[str]) -> None:
 
 
 def fault_of_memory_text(name: str, text: object, max_bytes: int) -> str | None:
-    """Say why this is no text to be kept, without repeating it; None when it is one."""
+    """Return why a text is invalid, without repeating it; None if it is valid."""
     if not isinstance(text, str):
         return f"{name} is of type {type(text).__name__}: expected text"
     if not text.strip():
@@ -62,7 +62,7 @@ def fault_of_memory_text(name: str, text: object, max_bytes: int) -> str | None:
 
 
 def faults_of_tags(name: str, tags: object) -> list[str]:
-    """Say all that is wrong with the tags of an entry or of a filter."""
+    """Return all faults in the tags of an entry or a filter."""
     if not isinstance(tags, tuple):
         return [f"{name} is of type {type(tags).__name__}: expected a list of texts"]
     if len(tags) > MAX_TAGS:
@@ -87,28 +87,28 @@ def _is_tag(tag: object) -> bool:
 
 
 def check_limit(limit: int, most: int) -> None:
-    """Refuse a number of entries that cannot be asked for."""
+    """Raise `OptionError` for an invalid number of entries."""
     if type(limit) is not int or not 1 <= limit <= most:
         raise OptionError([f"limit is {limit!r:.80}: expected a whole number from 1 to {most:,}"])
 
 
 @frozen(kw_only=True)
 class MemoryOwner:
-    """To whom entries belong.
+    """Owner of entries.
 
     Attributes:
-        tenant: Whose user they are; empty where there are no tenants. What two tenants have never lies in one file.
-        user: Who of them; empty for what belongs to no user in particular.
+        tenant: Tenant of the user; empty without tenants. Two tenants never share a file.
+        user: User of the tenant; empty for entries of no particular user.
 
     Raises:
-        OptionError: Your move: one of them is no text.
+        OptionError: Your move: a field is not a string.
     """
 
     tenant: str = ""
     user: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the fields."""
         given: tuple[tuple[str, Any], ...] = (("tenant", self.tenant), ("user", self.user))
         _refuse(
             [
@@ -121,18 +121,18 @@ class MemoryOwner:
 
 @frozen(kw_only=True)
 class MemoryEntry:
-    """One thing that is remembered.
+    """One memory.
 
     Attributes:
-        id: 1 to 128 of `A-Z a-z 0-9 . _ : -`, the first a letter or digit; unlike the others of its owner.
-        text: What is remembered; 1 byte to 8 KiB of UTF-8, and not only space.
-        tags: What it is about: 16 at most, of 1 to 64 characters each, exactly as they are written.
-        session: The session that it comes from; empty for none.
-        at_ms: When it was remembered, in milliseconds since 1970.
-        version: Of what the text means, for those who write more than plain sentences into it; from 1.
+        id: 1 to 128 of `A-Z a-z 0-9 . _ : -`, starting with a letter or digit, unique for the owner.
+        text: Content: 1 byte to 8 KiB of UTF-8, not only whitespace.
+        tags: Topics: at most 16, of 1 to 64 characters each, compared exactly.
+        session: Session that it comes from; empty for none.
+        at_ms: Creation time, in milliseconds since 1970.
+        version: Version of the text's format, from 1, for applications that store more than plain sentences.
 
     Raises:
-        OptionError: Your move; all faults at once. The text is not repeated.
+        OptionError: Your move: invalid fields. All faults are reported at once, without repeating the text.
     """
 
     id: str
@@ -143,8 +143,8 @@ class MemoryEntry:
     version: int = 1
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
-        given: Any = self  # mypy takes the annotations at their word, and those are in doubt here
+        """Validate the fields."""
+        given: Any = self  # mypy trusts the annotations, which are in doubt here
         faults: list[str] = []
         if not isinstance(given.id, str) or _ID.fullmatch(given.id) is None:
             faults.append("id is none: expected 1 to 128 of A-Z a-z 0-9 . _ : -, the first a letter or digit")
@@ -166,42 +166,42 @@ class MemoryEntry:
 
 @frozen(kw_only=True)
 class TagFilter:
-    """Which entries are looked at, by their tags: those that pass both.
+    """Selects entries by tags. An entry must pass both conditions.
 
     Attributes:
-        any_of: At least one of these; empty for whatever tags.
-        all_of: Every one of these.
+        any_of: At least one of these tags; empty for any.
+        all_of: Every one of these tags.
 
     Raises:
-        OptionError: Your move: what is no tag, or more than 16; all faults at once.
+        OptionError: Your move: an invalid tag, or more than 16. All faults are reported at once.
     """
 
     any_of: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
     all_of: tuple[str, ...] = field(default=(), converter=tuple_of_tags)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Validate the fields."""
         _refuse([*faults_of_tags("tags_any", self.any_of), *faults_of_tags("tags_all", self.all_of)])
 
     def passes(self, tags: Sequence[str]) -> bool:
-        """Say whether an entry with these tags is looked at."""
+        """Return whether an entry with these tags is selected."""
         return (not self.any_of or any(tag in tags for tag in self.any_of)) and all(
             tag in tags for tag in self.all_of
         )
 
 
 ANY_TAGS: Final = TagFilter()
-"""All entries."""
+"""Selects all entries."""
 
 
 @frozen(kw_only=True)
 class Forgotten:
-    """What became of the entries of an owner who is to be forgotten.
+    """Outcome of forgetting an owner.
 
     Attributes:
-        entries: How many there were.
-        is_erased: Whether their bytes are gone too. If not, a reader stood in the way: nothing is found any more, and what they were
-            is overwritten by the next call of `forget`.
+        entries: Number of deleted entries.
+        is_erased: Whether their bytes are overwritten too. If not, a reader prevented it: the entries cannot be found any
+            more, and the next call of `forget` overwrites them.
     """
 
     entries: int
@@ -209,40 +209,41 @@ class Forgotten:
 
 
 class RecallStore(Protocol):
-    """Keeps what is remembered. Every call but `close` may raise `StoreUnavailable`.
+    """Keeps memories. Every call but `close` may raise `StoreUnavailable`.
 
-    One thread at a time calls what writes: `put`, `delete`, `forget`. What reads may be called from any thread beside it.
+    Only one thread at a time may call the writing methods: `put`, `delete`, `forget`. Reading methods may be called from any
+    thread at the same time.
     """
 
     @property
     def is_immediate(self) -> bool:
-        """Whether every call takes no time, so that no thread is needed for it."""
+        """Whether calls return at once, so that no thread is needed."""
         ...
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
-        """Keep an entry, in place of the one of this owner with its id. It is durable when this returns; the same again is fine."""
+        """Store an entry, replacing the owner's entry with the same id. It is durable when this returns. Idempotent."""
         ...
 
     def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
-        """Give one entry; None where this owner has none of this id, whatever others have."""
+        """Return one entry, or None if this owner has none with this id."""
         ...
 
     def search(
         self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Give the entries of an owner that are about something, what fits best first; of those that fit alike the last one put.
+        """Return matching entries of an owner, best match first, then most recently stored first.
 
-        A query is words: its letters and digits, whatever stands between them, of which the first 32 are looked for in texts and
-        tags. An entry with any of them is found, unless a word is that frequent that it says nothing.
+        A query is a list of words: sequences of letters and digits. The first 32 are searched in texts and tags. An entry
+        with any of them matches, except for words so frequent that they carry no information.
 
         Args:
-            owner: Whose.
-            query: Any text; one without a word finds nothing.
-            tags: Which of them are looked at.
-            limit: How many at most, 1 to 100.
+            owner: Owner of the entries.
+            query: Any text. Without a word it finds nothing.
+            tags: Selects the entries to search.
+            limit: Maximum number of results, 1 to 100.
 
         Raises:
-            OptionError: Your move: a limit that is none.
+            OptionError: Your move: an invalid limit.
         """
         ...
 
@@ -254,95 +255,96 @@ class RecallStore(Protocol):
         limit: int = 100,
         after: tuple[int, str] | None = None,
     ) -> tuple[MemoryEntry, ...]:
-        """Give the entries of an owner, the newest first; of one millisecond by falling id.
+        """Return an owner's entries, newest first, then by descending id.
 
         Args:
-            owner: Whose.
-            tags: Which of them.
-            limit: How many at most, 1 to 1,000.
-            after: `at_ms` and `id` of the last one of the page before; None for the first page.
+            owner: Owner of the entries.
+            tags: Selects the entries.
+            limit: Maximum number of entries, 1 to 1,000.
+            after: `at_ms` and `id` of the last entry of the previous page; None for the first page.
 
         Raises:
-            OptionError: Your move: a limit that is none.
+            OptionError: Your move: an invalid limit.
         """
         ...
 
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
-        """Remove an entry, and overwrite what stood there; twice is fine.
+        """Delete an entry and overwrite its bytes. Idempotent.
 
         Returns:
-            Whether this owner had one of this id.
+            Whether this owner had an entry with this id.
         """
         ...
 
     def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Remove all entries of an owner, and overwrite what stood there; twice is fine."""
+        """Delete all entries of an owner and overwrite their bytes. Idempotent."""
         ...
 
     def close(self) -> None:
-        """Let go of the store; again if you like."""
+        """Close the store. Idempotent."""
         ...
 
 
 class Memories(Protocol):
-    """What one session may do with the memories of its owner; `ctx.memories` of its tools. No other owner can be named.
+    """A session's access to the memories of its owner, `ctx.memories` in its tools. No other owner can be named.
 
-    Every call is a checkpoint, and may raise `StoreUnavailable`, which is no one's move: try again later. Cancelled, what has begun is
-    done all the same, and only its answer is lost.
+    Every call is a checkpoint, and may raise `StoreUnavailable`, which is no one's move: try again later.
+
+    Cancellation: A change that has started is completed, and only its result is lost.
     """
 
     @property
     def owner(self) -> MemoryOwner:
-        """Whose they are."""
+        """Owner of the memories."""
         ...
 
     def telling(self, tell: Callable[[str], None]) -> "Memories":
-        """Give the same memories, with a listener that is told when a search could not compare meanings, and why.
+        """Return the same memories with a listener, which is called with the reason when a search could not compare meanings.
 
-        Where no embedder is there it is told nothing: then words are all that was wanted.
+        Without an embedder it is not called, because searching by words is then intended.
         """
         ...
 
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:
-        """Remember something.
+        """Store a memory.
 
         Args:
-            text: What; 1 byte to 8 KiB of UTF-8.
-            tags: What it is about; 16 at most.
-            entry_id: An id, so that the same call again changes nothing; minted when None.
+            text: Content: 1 byte to 8 KiB of UTF-8.
+            tags: Topics, at most 16.
+            entry_id: An id that makes the call idempotent; None generates one.
 
         Returns:
-            What is kept now, with its id.
+            The stored entry, with its id.
 
         Raises:
-            OptionError: Your move; all faults at once.
+            OptionError: Your move: invalid arguments. All faults are reported at once.
         """
         ...
 
     async def get(self, entry_id: str) -> MemoryEntry | None:
-        """Give one memory; None where there is none of this id."""
+        """Return one memory, or None if the id is unknown."""
         ...
 
     async def search(
         self, query: str, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Give what is remembered about something, what fits best first; see `RecallStore.search`.
+        """Return matching memories, best match first. See `RecallStore.search`.
 
         Raises:
-            OptionError: Your move: tags or a limit that are none.
+            OptionError: Your move: invalid tags or an invalid limit.
         """
         ...
 
     async def newest(
         self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20
     ) -> tuple[MemoryEntry, ...]:
-        """Give what was remembered last, the newest first.
+        """Return the most recent memories, newest first.
 
         Raises:
-            OptionError: Your move: tags or a limit that are none.
+            OptionError: Your move: invalid tags or an invalid limit.
         """
         ...
 
     async def delete(self, entry_id: str) -> bool:
-        """Forget one memory, and say whether there was one of this id."""
+        """Delete one memory, and return whether it existed."""
         ...

@@ -1,14 +1,14 @@
-"""A secret that does not show itself. What is done with one stands where it is used."""
+"""A secret that is never printed by accident."""
 
 import hmac
 from typing import NoReturn
 
 
 class Secret:
-    """A key or a password that shows itself only to code that asks by name.
+    """A key or a password that is shown only by an explicit call of `reveal`.
 
-    Printing, formatting and logging give `Secret(…)`; pickling and copying into JSON fail, so that no cache and no report
-    holds it by accident. Taken wherever a provider takes a key.
+    Printing, formatting and logging show `Secret(…)`. Pickling and JSON encoding fail, so that no cache or report
+    contains the value by accident. Accepted wherever a provider takes a key.
 
     >>> key = Secret("sk-live-1234")
     >>> print(f"{key} {key!r}")
@@ -20,10 +20,10 @@ class Secret:
     __slots__ = ("_value",)
 
     def __init__(self, value: object) -> None:
-        """Take the value, a text.
+        """Store the value, a string.
 
         Raises:
-            TypeError: Your move: this is no text. The message does not repeat it.
+            TypeError: Your move: the value is not a string. The message does not repeat it.
         """
         if not isinstance(value, str):
             message = (
@@ -33,21 +33,21 @@ class Secret:
         self._value = str(value)
 
     def reveal(self) -> str:
-        """Give the value: where it is sent, and nowhere else."""
+        """Return the value. Call this only where the value is sent."""
         return self._value
 
     def __repr__(self) -> str:
-        """Show that there is one."""
+        """Return `Secret(…)`."""
         return "Secret(…)"
 
     __str__ = __repr__
 
     def __format__(self, _spec: str) -> str:
-        """Show that there is one, whatever the format."""
+        """Return `Secret(…)`, whatever the format."""
         return repr(self)
 
     def __eq__(self, other: object) -> bool:
-        """Two secrets are equal when their values are; how long the comparison takes says nothing about them."""
+        """Compare by value, in constant time."""
         if not isinstance(other, Secret):
             return NotImplemented
         mine, its = (one.encode("utf-8", "surrogatepass") for one in (self._value, other._value))
@@ -58,7 +58,7 @@ class Secret:
         return hash((Secret, self._value))
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled.
+        """Refuse pickling.
 
         Raises:
             TypeError: Always.
@@ -67,9 +67,9 @@ class Secret:
         raise TypeError(message)
 
     def __copy__(self) -> "Secret":
-        """Give itself: it never changes."""
+        """Return itself, because a secret is immutable."""
         return self
 
     def __deepcopy__(self, _memo: object) -> "Secret":
-        """Give itself."""
+        """Return itself."""
         return self

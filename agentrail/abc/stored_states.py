@@ -1,4 +1,4 @@
-"""The door for who stores sessions: what one knows as JSON, and back. Nothing is written down or sent here; bytes in, bytes out."""
+"""Encoding of stored session states as JSON, for code that stores sessions. Bytes in, bytes out; no I/O."""
 
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session.machine import new_session

@@ -1,8 +1,8 @@
-"""Pictures that a tool gives with its result: how many, how large, and that they are pictures.
+"""Checks of the images in a tool result: number, size and format.
 
-Looked at where the result is made, which is the tool author's line, and its thread where the tool has one: base64 of some
-megabytes takes some milliseconds. What got into a conversation goes with every later request, so what no vendor would take
-does not get there.
+They run where the result is created, so that the error points to the tool author's line. A threaded tool runs them in its
+thread, because decoding megabytes of base64 takes milliseconds. An image in the conversation is sent with every later
+request, so an image that no vendor accepts is rejected here.
 """
 
 import binascii
@@ -20,8 +20,8 @@ _MEDIA_TYPE: Final = re.compile(r"image/[a-z0-9][a-z0-9.+-]{0,63}")
 
 
 def checked_images(given: object) -> tuple[Image, ...]:
-    """Take the pictures of a result."""
-    # As nearly always, and the check for an iterable costs more than all else.
+    """Return the validated images of a result."""
+    # The usual case. The check for an iterable costs more than the rest.
     if type(given) is tuple and not given:
         return ()
     if isinstance(given, str | bytes | Image) or not isinstance(given, Iterable):
@@ -61,6 +61,6 @@ def _fault_of(image: object) -> str | None:
         )
     try:
         binascii.a2b_base64(data, strict_mode=True)
-    except ValueError as error:  # no base64, or no ASCII
+    except ValueError as error:  # not base64, or not ASCII
         return f"has data that is no base64 without line breaks: {error}; give base64.b64encode(raw).decode()"
     return None

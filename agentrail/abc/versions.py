@@ -1,4 +1,4 @@
-"""The port of a sandbox that tells what is written through it, so that a session can go back with its files too."""
+"""The port of a sandbox that reports every write, so that a session can rewind its files too."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,48 +10,48 @@ from agentrail.abc.sandbox import Refusal, Sandbox
 from agentrail.core.journal.files import FileWrite, WantedFile
 
 GetContent: TypeAlias = Callable[[str], bytes | None]
-"""Gives what a file contained by its SHA-256, or None; it blocks, and is called in a worker thread."""
+"""Returns the content with this SHA-256, or None. It blocks, and is called in a worker thread."""
 
 FileOutcome: TypeAlias = Literal["restored", "removed", "same", "conflict", "failed"]
-"""What became of a path: it was written, or removed; it was like that already; it is another than was left; or it could not be done."""
+"""Outcome for a path: written; removed; already as wanted; changed by other code since; failed."""
 
 
 class FileKeeper(Protocol):
-    """Who is told of what is written, before it is written."""
+    """Receives every write before it happens."""
 
     async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
-        """Keep what is about to be written, durably.
+        """Record durably the writes that are about to happen.
 
         Args:
-            changes: What is written next.
-            contents: What stood there and what will, by SHA-256, as far as it is not too large.
+            changes: The next writes.
+            contents: Old and new contents by SHA-256, except those that are too large.
 
         Returns:
-            None; or why it cannot be kept, and then it is not written.
+            None, or the reason that they cannot be recorded. In that case nothing is written.
         """
         ...
 
     def take_back(self, changes: Sequence[FileWrite]) -> None:
-        """Hear that these were not made after all."""
+        """Withdraw recorded changes that did not happen."""
         ...
 
     async def keep_command(self) -> Refusal | None:
-        """Keep that a command runs next, of which it cannot be said what it writes.
+        """Record that a command is about to run, whose writes are unknown.
 
         Returns:
-            None; or why it cannot be kept, and then it does not run.
+            None, or the reason that it cannot be recorded. In that case the command does not run.
         """
         ...
 
 
 @frozen(kw_only=True)
 class PutBack:
-    """What became of one path.
+    """Outcome for one path.
 
     Attributes:
-        path: As it was wanted.
-        outcome: What became of it.
-        why: Of a conflict and of a failure, a sentence.
+        path: The path as requested.
+        outcome: What happened to it.
+        why: One sentence for a conflict or a failure.
     """
 
     path: str
@@ -61,39 +61,39 @@ class PutBack:
 
 @runtime_checkable
 class VersionedSandbox(Protocol):
-    """What a sandbox with the capability `versions` has besides."""
+    """Additional methods of a sandbox with the capability `versions`."""
 
     def kept_by(self, keeper: FileKeeper) -> Sandbox:
-        """Give the same sandbox for one call: what is written through it is told first. Nothing is to be closed."""
+        """Return the same sandbox for one call, with its writes reported to a keeper. It needs no closing."""
         ...
 
     async def put_back(
         self, wanted: Sequence[WantedFile], content: GetContent, keeper: FileKeeper, *, force: bool = False
     ) -> tuple[PutBack, ...]:
-        """Let files be what they were. What is not what was left there stays as it is, unless it is forced.
+        """Restore files to an earlier content. Files that were changed since stay as they are, unless forced.
 
-        Nothing is written until all of it stands beside its places: a disk that is full changes no file.
+        All new contents are first written next to their targets, so that a full disk changes no file.
 
         Args:
-            wanted: Which, and what they were.
-            content: What they contained.
-            keeper: Is told what is written.
-            force: Whether what others wrote since is overwritten.
+            wanted: Files, and their earlier contents by hash.
+            content: Returns the contents.
+            keeper: Receives the writes.
+            force: Whether to overwrite later changes by other code.
 
         Returns:
-            What became of each, in order.
+            The outcome for each file, in order.
 
-        Cancellation: Before the first of them is put in its place nothing was done; from then on all of it is.
+        Cancellation: Nothing is done before the first file is replaced. From then on, all files are.
         """
         ...
 
     async def copy_to(self, directory: Path) -> Sandbox:
-        """Copy all files into a directory that is not there yet, or is empty, and open that with the same settings.
+        """Copy all files into a new or empty directory, and open it with the same settings.
 
         Raises:
-            SandboxError: Your move: there is something in the directory, or it cannot be made; or there is no space left. Nothing of the
-                copy is left.
+            SandboxError: Your move: the directory is not empty or cannot be created, or the disk is full. The partial copy is
+                removed.
 
-        Cancellation: Nothing of the copy is left.
+        Cancellation: The partial copy is removed.
         """
         ...
