@@ -1,7 +1,7 @@
-"""OTP for any actor on Trio, with no word of agents: who crashes is started again, and nothing outlives its block.
+"""OTP-style actors on Trio: supervisors restart crashed actors, and no actor outlives its block.
 
-This is the door: what a user of actors needs is imported from here, and `docs/reference/actors.md` describes it. The rules
-are those of `agentrail.otp`, where they run without Trio; this room carries them out.
+This package knows nothing about LLM agents. Import everything from here. `docs/reference/actors.md` is its reference.
+The rules are in `agentrail.otp`, which runs without Trio. This package carries them out.
 
 async with open_supervisor(SupervisorFlags("rest_for_one"), [ChildSpec("door", machine(Door))]) as supervisor:
     supervisor.handle("door").cast(("coin", 2))

@@ -1,4 +1,4 @@
-"""Addresses: at each send they find the instance that lives now, and hold messages while there is none but one is to come."""
+"""Addresses: each send finds the current instance. Messages are held while a restart is expected."""
 
 import math
 from collections import deque
@@ -22,12 +22,12 @@ OnChange: TypeAlias = Callable[[], None]
 
 @frozen(eq=False)
 class Wait:
-    """There is no instance now, and one is to come.
+    """No instance exists now, and one is expected.
 
     Attributes:
-        subscribe: Lets a look be called whenever that may have changed; under a key, so that twice is as once.
-        unsubscribe: Ends that.
-        ending: Whose end it is that is waited for, if it is one.
+        subscribe: Registers a callback for every possible change, under a key, so that it is idempotent.
+        unsubscribe: Removes it.
+        ending: The instance whose end is awaited, if any.
     """
 
     subscribe: Callable[[object, OnChange], None]
@@ -42,17 +42,17 @@ _NO_RECIPIENT: Final = "no actor is there, and none is to come"
 
 
 class Address:
-    """Reaches a child, or a name, over all its instances. Made by `supervisor.address` and `registry.address`."""
+    """Reaches a child or a name across all its instances. Created by `supervisor.address` and `registry.address`."""
 
     __slots__ = ("_find", "_held", "_hold_limit", "_name", "_waiting")
 
     def __init__(self, name: str, find: Callable[[], Lookup], hold_limit: int) -> None:
-        """Make one that holds nothing."""
+        """Create an address that holds no messages."""
         check_bound("hold_limit", hold_limit)
         self._name = name
         self._find = find
         self._hold_limit = hold_limit
-        # Each with whether an instance had accepted it: such a one may not be refused by the next.
+        # Each event, and whether an instance had accepted it: the next instance must not refuse such an event.
         self._held: deque[tuple[Sent, bool]] = deque()
         self._waiting: Wait | None = None
 
@@ -60,22 +60,22 @@ class Address:
         return f"<Address of {self._name}>"
 
     def cast(self, message: object) -> None:
-        """Say something to the instance that lives now, or comes next. Where none is to come: a dead letter.
+        """Send a message to the current or the next instance. If none is expected, it becomes a dead letter.
 
         Raises:
-            MailboxFull: Your move: as of `ActorHandle.cast`.
-            NoMailbox: Your move: it is a worker.
+            MailboxFull: Your move: the mailbox is full, as in `ActorHandle.cast`.
+            NoMailbox: Your move: the actor is a worker.
         """
         self._send(Cast(message))
 
     async def send(self, message: object) -> None:
-        """As `cast`, but wait for room if the policy of its mailbox is `block`.
+        """Send a message like `cast`, but wait for room if the policy of the mailbox is `block`.
 
         Raises:
-            MailboxFull: Your move: as of `ActorHandle.send`.
-            NoMailbox: Your move: it is a worker.
+            MailboxFull: Your move: the mailbox is full, as in `ActorHandle.send`.
+            NoMailbox: Your move: the actor is a worker.
 
-        Cancellation: Always a checkpoint; cancelled here nothing was sent.
+        Cancellation: Always a checkpoint. If cancelled, no message was sent.
         """
         await trio.lowlevel.checkpoint()
         await self._wait_for_room()
@@ -88,17 +88,17 @@ class Address:
     async def call(self, request: object, *, timeout_seconds: float | None = ...) -> object: ...
 
     async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> object:
-        """Ask the instance that lives now, or comes next; the time runs while the call is held, or waits for room.
+        """Call the current or the next instance. The time limit includes the time while the call is held or waits for room.
 
         Raises:
-            ActorDown: No instance is there and none is to come, or it ended without an answer.
-            CallTimeout: There was no answer in time.
-            CallingSelf: Your move: it is the caller itself, from its own task.
-            MailboxFull: Your move: too many messages wait already, and its policy is another than `block`.
-            NoMailbox: Your move: it is a worker.
+            ActorDown: No instance exists or is expected, or it ended without an answer.
+            CallTimeout: No answer arrived in time.
+            CallingSelf: Your move: the caller is the actor itself, in its own task.
+            MailboxFull: Your move: too many messages wait already, and the policy is not `block`.
+            NoMailbox: Your move: the actor is a worker.
 
-        Cancellation: Always a checkpoint; cancelled here the work goes on, and its answer is dropped. What was held, or
-            waited for room, is not sent any more.
+        Cancellation: Always a checkpoint. If cancelled, the work continues and its answer is dropped. A call that was held, or
+            waited for room, is no longer sent.
         """
         check_timeout(timeout_seconds)
         found = self._find()
@@ -125,14 +125,14 @@ class Address:
             await mailbox_of(found).wait_for_room()
 
     def _withdraw(self, event: Sent) -> None:
-        """Hold it no longer, if no instance was given it."""
+        """Withdraw an event that no instance has received."""
         for place, (held, is_owed) in enumerate(self._held):
             if held is event and not is_owed:
                 del self._held[place]
                 return
 
     def take_back(self, events: Iterable[Sent]) -> None:
-        """Take messages back that an instance had accepted through this address and not handled: they come first."""
+        """Take back unhandled messages that an instance had accepted through this address. They are delivered first."""
         for event in reversed([*events]):
             if isinstance(event, Call) and isinstance(event.to, ReplyTo):
                 event.to.move(None, self)
@@ -141,7 +141,7 @@ class Address:
             self.look()
 
     def look(self) -> None:
-        """See who is there: give what is held to them, or go on waiting, or give it up."""
+        """Look up the instance: deliver the held messages, keep waiting, or give up."""
         if self._waiting is not None:
             self._waiting.unsubscribe(self)
             self._waiting = None
@@ -157,7 +157,7 @@ class Address:
             found.subscribe(self, self.look)
 
     def give_up(self) -> None:
-        """No instance comes: casts are dead letters, calls raise `ActorDown`."""
+        """Give up: casts become dead letters, and calls raise `ActorDown`."""
         while self._held:
             event, _ = self._held.popleft()
             self._bury(event)
@@ -186,13 +186,13 @@ class Address:
         mailbox = cell.mailbox
         while self._held:
             event, is_owed = self._held.popleft()
-            # Said by the one that told that the instance is up: nothing may be raised there.
+            # Called by the code that announces the new instance, which must not see an exception.
             if mailbox is None:
                 _refuse(event, cell.refuse_messages(), "it is a worker, and reads no messages")
                 continue
             try:
                 _move(event, cell)
-                # A caller that could wait for room was let go when this was held.
+                # A sender that could wait for room was released when its message was held.
                 mailbox.put_nowait(event, via=self, bounded=not is_owed and not mailbox.lets_wait)
             except MailboxFull as full:
                 _refuse(event, full.with_traceback(None), "the mailbox was full")
@@ -202,7 +202,7 @@ class Address:
 
 
 def _refuse(event: Sent, error: Exception, why: str) -> None:
-    """Raise an error at the caller; anything else is a dead letter."""
+    """Raise an error at the caller of a call. Any other message becomes a dead letter."""
     if isinstance(event, Call) and isinstance(event.to, ReplyTo):
         event.to.fail(error)
     else:
@@ -215,14 +215,14 @@ def _move(event: Sent, cell: ActorCell) -> None:
 
 
 def is_open(cell: ActorCell) -> bool:
-    """Tell whether an instance lives and may go on: what one that has to go is sent would be lost with it."""
+    """Return whether an instance lives and was not asked to stop: a message to a stopping instance would be lost."""
     if cell.exit_reason is not None or cell.stop_reason is not None or cell.killed:
         return False
     return cell.mailbox is None or not cell.mailbox.is_closed
 
 
 def wait_for_end(cell: ActorCell) -> Wait:
-    """Wait for the end of an instance that takes no messages any more."""
+    """Return the wait for the end of an instance that accepts no more messages."""
 
     def subscribe(key: object, look: OnChange) -> None:
         cell.watch(key, lambda _: look())

@@ -1,4 +1,4 @@
-"""Messages that no actor is going to handle: never an error for the sender, always counted. No contents are kept."""
+"""Dead letters: messages that no actor will handle. Counted, never an error for the sender. No contents are kept."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ class DeadLetters:
     """The dead letters of one Trio run.
 
     Attributes:
-        count: All of them.
-        by_type: How many of each type; a message in a `Cast`, `Call` or `Info` counts as what it is.
+        count: Total number.
+        by_type: Number per type. A message in a `Cast`, `Call` or `Info` counts under its own type.
     """
 
     count: int = 0
@@ -30,13 +30,13 @@ _counted: Final[trio.lowlevel.RunVar[Counter[str]]] = trio.lowlevel.RunVar("dead
 
 
 def dead_letters() -> DeadLetters:
-    """Say what died in this Trio run; nothing outside of one."""
+    """Return the dead letters of this Trio run. Empty outside of a run."""
     counter = _counter()
     return DeadLetters(counter.total(), dict(counter))
 
 
 def bury(message: object, why: str) -> None:
-    """Count a message as dead. Logged at the 1st, 10th, 100th …, so that a flood of them is no flood of lines."""
+    """Count a dead message. Logs the 1st, 10th, 100th …, so that many dead letters do not flood the log."""
     match message:
         case Call(request=content) | Cast(message=content) | Info(message=content):
             name = type(content).__name__

@@ -1,8 +1,8 @@
-"""The timers of one loop: deadlines that the loop itself waits for, never tasks.
+"""The timers of one loop: deadlines that the loop itself waits for, without tasks.
 
-A supervisor looks at its deadlines before its mailbox: they are the limits of what it waits for. The timers of a machine
-are messages of its mailbox, as in OTP. A machine that sets a timer again whenever it comes may set it sooner than it works;
-looked at first, such a timer would let nothing else through, no call and no stop.
+A supervisor checks its deadlines before its mailbox, because they limit its waits. The timers of a machine are messages
+of its mailbox, as in OTP. A machine that sets its timer again each time may set it to fire sooner than it can work. Checked
+first, such a timer would block every call and every stop.
 """
 
 import heapq
@@ -21,12 +21,12 @@ _SLACK: Final = 32
 
 
 class Deadlines(Generic[K]):
-    """Which key is due when. Replaced and cancelled entries are swept out as soon as they outnumber the others."""
+    """Deadlines by key. Replaced and cancelled entries are removed when they outnumber the others."""
 
     __slots__ = ("_due", "_heap", "_number")
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Create an empty set."""
         self._heap: list[tuple[float, int, K]] = []
         self._due: dict[K, tuple[float, int]] = {}
         self._number = 0
@@ -35,19 +35,19 @@ class Deadlines(Generic[K]):
         return len(self._due)
 
     def arm(self, key: K, at_seconds: float) -> None:
-        """Set what is due under this key, in place of what was."""
+        """Set the deadline of this key, replacing the old one."""
         self._number += 1
         self._due[key] = (at_seconds, self._number)
         heapq.heappush(self._heap, (at_seconds, self._number, key))
         self._sweep()
 
     def disarm(self, key: K) -> None:
-        """Forget this key."""
+        """Remove the deadline of this key."""
         if self._due.pop(key, None) is not None:
             self._sweep()
 
     def next_seconds(self) -> float:
-        """Say when the next one is due; infinity if none is."""
+        """Return the time of the next deadline. Infinity if there is none."""
         heap = self._heap
         while heap:
             at_seconds, number, key = heap[0]
@@ -57,7 +57,7 @@ class Deadlines(Generic[K]):
         return math.inf
 
     def take_due(self, now: float) -> K | None:
-        """Take a key that is due, the oldest deadline first."""
+        """Remove and return a due key, oldest deadline first."""
         if not self._due or self.next_seconds() > now:
             return None
         _, _, key = heapq.heappop(self._heap)
@@ -71,7 +71,7 @@ class Deadlines(Generic[K]):
 
 
 class Due(Generic[K]):
-    """A key that came due."""
+    """A key whose deadline has passed."""
 
     __slots__ = ("key",)
 
@@ -80,9 +80,9 @@ class Due(Generic[K]):
 
 
 async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspended: bool = False) -> object:
-    """Take the next message of a loop, or `Due` for a deadline that has come: deadlines come first.
+    """Take the next message of a loop, or `Due` for a passed deadline. Deadlines come first.
 
-    Cancellation: Always a checkpoint for cancellation; cancelled here nothing was taken.
+    Cancellation: Always a checkpoint for cancellation. If cancelled, no message was taken.
     """
     await mailbox.give_way()
     while True:
@@ -102,12 +102,12 @@ async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspen
 
 
 class MachineTimers:
-    """The timers of one machine. What comes due is put into its mailbox, behind what was there by then."""
+    """The timers of one machine. A due timer is put into its mailbox, after the messages that arrived before it was due."""
 
     __slots__ = ("_deadlines", "_epochs", "_mailbox", "is_suspended")
 
     def __init__(self, mailbox: Mailbox[object]) -> None:
-        """Start empty."""
+        """Create an empty set."""
         self._deadlines: Deadlines[TimerKey] = Deadlines()
         self._epochs: dict[TimerKey, int] = {}
         self._mailbox = mailbox
@@ -115,27 +115,27 @@ class MachineTimers:
         mailbox.run_by(self)
 
     def arm(self, key: TimerKey, epoch: int, due_seconds: float) -> None:
-        """Set what is due under this key, in place of what was."""
+        """Set the deadline of this key, replacing the old one."""
         self._epochs[key] = epoch
         self._deadlines.arm(key, due_seconds)
 
     def disarm(self, key: TimerKey) -> None:
-        """Forget this key. What of it is in the mailbox already has an epoch that no timer has any more."""
+        """Remove the deadline of this key. A fired timer in the mailbox then has an outdated epoch and is ignored."""
         self._epochs.pop(key, None)
         self._deadlines.disarm(key)
 
     def next_seconds(self) -> float:
-        """Say when the next one is due; infinity if none is, or the machine is suspended."""
+        """Return the time of the next deadline. Infinity if there is none or the machine is suspended."""
         return math.inf if self.is_suspended else self._deadlines.next_seconds()
 
     def collect(self) -> None:
-        """Put what is due by now into the mailbox, the oldest deadline first."""
+        """Put all due timers into the mailbox, oldest deadline first."""
         if self._deadlines and not self.is_suspended:
             for fired in self._take_due():
                 self._mailbox.put_timer(fired)
 
     def resume(self) -> None:
-        """Collect what came due while the machine was suspended: it comes first."""
+        """Collect the timers that became due while the machine was suspended. They come first."""
         self.is_suspended = False
         self._mailbox.put_timers_first(self._take_due())
 
@@ -150,9 +150,9 @@ class MachineTimers:
 async def take_in_turn(
     mailbox: Mailbox[object], timers: MachineTimers | None, *, suspended: bool = False
 ) -> object:
-    """Take the next message of a machine; a timer that came due is one of them, `TimerDue`.
+    """Take the next message of a machine. A due timer is such a message, `TimerDue`.
 
-    Cancellation: Always a checkpoint for cancellation; cancelled here nothing was taken.
+    Cancellation: Always a checkpoint for cancellation. If cancelled, no message was taken.
     """
     await mailbox.give_way()
     while True:
@@ -162,7 +162,7 @@ async def take_in_turn(
         due_seconds = math.inf if timers is None or mailbox.is_held else timers.next_seconds()
         if timers is None or due_seconds == math.inf:
             await mailbox.wait(control_only=suspended)
-        else:  # also for one that is due already: nothing else waits, so others have their turn, however busy it is
+        else:  # also for a timer that is due already: other tasks get their turn, however busy the machine is
             with trio.CancelScope(deadline=due_seconds):
                 await mailbox.wait()
             timers.collect()

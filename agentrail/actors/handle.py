@@ -1,7 +1,7 @@
-"""One instance of an actor: its handle, which everybody may hold, and its cell, which only this room sees.
+"""One instance of an actor: the public handle, and the cell, which is private to this package.
 
-An instance ends in one go, without a checkpoint: calls answered, names freed, watchers and links told, and last its
-supervisor. So an observer that hears of an end finds nothing of it left.
+An instance ends in a single step without a checkpoint. It answers its calls, frees its names, notifies watchers and
+links, and then notifies its supervisor. So an observer that is notified of an end finds no trace of the instance.
 """
 
 import math
@@ -31,11 +31,11 @@ LOGGER: Final = Logger("agentrail.actors")
 
 @frozen
 class ExitSignal:
-    """A linked actor has ended, or another actor wants this one to; a notice, for those who trap exits.
+    """Notice of an exit signal, for actors that trap exits: a linked actor has ended, or another actor called `exit`.
 
     Attributes:
-        sender: Who; `None` if no sender was named.
-        reason: Why.
+        sender: The actor that sent the signal. `None` if no sender was named.
+        reason: The exit reason.
     """
 
     sender: "ActorHandle | None"
@@ -47,28 +47,28 @@ class ChildOwner(Protocol):
 
     @property
     def cell(self) -> "ActorCell":
-        """Its own cell."""
+        """The supervisor's own cell."""
         ...
 
     def child_ended(self, cell: "ActorCell", reason: ExitReason) -> None:
-        """Hear of the end of a child."""
+        """Handle the end of a child."""
         ...
 
     def child_stuck(self, cell: "ActorCell") -> None:
-        """Hear that a child did not obey its kill."""
+        """Handle a child that did not stop after its kill."""
         ...
 
     def report(self, report: Report) -> None:
-        """Give a report to the observers."""
+        """Pass a report to the observers."""
         ...
 
     def redact(self, text: str, /) -> str:
-        """Take secrets out of a text."""
+        """Remove secrets from a text."""
         ...
 
 
 class ActorContext:
-    """What an actor knows of itself: `current_actor()`."""
+    """The running actor's view of itself, returned by `current_actor()`."""
 
     __slots__ = ("_cell",)
 
@@ -77,18 +77,18 @@ class ActorContext:
 
     @property
     def handle(self) -> "ActorHandle":
-        """Its own."""
+        """Handle of this actor."""
         return self._cell.handle
 
     @property
     def supervisor(self) -> "ActorHandle | None":
-        """Of its supervisor; `None` at the root."""
+        """Handle of its supervisor. `None` at the root."""
         owner = self._cell.owner
         return None if owner is None else owner.cell.handle
 
     @property
     def stop_reason(self) -> ExitReason | None:
-        """Why it has to go; `None` while it may stay."""
+        """Why the actor must stop. `None` if no stop was requested."""
         return self._cell.stop_reason
 
 
@@ -97,33 +97,33 @@ _current: Final[ContextVar["ActorCell | None"]] = ContextVar("current_actor", de
 
 
 def current_actor() -> ActorContext | None:
-    """Say which actor this code runs in, tasks that it started included; `None` outside of all."""
+    """Return the context of the running actor, also in tasks that it started. `None` outside of an actor."""
     cell = _current.get()
     return None if cell is None else ActorContext(cell)
 
 
 def current_cell() -> "ActorCell | None":
-    """Return the cell of the actor that this code runs in."""
+    """Return the cell of the running actor."""
     return _current.get()
 
 
 class ActorCell:
-    """All that the room knows of one instance.
+    """The internal state of one instance.
 
     Attributes:
-        id: As in its child spec.
+        id: Id from its child spec.
         incarnation: The number of this instance.
-        handle: The one handle of it.
-        owner: Its supervisor; `None` at the root.
-        token: What its supervisor calls it.
-        mailbox: `None` of a worker.
-        trap_exits: Exit signals are notices.
-        exit_reason: Once it has ended.
-        stop_reason: Why it has to go.
-        is_laddered: Who stops it, its supervisor or `TaskHandle.shutdown`, kills it when its time is over.
-        killed: It has no time any more.
+        handle: Its only handle.
+        owner: Its supervisor. `None` at the root.
+        token: Identifies the instance to its supervisor.
+        mailbox: `None` for a worker.
+        trap_exits: Whether exit signals arrive as notices.
+        exit_reason: Set once it has ended.
+        stop_reason: Why it must stop.
+        is_laddered: Whether the stopper (its supervisor or `TaskHandle.shutdown`) kills it when its shutdown time is over.
+        killed: Whether it was killed, without any grace time.
         scope: Cancels it.
-        task: The one that it runs in.
+        task: The Trio task that it runs in.
     """
 
     __slots__ = (
@@ -169,86 +169,86 @@ class ActorCell:
         self._shields: dict[trio.CancelScope, None] | None = None
         self.task: trio.lowlevel.Task | None = None
         self.handle: ActorHandle = ActorHandle(self)
-        # Dicts for their order: an end is told in the order in which people asked for it. Made when they are needed,
-        # like the shields: most actors live without, and ten thousand of them would hold fifty thousand empty ones.
+        # Dicts keep the order of insertion: watchers are notified in the order in which they registered. Created on first use,
+        # like the shields: most actors need none, and ten thousand actors would hold fifty thousand empty ones.
         self._debts: dict[ReplyTo, None] | None = None
         self._links: dict[ActorCell, None] | None = None
         self._releases: dict[object, Callable[[], None]] | None = None
         self._watchers: dict[object, Callable[[ExitReason], None]] | None = None
 
-    # --- being stopped
+    # --- stopping
 
     @abstractmethod
     def ask(self, reason: ExitReason) -> None:
-        """Let it end in good order."""
+        """Ask the instance to end in good order."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Let it end now."""
+        """End the instance now."""
 
     def refuse_messages(self) -> NoMailbox:
-        """Make the error for the sender of a message to it."""
+        """Build the error for the sender of a message to a worker."""
         message = f"actor {self.id!r} is a worker; use machine() for an actor that reads messages"
         return NoMailbox(message)
 
     def counts(self) -> tuple[int, int]:
-        """Say how many events are postponed, and how many timers run."""
+        """Return the number of postponed events and of running timers."""
         return 0, 0
 
     def cut(self) -> None:
-        """Cancel it, shields included."""
+        """Cancel the instance, including its shields."""
         self.killed = True
         self.scope.cancel(reason="killed")
         for shield in self._shields or ():
             shield.deadline = -math.inf
 
     def add_shield(self, shield: trio.CancelScope) -> None:
-        """Note a shield of the library that it is in now; a kill cuts it."""
+        """Register a library shield that the instance has entered. A kill cancels it."""
         if self._shields is None:
             self._shields = {}
         self._shields[shield] = None
 
     def drop_shield(self, shield: trio.CancelScope) -> None:
-        """Forget a shield that it has left."""
+        """Remove a shield that the instance has left."""
         if self._shields is not None:
             self._shields.pop(shield, None)
 
     def receive_exit(self, reason: ExitReason, sender: "ActorHandle | None") -> None:
-        """Take an exit signal: of a linked actor, or of the caller of `exit`."""
+        """Receive an exit signal from a linked actor or from the caller of `exit`."""
         if self.exit_reason is not None:
             return
         if self.trap_exits and self.mailbox is not None:
             self.mailbox.put_notice(Info(ExitSignal(sender, reason)))
-        elif isinstance(reason, NoProcess):  # never an actor's own end
+        elif isinstance(reason, NoProcess):  # never the actor's own end
             self.ask(Crashed.of_rule("NoProcess", "it was linked to an actor that had ended"))
         elif not isinstance(reason, Normal):
             self.ask(reason)
 
-    # --- what others have to do with it
+    # --- calls, watchers and links
 
     def owe(self, to: ReplyTo) -> None:
-        """Note a call that waits for an answer."""
+        """Register a call that waits for an answer."""
         if self._debts is None:
             self._debts = {}
         self._debts[to] = None
 
     def settle(self, to: ReplyTo) -> None:
-        """Forget a call."""
+        """Remove a call."""
         if self._debts is not None:
             self._debts.pop(to, None)
 
     def answered_twice(self, to: ReplyTo) -> None:
-        """Report a second answer."""
+        """Report a second answer to a call."""
         self.report("duplicate_reply")
 
     def report(self, kind: "str", reason: ExitReason | None = None) -> None:
-        """Report something of this instance."""
+        """Send a report about this instance."""
         if self.owner is not None:
             self.owner.report(self.make_report(kind, reason))
 
     def make_report(self, kind: str, reason: ExitReason | None = None) -> Report:
-        """Make a report of this instance."""
-        assert self.owner is not None  # noqa: S101 - only what has a supervisor is reported
+        """Build a report about this instance."""
+        assert self.owner is not None  # noqa: S101 - only an actor with a supervisor is reported
         return Report(
             kind=kind,  # type: ignore[arg-type]  # one of the kinds, as all callers write them
             supervisor=self.owner.cell.id,
@@ -259,18 +259,18 @@ class ActorCell:
         )
 
     def watch(self, key: object, tell: Callable[[ExitReason], None]) -> None:
-        """Call `tell` at the end, once, unless `unwatch(key)` comes first."""
+        """Call `tell` once at the end, unless `unwatch(key)` is called first."""
         if self._watchers is None:
             self._watchers = {}
         self._watchers[key] = tell
 
     def unwatch(self, key: object) -> None:
-        """Do not tell."""
+        """Cancel a `watch`."""
         if self._watchers is not None:
             self._watchers.pop(key, None)
 
     def on_release(self, key: object, release: Callable[[], None] | None) -> None:
-        """Call `release` at the end, before anybody is told; `None` takes that back."""
+        """Call `release` at the end, before any watcher is notified. `None` cancels it."""
         if release is not None:
             self._releases = self._releases or {}
             self._releases[key] = release
@@ -278,19 +278,19 @@ class ActorCell:
             self._releases.pop(key, None)
 
     def link(self, other: "ActorCell") -> None:
-        """Let either end with the other."""
+        """Link both actors, so that a crash of one ends the other."""
         if self.exit_reason is not None:
             other.receive_exit(NoProcess(), self.handle)
         elif other.exit_reason is not None:
             self.receive_exit(NoProcess(), other.handle)
         elif other is not self:
             self._join(other)
-            other._join(self)  # noqa: SLF001 - another one of this class
+            other._join(self)  # noqa: SLF001 - another instance of this class
 
     def unlink(self, other: "ActorCell") -> None:
         """Undo `link`."""
         self._part(other)
-        other._part(self)  # noqa: SLF001 - another one of this class
+        other._part(self)  # noqa: SLF001 - another instance of this class
 
     def _join(self, other: "ActorCell") -> None:
         if self._links is None:
@@ -302,26 +302,26 @@ class ActorCell:
             self._links.pop(other, None)
 
     def give_up(self, reason: ExitReason) -> None:
-        """Answer its callers in its place: it does not obey, and when it will end is unknown."""
+        """Answer its callers on its behalf: it does not obey, and when it will end is unknown."""
         if self.mailbox is not None:
             self.mailbox.close(reason)
         for to in tuple(self._debts or ()):
             to.fail_down(reason)
 
-    # --- its life
+    # --- life cycle
 
     def enter(self) -> None:
-        """Make the running task the one of this instance."""
+        """Make the running task the task of this instance."""
         self.task = trio.lowlevel.current_task()
         _current.set(self)
 
     def finish(self, reason: ExitReason) -> None:
-        """End, in one go. Nothing of this instance runs any more."""
+        """End the instance in a single step. All of its code has stopped."""
         self.exit_reason = reason
         self.task = None
         self.give_up(reason)
         releases, self._releases = self._releases, None
-        # What one of them raises is no matter of the others: a caller that is not told of an end waits for it for ever.
+        # One failing callback must not affect the others: a caller that is not notified of an end waits indefinitely.
         for release in (releases or {}).values():
             call_guarded(log_bug, release)
         watchers, self._watchers = self._watchers, None
@@ -336,15 +336,15 @@ class ActorCell:
 
 
 class ActorHandle:
-    """One instance of an actor, one incarnation; equal only to itself.
+    """One instance (incarnation) of an actor, equal only to itself.
 
-    A restarted child has another handle. To reach the instance that lives now, hold an `Address`.
+    A restarted child has another handle. To reach the current instance, hold an `Address`.
     """
 
     __slots__ = ("__weakref__", "_cell")
 
     def __init__(self, cell: ActorCell) -> None:
-        """Made by the library."""
+        """Created by the library."""
         self._cell = cell
 
     def __repr__(self) -> str:
@@ -352,40 +352,40 @@ class ActorHandle:
 
     @property
     def id(self) -> Hashable:
-        """As in the child spec."""
+        """Id from the child spec."""
         return self._cell.id
 
     @property
     def incarnation(self) -> int:
-        """1 for the first instance of a child, one more with each restart."""
+        """1 for the first instance of a child, incremented by each restart."""
         return self._cell.incarnation
 
     @property
     def exit_reason(self) -> ExitReason | None:
-        """Why it ended; `None` while it lives."""
+        """Why it ended. `None` while it lives."""
         return self._cell.exit_reason
 
     def cast(self, message: object) -> None:
-        """Say something, and do not wait. To a dead actor: a dead letter.
+        """Send a message without waiting. A message to a dead actor becomes a dead letter.
 
         Raises:
-            MailboxFull: Your move: too many wait already, and its policy says `reject` or `block`.
-            NoMailbox: Your move: it is a worker.
+            MailboxFull: Your move: the mailbox is full, and its policy is `reject` or `block`.
+            NoMailbox: Your move: the actor is a worker.
         """
         self._put(Cast(message))
 
     def info(self, message: object) -> None:
-        """As `cast`, for what is no request; a machine sees an `Info`."""
+        """Send a message like `cast`, for notifications that are not requests. A machine receives an `Info`."""
         self._put(Info(message))
 
     async def send(self, message: object) -> None:
-        """As `cast`, but wait for room if the policy is `block`.
+        """Send a message like `cast`, but wait for room if the policy is `block`.
 
         Raises:
-            MailboxFull: Your move: too many wait already, and its policy says `reject`.
-            NoMailbox: Your move: it is a worker.
+            MailboxFull: Your move: the mailbox is full, and its policy is `reject`.
+            NoMailbox: Your move: the actor is a worker.
 
-        Cancellation: Always a checkpoint; cancelled here nothing was sent.
+        Cancellation: Always a checkpoint. If cancelled, no message was sent.
         """
         mailbox = mailbox_of(self._cell)
         await mailbox.put(Cast(message))
@@ -397,22 +397,22 @@ class ActorHandle:
     async def call(self, request: object, *, timeout_seconds: float | None = ...) -> object: ...
 
     async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> object:
-        """Ask, and wait for the answer or the end of the actor.
+        """Send a request and wait for its answer, or for the end of the actor.
 
         Args:
-            request: What a machine sees as `Call(to, request)`; one whose class is a `RequestFor[int]` is answered with an
-                `int`, for type checkers.
-            timeout_seconds: How long to wait; `None` for ever.
+            request: A machine receives it as `Call(to, request)`. A request whose class is a `RequestFor[int]` is answered
+                with an `int`, for type checkers.
+            timeout_seconds: Time limit for the answer. `None` waits indefinitely.
 
         Raises:
-            CallTimeout: There was no answer in time. The work goes on.
-            ActorDown: It has ended, or ended without an answer; `reason` says why, `NoProcess()` if before.
-            CallingSelf: Your move: it is the caller itself, from its own task.
+            CallTimeout: No answer arrived in time. The work continues.
+            ActorDown: The actor ended without an answer. `reason` is its exit reason, `NoProcess()` if it had ended before.
+            CallingSelf: Your move: the caller is the actor itself, in its own task.
             MailboxFull: Your move: too many messages wait already.
-            NoMailbox: Your move: it is a worker.
-            ValueError: Your move: a timeout that is negative or NaN.
+            NoMailbox: Your move: the actor is a worker.
+            ValueError: Your move: the timeout is negative or NaN.
 
-        Cancellation: Always a checkpoint; cancelled here the work goes on, and its answer is dropped.
+        Cancellation: Always a checkpoint. If cancelled, the work continues and its answer is dropped.
         """
         check_timeout(timeout_seconds)
         cell = self._cell
@@ -441,20 +441,20 @@ class ActorHandle:
         *,
         timeout_seconds: float | None = None,
     ) -> StopSummary:
-        """End this instance through its `terminate`, and wait until it is gone. Its supervisor judges the reason.
+        """Stop this instance through its `terminate` and wait for its end. Its supervisor judges the reason.
 
         Args:
-            reason: What it will end with.
-            timeout_seconds: How long to wait; `None` for ever.
+            reason: Its exit reason.
+            timeout_seconds: Time limit for the wait. `None` waits indefinitely.
 
         Raises:
-            ActorDown: It had ended before; `reason` is `NoProcess()`.
-            CallTimeout: It takes too long, and goes on with it.
-            CallingSelf: Your move: from its own task.
-            TypeError: Your move: that is no exit reason.
-            ValueError: Your move: a timeout that is negative or NaN.
+            ActorDown: It had already ended. `reason` is `NoProcess()`.
+            CallTimeout: It did not end in time. The stop continues.
+            CallingSelf: Your move: called from the actor's own task.
+            TypeError: Your move: `reason` is not an exit reason.
+            ValueError: Your move: the timeout is negative or NaN.
 
-        Cancellation: Always a checkpoint; cancelled here the stop goes on.
+        Cancellation: Always a checkpoint. If cancelled, the stop continues.
         """
         check_timeout(timeout_seconds)
         check_reason(reason)
@@ -473,21 +473,21 @@ class ActorHandle:
         return StopSummary(ended, int(not killed), int(killed), 0, trio.current_time() - since_seconds)
 
     def exit(self, reason: ExitReason, *, sender: "ActorHandle | None" = None) -> None:
-        """Send an exit signal, as from a linked actor: it ends the actor unless that traps exits.
+        """Send an exit signal, as a linked actor does: it ends the actor unless the actor traps exits.
 
         Raises:
-            TypeError: Your move: that is no exit reason.
+            TypeError: Your move: `reason` is not an exit reason.
         """
         check_reason(reason)
         self._cell.receive_exit(reason, sender)
 
     def kill(self) -> None:
-        """End it without grace: cancelled now, `terminate` is not called. It cannot be trapped."""
+        """Cancel the actor at once, without calling `terminate`. A kill cannot be trapped."""
         if self._cell.exit_reason is None:
             self._cell.kill()
 
     async def wait(self) -> ExitReason:
-        """Wait for its end, and say why it ended.
+        """Wait for the actor's end and return its exit reason.
 
         Cancellation: Always a checkpoint.
         """
@@ -503,7 +503,7 @@ class ActorHandle:
         return self._cell.exit_reason or Shutdown()
 
     def statistics(self) -> MailboxStatistics:
-        """Say what its mailbox has seen; of a worker nothing."""
+        """Return the statistics of its mailbox. All zero for a worker."""
         mailbox = self._cell.mailbox
         if mailbox is None:
             return MailboxStatistics(waiting=0, high_water=0, accepted=0, rejected=0)
@@ -519,15 +519,15 @@ class ActorHandle:
 
 
 def log_bug(error: BaseException) -> None:
-    """Write down what a callback raised that may not raise."""
+    """Log an exception from a callback that must not raise."""
     LOGGER.error(
         "a callback of an actor or its supervisor raised; please report it", exception=print_exception(error)
     )
 
 
 def cell_of(handle: ActorHandle) -> ActorCell:
-    """Return what lies behind a handle; only this room asks."""
-    return handle._cell  # noqa: SLF001 - the door between a handle and its cell
+    """Return the cell of a handle. Internal to this package."""
+    return handle._cell  # noqa: SLF001 - a handle hides its cell from users
 
 
 def mailbox_of(cell: ActorCell) -> Mailbox[object]:
@@ -538,14 +538,14 @@ def mailbox_of(cell: ActorCell) -> Mailbox[object]:
 
 
 def check_timeout(seconds: float | None) -> None:
-    """Refuse a time that is none."""
+    """Raise if a timeout is invalid."""
     if seconds is not None and not seconds >= 0:
         message = f"timeout_seconds is {seconds!r}, allowed are seconds from 0, or None for ever"
         raise ValueError(message)
 
 
 def refuse_self(cell: ActorCell, what: str) -> None:
-    """Refuse what an actor can only wait for in vain."""
+    """Raise if an actor would wait for itself in vain."""
     if cell.task is not None and cell.task is trio.lowlevel.current_task():
         message = (
             f"actor {cell.id!r} would {what} itself and wait for ever: use cast, Send(SELF, …) or Stop()"
@@ -554,6 +554,6 @@ def refuse_self(cell: ActorCell, what: str) -> None:
 
 
 def late(handle: ActorHandle, what: str, seconds: float | None) -> CallTimeout:
-    """Make the error for a caller that waited too long."""
+    """Build the error for a caller that waited too long."""
     message = f"{what} of {handle!r} was not answered within {seconds} s; the work goes on"
     return CallTimeout(message)

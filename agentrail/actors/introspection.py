@@ -1,4 +1,4 @@
-"""Looking into a machine actor while it runs, and changing it: by control messages, so between two steps."""
+"""Introspection: inspect and change a running machine actor. Control messages do it between two steps."""
 
 import math
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from agentrail.actors.replies import ReplyTo, down
 from agentrail.actors.start import Behaviour, MachineStatus
 
 
-async def get_state(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> tuple[Any, Any]:  # noqa: ASYNC109 - as of `call`
-    """Return state and data of a machine as they are: for tests and consoles, nothing is redacted.
+async def get_state(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> tuple[Any, Any]:  # noqa: ASYNC109 - as in `call`
+    """Return state and data of a machine unredacted, for tests and consoles.
 
     Raises:
         ActorDown: It has ended.
-        CallTimeout: It did not get to it in time.
-        NoMailbox: Your move: it is no machine.
-        CallingSelf: Your move: from its own task.
+        CallTimeout: It did not answer in time.
+        NoMailbox: Your move: it is not a machine.
+        CallingSelf: Your move: called from its own task.
 
     Cancellation: Always a checkpoint.
     """
@@ -27,13 +27,13 @@ async def get_state(handle: ActorHandle, *, timeout_seconds: float | None = 5.0)
     return cast("tuple[Any, Any]", found)
 
 
-async def get_status(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> MachineStatus:  # noqa: ASYNC109 - as of `call`
-    """Return what a machine is at, as its `format_status` shows it.
+async def get_status(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> MachineStatus:  # noqa: ASYNC109 - as in `call`
+    """Return the status of a machine, as its `format_status` shows it.
 
     Raises:
         ActorDown: It has ended.
-        CallTimeout: It did not get to it in time.
-        NoMailbox: Your move: it is no machine.
+        CallTimeout: It did not answer in time.
+        NoMailbox: Your move: it is not a machine.
 
     Cancellation: Always a checkpoint.
     """
@@ -44,20 +44,20 @@ async def replace_state(
     handle: ActorHandle,
     function: Callable[[Any, Any], tuple[Any, Any]],
     *,
-    timeout_seconds: float | None = 5.0,  # noqa: ASYNC109 - as of `call`
+    timeout_seconds: float | None = 5.0,  # noqa: ASYNC109 - as in `call`
 ) -> tuple[Any, Any]:
-    """Put what `function(state, data)` returns in their place; no event is handled, nothing is entered or replayed.
+    """Replace state and data by the result of `function(state, data)`. No event is handled or replayed, no state is entered.
 
     Returns:
         The new state and data.
 
     Raises:
-        Exception: What the function raises; the machine is as it was.
+        Exception: The function's own error. The machine is unchanged.
         ActorDown: It has ended.
-        CallTimeout: It did not get to it in time; it may still do it.
-        NoMailbox: Your move: it is no machine.
+        CallTimeout: It did not answer in time. The replacement may still happen.
+        NoMailbox: Your move: it is not a machine.
 
-    Cancellation: Always a checkpoint; cancelled here it may still happen.
+    Cancellation: Always a checkpoint. If cancelled, the replacement may still happen.
     """
 
     def replace(loop: MachineLoop) -> tuple[Any, Any]:
@@ -68,28 +68,28 @@ async def replace_state(
     return cast("tuple[Any, Any]", await _look(handle, replace, timeout_seconds))
 
 
-async def suspend(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> None:  # noqa: ASYNC109 - as of `call`
-    """Let a machine handle no event until `resume`; stops, kills and introspection go on.
+async def suspend(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> None:  # noqa: ASYNC109 - as in `call`
+    """Suspend a machine: it handles no event until `resume`. Stops, kills and introspection still work.
 
     Raises:
         ActorDown: It has ended.
-        CallTimeout: It did not get to it in time.
-        NoMailbox: Your move: it is no machine.
+        CallTimeout: It did not answer in time.
+        NoMailbox: Your move: it is not a machine.
 
-    Cancellation: Always a checkpoint; cancelled here it may still happen.
+    Cancellation: Always a checkpoint. If cancelled, the suspension may still happen.
     """
     await _look(handle, MachineLoop.suspend, timeout_seconds)
 
 
-async def resume(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> None:  # noqa: ASYNC109 - as of `call`
-    """Let a machine go on: timers that came due first, then what waits, in its order.
+async def resume(handle: ActorHandle, *, timeout_seconds: float | None = 5.0) -> None:  # noqa: ASYNC109 - as in `call`
+    """Resume a machine: timers that became due come first, then the waiting messages in order.
 
     Raises:
         ActorDown: It has ended.
-        CallTimeout: It did not get to it in time.
-        NoMailbox: Your move: it is no machine.
+        CallTimeout: It did not answer in time.
+        NoMailbox: Your move: it is not a machine.
 
-    Cancellation: Always a checkpoint; cancelled here it may still happen.
+    Cancellation: Always a checkpoint. If cancelled, it may still resume.
     """
     await _look(handle, MachineLoop.resume, timeout_seconds)
 
@@ -99,18 +99,18 @@ async def change_code(
     behaviour: Behaviour[Any, Any],
     old_version: object = None,
     *,
-    timeout_seconds: float | None = 5.0,  # noqa: ASYNC109 - as of `call`
+    timeout_seconds: float | None = 5.0,  # noqa: ASYNC109 - as in `call`
 ) -> None:
-    """Put another behaviour in place of the old one; its `code_change` takes over state and data. Timers stay.
+    """Replace the behaviour of a machine. The new `code_change` converts state and data. Timers stay.
 
     Raises:
         NotSuspended: Your move: suspend it first.
-        Exception: What `code_change` raises; the machine is as it was.
+        Exception: An error from `code_change`. The machine is unchanged.
         ActorDown: It has ended.
-        CallTimeout: It did not get to it in time; it may still do it.
-        NoMailbox: Your move: it is no machine.
+        CallTimeout: It did not answer in time. The change may still happen.
+        NoMailbox: Your move: it is not a machine.
 
-    Cancellation: Always a checkpoint; cancelled here it may still happen.
+    Cancellation: Always a checkpoint. If cancelled, the change may still happen.
     """
     await _look(handle, lambda loop: loop.change_code(behaviour, old_version), timeout_seconds)
 

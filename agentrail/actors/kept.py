@@ -1,17 +1,17 @@
-"""An error that has to wait until something is put in order, and is raised then."""
+"""An error that is raised only after other work is finished."""
 
 from types import TracebackType
 from typing import Self
 
 
 class Kept:
-    """A block whose error is raised by `release`, behind what has to happen first.
+    """A block whose error `release` raises later, after the necessary clean-up.
 
-    `finally` would do where nothing but a `raise` follows. Here a nursery stands in between: an error that went through
-    its end would cancel what is to stop in order, and come out in a group.
+    `finally` would suffice if only a `raise` followed. Here a nursery follows: an error that passed through its end would
+    cancel the actors that must stop in order, and would come out in a group.
 
     Attributes:
-        error: What the block raised, of any kind; `None` while it has raised nothing.
+        error: The error of the block, of any class. `None` if there is none.
     """
 
     __slots__ = ("error",)
@@ -29,6 +29,6 @@ class Kept:
         return error is not None
 
     def release(self) -> None:
-        """Raise what was kept, if there is something."""
+        """Raise the kept error, if there is one."""
         if self.error is not None:
             raise self.error

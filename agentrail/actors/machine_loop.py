@@ -55,10 +55,10 @@ from agentrail.otp.supervision_types import Report, Token
 def reason_of_raised(
     error: BaseException, redact: Redact, interrupt: Callable[[BaseException], None]
 ) -> tuple[ExitReason | None, trio.Cancelled | None]:
-    """Take apart what was caught at the edge of an actor.
+    """Split an exception that was caught at the edge of an actor.
 
-    Only Trio's own cancellation, `KeyboardInterrupt` and `SystemExit` may leave. Whatever else is no `Exception` is a
-    crash like any other. Not by `BaseExceptionGroup.split`: that walks every path to every leaf.
+    Only Trio's own cancellation, `KeyboardInterrupt` and `SystemExit` may pass. Any other exception that is not an
+    `Exception` is an ordinary crash. Not by `BaseExceptionGroup.split`, which walks every path to every leaf.
     """
     parts = leaves(error)
     for part in parts:
@@ -77,7 +77,7 @@ def reason_of_raised(
 
 
 UNASKED_SECONDS: Final = 5.0
-"""How long `terminate` may take at most if no caller asked for the stop."""
+"""Time limit for `terminate` if no caller requested the stop."""
 
 
 _PASSING: Final = (trio.Cancelled, KeyboardInterrupt, SystemExit)
@@ -88,16 +88,16 @@ class _Self(Enum):
 
 
 SELF: Final = _Self.SELF
-"""In `Send`: this very actor."""
+"""In `Send`: the machine itself."""
 
 
 @frozen
 class Send:
-    """As an effect: cast a message. One that finds no room is a dead letter, since a machine cannot catch.
+    """Effect: cast a message. If there is no room, it becomes a dead letter, because a machine cannot catch.
 
     Attributes:
         to: A handle, an address, or `SELF`.
-        message: What.
+        message: The message.
     """
 
     to: Any
@@ -106,45 +106,45 @@ class Send:
 
 @frozen
 class Watch:
-    """As an effect: monitor an actor; its end comes as `Info(Down(…))`."""
+    """Effect: monitor an actor. Its end arrives as `Info(Down(…))`."""
 
     handle: ActorHandle
 
 
 @frozen
 class Unwatch:
-    """As an effect: cancel all monitors that this machine has on an actor."""
+    """Effect: cancel all monitors of this machine on an actor."""
 
     handle: ActorHandle
 
 
 @frozen
 class Link:
-    """As an effect: link this machine to an actor."""
+    """Effect: link this machine to an actor."""
 
     handle: ActorHandle
 
 
 @frozen
 class Unlink:
-    """As an effect: undo `Link`."""
+    """Effect: undo `Link`."""
 
     handle: ActorHandle
 
 
 @frozen(kw_only=True)
 class CrashReport(Report):
-    """A machine ended abnormally.
+    """Report: a machine ended abnormally.
 
     Attributes:
-        status: What it was at, as its `format_status` shows it.
+        status: Its status, as shown by its `format_status`.
     """
 
     status: MachineStatus
 
 
 class StopOrder:
-    """A control message: end with this reason, after the step under way."""
+    """A control message: end with this reason, after the current step."""
 
     __slots__ = ("reason",)
 
@@ -153,7 +153,7 @@ class StopOrder:
 
 
 class Inspection:
-    """A control message: look into the machine, or change it, between two steps."""
+    """A control message: inspect or change the machine between two steps."""
 
     __slots__ = ("look", "to")
 
@@ -176,7 +176,7 @@ class MachineCell(ActorCell):
         self.loop: MachineLoop | None = None
 
     def ask(self, reason: ExitReason) -> None:
-        """Let the current step be the last one."""
+        """Stop after the current step."""
         if self.stop_reason is None:
             self.stop_reason: ExitReason | None = reason
             if self.loop is None:  # it is in its init, which reads no messages
@@ -189,10 +189,9 @@ class MachineCell(ActorCell):
         self.cut()
 
     def finish(self, reason: ExitReason) -> None:
-        """End; a passivated one hands back what it had accepted through an address and not handled.
+        """End. A passivated machine hands back the unhandled events that it accepted through an address.
 
-        The machine goes: a caller that keeps a handle keeps no data, and a timer that still ran, and whose content leads back
-        here, is let go.
+        Drops the machine: a handle must not keep its data alive, nor a running timer whose content refers to this cell.
         """
         if reason == PASSIVATED and self.loop is not None and self.mailbox is not None:
             engine = self.loop.engine
@@ -201,13 +200,13 @@ class MachineCell(ActorCell):
         self.loop = None
 
     def counts(self) -> tuple[int, int]:
-        """Say how many events are postponed, and how many timers run."""
+        """Return the number of postponed events and of running timers."""
         engine = None if self.loop is None else self.loop.engine
         return (0, 0) if engine is None else (len(engine.postponed), engine.timers.count)
 
 
 class MachineLoop:
-    """One machine at work, from its first state to its last."""
+    """A running machine, from its first state to its last."""
 
     def __init__(
         self, cell: MachineCell, behaviour: Behaviour[Any, Any], init: Init[Any, Any], options: Options
@@ -220,13 +219,13 @@ class MachineLoop:
         self._init: Init[Any, Any] | None = init
         self._limits = options.limits
         self._mailbox: Mailbox[object] = cell.mailbox or Mailbox()
-        self._timers: MachineTimers | None = None  # made when it is needed, as most machines live without
+        self._timers: MachineTimers | None = None  # created on first use: most machines need none
         self._monitors: dict[ActorHandle, dict[Monitor, None]] = {}
         self._nursery: trio.Nursery | None = None
         self._redact: Redact = cell.owner.redact if cell.owner is not None else str
 
     def take_info(self) -> object:
-        """Return what `init` has for the starter, and keep it no longer."""
+        """Return the info of `init` for the starter, and drop it."""
         init = self._init
         if init is None:
             return None
@@ -234,7 +233,7 @@ class MachineLoop:
         return init.info
 
     async def run(self) -> ExitReason:
-        """Handle events until the machine ends; say why it did."""
+        """Handle events until the machine ends, and return its exit reason."""
         if not _performs(self.behaviour):  # without tasks of its own it needs no nursery
             reason = await self._loop()
             if reason is not None:
@@ -248,7 +247,7 @@ class MachineLoop:
         return reason
 
     async def _loop(self) -> ExitReason | None:
-        """Handle events until the machine ends, or needs a nursery and has none: `None`, begin again with one."""
+        """Handle events until the machine ends. `None`: it needs a nursery and has none; start again with one."""
         init, self._init = self._init, None
         if init is not None:
             clock, limits, redact = trio.current_time, self._limits, self._redact
@@ -304,7 +303,7 @@ class MachineLoop:
                     self._timers = MachineTimers(self._mailbox)
                 self._timers.arm(key, epoch, due_seconds)
             case DisarmTimer(key):
-                if self._timers is not None:  # it is: what is disarmed was armed
+                if self._timers is not None:  # always true: a disarmed timer was armed before
                     self._timers.disarm(key)
             case RefuseCall(to, why):
                 if isinstance(to, ReplyTo):
@@ -318,7 +317,7 @@ class MachineLoop:
             case Note(kind):
                 self.cell.report(kind)
             case Terminate():
-                pass  # what has to be done then is `terminate` and the end of the cell
+                pass  # `terminate` and the end of the cell do the rest
 
     def _perform(self, effect: object, tag: Hashable) -> None:
         handle = self.cell.handle
@@ -345,7 +344,7 @@ class MachineLoop:
                 self._mailbox.put_control(StopOrder(Crashed.of_rule("NoPerform", text, redact=self._redact)))
 
     def _forget(self, fired: Monitor) -> None:
-        """Keep no monitor that has told what it had to tell."""
+        """Drop a monitor that has fired."""
         own = self._monitors.get(fired.handle, {})
         own.pop(fired, None)
         if not own:
@@ -354,12 +353,12 @@ class MachineLoop:
     async def _do(self, effect: object, tag: Hashable) -> None:
         try:
             result = await self.behaviour.perform(effect, ActorContext(self.cell))
-        except BaseException as error:  # noqa: ASYNC103 - the actor's edge: what its effect raises is its exit reason
+        except BaseException as error:  # noqa: ASYNC103 - the edge of the actor: an error of its effect is its exit reason
             passing = self._fall(error)
             if passing is error:
                 raise
             if passing is not None:
-                raise passing from None  # noqa: ASYNC104 - all of the group that may go on
+                raise passing from None  # noqa: ASYNC104 - the part of the group that may pass
         else:
             if isinstance(result, Info):
                 self._mailbox.put_notice(result if tag is None else structs.replace(result, tag=tag))
@@ -367,10 +366,10 @@ class MachineLoop:
                 self._mailbox.put_notice(Info(result, tag))
 
     def _fall(self, error: BaseException) -> BaseException | None:
-        """End for what an effect raised, and return what is not to be caught of it: a cancellation, an interrupt.
+        """End because an effect raised, and return the part that must not be caught: a cancellation or an interrupt.
 
-        A nursery of the author's that is cancelled raises both in one group. The machine is not to lose its `terminate`
-        for that: were the group let through, it would end the task in which that runs.
+        A cancelled nursery in user code raises both in one group. The machine must still run its `terminate`: if the group
+        passed, it would end the task in which `terminate` runs.
         """
         passing, ours = _split(error)
         if ours is not None:
@@ -379,7 +378,7 @@ class MachineLoop:
                 reason = next(chosen_reason(part) for part in parts if isinstance(part, ActorExit))
             else:
                 reason = Crashed.from_exception(ours, redact=self._redact)
-            if self._mailbox.is_closed:  # it ends already, and for the reason that it was given
+            if self._mailbox.is_closed:  # it is already ending, with its own reason
                 self._tell_late(reason)
             else:
                 self._mailbox.put_control(StopOrder(reason))
@@ -404,7 +403,7 @@ class MachineLoop:
             self._timers.is_suspended = True
 
     def resume(self) -> None:
-        """Go on: with the timers that came due meanwhile, then with what waits."""
+        """Resume: first the timers that became due meanwhile, then the waiting messages."""
         self.is_suspended = False
         if self._timers is not None:
             self._timers.resume()
@@ -413,11 +412,11 @@ class MachineLoop:
         def look() -> None:
             asked.to.reply(asked.look(self))
 
-        # The caller's function and error.
+        # The function and the error belong to the caller.
         call_guarded(lambda error: asked.to.fail(error.with_traceback(None)), look)
 
     def status(self, *, last: bool = False) -> MachineStatus:
-        """Say what the machine is at, as its behaviour wants it shown."""
+        """Return the status of the machine, as formatted by its behaviour."""
         engine = self.engine
         status = MachineStatus(
             reason=engine.stopped,
@@ -428,15 +427,15 @@ class MachineLoop:
             postponed=engine.postponed,
             timers=tuple(engine.timers.items()),
         )
-        # A report is no reason to crash; and nothing unformatted gets out.
+        # A report must not cause a crash, and no unformatted content may leak.
         return call_guarded(lambda _: without_contents(status), self.behaviour.format_status, status)
 
     def replace(self, state: object, data: object) -> None:
-        """Put state and data in place of what they were. No event sees it."""
+        """Replace state and data. No event sees it."""
         self.engine = structs.replace(self.engine, state=state, data=data)
 
     def change_code(self, behaviour: Behaviour[Any, Any], old_version: object) -> None:
-        """Put a behaviour in place of the old one."""
+        """Replace the behaviour."""
         if not self.is_suspended:
             message = f"actor {self.cell.id!r} runs, and its code cannot change under it: suspend first"
             raise NotSuspended(message)
@@ -447,7 +446,7 @@ class MachineLoop:
     # --- the end
 
     async def terminate(self, reason: ExitReason, seconds: float) -> ExitReason:
-        """Let the machine clean up, and say what its exit reason is then."""
+        """Run the machine's clean-up, and return its final exit reason."""
         cell = self.cell
         limit = math.inf if cell.is_laddered else min(seconds, UNASKED_SECONDS)
         fault: ExitReason | None = None
@@ -458,7 +457,7 @@ class MachineLoop:
             cancelled: trio.Cancelled | None = None
             try:
                 await self.behaviour.terminate(reason, self.engine.state, self.engine.data)
-            except BaseException as error:  # noqa: ASYNC103 - the actor's edge: the error is the exit reason
+            except BaseException as error:  # noqa: ASYNC103 - the edge of the actor: the error is the exit reason
                 if any(isinstance(part, KeyboardInterrupt | SystemExit) for part in leaves(error)):
                     raise
                 fault, cancelled = reason_of_raised(error, self._redact, _leave_alone)
@@ -472,7 +471,7 @@ class MachineLoop:
         return fault or (Killed() if shield.cancelled_caught else reason)
 
     def report_crash(self, reason: ExitReason) -> None:
-        """Report an abnormal end, with what the machine was at."""
+        """Report an abnormal end, with the status of the machine."""
         if is_clean(reason) or self.cell.owner is None:
             return
         self.engine = structs.replace(self.engine, stopped=reason)
@@ -492,16 +491,16 @@ class MachineLoop:
 
 
 def _leave_alone(_: BaseException) -> None:
-    """What is meant for the process was raised already."""
+    """Ignore it: an exception for the process was already raised."""
 
 
 def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """Part what only Trio and the operator may catch from what is a bug."""
+    """Separate the exceptions that only Trio and the operator may catch from bugs."""
     parts = leaves(error)
     passing = [part for part in parts if isinstance(part, _PASSING)]
     if not passing or len(passing) == len(parts):
         return (error, None) if passing else (None, error)
-    # Flat, and not by `split`, which goes down as deep as the group does.
+    # Flat, without `split`, which recurses as deep as the group does.
     ours = [part for part in parts if not isinstance(part, _PASSING)]
     bug = ours[0] if len(ours) == 1 else BaseExceptionGroup("in an effect", ours)
     return BaseExceptionGroup("not to be caught", passing), bug
@@ -514,7 +513,7 @@ def _performs(behaviour: Behaviour[Any, Any]) -> bool:
 async def begin_machine(
     cell: MachineCell, behaviour: Behaviour[Any, Any], options: Options
 ) -> MachineLoop | Ignore | InitStop:
-    """Call `init`, and make the loop that goes on from there; or return what `init` said in its place."""
+    """Call `init` and create the loop that continues from its state; or return its `Ignore` or `InitStop`."""
     answer: object = await behaviour.init()
     match answer:
         case Init():

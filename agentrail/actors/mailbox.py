@@ -1,7 +1,7 @@
-"""The mailbox of an actor: one reader, many senders, three lanes, and a bound for what outsiders may pile up.
+"""The mailbox of an actor: one reader, many senders, three lanes, and a limit for messages from outside.
 
-Deques and a parked task, not a memory channel: awaiting a channel costs a trip round the scheduler per message, while
-an actor that has fallen behind takes from this one at the price of a `popleft`.
+Uses deques and a parked task rather than a memory channel. Awaiting a channel costs a trip through the scheduler per
+message. An actor that has fallen behind takes a message from here at the price of a `popleft`.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ Overflow: TypeAlias = Literal["reject", "drop_oldest", "dead_letter", "block"]
 
 _OVERFLOWS: Final = get_args(Overflow)
 _CHECKPOINT_EVERY: Final = 64
-"""How many messages are taken before others get a turn, so that a full mailbox cannot starve the process."""
+"""Messages taken before other tasks get a turn, so that a full mailbox cannot starve the process."""
 
 
 class _Empty(Enum):
@@ -43,24 +43,24 @@ class _Empty(Enum):
 
 
 NO_MESSAGE: Final = _Empty.EMPTY
-"""What `take_nowait` answers when there is nothing to take."""
+"""Result of `take_nowait` when the mailbox is empty."""
 
 _DIRECT: Final = object()
 
 _NO_MAIL: Final[deque[tuple[object, object]]] = deque(maxlen=0)
-"""The queue of every actor that waits: an empty one of its own would hold 600 bytes, and most actors wait."""
+"""Shared queue of every idle actor: an empty queue of its own would take 600 bytes, and most actors are idle."""
 
 
 class Clockwork(Protocol):
-    """The timers of the reader: one that comes due is a message, and stands before what is put after that."""
+    """The timers of the reader. A timer that is due becomes a message and comes before messages that are put later."""
 
     def collect(self) -> None:
-        """Put what is due by now into the mailbox, by `put_timer`."""
+        """Put all due timers into the mailbox, by `put_timer`."""
 
 
 @frozen(kw_only=True)
 class LaneStatistics:
-    """One lane.
+    """Statistics of one lane.
 
     Attributes:
         waiting: Messages that wait in it now.
@@ -73,19 +73,19 @@ class LaneStatistics:
 
 @frozen(kw_only=True)
 class MailboxStatistics:
-    """What a mailbox has seen.
+    """Statistics of a mailbox.
 
     Attributes:
         waiting: Messages that wait now, in all lanes.
         high_water: The most that ever waited.
-        accepted: All that ever came in.
-        rejected: Those that were refused because it was full.
-        dropped: Those that were thrown away because it was full.
-        postponed: Of a machine: events that it keeps for the next change of its state.
-        timers: Of a machine: timers that run.
-        user: Calls, casts and infos.
-        notices: What the actor is owed: ends of others, outcomes of effects.
-        control: Stop, suspend and the like.
+        accepted: Messages that ever came in.
+        rejected: Messages refused because it was full.
+        dropped: Messages discarded because it was full.
+        postponed: For a machine: events kept for the next change of its state.
+        timers: For a machine: running timers.
+        user: Lane of calls, casts and infos.
+        notices: Lane of messages owed to the actor: ends of other actors, outcomes of effects.
+        control: Lane of stop, suspend and similar messages.
     """
 
     waiting: int
@@ -101,15 +101,15 @@ class MailboxStatistics:
 
     @property
     def handled(self) -> int:
-        """How many were taken."""
+        """Number of messages taken."""
         return self.accepted - self.waiting - self.dropped
 
 
 class Mailbox(Generic[M]):
-    """Messages for one actor. Those of the user lane and the notices come in one order; control overtakes both.
+    """Messages for one actor. The user lane and the notices share one order. Control messages overtake both.
 
     Attributes:
-        via: What the message was sent through that `take_nowait` gave last; `None` if through nothing.
+        via: The route of the message last returned by `take_nowait`, such as its address. `None` if it came directly.
     """
 
     __slots__ = (
@@ -136,13 +136,13 @@ class Mailbox(Generic[M]):
     )
 
     def __init__(self, *, capacity: int = 1000, overflow: Overflow = "reject") -> None:
-        """Make an empty one."""
+        """Create an empty mailbox."""
         check_mailbox(capacity, overflow)
-        # A message, and the way it came: `None` of a notice; of one from outside `_DIRECT`, or what it was sent through.
+        # Each message with its route: `None` for a notice, `_DIRECT` for a direct message from outside, or its route.
         self._queue = _NO_MAIL
         self._clockwork: Clockwork | None = None
         self.via: object = None
-        self._control: deque[object] | None = None  # made when it is needed: most actors live without
+        self._control: deque[object] | None = None  # created on first use: most actors need none
         self._reader: trio.lowlevel.Task | None = None
         self._waiting_for_room: trio.lowlevel.ParkingLot | None = None
         self._control_only = False
@@ -160,7 +160,7 @@ class Mailbox(Generic[M]):
     # --- putting
 
     def put_nowait(self, message: M, *, via: object = None, bounded: bool = True) -> None:
-        """Put a message from outside at the end. Into a closed mailbox: a dead letter."""
+        """Append a message from outside. In a closed mailbox it becomes a dead letter."""
         if self._closed is not None:
             _discard(message, "the actor has ended", NoProcess())
             return
@@ -170,9 +170,9 @@ class Mailbox(Generic[M]):
         self._put(message, _DIRECT if via is None else via)
 
     async def put(self, message: M) -> None:
-        """Put a message from outside; with `block` wait for room first.
+        """Append a message from outside; with the policy `block`, wait for room first.
 
-        Cancellation: Always a checkpoint; a cancelled `put` has put nothing.
+        Cancellation: Always a checkpoint. A cancelled `put` has put no message.
         """
         await trio.lowlevel.checkpoint()
         while self.must_wait:
@@ -180,7 +180,7 @@ class Mailbox(Generic[M]):
         self.put_nowait(message)
 
     async def wait_for_room(self) -> None:
-        """Wait until there may be room, or nothing to have room for; look again then.
+        """Wait until there may be room, or the mailbox may have closed. Check again afterwards.
 
         Cancellation: A checkpoint.
         """
@@ -189,21 +189,21 @@ class Mailbox(Generic[M]):
         await self._waiting_for_room.park()
 
     def put_notice(self, notice: object) -> None:
-        """Put the outcome of something that the actor itself asked for at the end: unbounded, since it is owed."""
+        """Append the outcome of an operation that the actor itself requested. Unbounded, because it is owed to the actor."""
         if self._closed is None:
             self._put(notice, None)
 
     def run_by(self, clockwork: Clockwork | None) -> None:
-        """Let timers be collected before each message that is put; `None`: there are none."""
+        """Collect timers before each message that is put. `None`: there are no timers."""
         self._clockwork = clockwork
 
     def put_timer(self, fired: object) -> None:
-        """Put a timer that came due at the end, as a notice; only the collector of timers does that."""
+        """Append a timer that is due, as a notice. Only the collector of timers calls this."""
         if self._closed is None:
             self._append(fired, None)
 
     def put_timers_first(self, fired: Sequence[object]) -> None:
-        """Put timers that came due, in their order, before all that waits but control."""
+        """Put due timers, in their order, before all waiting messages except control."""
         if self._queue is _NO_MAIL:
             self._queue = deque()
         self._queue.extendleft((timer, None) for timer in reversed(fired))
@@ -218,7 +218,7 @@ class Mailbox(Generic[M]):
             self._control = deque()
         self._control.append(message)
         self._accepted += 1
-        # Compared first, as in `_append`: a session with a store is told so of each batch of its records.
+        # Compared first, as in `_append`: a session with a store gets such a message for each batch of its records.
         control = len(self._control)
         if control > self._most_control or len(self._queue) + control > self._most:
             self._mark()
@@ -227,7 +227,7 @@ class Mailbox(Generic[M]):
 
     def _make_room(self, message: M) -> bool:
         if self._overflow == "drop_oldest":
-            # Not by `remove`: it would ask messages of other people whether they are equal.
+            # Not `remove`: it would call `__eq__` of messages that belong to users.
             place = next(place for place, (_, via) in enumerate(self._queue) if via is not None)
             oldest, _ = self._queue[place]
             del self._queue[place]
@@ -253,7 +253,7 @@ class Mailbox(Generic[M]):
             self._queue = deque()
         self._queue.append((message, via))
         self._accepted += 1
-        # Compared first: this is done for each message, and seldom has there never been more.
+        # Compared first: this runs for each message, and a new maximum is rare.
         user, queued = self._outside, len(self._queue)
         if (
             queued > self._most
@@ -280,15 +280,15 @@ class Mailbox(Generic[M]):
 
     @property
     def must_wait(self) -> bool:
-        """Whether a sender that can wait has to."""
+        """Whether a sender that can wait must do so now."""
         return self._overflow == "block" and self._outside >= self._capacity and self._closed is None
 
     # --- taking
 
     async def get(self) -> object:
-        """Take the next message, waiting for one if there is none.
+        """Take the next message; wait for one if the mailbox is empty.
 
-        Cancellation: Always a checkpoint for cancellation; a cancelled `get` has taken nothing. Other tasks get a
+        Cancellation: Always a checkpoint for cancellation. A cancelled `get` has taken no message. Other tasks get a
             turn whenever it waits, and at least once in 64 messages.
         """
         waited = False
@@ -300,7 +300,7 @@ class Mailbox(Generic[M]):
         return self.take_nowait()
 
     def has_mail(self, *, control_only: bool = False) -> bool:
-        """Tell whether there is something to take."""
+        """Return whether a message is waiting."""
         return not self._held and bool(self._control or (self._queue and not control_only))
 
     def take_nowait(self, *, control_only: bool = False) -> object:
@@ -322,7 +322,7 @@ class Mailbox(Generic[M]):
         return message
 
     async def give_way(self) -> None:
-        """Let others have a turn, once in 64 calls.
+        """Let other tasks run, once in 64 calls.
 
         Cancellation: A checkpoint for cancellation each time.
         """
@@ -334,9 +334,9 @@ class Mailbox(Generic[M]):
             await trio.lowlevel.checkpoint_if_cancelled()
 
     def wait(self, *, control_only: bool = False) -> Awaitable[None]:
-        """Wait until something comes; only the one reader does that, at once, and only if there is nothing.
+        """Wait for the next message. Only the one reader may call this, only if the mailbox is empty, and it awaits at once.
 
-        Not a coroutine around that of Trio: there is one for each actor that waits.
+        Returns Trio's awaitable rather than a coroutine around it: one exists for each waiting actor.
 
         Cancellation: A checkpoint.
         """
@@ -363,11 +363,11 @@ class Mailbox(Generic[M]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes nothing any more."""
+        """Whether it accepts no more messages."""
         return self._closed is not None
 
     def close(self, reason: ExitReason) -> None:
-        """Take nothing any more, for good: what waits is gone, and its calls are answered."""
+        """Close for good: waiting messages are discarded, and their calls are answered."""
         self._closed = self._closed or reason
         self._clockwork = None
         self.via = None
@@ -378,11 +378,11 @@ class Mailbox(Generic[M]):
             self._waiting_for_room.unpark_all()
 
     def shut(self, reason: ExitReason) -> None:
-        """Take nothing any more, and keep what waits until `close`."""
+        """Accept no more messages, and keep the waiting ones until `close`."""
         self._closed = self._closed or reason
 
     def drain(self) -> tuple[tuple[object, object], ...]:
-        """Take all that waits in the user lane and the notices, in their order, each with its `via`; control is gone."""
+        """Take all messages of the user lane and the notices, in order, each with its `via`. Discard the control messages."""
         left = tuple((message, None if via is _DIRECT else via) for message, via in self._queue)
         self._queue = _NO_MAIL
         self._control = None
@@ -392,21 +392,21 @@ class Mailbox(Generic[M]):
 
     @property
     def is_held(self) -> bool:
-        """Whether its reader finds nothing."""
+        """Whether the reader finds the mailbox empty."""
         return self._held > 0
 
     def hold(self) -> None:
-        """Let the reader find nothing, until `release` was called as often."""
+        """Hide all messages from the reader until `release` was called as often."""
         self._held += 1
 
     def release(self) -> None:
         """Undo one `hold`."""
         self._held -= 1
         if not self._held:
-            self._wake()  # its reader looks again, also for deadlines that came due meanwhile
+            self._wake()  # the reader looks again, also for deadlines that passed meanwhile
 
     def statistics(self) -> MailboxStatistics:
-        """Say what it has seen; cheap, at any time."""
+        """Return the current statistics. Cheap, and allowed at any time."""
         control = len(self._control or ())
         return MailboxStatistics(
             waiting=len(self._queue) + control,
@@ -421,7 +421,7 @@ class Mailbox(Generic[M]):
 
 
 def check_mailbox(capacity: object, overflow: object) -> None:
-    """Refuse a mailbox that cannot be."""
+    """Raise for invalid mailbox options."""
     check_bound("capacity", capacity)
     if overflow not in _OVERFLOWS:
         message = f"overflow is {overflow!r}, allowed is one of {', '.join(map(repr, _OVERFLOWS))}"
@@ -429,7 +429,7 @@ def check_mailbox(capacity: object, overflow: object) -> None:
 
 
 def _discard(message: object, why: str, reason: ExitReason | None) -> None:
-    """Answer a call that will not be handled; anything else is a dead letter."""
+    """Answer a call that will not be handled. Any other message becomes a dead letter."""
     if isinstance(message, Call) and isinstance(message.to, ReplyTo):
         if reason is None:
             message.to.fail(MailboxFull(f"{why}, and this call was thrown away: try again later"))

@@ -1,4 +1,4 @@
-"""Monitors tell of an end, links share it. `Down` means gone: nothing of the dead actor acts any more."""
+"""Monitors report an end, links share it. After a `Down`, the dead actor no longer acts in any way."""
 
 import itertools
 from collections.abc import Hashable
@@ -29,13 +29,13 @@ _numbers: Final = itertools.count(1)
 
 @frozen
 class Down:
-    """A monitored actor has ended.
+    """Notice that a monitored actor has ended.
 
     Attributes:
-        monitor_id: Of the monitor that says so.
-        id: The actor's.
-        incarnation: Which instance of it.
-        reason: Why; `NoProcess()` if it had ended before it was monitored.
+        monitor_id: Id of the monitor.
+        id: Id of the actor.
+        incarnation: Number of its instance.
+        reason: Exit reason. `NoProcess()` if it had ended before it was monitored.
     """
 
     monitor_id: MonitorId
@@ -50,10 +50,8 @@ class Monitor:
     __slots__ = ("_cell", "_down", "_fired", "_target", "id", "is_cancelled")
 
     def __init__(self, cell: ActorCell, target: ActorCell | None) -> None:
-        """Made by `monitor`."""
-        self.id: MonitorId = MonitorId(
-            next(_numbers)
-        )  # not its address: that is given to another one once it is gone
+        """Created by `monitor`."""
+        self.id: MonitorId = MonitorId(next(_numbers))  # not `id()`, which is reused once the object is freed
         self.is_cancelled: bool = False
         self._cell = cell
         self._target = target
@@ -61,23 +59,23 @@ class Monitor:
         self._fired = trio.Event()
 
     def arm(self, *, real_reason: bool) -> None:
-        """Begin to watch; of an actor that has ended tell at once."""
+        """Start watching. If the actor has ended, fire at once."""
         reason = self._cell.exit_reason
         if reason is not None:
             self._fire(reason if real_reason else NoProcess())
             return
         self._cell.watch(self, self._fire)
-        # It goes with the watcher: else an actor that lives long keeps all that ever watched it.
+        # Removed with its watcher: otherwise a long-lived actor would keep every monitor it ever had.
         if self._target is not None:
             self._target.on_release(self, self._stop)
 
     @property
     def handle(self) -> ActorHandle:
-        """Whom it watches."""
+        """Handle of the watched actor."""
         return self._cell.handle
 
     async def wait(self) -> Down:
-        """Wait for the end; a cancelled monitor waits for ever.
+        """Wait for the end. A cancelled monitor waits indefinitely.
 
         Cancellation: Always a checkpoint.
         """
@@ -86,7 +84,7 @@ class Monitor:
         return self._down
 
     def cancel(self) -> None:
-        """Stop watching: no `Down` comes any more, not even one that waits in a mailbox already."""
+        """Stop watching: no `Down` is delivered any more, not even one that already waits in a mailbox."""
         self.is_cancelled = True
         self._stop()
 
@@ -105,19 +103,19 @@ class Monitor:
 
 @frozen
 class Notice:
-    """A `Down` in a mailbox; its taker looks whether its monitor still stands."""
+    """A `Down` in a mailbox. Its reader checks whether the monitor is still active."""
 
     monitor: Monitor
     down: Down
 
 
 def monitor(handle: ActorHandle, *, deliver_to: ActorHandle | None = None) -> Monitor:
-    """Watch an actor; a dead one gives `NoProcess()` at once.
+    """Monitor an actor. A dead actor results in `NoProcess()` at once.
 
     Args:
-        handle: Whom.
-        deliver_to: Who gets the `Down` as a notice, behind all that the dead one had sent; else `wait` tells it. The
-            monitor ends with that actor.
+        handle: The actor.
+        deliver_to: Actor that receives the `Down` as a notice, after all messages from the dead actor. Without it, `wait`
+            returns the `Down`. The monitor ends with that actor.
 
     Raises:
         NoMailbox: Your move: `deliver_to` is a worker.
@@ -126,17 +124,17 @@ def monitor(handle: ActorHandle, *, deliver_to: ActorHandle | None = None) -> Mo
 
 
 def monitor_started(handle: ActorHandle) -> Monitor:
-    """Watch an actor that was started a moment ago: if it has ended since, the real reason is told."""
+    """Monitor an actor that was just started. If it has already ended, the real reason is reported."""
     return _monitor(handle, None, real_reason=True)
 
 
 def link(one: ActorHandle, other: ActorHandle) -> None:
-    """Let two actors share their end, unless it is `Normal`. Twice is as once; to a dead one: `NoProcess()`."""
+    """Link two actors, so that an end other than `Normal` ends both. Idempotent; a link to a dead actor: `NoProcess()`."""
     cell_of(one).link(cell_of(other))
 
 
 def unlink(one: ActorHandle, other: ActorHandle) -> None:
-    """Undo `link`; fine if there is none."""
+    """Undo `link`. Harmless if they are not linked."""
     cell_of(one).unlink(cell_of(other))
 
 

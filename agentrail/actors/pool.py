@@ -1,7 +1,7 @@
-"""A pool of workers: jobs wait in one bounded queue, and the job of a dead worker goes to another one.
+"""A pool of workers: jobs wait in one bounded queue, and the job of a dead worker goes to another worker.
 
-The decisions are those of `agentrail.otp.pooling`, and `pool_core` carries them out; here is what users hold. The workers are
-permanent children of a supervisor of the pool's own.
+The reducer in `agentrail.otp.pooling` makes the decisions, and `PoolCore` carries them out. The workers are permanent
+children of the pool's own supervisor.
 """
 
 import itertools
@@ -60,9 +60,9 @@ from agentrail.otp.pooling import (
 )
 from agentrail.otp.supervision_types import StopSummary
 
-# The pool at work: its jobs, its workers, and the requests of its reducer.
+# The core of a pool: its jobs, its workers, and the requests of its reducer.
 #
-# What users hold is in `pool`. A step awaits nothing, so there is no loop: each is taken in the task in which its cause happened.
+# A step awaits nothing, so there is no loop: each step runs in the task in which its cause happened.
 
 POOL_STOPPED: Final = Shutdown()
 _FOR_THE_PROCESS: Final = (KeyboardInterrupt, SystemExit)
@@ -71,19 +71,19 @@ Errors: TypeAlias = tuple[type[Exception], ...]
 
 
 class JobRecord:
-    """One job in the books of its pool.
+    """A pool's record of one job.
 
     Attributes:
-        number: Of it.
-        payload: What the work is given; `None` once the job is over.
-        placed: It was accepted, or refused.
-        over: There is a result, or there never will be one.
-        is_accepted: It had a place.
-        value: What the work returned.
-        error: What the work raised, and may raise.
-        traceback: Of that error, as the work left it.
-        make_error: Makes what a job without a result raises; anew for each caller, since one that is raised twice collects the
-            frames of both.
+        number: Its number.
+        payload: Argument for the work. `None` once the job is over.
+        placed: Set when the job was accepted or refused.
+        over: Set when the job has its result, or can no longer get one.
+        is_accepted: Whether it got a place.
+        value: Result of the work.
+        error: Declared error that the work raised.
+        traceback: Traceback of that error at the edge of the work.
+        make_error: Builds the error of a job without a result. Builds a new one for each caller: an error that is raised
+            twice collects the frames of both callers.
     """
 
     __slots__ = (
@@ -110,25 +110,25 @@ class JobRecord:
         self.make_error: Callable[[], Exception] | None = None
 
     def accept(self) -> None:
-        """Let go who waits for its place."""
+        """Release the caller that waits for a place."""
         self.is_accepted = True
         self.placed.set()
 
     def end(self, make_error: Callable[[], Exception] | None = None) -> None:
-        """Let go who waits for it."""
+        """Release the callers that wait for the result."""
         self.make_error = make_error
         self.payload = None
         self.placed.set()
         self.over.set()
 
     def check_place(self) -> None:
-        """Raise what it was refused with, if it was."""
+        """Raise the refusal of the job, if it was refused."""
         if not self.is_accepted and self.make_error is not None:
             raise self.make_error()
 
 
 class _Worker:
-    """One instance of a worker, from its first wait to its end."""
+    """One instance of a worker."""
 
     __slots__ = ("began", "cell", "is_cancelled", "job", "number", "scope", "wake")
 
@@ -142,22 +142,22 @@ class _Worker:
         self.wake = trio.Event()
 
     def assign(self, job: JobRecord) -> None:
-        """Take a job; the worker was waiting for one."""
+        """Assign a job to the waiting worker."""
         self.job, self.began, self.is_cancelled = job, False, False
         self.wake.set()
 
     def cancel(self) -> None:
-        """Cancel the job that it has."""
+        """Cancel the current job."""
         self.is_cancelled = True
         if self.scope is not None:
             self.scope.cancel(reason="no caller waits for this job any more")
 
 
 class PoolCore:
-    """One pool at work.
+    """A running pool.
 
     Attributes:
-        state: What the reducer returned last.
+        state: The latest state from the reducer.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class PoolCore:
         resource: Callable[[], AbstractAsyncContextManager[Any]] | None,
         errors: Errors,
     ) -> None:
-        """Start with no worker."""
+        """Create a pool without workers."""
         self.state: PoolState = PoolState(flags=flags)
         self._work = work
         self._resource = resource
@@ -180,11 +180,11 @@ class PoolCore:
         self._drained = trio.Event()
 
     async def stop(self, seconds: float) -> StopSummary | None:
-        """Drain, cut off what is left, and stop the workers; see `Pool.stop`."""
+        """Drain, cut off the remaining jobs, and stop the workers. See `Pool.stop`."""
         self.refuse_own_jobs("stop its own pool and wait for itself")
         self._take(Drain())
         supervisor = self._supervisor
-        assert supervisor is not None  # noqa: S101 - a pool is given out when it has one
+        assert supervisor is not None  # noqa: S101 - a pool has its supervisor before it is published
         try:
             with trio.move_on_after(seconds):
                 await self._drained.wait()
@@ -201,7 +201,7 @@ class PoolCore:
     # --- jobs
 
     def offer(self, job: object, *, may_wait: bool) -> JobRecord:
-        """Bring a job."""
+        """Submit a job to the reducer."""
         number = JobNumber(next(self._numbers))
         entry = JobRecord(number, _copied(job))
         self._jobs[number] = entry
@@ -209,26 +209,26 @@ class PoolCore:
         return entry
 
     def withdraw(self, number: JobNumber) -> None:
-        """Note that no caller wants this job any more."""
+        """Report that no caller wants this job any longer."""
         if number in self._jobs:
             self._take(Withdrawn(number))
 
     def refuse_own_jobs(self, what: str) -> None:
-        """Refuse what a job would wait for in vain as soon as all workers do the same."""
+        """Raise inside a job of this pool: if all workers waited for their own pool, none could finish."""
         if self.is_inside():
             message = f"a job would {what}: return the value, submit() what follows, or use another pool"
             raise CallingSelf(message)
 
     def is_inside(self) -> bool:
-        """Tell whether the running code belongs to a job of this pool."""
+        """Return whether the running code belongs to a job of this pool."""
         return current_cell() in self._cells
 
     # --- workers
 
     async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Be one worker.
+        """Run one worker.
 
-        Cancellation: Ends it, and the job that it has.
+        Cancellation: Ends the worker and its current job.
         """
         cell = current_cell()
         assert cell is not None  # noqa: S101 - a supervisor runs it
@@ -247,7 +247,7 @@ class PoolCore:
 
     async def _attempt(self, own: _Worker, given: tuple[Any, ...]) -> None:
         job = own.job
-        assert job is not None  # noqa: S101 - it was woken for one
+        assert job is not None  # noqa: S101 - it was woken for a job
         is_done = False
         if not own.is_cancelled:
             with trio.CancelScope() as own.scope:
@@ -260,23 +260,23 @@ class PoolCore:
     async def _do(self, job: JobRecord, given: tuple[Any, ...]) -> None:
         try:
             job.value = await self._work(*given, _copied(job.payload))
-        except BaseException as error:  # noqa: ASYNC103 - but for the errors that are answers it goes on
+        except BaseException as error:  # noqa: ASYNC103 - declared errors are answers, and the worker continues
             parts = leaves(error)
             if any(isinstance(part, _FOR_THE_PROCESS) for part in parts):
-                # It leaves by way of the root, and no other worker is to meet it again.
+                # The exception leaves through the root, and no other worker must meet it.
                 self.cut_off(POOL_STOPPED)
             if not isinstance(error, Exception) or not all(isinstance(part, self._errors) for part in parts):
                 raise
-            # A nursery of the work wraps even one error in a group; the caller names the error, not the group.
+            # A nursery in the work wraps even a single error in a group. The declared errors name the error, not the group.
             found = parts[0] if len(parts) == 1 else error
-            assert isinstance(found, Exception)  # noqa: S101 - all parts are
+            assert isinstance(found, Exception)  # noqa: S101 - all parts are exceptions
             if found.__traceback__ is not None and found is error:
                 found.__traceback__ = found.__traceback__.tb_next  # without this frame, which holds the error
             job.error, job.traceback = found, found.__traceback__
 
     def _on_end(self, own: _Worker, reason: ExitReason) -> None:
         owner = own.cell.owner
-        if own.cell.is_laddered and isinstance(owner, Core):  # its supervisor stops, and all the others go
+        if own.cell.is_laddered and isinstance(owner, Core):  # with it, all other workers stop
             ending = owner.state.ending
             self.cut_off(POOL_STOPPED if ending is None else ending.reason)
         del self._workers[own.number]
@@ -286,14 +286,14 @@ class PoolCore:
     # --- the end
 
     def attach(self, supervisor: Supervisor) -> None:
-        """Take the supervisor of the workers: when it ends, no job goes on."""
+        """Attach the supervisor of the workers: its end cuts off all jobs."""
         self._supervisor = supervisor
         if supervisor.exit_reason is not None:
             self.cut_off(supervisor.exit_reason)
         cell_of(supervisor).watch(self, self.cut_off)
 
     def cut_off(self, reason: ExitReason) -> None:
-        """End at once, for those who wait."""
+        """End the pool at once and release all waiting callers."""
         self._take(CutOff(reason))
 
     # --- effects
@@ -373,12 +373,12 @@ W = TypeVar("W")
 
 
 class PoolJob(Generic[R]):
-    """A job that a pool has accepted; its holder may ask for its result, any number of times."""
+    """A job that the pool has accepted. Its result can be requested any number of times."""
 
     __slots__ = ("__weakref__", "_core", "_entry")
 
     def __init__(self, core: PoolCore, entry: JobRecord) -> None:
-        """Made by `Pool.submit`."""
+        """Created by `Pool.submit`."""
         self._core = core
         self._entry = entry
 
@@ -387,30 +387,30 @@ class PoolJob(Generic[R]):
 
     @property
     def is_over(self) -> bool:
-        """Whether there is a result, or there never will be one."""
+        """Whether the job has its result, or can no longer get one."""
         return self._entry.over.is_set()
 
     def cancel(self) -> None:
-        """Withdraw the job: one that waits gives its place back, one that runs is cancelled and its worker goes on.
+        """Withdraw the job. A waiting job gives its place back. A running job is cancelled, and its worker continues.
 
-        Fine if it is over; then its result stays.
+        Harmless if the job is over: its result stays.
         """
         self._core.withdraw(self._entry.number)
 
     async def result(self) -> R:
-        """Wait for what the work returned.
+        """Wait for the result of the work.
 
         Returns:
-            The value, at each call the same one.
+            The value. Each call returns the same object.
 
         Raises:
-            Exception: One of the `errors` that the work may raise.
-            JobGivenUp: Its workers died of it, once more often than is retried; `reason` says of what.
-            PoolStopped: The pool ended before it was done.
+            Exception: One of the declared `errors` of the work.
+            JobGivenUp: It brought down its workers, once more often than it is retried. `reason` is the cause.
+            PoolStopped: The pool ended before the job was done.
             JobWithdrawn: Your move: `cancel` was called.
-            CallingSelf: Your move: from inside a job of the same pool, whose last worker may be the one that waits here.
+            CallingSelf: Your move: called inside a job of the same pool, whose last worker may be the one that waits here.
 
-        Cancellation: Always a checkpoint; cancelled here the job goes on.
+        Cancellation: Always a checkpoint. If cancelled, the job continues.
         """
         entry = self._entry
         if not entry.over.is_set():
@@ -419,18 +419,18 @@ class PoolJob(Generic[R]):
         if entry.make_error is not None:
             raise entry.make_error()
         if entry.error is not None:
-            # Of the work, and not of those who asked before.
+            # Only the traceback of the work, without the frames of earlier callers.
             raise entry.error.with_traceback(entry.traceback)
         return cast("R", entry.value)
 
 
 class Pool(Generic[J, R]):
-    """Workers that do one job each at a time. Made by `open_pool`."""
+    """A pool of workers that do one job each at a time. Created by `open_pool`."""
 
     __slots__ = ("_core",)
 
     def __init__(self, core: PoolCore) -> None:
-        """Made by `open_pool`."""
+        """Created by `open_pool`."""
         self._core = core
 
     def __repr__(self) -> str:
@@ -438,21 +438,21 @@ class Pool(Generic[J, R]):
         return f"<Pool {self._core.state.phase} idle={now.idle} busy={now.busy} queued={now.queued}>"
 
     async def run(self, job: J) -> R:
-        """Do a job, and return what the work returned.
+        """Run a job and return its result.
 
         Args:
-            job: What the work is given. Built-in containers in it are copied here and for each attempt, so what one
-                attempt changed the next one does not see; all other objects are shared on purpose.
+            job: Argument for the work. Built-in containers in it are copied here and for each attempt, so an attempt does not
+                see the changes of the previous one. All other objects are shared on purpose.
 
         Raises:
-            Exception: One of the `errors` that the work may raise, as itself.
-            JobGivenUp: Its workers died of it, once more often than is retried; `reason` says of what.
+            Exception: One of the declared `errors` of the work, unwrapped.
+            JobGivenUp: It brought down its workers, once more often than it is retried. `reason` is the cause.
             PoolFull: Your move: the queue is full, and `when_full` is `refuse`.
-            PoolStopped: The pool ended before it was done, or takes no jobs any more.
-            CallingSelf: Your move: from inside a job of the same pool.
+            PoolStopped: The pool ended before the job was done, or accepts no more jobs.
+            CallingSelf: Your move: called inside a job of the same pool.
 
-        Cancellation: Always a checkpoint; cancelled here the job is withdrawn: its place is free again at once, and its
-            worker as soon as the job has ended, which is cancelled too.
+        Cancellation: Always a checkpoint. If cancelled, the job is withdrawn: its place is free at once. A running job is
+            cancelled too, and its worker is free as soon as the job has ended.
         """
         self._core.refuse_own_jobs("wait for a job of its own pool")
         entry = await self.submit(job)
@@ -462,17 +462,17 @@ class Pool(Generic[J, R]):
             entry.cancel()
 
     async def submit(self, job: J) -> PoolJob[R]:
-        """Put a job into the queue, and return once it has its place; `result` of what is returned waits for the rest.
+        """Put a job into the queue and return once it has its place. Use `result` of the returned job to wait for its result.
 
         Args:
-            job: As of `run`.
+            job: Argument for the work, copied as in `run`.
 
         Raises:
-            PoolFull: Your move: the queue is full, and `when_full` is `refuse`; or this is called from inside a job of the
+            PoolFull: Your move: the queue is full, and `when_full` is `refuse`; or this is called inside a job of the
                 same pool, where no caller may wait for a place.
-            PoolStopped: The pool takes no jobs any more.
+            PoolStopped: The pool accepts no more jobs.
 
-        Cancellation: Always a checkpoint; cancelled here nothing was submitted.
+        Cancellation: Always a checkpoint. If cancelled, no job was submitted.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         entry = self._core.offer(job, may_wait=not self._core.is_inside())
@@ -485,36 +485,36 @@ class Pool(Generic[J, R]):
         return PoolJob(self._core, entry)
 
     def submit_nowait(self, job: J) -> PoolJob[R]:
-        """Put a job into the queue if it has a place.
+        """Put a job into the queue if it has a free place.
 
         Raises:
-            PoolFull: Your move: it has none, whatever `when_full` says.
-            PoolStopped: The pool takes no jobs any more.
+            PoolFull: Your move: the queue is full, for every `when_full`.
+            PoolStopped: The pool accepts no more jobs.
         """
         entry = self._core.offer(job, may_wait=False)
         entry.check_place()
         return PoolJob(self._core, entry)
 
     def statistics(self) -> PoolStatistics:
-        """Say what it is at, and what it has done; cheap, at any time."""
+        """Return the current and total figures of the pool. Cheap, and allowed at any time."""
         return statistics_of(self._core.state)
 
     async def stop(self, *, drain_seconds: float | None = None) -> StopSummary | None:
-        """Take no more jobs, finish those that were accepted, and stop the workers. Twice is as once.
+        """Accept no more jobs, finish the accepted ones, and stop the workers. Idempotent.
 
-        What is not done in time is cut off: its callers get `PoolStopped`, once it has really ended if it runs.
+        Jobs that are not done in time are cut off. Their callers get `PoolStopped`, for a running job once it has really ended.
 
         Args:
-            drain_seconds: How long to wait for the jobs; `None`: as the flags say. 0 cuts off at once.
+            drain_seconds: Time limit for the jobs. `None` uses the flags. 0 cuts off at once.
 
         Returns:
-            How the workers ended; `None` if the pool had ended before.
+            How the workers ended. `None` if the pool had ended before.
 
         Raises:
-            CallingSelf: Your move: from inside a job, which this would wait for.
-            ValueError: Your move: a time that is negative or NaN.
+            CallingSelf: Your move: called inside a job of this pool, which the stop would wait for.
+            ValueError: Your move: the time is negative or NaN.
 
-        Cancellation: Always a checkpoint; cancelled here what is left is cut off at once, and the stop goes on.
+        Cancellation: Always a checkpoint. If cancelled, the remaining jobs are cut off at once, and the stop continues.
         """
         seconds = self._core.state.flags.drain_seconds if drain_seconds is None else drain_seconds
         if not seconds >= 0:
@@ -558,29 +558,28 @@ def open_pool(  # noqa: PLR0913 - a block has no other place for its options
     observer: Observer | None = None,
     redact: Redact = keep,
 ) -> AbstractAsyncContextManager[Pool[Any, Any]]:
-    """Open a pool of workers; the block begins when all of them are up.
+    """Open a pool of workers. The body starts when all workers are up.
 
-    At its end the pool takes no more jobs and finishes those that were accepted, for as long as `flags.drain_seconds` says;
-    if an exception or a cancellation ends the block, they are cut off at once. Who still waits for one that was not done
-    gets `PoolStopped`.
+    At its end, the pool accepts no more jobs and finishes the accepted ones within `flags.drain_seconds`. If an exception
+    or a cancellation ends the block, they are cut off at once. Callers that still wait for an unfinished job get `PoolStopped`.
 
     Args:
-        work: An async function that does one job: it is given the job, and behind the resource if there is one.
-        flags: How many workers and jobs, and what becomes of a job whose worker died.
-        resource: Makes what each worker holds for as long as it lives, as an async context manager: a connection, a
-            process. A worker that was started again has a new one. It is closed before its job is tried again.
-        errors: Classes of exceptions that are an answer: they are raised at the caller that waits, and the worker goes on. Any other
-            one brings the worker down, and the job is tried again.
-        observer: Gets the reports of the workers' supervisor; else they go to the logger `agentrail.actors`.
-        redact: Takes secrets out of texts before they go into reasons and reports.
+        work: Async function that does one job. Its arguments are the resource, if there is one, and then the job.
+        flags: Numbers of workers and jobs, and the retry policy for a job whose worker died.
+        resource: Creates the resource that each worker holds for its lifetime, as an async context manager: a connection, a
+            process. A restarted worker gets a new one. The old one is closed before its job is tried again.
+        errors: Exception classes that are answers: they are raised at the waiting caller, and the worker continues. Any
+            other exception brings the worker down, and the job is tried again.
+        observer: Receives the reports of the workers' supervisor. By default they go to the logger `agentrail.actors`.
+        redact: Removes secrets from texts before they go into reasons and reports.
 
     Raises:
-        InvalidSpec: Your move: nothing was started.
-        SupervisorStartFailed: A worker did not start, since its resource could not be made.
-        SupervisorGaveUp: Workers died more often than `flags.intensity` allows; the body was cancelled.
-        BaseException: What the body raises, as itself.
+        InvalidSpec: Your move: an argument is invalid. No worker was started.
+        SupervisorStartFailed: A worker did not start, because its resource could not be created.
+        SupervisorGaveUp: Workers died more often than `flags.intensity` allows. The body was cancelled.
+        BaseException: An exception from the body, unwrapped.
 
-    Cancellation: Jobs are cut off, workers stopped in order.
+    Cancellation: Jobs are cut off, and workers are stopped in order.
     """
     given: object = flags
     if not isinstance(given, PoolFlags):
@@ -592,7 +591,7 @@ def open_pool(  # noqa: PLR0913 - a block has no other place for its options
     ):
         message = f"errors is {show(errors)}, allowed is a tuple of classes of Exception"
         raise InvalidSpec(message, code="invalid_pool", field="errors")
-    worker(work)  # refuses what is no async function, in the words for it
+    worker(work)  # raises for a function that is not async, with the usual message
     return _open(PoolCore(flags, work, resource, errors), observer, redact)
 
 

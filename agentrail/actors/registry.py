@@ -1,4 +1,4 @@
-"""Names for actors, and groups of them. A look-up never returns an actor that is known to be dead."""
+"""Names and groups for actors. A lookup never returns an actor that is known to be dead."""
 
 import weakref
 from collections import deque
@@ -33,8 +33,8 @@ class Entry:
     """One holder of a key.
 
     Attributes:
-        handle: Who.
-        value: What was registered along.
+        handle: The actor.
+        value: The value registered with it.
     """
 
     handle: ActorHandle
@@ -43,12 +43,12 @@ class Entry:
 
 @frozen
 class Registered:
-    """A key was taken.
+    """Change: an actor registered a key.
 
     Attributes:
-        key: Which.
-        handle: By whom.
-        value: With what.
+        key: The key.
+        handle: The actor.
+        value: The value registered with it.
     """
 
     key: Hashable
@@ -58,12 +58,12 @@ class Registered:
 
 @frozen
 class Unregistered:
-    """A key was given up, or its holder has ended.
+    """Change: an actor gave up a key, or its holder has ended.
 
     Attributes:
-        key: Which.
-        handle: Whose it was.
-        value: What stood there.
+        key: The key.
+        handle: The former holder.
+        value: The last value registered with it.
     """
 
     key: Hashable
@@ -81,33 +81,33 @@ class Name:
     """A key of one registry, for `Start.with_options(name=…)`.
 
     Attributes:
-        registry: Where.
-        key: Which.
+        registry: The registry.
+        key: The key.
     """
 
     registry: "Registry"
     key: Hashable
 
     def register(self, handle: ActorHandle) -> None:
-        """Take the name for this actor.
+        """Register this actor under the name.
 
         Raises:
             AlreadyRegistered: A living actor has it.
-            RegistryClosed: Your move: there are no names any more.
+            RegistryClosed: Your move: the registry is closed.
         """
         self.registry.register(self.key, handle)
 
 
 @frozen
 class _Last:
-    """The child that held a key last: its supervisor may bring it back. Nothing of the instance is kept."""
+    """The last holder of a key, as a child that its supervisor may restart. Nothing of the instance is kept."""
 
     core: "weakref.ref[Core]"
     number: int
 
     @property
     def coming(self) -> Core | None:
-        """The supervisor, if there is, or will be, another instance."""
+        """The supervisor, if another instance exists or will be started."""
         core = self.core()
         return core if core is not None and core.comes_back(self.number) else None
 
@@ -119,16 +119,16 @@ class _Lock:
 
 
 class Registry:
-    """Keys and who holds them: `unique`, one per key, or `duplicate`, a group per key.
+    """A registry of keys and their holders: `unique` (one per key) or `duplicate` (a group per key).
 
-    Use it as a context manager, which closes it, or run `registry.serve` as a child.
+    Use it as a context manager, which closes it at the end, or run `registry.serve` as a child.
     """
 
     def __init__(self, *, keys: Literal["unique", "duplicate"] = "unique") -> None:
-        """Make an empty one.
+        """Create an empty registry.
 
         Raises:
-            ValueError: Your move: keys are neither.
+            ValueError: Your move: `keys` is neither.
         """
         if keys not in ("unique", "duplicate"):
             message = f"keys is {keys!r}, allowed is 'unique' or 'duplicate'"
@@ -142,11 +142,11 @@ class Registry:
         self._followers: dict[Hashable, dict[object, Follower]] = {}
         self._news: deque[tuple[RegistryEvent | None, tuple[Callable[[Any], None], ...], int]] = deque()
         self._telling: int | None = (
-            None  # how long the chain of changes is that led to the one that is being told
+            None  # length of the chain of changes that led to the current notification
         )
         self._locks: dict[Hashable, _Lock] = {}
         self._waiters: dict[Hashable, dict[object, OnChange]] = {}
-        # Whether an actor came and was passivated again, before the activation was over.
+        # Whether an actor was registered and passivated again before the activation was over.
         self._activating: dict[Hashable, bool] = {}
         self._closed = False
         self._held = 0
@@ -163,8 +163,8 @@ class Registry:
     async def serve(self, *, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
         """Keep the registry open until cancelled, as a child of a supervisor.
 
-        A restart opens it again, empty: its listeners, names and addresses go on, its keys are gone. So it stands before
-        those who hold keys, and the strategy is `rest_for_one` or `one_for_all`, which start them again behind it.
+        A restart opens it again, empty: listeners, names and addresses remain, and all keys are removed. So start it before
+        the holders of its keys, with the strategy `rest_for_one` or `one_for_all`, which then restarts them too.
 
         Cancellation: Closes it.
         """
@@ -176,10 +176,10 @@ class Registry:
     # --- holding keys
 
     def register(self, key: Hashable, handle: ActorHandle, value: object = None) -> None:
-        """Let an actor hold a key until it ends, or gives it up.
+        """Register an actor under a key until the actor ends or gives the key up.
 
         Raises:
-            AlreadyRegistered: Your move: a living actor holds this unique key; `handle` is its handle.
+            AlreadyRegistered: Your move: a living actor holds this unique key. `handle` is its handle.
             ActorDown: The actor has ended.
             RegistryClosed: Your move: use another registry.
         """
@@ -214,17 +214,17 @@ class Registry:
             self._last_bound = 2 * len(self._last) + _SLACK
 
     def unregister(self, key: Hashable, handle: ActorHandle) -> None:
-        """Take a key from an actor; fine if it does not hold it.
+        """Remove a key from an actor. Harmless if the actor does not hold it.
 
         Raises:
-            RegistryClosed: Your move: all keys are gone.
+            RegistryClosed: Your move: all keys are already removed.
         """
         self._check_open(key)
         if self._remove(key, handle):
             self._last.pop(key, None)
 
     def lookup(self, key: Hashable) -> ActorHandle | None:
-        """Return the living holder of a key; of duplicates the one that came first.
+        """Return the living holder of a key. For duplicates the one that registered first.
 
         Raises:
             RegistryClosed: Your move: use another registry.
@@ -233,7 +233,7 @@ class Registry:
         return members[0].handle if members else None
 
     def members(self, key: Hashable) -> tuple[Entry, ...]:
-        """Return all living holders of a key, in the order in which they came.
+        """Return all living holders of a key, in the order of their registration.
 
         Raises:
             RegistryClosed: Your move: use another registry.
@@ -253,7 +253,7 @@ class Registry:
         return tuple(self._keys.get(handle, ())) if handle.exit_reason is None else ()
 
     def update_value(self, key: Hashable, value: object) -> None:
-        """Change what stands beside a key; only from inside the actor that holds it.
+        """Change the value registered with a key. Only the actor that holds the key may call this.
 
         Raises:
             NotOwner: Your move: the running code belongs to another actor, or to none.
@@ -281,34 +281,34 @@ class Registry:
                 self._locks.pop(key, None)
 
     def lock(self, key: Hashable) -> AbstractAsyncContextManager[None]:
-        """Hold a lock of this key: fair, and free again when the block ends in any way.
+        """Return a lock for this key. It is fair, and is released however the block ends.
 
-        Cancellation: Entering is a checkpoint; cancelled there nothing is held.
+        Cancellation: Entering is a checkpoint. If cancelled there, the lock is not held.
         """
         return self._lock(key)
 
-    # --- hearing of changes
+    # --- listeners
 
     def add_listener(self, listener: Listener) -> None:
-        """Call `listener` for each change, once, in order. One that raises is logged and goes on to be called.
+        """Call `listener` once for each change, in order. A listener that raises is logged and stays registered.
 
-        A listener may change something itself: that is told when all have heard of the change that is being told.
+        A listener may itself make a change. Listeners are notified of it after all of them have received the current change.
         """
         self._check_open(listener)
         self._listeners.append(listener)
 
     @property
     def is_unique(self) -> bool:
-        """Whether a key has one holder at most."""
+        """Whether a key has at most one holder."""
         return self._is_unique
 
     def follow(self, key: Hashable, who: object, follower: Follower | None) -> None:
-        """Call `follower` for each change of this key, and with `None` when the registry is closed; see `watch`.
+        """Call `follower` for each change of this key, and with `None` when the registry is closed. See `watch`.
 
         Args:
-            key: Which.
-            who: Under this the follower is kept, once for each key.
-            follower: `None`: do not call it any more.
+            key: The key.
+            who: Identifies the follower, once for each key.
+            follower: The callback. `None` removes it.
 
         Raises:
             RegistryClosed: Your move: use another registry.
@@ -328,10 +328,10 @@ class Registry:
         return Name(self, key)
 
     def close(self, reason: ExitReason = Normal()) -> None:  # noqa: B008 - frozen
-        """Take away all names; for another reason than `Normal` their holders get an exit signal. Twice is as once.
+        """Remove all names. For a reason other than `Normal`, their holders get an exit signal. Idempotent.
 
         Raises:
-            TypeError: Your move: that is no exit reason.
+            TypeError: Your move: `reason` is not an exit reason.
         """
         check_reason(reason)
         if self._closed:
@@ -356,9 +356,9 @@ class Registry:
         """Return an address of the holder of this unique key.
 
         Args:
-            key: Which.
-            activate: Starts the actor that is to hold the key, if none does and none is to come back; never twice at a
-                time. It is an async function that returns when the new actor has registered.
+            key: The key.
+            activate: Async function that starts an actor for the key if no actor holds it and no restart is expected. Returns
+                when the new actor has registered. Only one activation per key runs at a time.
             hold_limit: How many messages are held meanwhile.
 
         Raises:
@@ -396,7 +396,7 @@ class Registry:
         if activate is None:
             return None
         self._activating[key] = False
-        # A system task and no actor: a cast is no task that could wait, and what it starts has an owner of its own.
+        # A system task rather than an actor: a cast has no task to wait in, and the started actor has an owner of its own.
         trio.lowlevel.spawn_system_task(self._activate, key, activate, address, name=f"activate {key!r}")
         return here
 
@@ -409,15 +409,15 @@ class Registry:
         try:
             await activate()
             has_failed = False
-        except trio.Cancelled:  # the end of the run: no actor hears of anything any more
+        except trio.Cancelled:  # the run has ended: no actor receives anything any more
             raise
-        except BaseException as error:  # noqa: BLE001, ASYNC103 - the edge of the code that starts it: what leaves a system task ends the run
+        except BaseException as error:  # noqa: BLE001, ASYNC103 - user code: an exception that leaves a system task ends the run
             LOGGER.error("starting the holder of the key %r failed", key, exception=print_exception(error))
         finally:
             is_gone_again = self._activating.pop(key, False)
         if has_failed or not (is_gone_again or self._is_held_or_coming(key)):
             address.give_up()
-        self._look(key)  # those who came and went are asked for again, by what they handed back
+        self._look(key)  # messages handed back by a passivated actor start it again
 
     def _is_held_or_coming(self, key: Hashable) -> bool:
         return not self._closed and (self.lookup(key) is not None or self._coming(key) is not None)
@@ -435,7 +435,7 @@ class Registry:
     # --- clean-up
 
     def hold(self) -> None:
-        """Do no clean-up, until `release` was called as often."""
+        """Suspend clean-up until `release` was called as often."""
         self._held += 1
 
     def release(self) -> None:
@@ -488,7 +488,7 @@ class Registry:
             )
             return
         self._news.append((event, hearers, chain))
-        if self._telling is not None:  # a listener did this: it is told behind what all of them are told now
+        if self._telling is not None:  # a listener made this change: it is delivered after the current one
             return
         try:
             while self._news:

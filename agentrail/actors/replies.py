@@ -1,4 +1,4 @@
-"""Where the answer to one call goes: a slot that takes one answer and can never reach another call."""
+"""The reply slot of one call: takes one answer and can never reach another call."""
 
 from enum import Enum
 from typing import Final, Protocol
@@ -11,16 +11,16 @@ from agentrail.otp.exits import ExitReason, NoProcess, describe
 
 
 class Callee(Protocol):
-    """Who was asked: it has to know which calls it still owes an answer."""
+    """The called actor. It keeps the calls that it still owes an answer."""
 
     def owe(self, to: "ReplyTo", /) -> None:
-        """Note a call, so that it is answered at the end at the latest."""
+        """Register a call, so that it is answered at the end of the actor at the latest."""
 
     def settle(self, to: "ReplyTo", /) -> None:
-        """Forget a call that has its answer, or no caller who waits for one."""
+        """Remove a call that has its answer or has lost its caller."""
 
     def answered_twice(self, to: "ReplyTo", /) -> None:
-        """Hear of a second answer, which was dropped."""
+        """Report a second answer, which was dropped."""
 
 
 class _Stage(Enum):
@@ -30,15 +30,15 @@ class _Stage(Enum):
 
 
 class ReplyTo:
-    """One call's way back. Keep it, pass it on, answer later and from any task: `to.reply(value)`.
+    """The reply slot of one call. Keep it, pass it on, and answer later from any task: `to.reply(value)`.
 
-    The first answer counts. A later one is dropped and reported; one for a caller who has gone is dropped.
+    The first answer counts. A later answer is dropped and reported. An answer to a caller that has given up is dropped.
     """
 
     __slots__ = ("_callee", "_outcome", "_stage", "_task", "handle")
 
     def __init__(self, callee: Callee | None, handle: object) -> None:
-        """Make an open one; `handle` is for errors."""
+        """Create an open slot. `handle` is for errors."""
         self.handle: object = handle
         self._callee = callee
         self._stage = _Stage.OPEN
@@ -60,15 +60,15 @@ class ReplyTo:
             self._close(outcome.Value(value))
 
     def fail(self, error: BaseException) -> None:
-        """Raise this at the caller, unless it has its answer already."""
+        """Raise this error at the caller, unless the call is already answered."""
         self._close(outcome.Error(error))
 
     def fail_down(self, reason: ExitReason) -> None:
-        """Tell the caller that the actor it asked has ended with this reason."""
+        """Fail the call with `ActorDown`: the called actor has ended with this reason."""
         self.fail(down(self.handle, reason))
 
     def move(self, callee: Callee | None, handle: object) -> None:
-        """Let another actor owe the answer."""
+        """Transfer the call to another actor, which then owes the answer."""
         if self._callee is not None:
             self._callee.settle(self)
         self._callee, self.handle = callee, handle
@@ -76,12 +76,12 @@ class ReplyTo:
             callee.owe(self)
 
     async def wait(self) -> object:
-        """Wait for the answer; only the caller does that, and once.
+        """Wait for the answer. Only the caller does that, and once.
 
         Raises:
-            Exception: What `fail` was given.
+            Exception: The error given to `fail`.
 
-        Cancellation: Always a checkpoint; cancelled here the call is abandoned, and its answer will be dropped.
+        Cancellation: Always a checkpoint. If cancelled, the call is abandoned and its answer will be dropped.
         """
         if self._outcome is None:
             self._task = trio.lowlevel.current_task()
@@ -96,7 +96,7 @@ class ReplyTo:
         return answer.unwrap() if answer is not None else None
 
     def abandon(self) -> None:
-        """No caller waits any more: drop the answer, should there be one."""
+        """Abandon the call: no caller waits any more, and a later answer is dropped."""
         self._stage = _Stage.ABANDONED
         self._outcome = None
         if self._callee is not None:
@@ -123,6 +123,6 @@ NO_PROCESS: Final = NoProcess()
 
 
 def down(handle: object, reason: ExitReason = NO_PROCESS) -> ActorDown:
-    """Make the error for a caller whose callee has ended."""
+    """Build the error for a caller whose callee has ended."""
     message = f"{handle!r} gives no answer ({describe(reason)}): ask the instance that lives now"
     return ActorDown(message, handle=handle, reason=reason)

@@ -1,7 +1,7 @@
-"""One instance of a child, from the call of its start to its end: the wrapper in which a crash becomes data.
+"""One instance of a child, from its start to its end: the wrapper that turns a crash into data.
 
-Nothing but a cancellation from outside leaves the wrapper. What a child raises ends in its exit reason, as text; a
-`KeyboardInterrupt` or `SystemExit` is handed to the root of the tree, which stops in order and lets it go on.
+Only a cancellation from outside leaves the wrapper. An exception of a child becomes its exit reason, as text. A
+`KeyboardInterrupt` or `SystemExit` goes to the root of the tree, which stops in order and then raises it.
 """
 
 import math
@@ -50,20 +50,20 @@ class WorkerCell(ActorCell):
     __slots__ = ()
 
     def ask(self, reason: ExitReason) -> None:
-        """Cancel it, once; its shields hold."""
+        """Cancel it, once. Its shields hold."""
         if self.stop_reason is None:
             self.stop_reason: ExitReason | None = reason
             self.scope.cancel(reason="asked to stop")
 
     def kill(self) -> None:
-        """Cancel it and cut its shields."""
+        """Cancel it, including its shields."""
         self.cut()
 
 
 def decide_handle(call: SupervisorCall, state: SupervisorState, owner: ChildOwner) -> ActorHandle | None:
-    """Make the handle of what a call starts, if that is up as soon as its task is there; else `None`.
+    """Return the handle for a call that starts a child which is up as soon as its task exists; otherwise `None`.
 
-    So the call brings it along, and a start is one step of the reducer and not two.
+    The call carries the handle, so that a start takes one step of the reducer instead of two.
     """
     if isinstance(call, StartChildCall):
         spec: object = call.spec
@@ -77,38 +77,38 @@ def decide_handle(call: SupervisorCall, state: SupervisorState, owner: ChildOwne
 
 
 class Watcher(Protocol):
-    """The supervisor, as an instance of a child sees it."""
+    """The supervisor, as seen by an instance of a child."""
 
     def child_begun(self, run: "ChildRun") -> None:
-        """Hear that one begins that counted as up when it was started."""
+        """Report that a child starts running which already counted as up."""
         ...
 
     def child_up(self, run: "ChildRun", info: object) -> None:
-        """Hear that it is up."""
+        """Report that a child is up."""
         ...
 
     def interrupted(self, error: BaseException) -> None:
-        """Take what is not to be caught, and let it leave the root in the end."""
+        """Take an exception that must not be caught. The root raises it in the end."""
         ...
 
     def redact(self, text: str, /) -> str:
-        """Take secrets out of a text."""
+        """Remove secrets from a text."""
         ...
 
 
 class ChildRun:
-    """One instance, as its supervisor keeps it.
+    """One instance, as kept by its supervisor.
 
     Attributes:
-        reports_itself: It is a worker that says when it is up.
-        stage: `ignored`: its start said that there is nothing to run.
-        has_begun: Its task has come to what it is to live.
-        held: What its caller is answered when it has begun.
-        failing: Its start is being ended, and why; nothing that it says later makes it a success.
-        is_asked: It is to stop, and its end is the answer to that.
-        is_forced: Its time was over, and it was killed.
-        is_stuck: It did not obey its kill, and that was reported.
-        name_taken: Another actor has the name that it was to have; for the caller that asked for the start.
+        reports_itself: Whether it is a worker that reports its own start.
+        stage: Stage of its life; `ignored`: its start had nothing to run.
+        has_begun: Whether its task has reached the child's own code.
+        held: The answer for its caller, sent when it has begun.
+        failing: Why its start is being ended. No later report makes it a success.
+        is_asked: Whether it was asked to stop, so that its end is the answer.
+        is_forced: Whether its time was over and it was killed.
+        is_stuck: Whether it did not obey its kill, and this was reported.
+        name_taken: Another actor holds its intended name; for the caller that requested the start.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class ChildRun:
     )
 
     def __init__(self, wanted: StartChild, start: Start, cell: ActorCell, watcher: Watcher) -> None:
-        """Keep what was asked for; the arguments only until they are used."""
+        """Keep the request; the arguments only until they are used."""
         self.token: Token = wanted.token
         self.shutdown_seconds = wanted.spec.shutdown_seconds
         self.options: Options = start.options
@@ -154,14 +154,14 @@ class ChildRun:
         self.name_taken: AlreadyStarted | None = None
 
     def call(self, **more: object) -> Any:
-        """Call what starts it, once. No frame keeps the arguments afterwards but that of the child itself."""
+        """Call the start function, once. Afterwards only the frame of the child keeps the arguments."""
         assert self._call is not None  # noqa: S101 - an instance is started once
         function, own, extra = self._call
         self._call = None
         return function(*own.positional, *extra.positional, **own.keyword, **extra.keyword, **more)
 
     def started(self, info: object = None) -> None:
-        """Report the start; what a worker calls as `task_status.started`."""
+        """Report the start. A worker calls this as `task_status.started`."""
         if self.stage != "starting" or self.failing is not None:
             return
         if info is IGNORE:
@@ -171,14 +171,14 @@ class ChildRun:
             self.watcher.child_up(self, info)
 
     def begin(self) -> None:
-        """Be up, if it does not count as that already."""
+        """Mark the instance as up, unless it is already."""
         if self.stage == "up":
             self.watcher.child_begun(self)
         else:
             self.started()
 
     def end_reason(self, reason: ExitReason) -> ExitReason:
-        """Say how it ended, where `reason` is what ended its task: before its start was over that is another matter."""
+        """Return the exit reason; `reason` ended its task. During its start the outcome differs."""
         if self.stage == "up":
             return reason
         if self.stage == "ignored" and self.failing is None:
@@ -201,7 +201,7 @@ def _returned_early(child_id: Hashable) -> ExitReason:
 
 
 async def run_instance(run: ChildRun) -> None:
-    """Be the task of an instance."""
+    """Run the task of an instance."""
     cell = run.cell
     cell.enter()
     reason: ExitReason = _NORMAL
@@ -216,8 +216,8 @@ async def run_instance(run: ChildRun) -> None:
                 reason = _NORMAL if isinstance(cell, WorkerCell) else result
             except trio.Cancelled:
                 raise
-            except BaseException as error:  # noqa: ASYNC103, BLE001 - the actor's edge
-                # Before the scope sees it, which takes groups apart by every path to every leaf.
+            except BaseException as error:  # noqa: ASYNC103, BLE001 - the edge of the actor
+                # Before the scope sees it, which splits groups along every path to every leaf.
                 fault, cancelled = reason_of_raised(error, run.watcher.redact, run.watcher.interrupted)
             if cancelled is not None:
                 try:
@@ -226,11 +226,11 @@ async def run_instance(run: ChildRun) -> None:
                     del cancelled
         if cell.scope.cancelled_caught:
             reason = _cancelled_reason(cell)
-    except trio.Cancelled as passing:  # noqa: ASYNC103 - one of another day is a crash, all others go on
+    except trio.Cancelled as passing:  # noqa: ASYNC103 - a foreign cancellation is a crash, all others pass
         if trio.current_effective_deadline() == -math.inf:
             cell.finish(run.end_reason(_cancelled_reason(cell)))
             raise
-        # No scope is cancelled here: the exception was kept from another one.
+        # No scope is cancelled here: the exception was kept from another scope.
         fault = fault or Crashed.from_exception(passing, redact=run.watcher.redact)
     cell.finish(run.end_reason(fault or reason))
 
@@ -246,15 +246,15 @@ def _take_name(run: ChildRun) -> None:
     try:
         name.register(run.cell.handle)
     except AlreadyRegistered as taken:
-        # Made and not raised, so that it keeps no frames.
+        # Created without raising, so that it keeps no frames.
         run.name_taken = AlreadyStarted(str(taken), handle=taken.handle)
         raise
 
 
 def _life_of(run: ChildRun) -> Awaitable[Any]:
-    """Begin what the instance is to live; a machine and a supervisor say themselves how they ended.
+    """Return the awaitable for the life of an instance. A machine and a supervisor return their own exit reason.
 
-    Not a coroutine around another one: there are as many as there are children, and the collector walks them all.
+    Not a coroutine around another one: one exists per child, and the garbage collector walks them all.
     """
     cell = run.cell
     run.has_begun = True
@@ -293,16 +293,16 @@ def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
     """Shield the clean-up of a worker, in `finally`: a stop does not cut it, a kill does.
 
     Args:
-        seconds: How long it may take. `None`: when its supervisor stops the child, as long as the shutdown time leaves;
-            when anything else ends it, five seconds, as `terminate` of a machine has.
+        seconds: Time limit. `None`: the remaining shutdown time if its supervisor stops the child. Otherwise five seconds,
+            like `terminate` of a machine.
 
-    Cancellation: It ends when its time is over, and at once by a kill, which comes when the shutdown time is over.
+    Cancellation: Ends when its time is over, and at once by a kill, which follows at the end of the shutdown time.
     """
     cell = current_cell()
     with trio.CancelScope(
         shield=cell is not None or seconds is not None, deadline=_until(seconds, cell)
     ) as shield:
-        # Outside of all actors no supervisor could kill it, so only a time makes it a shield.
+        # Outside of an actor no supervisor could kill it, so only a time limit makes it a shield.
         if cell is None:
             yield shield
             return
@@ -314,11 +314,11 @@ def cleanup_scope(seconds: float | None = None) -> Iterator[trio.CancelScope]:
         finally:
             cell.drop_shield(shield)
     if cell is not None and cell.stop_reason is not None and seconds is None and shield.cancelled_caught:
-        cell.cut()  # it had its time: what else there is to clean up has none
+        cell.cut()  # its time is used up: further clean-up gets none
 
 
 def _until(seconds: float | None, cell: ActorCell | None) -> float:
     if seconds is None:
-        # The ladder of the supervisor has an end of its own; any other that ends an actor sets no time.
+        # The shutdown ladder of the supervisor has its own limit. No other end of an actor sets one.
         seconds = math.inf if cell is None or cell.is_laddered else UNASKED_SECONDS
     return trio.current_time() + seconds

@@ -1,4 +1,4 @@
-"""What starts an actor: an async function as a worker, or a behaviour as a machine; and how, by `with_options`."""
+"""Recipes that start an actor: an async function as a worker, or a behaviour as a machine, with `with_options`."""
 
 import enum
 import functools
@@ -30,15 +30,15 @@ class Ignore(enum.Enum):
 
 
 IGNORE: Final = Ignore.IGNORE
-"""What a start answers that went well and has nothing to run."""
+"""Result of a successful start that has nothing to run."""
 
 
 @frozen
 class InitStop:
-    """What `init` answers to end the start: it failed, for this reason and with no noise.
+    """Result of an `init` that fails quietly: the start ends with this reason, and no crash is reported.
 
     Attributes:
-        reason: The cause that the starter is told.
+        reason: The cause, reported to the starter.
     """
 
     reason: ExitReason = field(default=_NORMAL, validator=lambda _, __, reason: check_reason(reason))
@@ -46,16 +46,16 @@ class InitStop:
 
 @frozen(kw_only=True)
 class MachineStatus:
-    """What a machine shows of itself.
+    """The status that a machine shows.
 
     Attributes:
-        reason: Why it ended; `None` while it lives.
-        event: The one that it handled last, in a report of its end.
-        state: Of the machine.
-        data: Of the machine.
+        reason: Why it ended. `None` while it lives.
+        event: The last event that it handled, in a report of its end.
+        state: State of the machine.
+        data: Data of the machine.
         queue: Events that it would have handled next.
         postponed: Events that wait for a change of state.
-        timers: What runs, by key.
+        timers: Running timers, by key.
     """
 
     reason: ExitReason | None = None
@@ -68,7 +68,7 @@ class MachineStatus:
 
 
 def without_contents(status: MachineStatus) -> MachineStatus:
-    """Keep type names and counts: nothing that anybody said."""
+    """Reduce a status to type names and counts, without any message contents."""
     return MachineStatus(
         reason=status.reason,
         event=type(status.event).__name__,
@@ -85,79 +85,79 @@ def _count(value: object) -> object:
 
 
 class Behaviour(Generic[S, D]):
-    """What a machine actor does. `init` and `handle` are its own, the rest has a default.
+    """The behaviour of a machine actor. `init` and `handle` are required. The rest has defaults.
 
-    `handle`, `enter`, `format_status` and `code_change` are plain functions without I/O; work is an effect, which goes
-    into `Perform` and is done by `perform`.
+    `handle`, `enter`, `format_status` and `code_change` are plain functions without I/O. Work is an effect: return it in
+    `Perform`, and `perform` carries it out.
     """
 
     state_enter: bool = False
 
     async def init(self) -> Init[S, D] | Ignore | InitStop:
-        """Give the first state and data; the starter waits for it.
+        """Return the first state and data. The starter waits for it.
 
-        Cancellation: A start that takes too long, or that no caller wants any more, is cancelled here.
+        Cancellation: Cancelled when the start takes too long or its caller has given up.
         """
         message = f"{type(self).__name__} has no init: it gives the first state, Init(state, data)"
         raise NotImplementedError(message)
 
     def handle(self, event: MachineEvent, state: S, data: D) -> Transition[S, D]:
-        """Decide what an event means in a state."""
+        """Return the transition for an event in a state."""
         message = (
             f"{type(self).__name__} has no handle: it answers each event with a transition, such as Keep()"
         )
         raise NotImplementedError(message)
 
     def enter(self, old_state: S, state: S, data: D) -> Transition[S, D]:
-        """Set up a state; called if `state_enter` is true."""
+        """Return the transition for entering a state. Called if `state_enter` is true."""
         message = f"{type(self).__name__} has state_enter and no enter"
         raise NotImplementedError(message)
 
     async def perform(self, effect: object, context: ActorContext) -> object:
-        """Carry out an effect. What it returns comes back as `Info(value)`, in the order of the mailbox.
+        """Carry out an effect. Its result arrives as `Info(value)`, in the order of the mailbox.
 
-        With a tag, `Perform(effect, tag)`, it comes back as `Info(value, tag)`, always and once: so a machine tells two results
-        apart, and hears of an effect that has no value. Without one `None` sends nothing, as of a function that has nothing
-        to say, and an `Info` comes back as it is: `return Info(None)` says "done". What it raises, of any class, ends the
-        actor with that reason.
+        With a tag, `Perform(effect, tag)`, exactly one `Info(value, tag)` arrives, even if the value is `None`. So a machine
+        can tell two results apart and notice the end of an effect without a value. Without a tag, `None` sends no message,
+        and a returned `Info` arrives unchanged: `return Info(None)` means "done". An exception of any class ends the actor
+        with that reason.
 
-        Cancellation: The end of the actor cancels it. What fails in its clean-up then is logged, and neither changes the
-            reason nor keeps `terminate` from running.
+        Cancellation: Cancelled at the end of the actor. An error in its clean-up is then logged; it neither changes the
+            reason nor prevents `terminate`.
         """
         message = f"{type(self).__name__} has no perform, and was to carry out a {type(effect).__name__}"
         raise NotImplementedError(message)
 
     async def terminate(self, reason: ExitReason, state: S, data: D) -> None:
-        """Clean up; called once, on every end but a kill.
+        """Clean up. Called once, on every end except a kill.
 
-        Cancellation: Shielded; only a kill, or the shutdown time of an actor that was not asked to stop, cuts it.
+        Cancellation: Shielded. Only a kill cuts it, or the shutdown time of an actor that was not asked to stop.
         """
 
     def format_status(self, status: MachineStatus) -> MachineStatus:
-        """Choose what of a status may be shown; by default no contents."""
+        """Return the part of a status that may be shown. By default no contents."""
         return without_contents(status)
 
     def code_change(self, old_version: object, state: S, data: D) -> tuple[S, D]:
-        """Take over state and data of an older behaviour; by default as they are."""
+        """Convert state and data from an older behaviour. By default unchanged."""
         return state, data
 
 
 class RegistryName(Protocol):
-    """A key of a registry, for `Start.with_options`; made by `registry.name(key)`."""
+    """A key of a registry, for `Start.with_options`. Created by `registry.name(key)`."""
 
     def register(self, handle: ActorHandle) -> None:
-        """Take the name, or raise `AlreadyRegistered`."""
+        """Register the actor under the name, or raise `AlreadyRegistered`."""
         ...
 
 
 @frozen
 class ActorView:
-    """What an actor shows of itself in `Supervisor.tree()`, beyond what its supervisor knows.
+    """The actor's own entry in `Supervisor.tree()`, in addition to the supervisor's information.
 
     Attributes:
-        phase: What it does, in its own word.
-        mailbox: How many messages wait for it, if it reads them from a mailbox of its own.
-        below: The supervisor of the children behind it, if it has any.
+        phase: Its current activity, in its own words.
+        mailbox: Number of waiting messages, if it has a mailbox of its own.
+        below: Supervisor of its children, if it has any.
     """
 
     phase: str
@@ -166,11 +166,11 @@ class ActorView:
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How an actor is set up; see `Start.with_options`.
+    """Options of an actor. See `Start.with_options`.
 
     Attributes of this library's own use:
         prepare: Called with the cell of each instance before it runs.
-        look: Says how the child looks, also between two instances, and of a temporary one, whose spec keeps no arguments.
+        look: Returns the child's view, also between two instances. Works for a temporary child, whose spec keeps no arguments.
     """
 
     name: RegistryName | None = None
@@ -184,17 +184,17 @@ class Options(msgspec.Struct, frozen=True):
 
 Form = Literal["worker", "machine", "subtree"]
 
-# One for all: each of ten thousand children would have its own.
+# One shared object: otherwise each of ten thousand children would have its own.
 _NO_OPTIONS: Final = Options()
 
 
 @frozen
 class Start(StartRecipe):
-    """A way to start an actor, made by `worker`, `machine` or `subtree`.
+    """A recipe that starts an actor, created by `worker`, `machine` or `subtree`.
 
     Attributes:
         form: Which of the three.
-        options: As of `with_options`.
+        options: The options from `with_options`.
     """
 
     form: Form = "worker"
@@ -209,18 +209,18 @@ class Start(StartRecipe):
         limits: Limits = Limits(),  # noqa: B008 - frozen
         trap_exits: bool = False,
     ) -> "Start":
-        """Return this start with other options; those not given have their defaults.
+        """Return this start with other options. Options not given have their defaults.
 
         Args:
-            name: Taken before init, so that messages by name wait for it; free again when the actor is gone.
+            name: Registered before `init`, so that messages by name wait for it. Freed at the end of the actor.
             capacity: How many messages from outside may wait.
-            overflow: What becomes of one more, see `Mailbox`.
-            limits: Of the machine.
-            trap_exits: Exit signals come as notices, `Info(ExitSignal(…))`.
+            overflow: Policy for messages beyond the capacity. See `Mailbox`.
+            limits: Limits of the machine.
+            trap_exits: Whether exit signals arrive as notices, `Info(ExitSignal(…))`.
 
         Raises:
-            InvalidSpec: Your move: `invalid_mailbox`; or `invalid_start`, an option that means nothing here: a worker
-                and a supervisor take a name and nothing else.
+            InvalidSpec: Your move: `invalid_mailbox`; or `invalid_start`, an option that does not apply: a worker
+                and a supervisor accept only a name.
         """
         check_mailbox(capacity, overflow)
         if not isinstance(limits, Limits):
@@ -246,16 +246,16 @@ def _refuse_option(name: str, value: object, allowed: str) -> NoReturn:
 
 
 def worker(function: Callable[..., Awaitable[object]], /, *args: object, **kwargs: object) -> Start:
-    """Make a child of an async function. It has no mailbox: a stop cancels it.
+    """Create a child from an async function. It has no mailbox, and a stop cancels it.
 
     Args:
-        function: With a parameter `task_status` it says itself when it is up, `task_status.started(info)`, or that
-            there is nothing to run, `started(IGNORE)`. Else it counts as up before its first step.
-        *args: For it; built-in containers are copied for each start.
-        **kwargs: For it.
+        function: With a parameter `task_status`, it reports its own start: `task_status.started(info)`, or
+            `started(IGNORE)` if it has nothing to run. Otherwise it counts as started before its first step.
+        *args: Positional arguments. Built-in containers are copied for each start.
+        **kwargs: Keyword arguments, copied likewise.
 
     Raises:
-        InvalidSpec: Your move: it is no coroutine function.
+        InvalidSpec: Your move: `function` is not a coroutine function.
     """
     target = function.func if isinstance(function, functools.partial) else function
     if not (inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__)):
@@ -266,10 +266,10 @@ def worker(function: Callable[..., Awaitable[object]], /, *args: object, **kwarg
 
 
 def machine(behaviour: Callable[..., Any], /, *args: object, **kwargs: object) -> Start:
-    """Make a child of a behaviour, which each start makes anew: `machine(Door, …)` calls `Door(…)`.
+    """Create a child from a behaviour. Each start creates a new object: `machine(Door, …)` calls `Door(…)`.
 
     Raises:
-        InvalidSpec: Your move: it cannot be called; an instance, say, where its class was meant.
+        InvalidSpec: Your move: `behaviour` is not callable, for example an instance instead of its class.
     """
     given: object = behaviour
     if not callable(given):
@@ -279,12 +279,12 @@ def machine(behaviour: Callable[..., Any], /, *args: object, **kwargs: object) -
 
 
 def as_start(recipe: StartRecipe | Callable[..., Awaitable[object]]) -> Start:
-    """Return what a child spec says as a start; a bare function is a worker."""
+    """Return the recipe of a child spec as a start. A bare function is a worker."""
     return recipe if isinstance(recipe, Start) else worker(recipe)  # type: ignore[arg-type]  # checked by the spec
 
 
 def is_up_when_begun(recipe: StartRecipe | Callable[..., object]) -> bool:
-    """Tell whether a child is up as soon as its task is there: a worker that does not report itself, and whose name cannot be taken."""
+    """Return whether a child is up as soon as its task exists: a worker that does not report its start and has no name."""
     if not isinstance(recipe, Start):
         return not isinstance(recipe, StartRecipe) and not takes_task_status(recipe)
     options = recipe.options
@@ -293,14 +293,14 @@ def is_up_when_begun(recipe: StartRecipe | Callable[..., object]) -> bool:
 
 
 def takes_task_status(function: Callable[..., object]) -> bool:
-    """Tell whether a worker reports its own start."""
-    # A signature costs a third of a whole start. What it would say of a plain function, or of a method of one, stands
-    # in the code object; what is decorated, partial or an object has to be asked.
+    """Return whether a worker reports its own start."""
+    # `inspect.signature` costs a third of a whole start. For a plain function, or a method of one, the code object has the
+    # same information. Decorated functions, partials and objects need the signature.
     plain = function.__func__ if isinstance(function, MethodType) else function
     if isinstance(plain, FunctionType) and not vars(plain):
         code = plain.__code__
         return "task_status" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     try:
         return "task_status" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some callables have no signature; they cannot report anything either
+    except (TypeError, ValueError):  # some callables have no signature, so they cannot report anything either
         return False

@@ -1,7 +1,7 @@
-"""The shell of one supervisor: carries out what its reducer decides, and tells it what happened. It decides nothing.
+"""The shell of one supervisor: carries out the decisions of its reducer and reports back. It makes no decisions.
 
-One loop, one mailbox: what children say is control, what callers ask waits in the user lane. All deadlines, of starts,
-of the ladder from asking over killing to `stuck`, and of retries, are deadlines of this loop.
+One loop, one mailbox: messages from children are control messages, calls wait in the user lane. All deadlines belong to
+this loop: of starts, of retries, and of the ladder from asking through killing to `stuck`.
 """
 
 import faulthandler
@@ -85,7 +85,7 @@ from agentrail.outside import Watchdog, jitter, watchdog
 
 _QUIET: Final = frozenset({"progress"})
 _ENDS: Final = frozenset({"child_terminated", "shutdown_error", "start_error"})
-"""Of each crash there is one of these; a machine reports it as `crash` besides."""
+"""Each crash has one of these. A machine also reports it as `crash`."""
 _NAME_TAKEN: Final = f"{AlreadyRegistered.__module__}.{AlreadyRegistered.__qualname__}"
 _EFFECTS_IN_ONE_GO: Final = 16
 
@@ -94,7 +94,7 @@ Deadline: TypeAlias = tuple[Literal["start", "kill", "stuck", "retry", "limit"],
 
 
 class _Forced:
-    """A control message: a caller outside wants the end, and waits for it only so long."""
+    """A control message: a caller outside requests the end and waits only for a limited time."""
 
 
 class SupervisorCell(ActorCell):
@@ -116,13 +116,13 @@ class SupervisorCell(ActorCell):
         """Stop in order."""
         if self.stop_reason is None:
             self.stop_reason: ExitReason | None = reason
-        if self.core is None:  # it is finding out which children it has
+        if self.core is None:  # it is still determining its children
             self.scope.cancel(reason="the start was cancelled")
         else:
             self.core.order(reason)
 
     def kill(self) -> None:
-        """Kill all that is below."""
+        """Kill everything below it."""
         self.killed = True
         if self.core is None:
             self.cut()
@@ -130,7 +130,7 @@ class SupervisorCell(ActorCell):
             self.core.order(Killed())
 
     def finish(self, reason: ExitReason) -> None:
-        """End; who waited for the stop of a supervisor hears of it now, when it is down."""
+        """End. Callers that wait for the stop are answered now, when it is down."""
         if self.core is not None:
             self.core.say_farewell()
         super().finish(reason)
@@ -141,18 +141,18 @@ class SupervisorCell(ActorCell):
             self.core.report_own("ignored_exit", reason)
 
     def refuse_messages(self) -> NoMailbox:
-        """Make the error for a caller that looks into it."""
+        """Build the error for a caller of introspection."""
         message = f"{self.id!r} is a supervisor: ask it by its methods"
         return NoMailbox(message)
 
 
 @define(eq=False)
 class Tree:
-    """What all supervisors of one tree share.
+    """State shared by all supervisors of one tree.
 
     Attributes:
-        observer: Gets the reports; `None` for the log.
-        interrupt: Takes a `KeyboardInterrupt` or its like from a child.
+        observer: Receives the reports. `None` for the log.
+        interrupt: Takes a `KeyboardInterrupt` or a similar exception from a child.
     """
 
     make_handle: Callable[[SupervisorCell], ActorHandle]
@@ -161,7 +161,7 @@ class Tree:
     interrupt: Callable[[BaseException], None] = field(default=lambda _: None)
 
     def report(self, report: Report) -> None:
-        """Give a report to the observer, or to the log. One that raises is dropped after one line about it."""
+        """Pass a report to the observer, or to the log. An observer that raises is logged in one line."""
         if self.observer is not None:
             call_guarded(self._drop_observer, self.observer, report)
         else:
@@ -176,7 +176,7 @@ class Tree:
 
 
 def log_report(report: Report) -> None:
-    """Write a report to the log, as is done without an observer: of a crash one record of level error, with its traceback."""
+    """Write a report to the log, the default without an observer. A crash is one record of level error, with its traceback."""
     crashed = crash_of(report.reason) if report.kind in _ENDS else None
     if crashed is not None and crashed.type != _NAME_TAKEN:
         LOGGER.error(
@@ -197,12 +197,12 @@ def log_report(report: Report) -> None:
 
 
 class Core:
-    """One supervisor at work.
+    """A running supervisor.
 
     Attributes:
-        culprit: Over whom it gave up, if it did.
-        up_at_seconds: When all its initial children were up; `None` before.
-        on_children: Called after each step, by what waits for a child; see `Address`.
+        culprit: The child over which it gave up, if it did.
+        up_at_seconds: When all its initial children were up. `None` before.
+        on_children: Called after each step, by code that waits for a child. See `Address`.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class Core:
         self.mailbox: Mailbox[object] = cell.mailbox or new_inbox()
         self._deadlines: Deadlines[Deadline] = Deadlines()
         self._requests: dict[RequestId, ReplyTo] = {}
-        # The request of each is among those above; where it is not, its `RequestCancelled` is on its way.
+        # The request of each is among those above. Otherwise its `RequestCancelled` is on its way.
         self._held: dict[RequestId, AnswerRequest] = {}
         self._request_number = 0
         self._untaken: list[AnswerRequest] = []
@@ -243,7 +243,7 @@ class Core:
     # --- the loop
 
     async def run(self, on_up: Callable[[], None]) -> ExitReason:
-        """Serve until the supervisor has ended and nothing of it is left; say why it did.
+        """Serve until the supervisor has ended with all its children, and return its exit reason.
 
         Cancellation: Its runner shields it: a supervisor ends by `StopRequested`, in order.
         """
@@ -264,7 +264,7 @@ class Core:
 
     async def _take_one(self) -> None:
         item = await take_next(self.mailbox, self._deadlines)
-        if isinstance(item, RetryDue):  # a child that fails at once may not starve the others
+        if isinstance(item, RetryDue):  # a child that fails at once must not starve the others
             await trio.lowlevel.checkpoint()
         if isinstance(item, SupervisorRequest):
             handle = decide_handle(item.call, self.state, self)
@@ -291,7 +291,7 @@ class Core:
 
     async def _step(self, signal: SupervisionSignal) -> None:
         await self._step_once(signal)
-        while self._untaken:  # before anything else is heard, so that no caller sees what is undone again
+        while self._untaken:  # before any other message, so that no caller sees a start that is undone
             await self._step_once(self._untaken_of(self._untaken.pop()))
 
     def _untaken_of(self, answer: AnswerRequest) -> SupervisionSignal:
@@ -315,7 +315,7 @@ class Core:
     def _put_aside(
         self, signal: SupervisionSignal, error: BaseException
     ) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:
-        """Let a bug of the reducer cost one call, and no tree: the state stands. What a child said cannot be unsaid."""
+        """Limit a bug in the reducer to one call: the state stays. A message from a child cannot be refused."""
         kind = type(signal).__name__
         LOGGER.error(
             "supervisor %r has a bug over a %s; please report it",
@@ -338,19 +338,19 @@ class Core:
         return kind(**fields, at_seconds=trio.current_time(), draw=jitter())
 
     def order(self, reason: ExitReason) -> None:
-        """Put a stop before all that waits."""
+        """Put a stop before all waiting messages."""
         self.mailbox.put_control(self._make(StopRequested, reason=reason))
 
     def tell(self, kind: Callable[..., SupervisionSignal], **fields: Any) -> None:
-        """Put what a child says behind all that was said before, calls too.
+        """Put a message from a child after all earlier messages, calls included.
 
-        Not before them, although it cannot wait for ever either: children that crash in a loop always have something
-        to say, and a call would never be its turn. As in OTP, where exits and calls lie in one mailbox.
+        Not before them, although it cannot wait indefinitely: children that crash in a loop always have a new message, and a
+        call would never get its turn. As in OTP, where exits and calls share one mailbox.
         """
         self.mailbox.put_notice(self._make(kind, **fields))
 
     def force_stop(self) -> None:
-        """Stop in order, and kill what is left after `stop_within_seconds`."""
+        """Stop in order, and kill the remaining children after `stop_within_seconds`."""
         self.mailbox.put_control(_Forced())
 
     # --- effects
@@ -358,8 +358,8 @@ class Core:
     async def _carry_out_all(self, effects: tuple[SupervisionEffect, ...]) -> None:
         for number, effect in enumerate(effects, start=1):
             self._carry_out(effect)
-            # A dynamic supervisor stops all at once. Ten thousand cancellations in one go hold the scheduler for as long as
-            # they take, and their exceptions and frames all live together; so what is told to end may end in between.
+            # A dynamic supervisor stops all children at once. Ten thousand cancellations without a checkpoint would block the
+            # scheduler and keep all their exceptions and frames alive together. With checkpoints, children end in between.
             if number % _EFFECTS_IN_ONE_GO == 0:
                 await trio.lowlevel.cancel_shielded_checkpoint()
 
@@ -389,14 +389,14 @@ class Core:
 
     def _start(self, wanted: StartChild) -> None:
         start = as_start(wanted.spec.start)
-        if isinstance(wanted.handle, ActorHandle):  # made when the call was taken, by `decide_handle`
+        if isinstance(wanted.handle, ActorHandle):  # created when the call was received, by `decide_handle`
             cell = cell_of(wanted.handle)
             cell.token = wanted.token
         else:
             cell = self._make_cell(wanted, start)
         run = self.runs[wanted.token] = ChildRun(wanted, start, cell, self)
         limit = wanted.spec.start_timeout_seconds
-        # A worker that does not report itself is up before its first step: there is nothing to limit.
+        # A worker that does not report itself is up before its first step, so there is no start to limit.
         if limit != "infinity" and (run.reports_itself or start.form != "worker"):
             self._deadlines.arm(("start", wanted.token), trio.current_time() + limit)
         assert self._nursery is not None  # noqa: S101 - effects are carried out by the loop
@@ -416,7 +416,7 @@ class Core:
 
     def _answer(self, answer: AnswerRequest) -> None:
         to = self._requests.pop(answer.request_id, None)
-        if to is None or not to.is_open:  # the caller went in the instant in which this was decided
+        if to is None or not to.is_open:  # the caller gave up in the instant of the decision
             if answer.child is not None:
                 self._untaken.append(answer)
             return
@@ -428,10 +428,10 @@ class Core:
             return
         outcome = answer.outcome
         if isinstance(outcome, StopSummary) and not outcome.stuck:
-            self._farewells.append((to, outcome))  # until it is down
+            self._farewells.append((to, outcome))  # answered when it is down
             return
         if isinstance(outcome, ChildStartFailed) and self._name_taken is not None:
-            # Anew for each caller: one that is raised twice collects the frames of both.
+            # A new one for each caller: an error that is raised twice collects the frames of both.
             outcome = AlreadyStarted(str(self._name_taken), handle=self._name_taken.handle)
         if isinstance(outcome, Exception):
             to.fail(outcome)
@@ -439,7 +439,7 @@ class Core:
             to.reply(outcome)
 
     def say_farewell(self) -> None:
-        """Answer who waited for the end of this supervisor."""
+        """Answer the callers that waited for the end of this supervisor."""
         farewells, self._farewells = self._farewells, []
         for to, summary in farewells:
             to.reply(summary)
@@ -456,7 +456,7 @@ class Core:
 
     def _stop(self, token: Token, how: ShutdownTime) -> None:
         run = self.runs.get(token)
-        if run is not None:  # else its end is on its way, and that is the answer
+        if run is not None:  # otherwise its end is on its way, and that is the answer
             run.is_asked = True
             self._climb(run, how)
 
@@ -472,7 +472,7 @@ class Core:
     def _kill(self, run: ChildRun) -> None:
         self._deadlines.disarm(("kill", run.token))
         run.cell.kill()
-        # A supervisor says itself what did not obey; but for one that is still finding out which children it has.
+        # A supervisor itself reports its stuck children, except while it is still determining its children.
         if not isinstance(run.cell, SupervisorCell) or run.cell.core is None:
             due_seconds = trio.current_time() + self.state.flags.stuck_after_seconds
             self._deadlines.arm(("stuck", run.token), due_seconds)
@@ -496,31 +496,31 @@ class Core:
         else:
             self.child_stuck(run.cell)
 
-    # --- what children say
+    # --- messages from children
 
     def child_begun(self, run: ChildRun) -> None:
-        """Hear that a child that is up begins, or that it never will: who started it goes on behind its first step."""
+        """Handle a child that was up and now starts running, or never will. Its starter continues after its first step."""
         held, run.held = run.held, None
         to = None if held is None else self._requests.get(held.request_id)
         if (
             held is not None and to is not None and to.is_open
-        ):  # else its `RequestCancelled` finds what is held
+        ):  # otherwise its `RequestCancelled` finds the held answer
             del self._held[held.request_id], self._requests[held.request_id]
             to.reply(held.outcome)
 
     def child_up(self, run: ChildRun, info: object) -> None:
-        """Hear that a child is up."""
+        """Handle a child that is up."""
         self._deadlines.disarm(("start", run.token))
         self.tell(InstanceStarted, token=run.token, handle=run.cell.handle, info=info)
 
     def child_stuck(self, cell: ActorCell) -> None:
-        """Hear that a child did not obey its kill."""
+        """Handle a child that did not obey its kill."""
         run = None if cell.token is None else self.runs.get(cell.token)
         if run is None or run.is_stuck:
             return
         run.is_stuck = True
         stuck = Stuck(self.state.flags.stuck_after_seconds)
-        # A supervisor goes on serving until what is stuck below it ends.
+        # A supervisor continues to serve until the stuck children below it end.
         if not isinstance(cell, SupervisorCell) or cell.core is None:
             cell.give_up(stuck)
         if run.stage == "up":
@@ -531,7 +531,7 @@ class Core:
             )
 
     def child_ended(self, cell: ActorCell, reason: ExitReason) -> None:
-        """Hear of the end of a child, once: its task is over."""
+        """Handle the end of a child, once: its task is over."""
         token = cell.token
         run = None if token is None else self.runs.pop(token, None)
         if run is None or token is None:
@@ -554,31 +554,31 @@ class Core:
             )
 
     def interrupted(self, error: BaseException) -> None:
-        """Let what is not to be caught leave the root, after an ordered stop."""
+        """Raise an exception that must not be caught from the root, after an ordered stop."""
         self.tree.interrupt(error)
 
-    # --- words
+    # --- reports
 
     def report(self, report: Report) -> None:
-        """Give a report to the observers."""
+        """Pass a report to the observers."""
         self.tree.report(report)
 
     def report_own(self, kind: Any, reason: ExitReason | None = None) -> None:
-        """Report something of this supervisor itself."""
+        """Report an event of this supervisor itself."""
         self.tree.report(
             Report(kind=kind, supervisor=self.cell.id, reason=reason, at_seconds=trio.current_time())
         )
 
     def redact(self, text: str) -> str:
-        """Take secrets out of a text."""
+        """Remove secrets from a text."""
         return self.tree.redact(text)
 
     # --- callers
 
     async def ask(self, call: Any, *, timeout_seconds: float | None = None, what: str = "call") -> Any:
-        """Put a call to the reducer, and wait for the answer.
+        """Send a call to the reducer and wait for the answer.
 
-        Cancellation: Always a checkpoint. The reducer hears of it: a start is undone, a stop goes on.
+        Cancellation: Always a checkpoint. The reducer is notified: a start is undone, a stop continues.
         """
         check_timeout(timeout_seconds)
         refuse_self(self.cell, what)
@@ -590,7 +590,7 @@ class Core:
         to = self._requests[request_id] = ReplyTo(self.cell, self.cell.handle)
         self.post(call, request_id)
         try:
-            if timeout_seconds is None:  # as most: a scope costs more than the rest of this
+            if timeout_seconds is None:  # the usual case: a scope costs more than the rest of this function
                 return await to.wait()
             with trio.fail_after(timeout_seconds):
                 return await to.wait()
@@ -598,12 +598,12 @@ class Core:
             raise late(self.cell.handle, what, timeout_seconds) from None
         finally:
             if self._requests.pop(request_id, None) is not None:
-                # What was decided already is undone before anything else is heard, as for a caller that was not there then.
+                # A finished start is undone before any other message, as if its caller had already been gone.
                 put = self.mailbox.put_control if request_id in self._held else self.mailbox.put_notice
                 put(self._make(RequestCancelled, request_id=request_id))
 
     def post(self, call: Any, request_id: RequestId = NO_CALLER) -> None:
-        """Put a call to the reducer, and do not wait."""
+        """Send a call to the reducer without waiting."""
         path = self._caller_path()
         self.mailbox.put_nowait(
             self._make(SupervisorRequest, request_id=request_id, caller_path=path, call=call)
@@ -619,22 +619,22 @@ class Core:
             cell = cell.owner.cell
         return ()
 
-    # --- looking
+    # --- queries
 
     def child_of(self, child_id: Hashable) -> Child | None:
-        """Find a child by its id."""
+        """Return a child by its id."""
         number = self.state.numbers.get(child_id)
         return None if number is None else self.state.children.get(number)
 
     def comes_back(self, number: int) -> bool:
-        """Tell whether there is, or will be, another instance of a child: it starts, or its end starts it again."""
+        """Return whether another instance of a child exists or will: it is starting, or its end restarts it."""
         child = self.state.children.get(number)
         if child is None or self.state.ending is not None:
             return False
         sweep = self.state.sweep
-        if sweep is not None and number >= sweep.low:  # its group is being started again
+        if sweep is not None and number >= sweep.low:  # its group is being restarted
             return True
-        if child.phase is ChildPhase.RUNNING:  # it may have ended without this being read yet
+        if child.phase is ChildPhase.RUNNING:  # its end may not have been read yet
             return True
         return (
             child.restarting
@@ -643,7 +643,7 @@ class Core:
         )
 
     def wait_for_child(self) -> Wait:
-        """Make what an address waits with: it looks again after each step."""
+        """Return the wait for an address: it looks again after each step."""
 
         def unsubscribe(key: object) -> None:
             self.on_children.pop(key, None)
@@ -652,7 +652,7 @@ class Core:
 
 
 class _FailedStart:
-    """A notice: a start failed; and what to say of the name that it wanted, if another actor has it."""
+    """A notice of a failed start, with an error if another actor holds its intended name."""
 
     __slots__ = ("name_taken", "signal")
 
@@ -662,12 +662,12 @@ class _FailedStart:
 
 
 def new_inbox() -> Mailbox[object]:
-    """Make the mailbox of a supervisor: without a bound, since each entry has a caller who waits."""
+    """Create the mailbox of a supervisor: unbounded, because each entry has a waiting caller."""
     return Mailbox(capacity=sys.maxsize)
 
 
 def _end_process() -> None:
-    try:  # where stderr was taken away, or has no descriptor, the dump is lost and not the end
+    try:  # if stderr was removed or has no descriptor, only the dump is lost
         faulthandler.dump_traceback(all_threads=True)
     finally:
         os._exit(70)

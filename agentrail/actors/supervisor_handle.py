@@ -1,4 +1,4 @@
-"""The handle of a supervisor: each method is one call to its reducer, answered by it."""
+"""The handle of a supervisor: each method is one call to its reducer."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, Final, Literal, NoReturn, cast, overload
@@ -56,7 +56,7 @@ from agentrail.otp.supervision_types import (
     WhichChildrenCall,
 )
 
-# One function as a temporary child, with its value.
+# A task: one function as a temporary child, with its return value.
 
 SHUTDOWN: Final = Shutdown()
 _NOTHING: Final = object()
@@ -64,11 +64,11 @@ _NOTHING: Final = object()
 
 @frozen
 class TaskResult:
-    """The value of a task; its `Down` follows.
+    """The result of a task, sent before its `Down`.
 
     Attributes:
-        handle: Of the task.
-        value: What its function returned.
+        handle: Handle of the task.
+        value: Return value of its function.
     """
 
     handle: ActorHandle
@@ -76,10 +76,10 @@ class TaskResult:
 
 
 class Task:
-    """The books of one task: who wants to hear of it, and what it returned."""
+    """The record of one task: its observers and its return value."""
 
     def __init__(self, linked_to: ActorHandle | None, report_to: ActorHandle | None) -> None:
-        """Refuse an actor that cannot be told."""
+        """Raise if `linked_to` or `report_to` cannot be notified."""
         if report_to is not None:
             mailbox_of(cell_of(report_to))
         self.value: object = _NOTHING
@@ -88,14 +88,14 @@ class Task:
         self._report_to = report_to
 
     def begin(self, own: ActorHandle) -> None:
-        """Link and monitor, before the function can do anything."""
+        """Link and monitor the task before its function starts."""
         if self._linked_to is not None:
             link(own, self._linked_to)
         if self._report_to is not None:
             monitor(own, deliver_to=self._report_to)
 
     def finish(self, own: ActorHandle, value: object) -> None:
-        """Keep the value for the caller that waits, and report it; a result that was given up arrives nowhere."""
+        """Keep the value for the waiting caller and report it. A result that was given up is discarded."""
         if self.is_given_up:
             return
         self.value = value
@@ -109,7 +109,7 @@ class Task:
 
 
 async def run_task(task: Task, function: Callable[..., Awaitable[object]], *args: object) -> None:
-    """Be the task."""
+    """Run the task."""
     cell = current_cell()
     assert cell is not None  # noqa: S101 - a supervisor runs it
     task.begin(cell.handle)
@@ -117,27 +117,27 @@ async def run_task(task: Task, function: Callable[..., Awaitable[object]], *args
 
 
 class TaskHandle:
-    """A task that was started.
+    """A started task.
 
     Attributes:
-        handle: Of its actor.
+        handle: Handle of its actor.
     """
 
     def __init__(self, handle: ActorHandle, task: Task) -> None:
-        """Made by `start_task`."""
+        """Created by `start_task`."""
         self.handle = handle
         self._task = task
 
-    async def result(self, timeout_seconds: float | None = 5.0) -> object:  # noqa: ASYNC109 - it gives the result up
+    async def result(self, timeout_seconds: float | None = 5.0) -> object:  # noqa: ASYNC109 - gives the result up
         """Wait for the value.
 
         Args:
-            timeout_seconds: Then the result is given up for good; `None` waits for ever.
+            timeout_seconds: Time limit, after which the result is given up for good. `None` waits indefinitely.
 
         Raises:
-            ActorDown: It ended without a value.
-            CallTimeout: It was not there in time, now or in an earlier call.
-            ValueError: Your move: a timeout that is negative or NaN.
+            ActorDown: The task ended without a value.
+            CallTimeout: The value did not arrive in time, in this or an earlier call.
+            ValueError: Your move: the timeout is negative or NaN.
 
         Cancellation: Always a checkpoint.
         """
@@ -145,7 +145,7 @@ class TaskHandle:
         if self._task.is_given_up:
             await trio.lowlevel.checkpoint()
             raise late(self.handle, "result", timeout_seconds)
-        if self.handle.exit_reason is not None:  # what is there already is in time, also for a timeout of 0
+        if self.handle.exit_reason is not None:  # also in time for a timeout of 0
             await trio.lowlevel.checkpoint()
             return self._value_or_raise(self.handle.exit_reason)
         try:
@@ -156,21 +156,21 @@ class TaskHandle:
             raise late(self.handle, "result", timeout_seconds) from None
         return self._value_or_raise(reason)
 
-    async def shutdown(self, timeout_seconds: float | None = 5.0) -> object:  # noqa: ASYNC109 - then it is killed
-        """Stop the task, and return its value if it was already there.
+    async def shutdown(self, timeout_seconds: float | None = 5.0) -> object:  # noqa: ASYNC109 - kills the task at the timeout
+        """Stop the task, and return its value if it already has one.
 
         Args:
-            timeout_seconds: Then it is killed; `None` waits for ever.
+            timeout_seconds: Time limit, after which the task is killed. `None` waits indefinitely.
 
         Returns:
-            The value, or the exit reason of a task that had none.
+            The value, or the exit reason of a task without a value.
 
-        Cancellation: Always a checkpoint; cancelled here the stop goes on.
+        Cancellation: Always a checkpoint. If cancelled, the stop continues.
         """
         check_timeout(timeout_seconds)
         if self.handle.exit_reason is None:
             cell = cell_of(self.handle)
-            cell.is_laddered = True  # the time is set here, and the kill comes from here
+            cell.is_laddered = True  # the time limit is set here, and the kill comes from here
             cell.ask(SHUTDOWN)
         with trio.move_on_after(float("inf") if timeout_seconds is None else timeout_seconds):
             await self.handle.wait()
@@ -186,7 +186,7 @@ class TaskHandle:
 
 
 class Supervisor(ActorHandle):
-    """A supervisor. Its children belong to it: none outlives it."""
+    """A supervisor. It owns its children: none of them outlives it."""
 
     __slots__ = ()
 
@@ -198,13 +198,13 @@ class Supervisor(ActorHandle):
         return cell.core
 
     async def call(self, request: object, *, timeout_seconds: float | None = 5.0) -> NoReturn:
-        """Refuse: a supervisor is asked by its methods, and would let any other request run into its timeout.
+        """Raise `NoMailbox`: use the methods of the supervisor. Any other request would only run into its timeout.
 
         Raises:
-            NoMailbox: Your move: always.
-            ActorDown: It has ended.
-            CallingSelf: Your move: from its own task.
-            ValueError: Your move: a timeout that is negative or NaN.
+            NoMailbox: Your move: always, unless one of the errors below applies.
+            ActorDown: The supervisor has ended.
+            CallingSelf: Your move: called from its own task.
+            ValueError: Your move: the timeout is negative or NaN.
 
         Cancellation: Always a checkpoint.
         """
@@ -215,33 +215,33 @@ class Supervisor(ActorHandle):
         raise cell.refuse_messages() if self.exit_reason is None else down(self)
 
     async def start_child(self, spec: Spec, *, monitor: bool = False) -> Started:
-        """Add a child behind the others and start it; return when it is up.
+        """Add a child after the others and start it. Return when it is up.
 
         Args:
             spec: A child spec, or a mapping with the same keys.
-            monitor: Watch it from its start, without a gap; `Started.monitor` is the monitor.
+            monitor: Whether to monitor it from its start, without a gap. `Started.monitor` is the monitor.
 
         Raises:
-            AlreadyStarted: Your move: a child of this id runs, or its name is taken; `handle` says by whom.
+            AlreadyStarted: Your move: a child with this id is running, or its name is taken. `handle` is the holder.
             AlreadyPresent: Your move: the id has a spec without a process.
             ChildStuck: The last instance has not ended yet.
-            ChildStartFailed: It did not start; `reason` says why. The spec is not kept.
-            InvalidSpec: Your move: the spec.
-            TooManyChildren: Your move: there are as many as are allowed.
+            ChildStartFailed: The child did not start. `reason` is the cause. The spec is not kept.
+            InvalidSpec: Your move: the spec is invalid.
+            TooManyChildren: Your move: the limit of children is reached.
             WouldDeadlock: Your move: the caller is itself being started or stopped.
-            SupervisorStopping: It has begun to stop.
-            ActorDown: It has ended.
+            SupervisorStopping: The supervisor is stopping.
+            ActorDown: The supervisor has ended.
 
-        Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
+        Cancellation: Always a checkpoint. If cancelled, neither child nor spec stays.
         """
         core = self._core
         return self._started(await core.ask(StartChildCall(_checked(spec))), monitor=monitor)
 
     def start_child_soon(self, spec: Spec) -> None:
-        """Add a child as `start_child` does, and wait for nothing: it starts behind the calls that wait already.
+        """Add a child like `start_child`, without waiting. It starts after the calls that are already queued.
 
-        For starts whose only trouble is a supervisor that has begun to stop: then the child is dropped, and no caller is
-        told. A start that fails is reported, as each is.
+        Use it where a stopping supervisor is the only expected failure: it drops the child without notifying the caller.
+        Any failed start is reported as usual.
 
         Args:
             spec: A child spec, or a mapping with the same keys.
@@ -255,16 +255,16 @@ class Supervisor(ActorHandle):
         core.post(StartChildCall(_checked(spec)))
 
     async def start_instance(self, *args: object, **kwargs: object) -> Started:
-        """Start an instance of the template of a dynamic supervisor, with these arguments behind its own.
+        """Start an instance of the template of a dynamic supervisor. The arguments follow those of the template.
 
         Raises:
-            InvalidSpec: Your move: it is not dynamic.
-            ChildStartFailed: It did not start.
-            TooManyChildren: Your move: there are as many as are allowed.
-            SupervisorStopping: It has begun to stop.
-            ActorDown: It has ended.
+            InvalidSpec: Your move: the supervisor is not dynamic.
+            ChildStartFailed: The instance did not start.
+            TooManyChildren: Your move: the limit of children is reached.
+            SupervisorStopping: The supervisor is stopping.
+            ActorDown: The supervisor has ended.
 
-        Cancellation: Always a checkpoint; cancelled here no instance stays.
+        Cancellation: Always a checkpoint. If cancelled, no instance stays.
         """
         return self._started(await self._core.ask(StartInstanceCall(Arguments(args, kwargs))), monitor=False)
 
@@ -280,18 +280,18 @@ class Supervisor(ActorHandle):
 
         Args:
             function: An async function.
-            *args: For it.
-            linked_to: An actor that ends with it, should it crash; and the other way round.
-            report_to: An actor that gets `Info(TaskResult(…))`, and then its `Down`.
+            *args: Its arguments.
+            linked_to: An actor to link with the task: a crash of either ends the other.
+            report_to: An actor that receives `Info(TaskResult(…))`, followed by the `Down` of the task.
 
         Raises:
-            InvalidSpec: Your move: it is no coroutine function.
+            InvalidSpec: Your move: `function` is not a coroutine function.
             NoMailbox: Your move: `report_to` is a worker.
-            Exception: As of `start_child`.
+            Exception: The errors of `start_child`.
 
-        Cancellation: Always a checkpoint; cancelled here no task stays.
+        Cancellation: Always a checkpoint. If cancelled, no task stays.
         """
-        worker(function)  # refuses a plain function
+        worker(function)  # raises for a plain function
         task = Task(linked_to, report_to)
         name = getattr(function, "__qualname__", repr(function))
         start = Start(run_task, Arguments((task, function, *args)))
@@ -299,16 +299,16 @@ class Supervisor(ActorHandle):
         return TaskHandle(cast("ActorHandle", started.handle), task)
 
     async def terminate_child(self, child: Hashable | ActorHandle) -> None:
-        """Stop a child, and return when it is gone. Its spec stays, unless it is temporary or an instance.
+        """Stop a child and return after its end. Its spec stays, unless it is temporary or an instance.
 
         Raises:
-            ChildNotFound: Your move: there is no such child.
-            WrongChildKey: Your move: children of a dynamic supervisor are known by their handles.
+            ChildNotFound: Your move: no such child.
+            WrongChildKey: Your move: children of a dynamic supervisor are identified by their handles.
             WouldDeadlock: Your move: the caller is this child, or lives below it.
-            SupervisorStopping: It has begun to stop.
-            ActorDown: It has ended.
+            SupervisorStopping: The supervisor is stopping.
+            ActorDown: The supervisor has ended.
 
-        Cancellation: Always a checkpoint; cancelled here the stop goes on.
+        Cancellation: Always a checkpoint. If cancelled, the stop continues.
         """
         await self._core.ask(TerminateChildCall(_key(child)))
 
@@ -317,25 +317,25 @@ class Supervisor(ActorHandle):
 
         Raises:
             ChildRunning: Your move: terminate it first.
-            ChildRestarting: It is being started again already.
+            ChildRestarting: It is already being restarted.
             ChildStuck: The last instance has not ended yet.
-            ChildNotFound: Your move: there is no such child.
-            ChildStartFailed: It did not start. Its spec stays.
+            ChildNotFound: Your move: no such child.
+            ChildStartFailed: The child did not start. Its spec stays.
             WrongChildKey: Your move: children of a dynamic supervisor have no ids.
             ActorDown: The supervisor has ended.
 
-        Cancellation: Always a checkpoint; cancelled here the child has no process.
+        Cancellation: Always a checkpoint. If cancelled, the child has no process.
         """
         return self._started(await self._core.ask(RestartChildCall(child_id)), monitor=False)
 
     async def delete_child(self, child_id: Hashable) -> None:
-        """Take away the spec of a child that has no process.
+        """Delete the spec of a child that has no process.
 
         Raises:
             ChildRunning: Your move: terminate it first.
             ChildRestarting: Your move: terminate it first.
             ChildStuck: The last instance has not ended yet.
-            ChildNotFound: Your move: there is no such child.
+            ChildNotFound: Your move: no such child.
             WrongChildKey: Your move: children of a dynamic supervisor have no ids.
             ActorDown: The supervisor has ended.
 
@@ -344,10 +344,10 @@ class Supervisor(ActorHandle):
         await self._core.ask(DeleteChildCall(child_id))
 
     async def which_children(self) -> tuple[ChildInfo, ...]:
-        """List the children in start order.
+        """Return the children in start order.
 
         Raises:
-            ActorDown: It has ended.
+            ActorDown: The supervisor has ended.
 
         Cancellation: Always a checkpoint.
         """
@@ -357,52 +357,52 @@ class Supervisor(ActorHandle):
         """Count the children.
 
         Raises:
-            ActorDown: It has ended.
+            ActorDown: The supervisor has ended.
 
         Cancellation: Always a checkpoint.
         """
         return cast("ChildCounts", await self._core.ask(CountChildrenCall()))
 
     async def tree(self, part: TreePart | None = None) -> TreeNode:
-        """Return all that is below, subtrees included, as data; in every state, also while it starts or stops.
+        """Return the tree below this supervisor, subtrees included, as data. Works in every state, also during start and stop.
 
         Args:
-            part: Which children of a root are read; None for all.
+            part: The children of a root to read. None for all.
 
         Returns:
-            This supervisor, with its children in start order. `render_tree` makes text of it.
+            This supervisor, with its children in start order. `render_tree` formats it as text.
 
         Raises:
-            ActorDown: It has ended.
+            ActorDown: The supervisor has ended.
 
         Cancellation: Always a checkpoint.
         """
         core = self._core
-        # Its answer is not needed, its turn is: what children said before this call has been read by then.
+        # The answer is not needed, but the turn is: messages that children sent before this call have then been read.
         await core.ask(CountChildrenCall(), what="tree")
         if self.exit_reason is not None:  # it ended while this task was waking up
             raise down(self)
         return take_tree(core, part)
 
     async def get_child_spec(self, child: Hashable | ActorHandle) -> ChildSpec:
-        """Return the spec of a child with all defaults; of a temporary child without its arguments.
+        """Return the spec of a child with all defaults. For a temporary child without its arguments.
 
         Raises:
-            ChildNotFound: Your move: there is no such child.
-            WrongChildKey: Your move: children of a dynamic supervisor are known by their handles.
-            ActorDown: It has ended.
+            ChildNotFound: Your move: no such child.
+            WrongChildKey: Your move: children of a dynamic supervisor are identified by their handles.
+            ActorDown: The supervisor has ended.
 
         Cancellation: Always a checkpoint.
         """
         return cast("ChildSpec", await self._core.ask(GetChildSpecCall(_key(child))))
 
     async def reconfigure(self, flags: SupervisorFlags, children: Iterable[Spec]) -> None:
-        """Take new flags, and new specs of known ids; add unknown ones without starting them. What runs runs on.
+        """Apply new flags and new specs of known ids, and add unknown ids without starting them. Running children keep running.
 
         Raises:
-            InvalidSpec: Your move. Nothing was changed.
-            SupervisorStopping: It has begun to stop.
-            ActorDown: It has ended.
+            InvalidSpec: Your move: a spec is invalid. Nothing was changed.
+            SupervisorStopping: The supervisor is stopping.
+            ActorDown: The supervisor has ended.
 
         Cancellation: Always a checkpoint.
         """
@@ -416,14 +416,14 @@ class Supervisor(ActorHandle):
         *,
         timeout_seconds: float | None = None,
     ) -> StopSummary:
-        """Stop all children in order, and then the supervisor. All that call this meanwhile get the same summary.
+        """Stop all children in order, and then the supervisor. Concurrent callers get the same summary.
 
         Raises:
-            CallTimeout: It takes too long, and goes on with it.
+            CallTimeout: It did not end in time. The stop continues.
             ActorDown: It had ended before.
-            TypeError: Your move: that is no exit reason.
+            TypeError: Your move: `reason` is not an exit reason.
 
-        Cancellation: Always a checkpoint; cancelled here the stop goes on.
+        Cancellation: Always a checkpoint. If cancelled, the stop continues.
         """
         check_reason(reason)
         core = self._core
@@ -441,13 +441,13 @@ class Supervisor(ActorHandle):
         """Return the handle of a child that has a process.
 
         Args:
-            child_id: Which.
-            kind: What it is, as in its spec: with `supervisor` a `Supervisor` is returned, which has its methods.
+            child_id: Id of the child.
+            kind: Its kind, as in its spec. With `supervisor`, a `Supervisor` is returned, which has its methods.
 
         Raises:
-            ChildNotFound: Your move: there is no such child, or it is of another kind.
-            ActorDown: It has no process now, or the supervisor has ended.
-            WrongChildKey: Your move: children of a dynamic supervisor are known by their handles.
+            ChildNotFound: Your move: no such child, or it is of another kind.
+            ActorDown: The child has no process now, or the supervisor has ended.
+            WrongChildKey: Your move: children of a dynamic supervisor are identified by their handles.
         """
         core = self._core
         if self.exit_reason is not None:
@@ -476,11 +476,11 @@ class Supervisor(ActorHandle):
         return child.handle
 
     def address(self, child_id: Hashable, *, hold_limit: int = 100) -> Address:
-        """Return an address of a child, which holds messages while it is restarting.
+        """Return an address of a child, which holds messages while the child restarts.
 
         Args:
-            child_id: Which.
-            hold_limit: How many messages are held; more are dead letters.
+            child_id: Id of the child.
+            hold_limit: How many messages are held. Further messages become dead letters.
 
         Raises:
             InvalidSpec: Your move: a limit below 1.
@@ -497,7 +497,7 @@ class Supervisor(ActorHandle):
 
 
 def _checked(spec: Spec) -> ChildSpec:
-    # Here, in the caller's task: a mapping is the caller's own object, and what it raises is no matter of the supervisor.
+    # Checked here, in the caller's task: a mapping belongs to the caller, and its exceptions must not reach the supervisor.
     (checked,) = check_child_specs([spec])
     return checked
 

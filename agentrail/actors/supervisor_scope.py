@@ -1,4 +1,4 @@
-"""Opened supervisors: as a block with its shield, as a child of another supervisor, and as partitions of one child."""
+"""Opened supervisors: as a shielded block, as a child of another supervisor, and as partitions of one child."""
 
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
@@ -38,20 +38,20 @@ from agentrail.otp.supervision_types import Culprit
 
 
 class NameOfSupervisor(Protocol):
-    """A key of a registry, as `registry.name(key)` returns it."""
+    """A key of a registry, as returned by `registry.name(key)`."""
 
     @property
     def key(self) -> Hashable:
-        """What the supervisor is called in reports."""
+        """Name of the supervisor in reports."""
         ...
 
     def register(self, handle: ActorHandle) -> None:
-        """Take the name, or raise `AlreadyRegistered`."""
+        """Register the name, or raise `AlreadyRegistered`."""
         ...
 
 
 class _Root:
-    """The supervisor of a block: its task, its shield, and who looks out for a cancellation from outside."""
+    """The supervisor of a block: its task, its shield, and the watcher for a cancellation from outside."""
 
     def __init__(self, cell: SupervisorCell, core: Core, tree: Tree) -> None:
         self.cell = cell
@@ -66,10 +66,10 @@ class _Root:
         tree.interrupt = self._on_interrupt
 
     async def run(self) -> None:
-        """Be the task of the supervisor.
+        """Run the task of the supervisor.
 
-        Cancellation: Shielded. It is `watch` that a cancellation reaches: ended all at once, children would end in no
-        order. What limits the shield is the ladder, and after a cancellation `stop_within_seconds`.
+        Cancellation: Shielded. A cancellation reaches `watch` instead: if all children were cancelled at once, they would end
+            in no order. The ladder limits the shield, and after a cancellation `stop_within_seconds`.
         """
         self.cell.enter()
         with trio.CancelScope(shield=True):
@@ -82,20 +82,20 @@ class _Root:
         self._watching.cancel(reason="its supervisor has ended")
 
     async def watch(self) -> None:
-        """Turn a cancellation from outside into an ordered stop with a limit.
+        """Turn a cancellation from outside into an ordered stop with a time limit.
 
         Cancellation: Ends it, and is not lost: the caller that opened the block meets it at the next checkpoint.
         """
         with self._watching:
             try:
                 await trio.sleep_forever()
-            except trio.Cancelled:  # noqa: ASYNC103 - its last breath; let through it would come in a group with others
+            except trio.Cancelled:  # noqa: ASYNC103 - it ends here; let through, it would join other errors in a group
                 if not self.gone.is_set():
                     self.core.force_stop()
 
     @property
     def has_given_up(self) -> bool:
-        """Whether it ended in a way that its block cannot go on after."""
+        """Whether it ended in a way that its block cannot continue after."""
         return self.reason is not None and (self.reason == GAVE_UP or isinstance(self.reason, Killed))
 
     def _on_up(self) -> None:
@@ -117,26 +117,26 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
     redact: Redact = keep,
     exit_process_after_seconds: float | None = None,
 ) -> AsyncIterator[Supervisor]:
-    """Open a supervisor; the block begins when all children are up, and ends when all of them are gone.
+    """Open a supervisor. The body starts when all children are up, and the block ends when all of them have ended.
 
     Args:
-        flags: How it treats its children.
-        children: The initial ones, in start order; of a dynamic supervisor its one template.
-        name: A key of a registry that it is to hold.
-        observer: Gets all reports of the tree; else they go to the logger `agentrail.actors`.
-        redact: Takes secrets out of texts before they go into reasons and reports.
-        exit_process_after_seconds: Of a program that owns the process: when a stop takes longer, end it with status 70.
+        flags: Strategy, restart limits and stop limit.
+        children: The initial children, in start order. For a dynamic supervisor its one template.
+        name: A key of a registry to register the supervisor under.
+        observer: Receives all reports of the tree. By default they go to the logger `agentrail.actors`.
+        redact: Removes secrets from texts before they go into reasons and reports.
+        exit_process_after_seconds: For a program that owns the process: if a stop takes longer, exit with status 70.
 
     Raises:
-        NoTrioRun: Your move: no Trio runs here; nothing was started.
-        InvalidSpec: Your move: nothing was started.
-        AlreadyStarted: Your move: a living actor has this name; `handle` is its handle.
-        SupervisorStartFailed: A child did not start; the others were stopped again.
-        SupervisorGaveUp: It ended by itself, by too many restarts or a kill; the body was cancelled.
-        BaseException: What the body raises, as itself, after the ordered stop; a `KeyboardInterrupt` or `SystemExit`
-            that a child raised.
+        NoTrioRun: Your move: Trio is not running. Nothing was started.
+        InvalidSpec: Your move: a spec or flag is invalid. Nothing was started.
+        AlreadyStarted: Your move: a living actor has this name. `handle` is its handle.
+        SupervisorStartFailed: A child did not start. The others were stopped again.
+        SupervisorGaveUp: It ended without a request, by too many restarts or a kill. The body was cancelled.
+        BaseException: An exception from the body, unwrapped, after the ordered stop; or a `KeyboardInterrupt` or
+            `SystemExit` from a child.
 
-    Cancellation: The stop is in order, and shielded for `stop_within_seconds`; then all that is left is killed.
+    Cancellation: The stop is in order, and shielded for `stop_within_seconds`. Then the remaining children are killed.
     """
     need_trio()
     check_flags(flags)
@@ -155,7 +155,7 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
     async with trio.open_nursery() as nursery:
         nursery.start_soon(root.run, name=f"supervisor {cell.id!r}")
         nursery.start_soon(root.watch, name=f"watcher of {cell.id!r}")
-        with failure:  # kept until all children are gone
+        with failure:  # kept until all children have ended
             await root.up.wait()
             if root.is_up:
                 with root.body:
@@ -191,7 +191,7 @@ def _check_end(root: _Root) -> None:
 
 
 def _culprits(core: Core) -> tuple[Culprit, ...]:
-    """Say over whom a supervisor gave up; if that is one that gave up itself, also over whom that one did."""
+    """Return the culprits over which a supervisor gave up. A culprit that gave up itself is followed by its own culprits."""
     path: list[Culprit] = []
     below: Core | None = core
     while below is not None and below.culprit is not None:
@@ -202,15 +202,15 @@ def _culprits(core: Core) -> tuple[Culprit, ...]:
     return tuple(path)
 
 
-# A supervisor as a child of another one.
+# A supervisor as a child of another supervisor.
 
 
 @frozen
 class SupervisorInit:
-    """What the init function of a `subtree` answers.
+    """Result of the init function of a `subtree`.
 
     Attributes:
-        flags: Of the supervisor.
+        flags: Flags of the supervisor.
         children: Its initial children.
     """
 
@@ -222,14 +222,14 @@ FindInit = Callable[[], Awaitable[SupervisorInit | Ignore]]
 
 
 def subtree(flags: SupervisorFlags | FindInit, children: Iterable[Spec] = ()) -> Start:
-    """Make a child of a supervisor with children of its own.
+    """Create a child that is a supervisor with children of its own.
 
     Args:
-        flags: Of it; or an async function that each start calls, and that returns `SupervisorInit` or `IGNORE`.
+        flags: Its flags; or an async function that each start calls, and that returns `SupervisorInit` or `IGNORE`.
         children: Its initial children.
 
     Raises:
-        InvalidSpec: Your move: a spec of a child, or flags that are none.
+        InvalidSpec: Your move: the spec of a child or the flags are invalid.
     """
     if callable(flags):
         arguments = Arguments((flags, ()))
@@ -243,12 +243,12 @@ async def _run_subtree(
     flags: SupervisorFlags | FindInit, children: tuple[ChildSpec, ...], *, task_status: Any
 ) -> ExitReason:
     cell = current_cell()
-    assert isinstance(cell, SupervisorCell)  # noqa: S101 - made so by the parent
+    assert isinstance(cell, SupervisorCell)  # noqa: S101 - created so by the parent
     assert isinstance(cell.owner, Core)  # noqa: S101 - it is a child
     specs: Iterable[Spec] = children
     if not isinstance(flags, SupervisorFlags):
         init = await flags()
-        # It may have swallowed its cancellation; then nothing of what it answers is started.
+        # The init function may have swallowed its cancellation. Then its result must not be started.
         await trio.lowlevel.checkpoint_if_cancelled()
         if isinstance(init, Ignore):
             task_status.started(init)
@@ -258,9 +258,9 @@ async def _run_subtree(
 
 
 def specs_of(supervisor: ActorHandle) -> tuple[ChildSpec, ...]:
-    """Return the specs that a supervisor has, or had when it ended: in start order, those of temporary children while they run.
+    """Return the specs of a supervisor, also after its end: in start order, those of temporary children while they run.
 
-    A supervisor that has to start a stopped group again asks this; a supervisor that has ended answers no call.
+    A supervisor that restarts a stopped group uses this, because an ended supervisor answers no calls.
     """
     cell = cell_of(supervisor)
     if not isinstance(cell, SupervisorCell) or cell.core is None:
@@ -268,23 +268,23 @@ def specs_of(supervisor: ActorHandle) -> tuple[ChildSpec, ...]:
     return tuple(child.spec for _, child in cell.core.state.children.items())
 
 
-# Copies of one child, and a way from a key to one of them.
+# Copies of one child, with routing from a key to one of them.
 
 
 class Partitions:
-    """Copies of one child, and a way from a key to one of them: the same key goes to the same copy."""
+    """Copies of one child, with routing by key: the same key always reaches the same copy."""
 
     def __init__(self, supervisor: Supervisor, count: int) -> None:
-        """Made by `open_partitions`."""
+        """Created by `open_partitions`."""
         self.supervisor: Final = supervisor
         self._most: Final = count
         self._count = count
 
     def handle_for(self, key: int | str | bytes) -> ActorHandle:
-        """Return the copy for a key: numbers by `abs(key) % n`, text and bytes by a hash that no process changes.
+        """Return the copy for a key: numbers by `abs(key) % n`, text and bytes by a hash that is stable across processes.
 
         Raises:
-            NoPartitions: Your move: there are none, `resize` them.
+            NoPartitions: Your move: there are no copies. Call `resize`.
             ActorDown: That copy has no process now.
             TypeError: Your move: another kind of key.
         """
@@ -294,14 +294,14 @@ class Partitions:
         return self.supervisor.handle(_number_of(key) % self._count)
 
     async def resize(self, count: int) -> None:
-        """Route among the first `count` copies; the others are stopped, and started again when they are wanted.
+        """Route among the first `count` copies. The others are stopped, and started again when a later `resize` needs them.
 
         Raises:
             InvalidSpec: Your move: below 0, or above the initial count.
-            ChildStartFailed: A copy that is wanted again did not start.
+            ChildStartFailed: A needed copy did not start.
             ActorDown: The supervisor has ended.
 
-        Cancellation: Always a checkpoint; cancelled here some copies may run to which no key is routed.
+        Cancellation: Always a checkpoint. If cancelled, some copies may run without any key routed to them.
         """
         if not _is_whole(count) or not 0 <= count <= self._most:
             message = f"partitions are resized to {count!r}, allowed is an integer from 0 to {self._most}"
@@ -327,16 +327,16 @@ async def open_partitions(
     """Open a supervisor over `count` copies of one child.
 
     Args:
-        start: Of each copy.
-        count: How many, from 1.
-        flags: Of the supervisor.
+        start: Start recipe of each copy.
+        count: Number of copies, from 1.
+        flags: Flags of the supervisor.
 
     Raises:
         InvalidSpec: Your move: a count below 1.
         SupervisorStartFailed: A copy did not start.
-        SupervisorGaveUp: As of `open_supervisor`.
+        SupervisorGaveUp: The same as in `open_supervisor`.
 
-    Cancellation: As of `open_supervisor`.
+    Cancellation: The same as in `open_supervisor`.
     """
     if not _is_whole(count) or count < 1:
         message = f"count is {count!r}, allowed is an integer from 1"

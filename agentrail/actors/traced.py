@@ -1,6 +1,6 @@
-"""Which messages of a machine came through an address: should it be passivated first, they go back there.
+"""Records the address of each message that a machine received through one. A passivated machine hands such messages back.
 
-An event says nothing of it. It is the same however it came, and a machine may compare it.
+The event does not carry its address: it is the same object on every route, and a machine may compare events.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,31 +10,31 @@ from agentrail.otp.exits import Shutdown
 from agentrail.otp.statem import Engine, MachineEvent
 
 PASSIVATED: Final = Shutdown("passivated")
-"""An actor that ends with this is woken by the next message through its address."""
+"""Exit reason of a passivated actor: the next message through its address starts it again."""
 
 _SLACK: Final = 32
 
 
 class Origins:
-    """The events that a machine has postponed, and the address that each came through, in the order of their coming.
+    """The postponed events of a machine with the address of each, in order of arrival.
 
-    Known by identity: two casts of one word are equal, and each of them has to be handled.
+    Identified by `is`: two equal casts are two events, and each must be handled.
     """
 
     __slots__ = ("_postponed", "came")
 
     def __init__(self) -> None:
-        """Begin with none."""
-        self.came: dict[int, tuple[object, Any]] | None = None  # made when it is needed
+        """Create an empty record."""
+        self.came: dict[int, tuple[object, Any]] | None = None  # created on first use
         self._postponed: Sequence[MachineEvent] = ()
 
     def note(self, event: object, via: object, engine: Engine[Any, Any]) -> None:
-        """Note how an event came that the machine was given a moment ago, if it has put it by.
+        """Record the address of the event that the machine just received, if it postponed the event.
 
-        To be called for each that came through an address, and for all others while `came` is something.
+        Called for each event that came through an address, and for all others while `came` is not None.
         """
         before, self._postponed = self._postponed, engine.postponed
-        if engine.stopped is not None:  # what is left of it is asked for now, in `hand_back`
+        if engine.stopped is not None:  # `hand_back` collects the rest
             self._add(event, via)
         elif not engine.postponed:
             self.came = None
@@ -50,7 +50,7 @@ class Origins:
         return self.came
 
     def hand_back(self, unhandled: Iterable[object], waiting: Iterable[tuple[object, object]]) -> None:
-        """Give each address what had come through it, in the order in which it came; forget the rest."""
+        """Hand back to each address its events, in order of arrival, and forget the rest."""
         left = {id(event) for event in unhandled}
         came = [entry for key, entry in (self.came or {}).items() if key in left]
         by_address: dict[Any, list[object]] = {}

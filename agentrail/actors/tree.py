@@ -1,7 +1,7 @@
-"""A tree of supervisors as data, for the operator who has to see what runs; and the same as text.
+"""A supervision tree as data, for operators who need to see the running actors, and as text.
 
-It is read across all levels at one instant and not asked for level by level: answers that come one after the other show
-a tree that never was, and a level that is busy would keep all of them waiting. Nothing in it is alive: no handle.
+All levels are read at one instant rather than queried level by level. Successive answers would show a tree that never
+existed, and one busy level would delay all of them. The data contains no live handles.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -23,11 +23,11 @@ from agentrail.otp.supervision_types import ChildStatus
 
 @frozen(kw_only=True)
 class NotedExit:
-    """How an instance ended by itself, or why an attempt to start it failed.
+    """An unrequested end of an instance, or a failed attempt to start it.
 
     Attributes:
-        reason: In one line; of a session without its secrets.
-        at_seconds: When, on Trio's clock.
+        reason: One line. For a session without its secrets.
+        at_seconds: Time, on Trio's clock.
     """
 
     reason: str
@@ -36,12 +36,12 @@ class NotedExit:
 
 @frozen(kw_only=True)
 class RestartBudget:
-    """How many restarts are allowed, and how many of them are used.
+    """Restarts allowed and used.
 
     Attributes:
         used: Restarts within the last `within_seconds`.
-        allowed: With one more the supervisor gives up; or the child, where each has a budget of its own.
-        within_seconds: The period that counts.
+        allowed: One more, and the supervisor gives up; or the child, if each child has its own budget.
+        within_seconds: Length of the period, in seconds.
     """
 
     used: int
@@ -51,26 +51,26 @@ class RestartBudget:
 
 @frozen(kw_only=True)
 class TreeNode:
-    """One child of a tree, or its root, as it was at one instant.
+    """One child of a tree, or its root, at one instant.
 
     Attributes:
-        id: As in its spec; of the root its name.
-        kind: As in its spec; a machine is a `worker` too.
-        status: As in `ChildInfo`.
-        incarnation: How many instances of it came up.
-        restarts: How often it was to be started again, failed attempts included, since it recovered, as the back-off has
-            it; without a back-off since it was last started by a call. A restart for the sake of a sibling is not its own.
-        uptime_seconds: Since its last instance came up, on Trio's clock; `None` while none is up.
-        mailbox: How many messages wait for it, in all lanes; `None` of a worker, which has no mailbox, and without an
-            instance. Of a session its own mailbox, which is there between two instances too.
-        children: In start order; none of a supervisor without an instance.
-        phase: Of a session: what it does, such as `idle`; `None` of anything else.
-        strategy: Of a supervisor with an instance: what it does about a child that ends, such as `one_for_one`; `None` of a worker.
-        exits: The last five ends that nothing had asked for, the newest last.
-        budget: Of a child whose supervisor counts restarts for each child: its own; else of a supervisor with an instance: that of all its
-            children; `None` of any other.
-        key: Where it stands below the root, the same over all its restarts; given to no other node as long as the root lives.
-        up_at_seconds: When its last instance came up, on Trio's clock; `None` while none is up.
+        id: Id from its spec. For the root its name.
+        kind: Kind from its spec. A machine is a `worker` too.
+        status: The same as in `ChildInfo`.
+        incarnation: Number of instances that came up.
+        restarts: Restarts since it recovered, failed attempts included, as counted by the back-off. Without a back-off, since
+            it was last started by a call. A restart on account of a sibling does not count.
+        uptime_seconds: Time since its current instance came up, on Trio's clock. `None` while none is up.
+        mailbox: Waiting messages, in all lanes. `None` for a worker, which has no mailbox, and without an
+            instance. For a session its own mailbox, which also exists between two instances.
+        children: In start order. Empty for a supervisor without an instance.
+        phase: For a session: its phase, such as `idle`. Otherwise `None`.
+        strategy: For a supervisor with an instance: its restart strategy, such as `one_for_one`. `None` for a worker.
+        exits: The last five unrequested ends, newest last.
+        budget: For a child whose supervisor counts restarts per child: its own. Otherwise, for a supervisor with an instance: the
+            budget of all its children. `None` for any other.
+        key: Position below the root, stable across restarts. Not reused during the lifetime of the root.
+        up_at_seconds: Time at which its current instance came up, on Trio's clock. `None` while none is up.
     """
 
     id: Hashable
@@ -85,7 +85,7 @@ class TreeNode:
     strategy: Strategy | None = None
     exits: tuple[NotedExit, ...] = ()
     budget: RestartBudget | None = None
-    # Where a node stands and since when is not what it is: two that say the same are equal wherever they were seen.
+    # Position and start time do not take part in equality: two nodes with the same content are equal.
     key: str = field(default="", eq=False)
     up_at_seconds: float | None = field(default=None, eq=False)
 
@@ -96,12 +96,12 @@ ROOT_KEY: Final = "0"
 
 @frozen(kw_only=True)
 class TreePart:
-    """Which children of a root are read: a page costs its children, and not all of them.
+    """The children of a root to read: a page costs only its own children.
 
     Attributes:
-        wanted: Whether a child of this id is read.
-        after: The number of the child to continue after: the last part of its key; None to begin.
-        limit: How many at most; None for all.
+        wanted: Whether to read the child with this id.
+        after: Number of the child to continue after: the last part of its key. None starts at the first.
+        limit: Maximum number. None for all.
     """
 
     wanted: Callable[[Hashable], bool]
@@ -110,12 +110,12 @@ class TreePart:
 
 
 def take_tree(core: Core, part: TreePart | None = None) -> TreeNode:
-    """Read the tree below a supervisor, and itself as its parent sees it; of a root only a part, where one is given."""
+    """Read the tree below a supervisor, and the supervisor as its parent sees it; for a root only `part`, if given."""
     now_seconds = trio.current_time()
     cell = core.cell
     if isinstance(cell.owner, Core) and cell.token is not None:
         child = cell.owner.state.children.get(cell.token.child)
-        if child is not None and child.token == cell.token:  # else it is stuck, and its parent gave it up
+        if child is not None and child.token == cell.token:  # otherwise its parent gave it up
             return _node_of_child(cell.owner, child, now_seconds, _key_of(cell.owner))
     return TreeNode(
         id=cell.id,
@@ -134,7 +134,7 @@ def take_tree(core: Core, part: TreePart | None = None) -> TreeNode:
 
 
 def _key_of(core: Core) -> str:
-    """Say where a supervisor stands below the root: the numbers of the children on the way, which are never given again."""
+    """Return the position of a supervisor below the root: the numbers of the children on the path, which are never reused."""
     owner, token = core.cell.owner, core.cell.token
     return f"{_key_of(owner)}.{token.child}" if isinstance(owner, Core) and token is not None else ROOT_KEY
 
@@ -143,7 +143,7 @@ def _own_status(core: Core) -> ChildStatus:
     phase = core.state.phase
     if phase != "ended":
         return phase
-    return "stuck" if core.runs else "stopping"  # with nothing left its task ends at its next turn
+    return "stuck" if core.runs else "stopping"  # with no child left, its task ends at its next turn
 
 
 def _node_of_child(core: Core, child: Child, now_seconds: float, above: str) -> TreeNode:
@@ -223,13 +223,13 @@ def _waiting(cell: ActorCell) -> int | None:
 
 
 def render_tree(node: TreeNode) -> str:
-    """Write a tree as text, a line for each node; `-` stands for what it does not have.
+    """Format a tree as text, one line per node. `-` marks a missing value.
 
     Args:
-        node: As `Supervisor.tree` returns it, or a part of it.
+        node: A tree from `Supervisor.tree`, or a part of it.
 
     Returns:
-        Lines without a newline at the end: id, kind, status (and phase), incarnation, restarts, uptime as `h:mm:ss`, mailbox.
+        Lines without a final newline: id, kind, status (and phase), incarnation, restarts, uptime as `h:mm:ss`, mailbox.
     """
     return "\n".join((_describe(node), *_lines_below(node, "")))
 
@@ -242,7 +242,7 @@ def _lines_below(node: TreeNode, indent: str) -> Iterator[str]:
 
 
 def _describe(node: TreeNode) -> str:
-    # Whole seconds, cut off: the rest is of no use, and a text that rounds up claims what has not come yet.
+    # Truncated to whole seconds: fractions are of no use, and rounding up would claim time that has not passed.
     uptime = "-" if node.uptime_seconds is None else timedelta(seconds=int(node.uptime_seconds))
     mailbox = "-" if node.mailbox is None else node.mailbox
     status = node.status if node.phase is None else f"{node.status} {node.phase}"

@@ -1,4 +1,4 @@
-"""Whether Trio runs here. Doors ask: further in Trio's own error would come, which names neither us nor a way out."""
+"""Check that Trio is running. Entry points call it, because Trio's own later error would name neither us nor a solution."""
 
 import trio
 
@@ -6,6 +6,6 @@ from agentrail.errors import NoTrioRun
 
 
 def need_trio() -> None:
-    """Refuse a call that is made where it could never wait."""
+    """Raise `NoTrioRun` outside of a Trio task, where a call could never wait."""
     if not trio.lowlevel.in_trio_task():
         raise NoTrioRun

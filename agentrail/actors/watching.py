@@ -1,8 +1,8 @@
-"""Following one child, or one name, over all its instances: up, down and why, up again, and at last gone.
+"""Follow one child or one name across all its instances: up, down with the reason, up again, and finally gone.
 
-A monitor fires once, for one instance. Who wants to know how a child fares would have to set one anew after each restart, and
-would miss what happened in between. Here the supervisor itself is asked after each of its steps while the child is not up,
-so nothing happens unseen; what is not read waits in a buffer, and a watcher that lets it fill is told so.
+A monitor fires once, for one instance. To follow a child, its user would have to set a new monitor after each restart, and
+would miss the events in between. A watcher reads the supervisor's state after each of its steps while the child is not up,
+so it misses nothing. Unread events wait in a buffer, and a watcher that lets it fill gets an error.
 """
 
 from collections.abc import AsyncIterator, Hashable
@@ -29,10 +29,10 @@ _NOBODY: Final = NoProcess()
 
 @frozen
 class ChildUp:
-    """The first instance that this watcher sees is up; also one that was up before the watch began.
+    """Event: the first instance seen by this watcher is up, even if it was up before the watch started.
 
     Attributes:
-        handle: Of the instance.
+        handle: Handle of the instance.
     """
 
     handle: ActorHandle
@@ -40,13 +40,13 @@ class ChildUp:
 
 @frozen
 class ChildDown:
-    """An instance has ended.
+    """Event: an instance has ended.
 
     Attributes:
-        handle: Of the instance.
-        reason: Why. Of a name `NoProcess()`, if its holder gave it up and lives on.
-        comes_back: Whether its supervisor starts it again by itself, as things stand; `False` says that only a call does, or a
-            restart of its group. `None` of a name, which anybody may take.
+        handle: Handle of the instance.
+        reason: Exit reason. For a name `NoProcess()`, if its holder gave it up and still lives.
+        comes_back: Whether its supervisor will restart it, as currently planned. `False`: only a call or a restart of its
+            group starts it. `None` for a name, which any actor may register.
     """
 
     handle: ActorHandle
@@ -56,10 +56,10 @@ class ChildDown:
 
 @frozen
 class ChildRestarted:
-    """Another instance is up; each follows a `ChildDown`.
+    """Event: another instance is up. Always follows a `ChildDown`.
 
     Attributes:
-        handle: Of the new instance.
+        handle: Handle of the new instance.
     """
 
     handle: ActorHandle
@@ -67,30 +67,30 @@ class ChildRestarted:
 
 @frozen
 class ChildGone:
-    """There will be no other instance, and this is the last event.
+    """Event: there will be no further instance. This is the last event.
 
     Attributes:
-        reason: Of its supervisor, if that has ended; else with which its last instance ended, `NoProcess()` if none was seen.
-            Of a name: `NoProcess()`, its registry was closed.
+        reason: The exit reason of its supervisor if that has ended, otherwise of its last instance (`NoProcess()` if none was
+            seen). For a name: `NoProcess()`, its registry was closed.
     """
 
     reason: ExitReason
 
 
 ChildEvent: TypeAlias = ChildUp | ChildDown | ChildRestarted | ChildGone
-"""Closed: a caller that matches on it ends with `assert_never`."""
+"""A closed union: code that matches on it ends with `assert_never`."""
 
 
-# --- what follows from what is seen
+# --- events from observations
 
 
 @frozen(kw_only=True)
 class LastTold:
-    """What a watcher was told last.
+    """The last events that a watcher received.
 
     Attributes:
-        handle: Of the last instance that it was told of.
-        reason: With which that one ended; `None` while it is up, or there was none.
+        handle: Handle of the last reported instance.
+        reason: Its exit reason. `None` while it is up, or if there was none.
     """
 
     handle: ActorHandle | None = None
@@ -100,11 +100,11 @@ class LastTold:
 
 @frozen(kw_only=True)
 class Glimpse:
-    """How a child is now.
+    """The current status of a child.
 
     Attributes:
-        handle: Of the instance that is up; `None` if none is.
-        gone: Why there will be no other; `None` while there may be one.
+        handle: Handle of the current instance. `None` if none is up.
+        gone: Why there will be no further instance. `None` if there may be one.
     """
 
     handle: ActorHandle | None = None
@@ -114,7 +114,7 @@ class Glimpse:
 
 
 def decide_news(seen: LastTold, now: Glimpse) -> tuple[LastTold, tuple[ChildEvent, ...]]:
-    """Say what a watcher has to be told: each instance goes down that it was told is up, and before another one comes up."""
+    """Return the events for a watcher: each reported instance goes down before another one comes up."""
     news: list[ChildEvent] = []
     if seen.is_up and seen.handle is not None and now.handle is not seen.handle:
         reason = seen.handle.exit_reason or _NOBODY
@@ -132,7 +132,7 @@ def decide_news(seen: LastTold, now: Glimpse) -> tuple[LastTold, tuple[ChildEven
 
 
 class _Recorder:
-    """Keeps what a watcher has not read yet."""
+    """The buffer of unread events."""
 
     def __init__(self, what: str, max_events: int) -> None:
         self.what = what
@@ -145,7 +145,7 @@ class _Recorder:
         self._is_over = False
 
     def see(self, now: Glimpse) -> bool:
-        """Keep what has to be told; `False`: there is nothing more to look for."""
+        """Record the new events. `False`: there is nothing more to observe."""
         if self._is_over:
             return False
         self._seen, news = decide_news(self._seen, now)
@@ -161,21 +161,21 @@ class _Recorder:
         return not now.is_gone
 
     def end(self) -> None:
-        """Keep nothing any more; what was kept can still be read."""
+        """Stop recording. Recorded events can still be read."""
         self._is_over = True
         self.send.close()
 
 
 class Watching:
-    """The events of one child, oldest first: `async for event in watching`. It ends behind `ChildGone`, or with its block.
+    """The events of one child, oldest first: `async for event in watching`. Ends after `ChildGone`, or with its block.
 
-    Made by `watch`.
+    Created by `watch`.
     """
 
     __slots__ = ("__weakref__", "_recorder")
 
     def __init__(self, recorder: _Recorder) -> None:
-        """Made by `watch`."""
+        """Created by `watch`."""
         self._recorder = recorder
 
     def __repr__(self) -> str:
@@ -188,9 +188,9 @@ class Watching:
         """Wait for the next event.
 
         Raises:
-            WatcherTooSlow: Your move: behind all that was kept; more happened than that.
+            WatcherTooSlow: Your move: the buffer overflowed. Raised after all buffered events.
 
-        Cancellation: Always a checkpoint; cancelled here no event was taken.
+        Cancellation: Always a checkpoint. If cancelled, no event was taken.
         """
         recorder = self._recorder
         try:
@@ -206,7 +206,7 @@ class Watching:
 
 
 class _OfChild:
-    """The eye on a child of a supervisor."""
+    """Observer of a child of a supervisor."""
 
     def __init__(self, core: Core, number: int, recorder: _Recorder) -> None:
         self._core = core
@@ -215,12 +215,12 @@ class _OfChild:
         self._instance: ActorHandle | None = None
 
     def open(self) -> None:
-        """Begin to look."""
+        """Start observing."""
         self._core.cell.watch(self, self._on_supervisor_end)
         self._look()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop observing."""
         self._core.cell.unwatch(self)
         self._core.on_children.pop(self, None)
         if self._instance is not None:
@@ -237,7 +237,7 @@ class _OfChild:
         if not self._recorder.see(Glimpse(handle=handle, comes_back=core.comes_back(self._number))):
             self.close()
             return
-        # While an instance lives nothing but its end can happen, so the supervisor is not looked at after each step.
+        # While an instance lives, only its end can happen, so the observer does not run after each step of the supervisor.
         if handle is None or handle.exit_reason is not None:
             self._core.on_children[self] = self._look
             return
@@ -246,7 +246,7 @@ class _OfChild:
         cell_of(handle).watch(self, self._on_end)
 
     def _on_end(self, _: ExitReason) -> None:
-        self._core.on_children[self] = self._look  # what becomes of it the supervisor has not decided yet
+        self._core.on_children[self] = self._look  # the supervisor has not decided yet whether to restart it
 
     def _on_supervisor_end(self, reason: ExitReason) -> None:
         self._recorder.see(Glimpse(gone=reason, is_gone=True))
@@ -254,7 +254,7 @@ class _OfChild:
 
 
 class _OfName:
-    """The eye on a key of a registry."""
+    """Observer of a key of a registry."""
 
     def __init__(self, registry: Registry, key: Hashable, recorder: _Recorder) -> None:
         self._registry = registry
@@ -262,12 +262,12 @@ class _OfName:
         self._recorder = recorder
 
     def open(self) -> None:
-        """Begin to look."""
+        """Start observing."""
         self._registry.follow(self._key, self, self._hear)
         self._recorder.see(Glimpse(handle=self._registry.lookup(self._key), comes_back=None))
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop observing."""
         self._registry.follow(self._key, self, None)
 
     def _hear(self, event: RegistryEvent | None) -> None:
@@ -291,29 +291,29 @@ def watch(
 def watch(
     where: Supervisor | Registry, child: Hashable | ActorHandle, *, max_events: int = 1_000
 ) -> AbstractAsyncContextManager[Watching]:
-    """Follow a child of a supervisor, or the holder of a key of a registry, over all its instances.
+    """Follow a child of a supervisor, or the holder of a key of a registry, across all its instances.
 
-    Of a child: `ChildUp`, then `ChildDown` and `ChildRestarted` by turns, and `ChildGone` when its spec is gone (a temporary
-    child or an instance ended for good, `delete_child`) or its supervisor has ended. A child without a process whose spec
-    stays is not gone: a call or its group may start it again, and `ChildDown.comes_back` says whether it comes by itself.
+    For a child: `ChildUp`, then alternating `ChildDown` and `ChildRestarted`. `ChildGone` follows when its spec is removed (a
+    temporary child or an instance ended for good, `delete_child`) or its supervisor has ended. A child without a process
+    whose spec stays is not gone: a call or its group may start it again. `ChildDown.comes_back` is true if its supervisor will.
 
-    Of a name: who registers is up, who ends or unregisters is down, however their supervisors change; it is gone
-    when the registry is closed.
+    For a name: an actor that registers is up. One that ends or unregisters is down, whichever supervisor it has. The name is
+    gone when the registry is closed.
 
     Args:
         where: The supervisor, or a registry of unique keys.
-        child: Its id, of a child of a dynamic supervisor the handle of its instance now; or the key.
-        max_events: How many unread events are kept. With one more the watch ends, behind those that were kept,
-            with `WatcherTooSlow`.
+        child: Id of the child; for a dynamic supervisor the handle of its current instance; for a registry the key.
+        max_events: Size of the buffer for unread events. On overflow, the watch raises `WatcherTooSlow` after the buffered
+            events.
 
     Raises:
-        ChildNotFound: Your move: on entering; there is no such child.
-        WrongChildKey: Your move: on entering; children of a dynamic supervisor are known by their handles.
-        ActorDown: On entering; the supervisor has ended.
-        RegistryClosed: Your move: on entering; use another registry.
-        InvalidSpec: Your move: `max_events` is no integer from 1, or the registry has duplicate keys.
+        ChildNotFound: Your move: on entering. No such child.
+        WrongChildKey: Your move: on entering. Children of a dynamic supervisor are identified by their handles.
+        ActorDown: On entering. The supervisor has ended.
+        RegistryClosed: Your move: on entering. Use another registry.
+        InvalidSpec: Your move: `max_events` is not an integer from 1, or the registry has duplicate keys.
 
-    Cancellation: Entering is a checkpoint; nothing is kept for a block that has ended.
+    Cancellation: Entering is a checkpoint. Nothing is recorded after the end of the block.
     """
     check_bound("max_events", max_events)
     return _watch(where, child, max_events)
