@@ -70,7 +70,7 @@ class ChangingHandle(AskingHandle):
 
         Raises:
             OptionError: Your move: an argument is not a tool, for example a list of tools. Or the session is kept in a
-                store, and another process could not find the tool again: expected a name in a module, or a class
+                store, and another process could not find the tool again. Expected a name in a module, or a class
                 created without arguments. Nothing was attached.
             ToolDefinitionError: Your move: a schema is invalid, or two tools have the same name. Nothing was attached.
             SessionDown: The session has ended.

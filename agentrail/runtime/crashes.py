@@ -39,7 +39,7 @@ def what_travels(
 ) -> BaseException | None:
     """Return the part of a caught exception that must propagate, or None if all of it is a bug.
 
-    A stored `Cancelled` that is raised again outside a cancelled scope does not count as a cancellation: no scope would
+    A stored `Cancelled` that is raised again outside a cancelled scope does not count as a cancellation. No scope would
     catch it, and it would end the program.
     """
     leaving = what_leaves(error, kinds)
