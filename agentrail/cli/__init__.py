@@ -1,12 +1,11 @@
 """The command `agentrail`: one file per command, and the modules they share.
 
 - `run.py`, `chat.py`, `doctor.py`, `plugins.py`, `check_plugins.py`: the commands. `commands.py` lists their names and
-  imports
-  only the requested command.
+  imports only the requested command.
 - `chat_command.py` starts a chat before `chat.py`, which holds the conversation, is imported.
 - `choices.py`: the options of `run` and `chat`. `command_options.py` turns them into session options,
-  `typed_options.py` parses
-  `--opt`. `exits.py`: exit codes, and errors as sentences. `logs.py`: the log records shown to the user.
+  `typed_options.py` parses `--opt`. `exits.py`: exit codes, and errors as sentences. `logs.py`: the log records shown
+  to the user.
 - `rendering.py`: events as text, without any I/O. `screen.py`, `lines.py`: output and typed input.
 - `interrupts.py`: Ctrl-C handling.
 

@@ -8,7 +8,7 @@ from agentrail.plugins.permission_always import what_else
 
 
 def words_of_always(approval: Approval, rules: Sequence[str] = ()) -> str:
-    """Return what "always" would allow, with any side effects."""
+    """Return what "always" would allow, including the other calls that its rules cover."""
     if not rules:
         is_exact = rule_of(approval.tool, approval.arguments).exact
         every = f"every call of {approval.tool}, whatever its arguments are"

@@ -46,9 +46,7 @@ def find_application(name: str) -> "AsgiApp":
 
 def _refuse_module(module: str, error: BaseException) -> NoReturn:
     """Report that an application's module cannot be imported, and at which line. It is not a bug of agentrail."""
-    if isinstance(
-        error, AgentrailError
-    ):  # from `create_app`, for example: its message already says what to do
+    if isinstance(error, AgentrailError):  # from `create_app`: its message has advice
         raise error
     if (
         isinstance(error, ModuleNotFoundError)

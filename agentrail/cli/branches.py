@@ -77,9 +77,7 @@ def fork(  # noqa: PLR0913 - the options of a command
             raise OptionError(["--at and --turn are both given: give one of them"])
         if name is not None:
             _check_id(name)
-        with reading(
-            place
-        ) as opened:  # so that a missing store is not created, and similar ids are suggested
+        with reading(place) as opened:  # to create no missing store, and to suggest similar ids
             find_one(opened, session, place.scope)
         with writing(place) as opened:
             found = find_one(opened, session, place.scope)

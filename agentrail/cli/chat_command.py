@@ -85,7 +85,7 @@ _OF_THIS_PROCESS: Final = (
 
 
 def faults_of_coding(choices: Choices, agent: str | None, *, coding: bool) -> tuple[str, ...]:
-    """Reject options that contradict `--coding`: another agent, or other tools."""
+    """Return the faults of options that contradict `--coding`: another agent, or other tools."""
     if not coding:
         return ()
     named = [
@@ -104,7 +104,7 @@ def faults_of_far(  # noqa: PLR0913 - a group of options each
     *,
     coding: bool = False,
 ) -> tuple[str, ...]:
-    """Reject options that a remote session ignores. A user of `--approve`, for example, must not believe that it guards."""
+    """Return the faults of options that a remote session ignores: for example, `--approve` would seem to guard it."""
     if connect is None:
         return ()
     named = [
@@ -127,7 +127,7 @@ def faults_of_resumed(
     *,
     coding: bool = False,
 ) -> tuple[str, ...]:
-    """Reject options that a resumed session ignores, because it keeps its own. `profile` is the profile of a server."""
+    """Return the faults of options that a resumed session ignores. `profile` is the profile of a server."""
     if resume is None:
         return ()
     named = [

@@ -1,8 +1,7 @@
 """The application of `agentrail serve --demo`: three profiles on the demo model, and sessions that run from the start.
 
 It plays users who send messages in the order of `SCRIPT`, the same in each run. Answers, approvals and aborts are left
-to the
-viewer. `demo_profiles` defines the profiles, and `agentrail.providers.demo` the model's replies.
+to the viewer. `demo_profiles` defines the profiles, and `agentrail.providers.demo` the model's replies.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -98,7 +97,7 @@ def demo_directory() -> Iterator[Path]:
 def make_demo_application(directory: Path) -> "Starlette":
     """Return the application, with its sessions stored in a directory.
 
-    Its lifespan sends the messages of `SCRIPT` and cancels them on shutdown.
+    Its lifespan sends the messages of `SCRIPT` until shutdown.
     """
     from agentrail.gateway.app import ServedHost, create_app
 

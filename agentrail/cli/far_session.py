@@ -54,9 +54,7 @@ async def watch_server(session: RemoteSession, say: Callable[[str], Awaitable[No
         with trio.move_on_after(_LOOK_SECONDS) as waited:
             try:
                 await session.status()
-            except (
-                AgentrailError
-            ):  # for example, the session has ended: the reader of its events reports that
+            except AgentrailError:  # such as an ended session: the reader of its events reports it
                 return
         if waited.cancelled_caught and not is_gone:
             await say("the server does not answer; connecting again, and what was said is kept there")

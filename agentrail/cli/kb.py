@@ -353,7 +353,7 @@ def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
 
 
 def fetch_document(client: WebClient, url: str) -> bytes:
-    """Fetch a document and convert it to UTF-8 according to the response's headers. Blocks."""
+    """Fetch a document, with text converted to UTF-8 and HTML marked as such for later reads. Blocks."""
     fetched = trio.run(client.fetch, url)
     kind = document_kind_of(fetched.media_type, fetched.content)
     if kind is None:

@@ -94,8 +94,8 @@ def missing_documents(
     """Compare a folder with the base's documents from it.
 
     A missing file in a folder that can be listed no longer exists. There is doubt if the folder is empty, or if it has
-    no file that was
-    added from there: it may be the mount point of an unmounted disk, or another folder of the same name.
+    no file that was added from there: it may be the mount point of an unmounted disk, or another folder of the same
+    name.
     """
     present = set(map(_absolute, found))
     known = [(_absolute(one.path), one) for one in documents_below(folder, before)]

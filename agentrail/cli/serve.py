@@ -378,8 +378,7 @@ def console_link_of(app: "AsgiApp", address: str) -> str | None:
     """Return the console URL of an application made by `create_app`, or None if it has no console.
 
     A required token follows the `#`, which browsers do not send: the token of AGENTRAIL_TOKEN, only if stderr is a
-    terminal. A token file
-    contains only digests, and a log would keep the token.
+    terminal. A token file contains only digests, and a log would keep the token.
     """
     from agentrail.gateway.app import ServedHost
 

@@ -108,7 +108,8 @@ class ServeOptions(ServeFlags):
     Attributes:
         host: The address to listen on.
         port: The port. 0 picks a free one.
-        why: The source of each option by name: a flag, a variable, or a file with its line. Defaults are missing.
+        why: The source of each option by name: a flag, a variable, or a file with its line. Options at their default
+            are missing.
     """
 
     host: str = DEFAULT_HOST

@@ -394,9 +394,7 @@ def delete(
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
-        with reading(
-            place
-        ) as opened:  # so that a missing store is not created, and similar ids are suggested
+        with reading(place) as opened:  # to create no missing store, and to suggest similar ids
             found = find_one(opened, session, place.scope)
         with writing(place) as opened:
             size = opened.delete(found.scope, found.session)

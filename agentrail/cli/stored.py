@@ -217,9 +217,7 @@ def admit_named_code() -> None:
     """Permit imports of the modules that the current directory's trusted configuration files name. Imports none yet."""
     from agentrail.blueprints.finding import find_files  # same as in `configuring.py`
 
-    with suppress(
-        OptionError
-    ):  # faulty files permit nothing, and the commands that read them report the faults
+    with suppress(OptionError):  # faulty files permit nothing, and other commands report them
         found = find_files(None, os.environ, Path.cwd())
         if not found.project and not found.user:
             return

@@ -1,9 +1,8 @@
 """The code that a stored session needs to resume: from the files of its working directory, and built in.
 
 Code is not stored, and neither are sandboxes, keys and addresses: without its files, a session that ran in a container
-would resume
-outside it. So files are read from the session's working directory, which may differ from the current one, for its
-original agent.
+would resume outside it. So files are read from the session's working directory, which may differ from the current one,
+for its original agent.
 """
 
 import os

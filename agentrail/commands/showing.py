@@ -115,7 +115,7 @@ def _tree(session_id: str, status: Status | None, agent: str | None, depth: int)
 
 
 def _at_work(status: Status) -> str:
-    """Describe a session's current work, and what waits."""
+    """Describe a session's current work, and the number of waiting requests and prompts."""
     waiting = len(status.approvals) + len(status.questions) + len(status.client_calls)
     parts = [
         f"{status.phase}, turn {status.turn}" if status.turn else status.phase,

@@ -13,6 +13,5 @@
 | `live_view`, `chat_view` | the shell: the session's events in Trio, handed to the editor |
 
 All but the last two rows are pure functions and values, tested without a terminal. Nothing here is imported before
-there is one.
-`agentrail.cli.markdown_blocks` finds the finished blocks in a model's streamed Markdown.
+there is one. `agentrail.cli.markdown_blocks` finds the finished blocks in a model's streamed Markdown.
 """

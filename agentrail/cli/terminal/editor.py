@@ -331,9 +331,7 @@ class Typing:
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
         asks = Condition(self._asks)
-        types = (
-            ~is_searching
-        )  # Ctrl-R searches the history in its own line, where keys have their usual meaning
+        types = ~is_searching  # Ctrl-R searches the history in its own line, with the usual keys
         keys.add("enter", eager=True, filter=types)(self._enter)
         keys.add("escape", "enter")(_new_line)
         keys.add("c-j", eager=True, filter=types)(self._line_feed)

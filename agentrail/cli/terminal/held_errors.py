@@ -1,8 +1,8 @@
 """Holds back output to stderr while a screen is open: a log line among an editor's rows makes both unreadable.
 
 Complete lines are shown above the prompt, or written to stderr after the screen is closed. While another program has
-the terminal, nothing
-is drawn: beyond `MAX_HELD` characters, the oldest lines are then dropped and their number is shown instead.
+the terminal, nothing is drawn: beyond `MAX_HELD` characters, the oldest lines are then dropped and their number is
+shown instead.
 """
 
 import contextlib
