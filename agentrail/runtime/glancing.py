@@ -1,4 +1,4 @@
-"""How a session stands, without asking it: for lists of many. One that sleeps is not woken, one that is busy not waited for."""
+"""Session facts that need no round trip, for long lists. A hibernated session is not woken, and a busy one is not awaited."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,34 +20,34 @@ ENDED: Final = "ended"
 
 
 def glance_at(session: Session) -> Status | None:
-    """Say how a session stands at this moment; None of one that sleeps or has ended, of which nothing is in memory.
+    """Return the current status of a session; None if it is hibernated or has ended, and so not in memory.
 
-    It may be ahead of what the session has answered to others, and never behind.
+    It may be ahead of the session's answers to others, and is never older.
     """
-    cell = session._cell  # noqa: SLF001 - the door between a handle and its cell
+    cell = session._cell  # noqa: SLF001 - internal access to the cell of a handle
     return None if cell.is_asleep or cell.ending is not None else cell.status_at(now_ms())
 
 
 def phase_of(session: Session) -> str:
-    """Say what a session is at: one of the four phases, or `asleep`, or `ended`. Cheaper than all of its status."""
-    cell = session._cell  # noqa: SLF001 - as above
+    """Return the phase of a session: one of the four phases, `asleep` or `ended`. Cheaper than its whole status."""
+    cell = session._cell  # noqa: SLF001 - same access
     if cell.ending is not None:
         return ENDED
     return ASLEEP if cell.is_asleep else cell.visible.phase.value
 
 
 def began_at_ms(session: Session) -> int:
-    """Say when a session first came up; 0 of one that sleeps, or has not yet."""
-    cell = session._cell  # noqa: SLF001 - as above
+    """Return when a session first started; 0 if it is hibernated or has not started."""
+    cell = session._cell  # noqa: SLF001 - same access
     return 0 if cell.is_asleep else cell.visible.data.started_at_ms
 
 
 def window_of(session: Session) -> int | None:
-    """Say how many tokens the model of a session reads at most; None where that is not known, or the session sleeps.
+    """Return the context window of a session's model in tokens; None if it is unknown, or the session is hibernated.
 
-    A guess that compaction has to live with is none that a reader should be told.
+    The estimate that compaction uses is not shown to readers.
     """
-    cell = session._cell  # noqa: SLF001 - as above
+    cell = session._cell  # noqa: SLF001 - same access
     if cell.is_asleep:
         return None
     facts = model_of(cell.visible.data)
@@ -55,56 +55,56 @@ def window_of(session: Session) -> int | None:
 
 
 def hold_next_request(session: Session) -> Callable[[], NextRequest] | None:
-    """Hold what a session knows now, to be drawn as what its model will be sent next: that blocks, and belongs into a thread.
+    """Capture the current state of a session, to compute its next model request. The result blocks; call it in a thread.
 
-    What is drawn has no secret in it that the session knows. None of one that sleeps or has ended.
+    The result contains no secret that the session knows. None if the session is hibernated or has ended.
     """
-    cell = session._cell  # noqa: SLF001 - as above
+    cell = session._cell  # noqa: SLF001 - same access
     if cell.is_asleep or cell.ending is not None:
         return None
     return partial(next_request_of, cell.visible.data, cell.ports.withheld.replaced)
 
 
 def model_facts_of(session: Session) -> ModelFacts | None:
-    """Say what is known of the model that a session asks; None of one that sleeps."""
-    cell = session._cell  # noqa: SLF001 - as above
+    """Return the known facts of a session's model; None if the session is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
     return None if cell.is_asleep else model_of(cell.visible.data)
 
 
 def changed_at_ms(session: Session) -> int:
-    """Say when a session published something last, in milliseconds since 1970; 0 of one that never did."""
-    cell = session._cell  # noqa: SLF001 - as above
+    """Return when a session last published an event, in milliseconds since 1970; 0 if it never did."""
+    cell = session._cell  # noqa: SLF001 - same access
     return cell.bus.last_at_ms
 
 
 def newest_events(session: Session) -> Iterator[Event]:
-    """Give the events that a session keeps in memory, from the newest on; none of one that sleeps."""
-    cell = session._cell  # noqa: SLF001 - as above
+    """Yield the events that a session keeps in memory, newest first; none if it is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
     return cell.bus.newest_first()
 
 
 def title_of(session: Session) -> str | None:
-    """Say what the model called the conversation last; None where it has not, or the session sleeps."""
-    cell = session._cell  # noqa: SLF001 - as above
+    """Return the latest title from the model; None without one, or if the session is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
     return None if cell.is_asleep else cell.visible.data.title
 
 
 def first_words_of(session: Session) -> str | None:
-    """Give the first words that a person said to a session, on one line; None where there are none, or it sleeps."""
-    cell = session._cell  # noqa: SLF001 - as above
+    """Return the first words of the user, on one line; None without any, or if the session is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
     return None if cell.is_asleep else first_words_in(cell.visible.data.history.messages)
 
 
 def step_to(session: Session, session_id: str) -> tuple[str | None, str | None]:
-    """Give the title and the first words of a session or of one that works for it; None for what is not known of it."""
-    return step_of(session._cell, SessionId(session_id))  # noqa: SLF001 - as above
+    """Return the title and the first words of a session or one of its children; None for unknown ones."""
+    return step_of(session._cell, SessionId(session_id))  # noqa: SLF001 - same access
 
 
 def names_for_commands(
     session: Session,
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, int], ...]]:
-    """Give the names of the tools and the agents of a session, and the sections of its prompt with their tokens; nothing of one that sleeps."""
-    cell = session._cell  # noqa: SLF001 - as above
+    """Return the tools and agents of a session, and its prompt sections with their tokens; empty if it is hibernated."""
+    cell = session._cell  # noqa: SLF001 - same access
     if cell.is_asleep:
         return (), (), ()
     data = cell.visible.data

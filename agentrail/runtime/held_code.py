@@ -1,6 +1,6 @@
-"""What a session holds of code that no state has: tools, plugins that are to come, providers. It is kept as long as it may be needed.
+"""Code that a session holds outside its state: tools, plugins being added, providers. Kept as long as it may be needed.
 
-The state names it; nothing is decided here, and nothing called.
+The state names it. This module makes no decisions and calls none of it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from agentrail.runtime.ports import Ports
 
 
 class HeldCode:
-    """A session, as far as it holds code."""
+    """The code held by a session."""
 
     __slots__ = ("_coming", "_tool_changes")
 
@@ -33,18 +33,18 @@ class HeldCode:
     _tool_changes: int
 
     def add_tools(self, tools: Mapping[str, Tool]) -> int:
-        """Keep new tools by their names, beside older ones of the same names that calls may be running with."""
+        """Add tools by name, next to older ones with the same names that calls may be using."""
         self._tool_changes = max(self._tool_changes, self.state.data.tools.generation) + 1
         self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
         return self._tool_changes
 
     def forget_tools(self) -> None:
-        """Let go of tools that no call and no list has any more."""
+        """Release tools that no call and no list uses."""
         data = self.state.data
         used = {(spec.name, data.tools.generation_of(spec.name)) for spec in data.tools}
         used |= {(call.call.name, call.generation) for call in (*data.batch, *data.survivors)}
         for key in list(self.ports.tools):
-            # Newer ones are on their way in the mailbox; those below 0 are of agents, which may come yet.
+            # Newer ones are pending in the mailbox. Those below 0 belong to agents, which may still start.
             if key not in used and 0 <= key[1] <= data.tools.generation:
                 del self.ports.tools[key]
 
@@ -52,7 +52,7 @@ class HeldCode:
     def changing_plugins(
         self, change: Literal["attach", "detach", "reload"], name: str, entry: PluginEntry | None
     ) -> Iterator[ChangePlugins]:
-        """Make the signal of a change, and keep the code that it brings, which no signal holds, until it is answered."""
+        """Return the signal of a change, and hold its code until it is answered. Signals hold no code."""
         watch = self.state.data.stack.ask
         signal_id = self.pending_calls.mint()
         record = None
@@ -64,7 +64,7 @@ class HeldCode:
                 self._coming = (*self._coming, signal_id)
         try:
             yield ChangePlugins(at_ms=now_ms(), signal_id=signal_id, change=change, name=name, entry=record)
-        except trio.Cancelled:  # only the answer is lost: the change stands, and is to find its code
+        except trio.Cancelled:  # only the answer is lost: the change is applied, and needs its code
             raise
         except BaseException:
             self._forget_plugins(signal_id)
@@ -72,7 +72,7 @@ class HeldCode:
         self._forget_plugins(signal_id)
 
     def _forget_plugins(self, answered: SignalId) -> None:
-        """Let go of plugins whose changes are over: of one that is answered, and of those before it whose callers had left."""
+        """Release plugins whose changes are done: the answered one, and earlier ones whose callers had left."""
         watch = self.state.data.stack.ask
         if answered not in self._coming or not isinstance(watch, PluginWatch):
             return
@@ -84,7 +84,7 @@ class HeldCode:
         self._coming = tuple(change for change in self._coming if change not in over)
 
     def add_model(self, choice: Choice) -> None:
-        """Keep a provider that the next request may ask, as the newest."""
+        """Add a provider that the next request may use, as the newest."""
         providers, opts = self.ports.providers, self.ports.provider_opts
         for known in (providers, opts):
             known.pop(choice.name, None)
@@ -93,12 +93,12 @@ class HeldCode:
         self.ports.withheld.learn_from(choice.provider)
 
     def forget_models(self, newest: str) -> None:
-        """Let go of provider objects that came before this one and that are not asked any more; strings can be found again."""
+        """Release older provider objects that are no longer used. Those from model strings can be created again."""
         data = self.state.data
         used = {facts.model for facts in (data.model, data.config.model, *data.config.fallbacks)}
         used |= {data.stream.model} if data.stream is not None else set()
         for name in list(self.ports.providers):
-            if name == newest:  # those behind it are on their way in the mailbox
+            if name == newest:  # later ones are pending in the mailbox
                 return
             if name not in used and is_object(name):
                 del self.ports.providers[name]

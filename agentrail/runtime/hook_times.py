@@ -1,7 +1,8 @@
-"""How often hooks of plugins were called, how often they failed and how long they took, in bounded memory.
+"""Counts, failures and durations of plugin hooks, in bounded memory.
 
-For people who look at plugins: nothing is decided by it, nothing is journaled, and a replay counts nothing. No clock and no loop enter;
-durations are given.
+For people who inspect plugins. Decisions and the journal do not depend on it, and a replay counts nothing. This module uses
+no
+clock and no event loop: durations are passed in.
 """
 
 import math
@@ -11,37 +12,37 @@ from typing import Final
 from attrs import define, field, frozen
 
 MAX_NAMES: Final = 200
-"""How many plugins are told apart in one scope; further ones are counted together, since a caller may make up names."""
+"""Maximum number of plugins counted separately in one scope. Others are counted together, because a caller may invent names."""
 
 MAX_SCOPES: Final = 10_000
-"""How many scopes are told apart; of a further one nothing is counted."""
+"""Maximum number of scopes. Further scopes are not counted."""
 
 OTHERS: Final = "…"
-"""Under which name further plugins are counted."""
+"""Name under which further plugins are counted."""
 
 MAX_FAILURE_WORDS: Final = 300
-"""How many characters are kept of what a plugin failed with last."""
+"""Maximum number of characters kept of a plugin's last failure."""
 
-_STEPS: Final = 8  # parts of a doubling, so that what is told is at most 9 % too much
+_STEPS: Final = 8  # steps per doubling, so that a reported value is at most 9 % too high
 _SHORTEST_MS: Final = 0.001
-_CLASSES: Final = 30 * _STEPS  # up to 2**30 microseconds, which is 18 minutes
-# Where each class ends, in seconds; the last one has no end. Looked up, which takes half as long as a logarithm.
+_CLASSES: Final = 30 * _STEPS  # up to 2**30 microseconds, or 18 minutes
+# Upper bound of each class in seconds; the last has none. A lookup takes half as long as a logarithm.
 _ENDS: Final = tuple([_SHORTEST_MS / 1000 * 2 ** (place / _STEPS) for place in range(_CLASSES)])
 
 
 @define(eq=False)
 class Durations:
-    """How long something took, by classes of nearly equal length: a few hundred numbers, however often it happens.
+    """Durations in classes of nearly equal relative width: a few hundred numbers, however many durations.
 
     Attributes:
-        classes: How many of them are in each class that has any.
+        classes: Number of durations in each class that has any.
     """
 
     count: int = 0
     classes: dict[int, int] = field(factory=dict)
 
     def note(self, seconds: float) -> None:
-        """Take one more."""
+        """Add a duration."""
         self.count += 1
         place, classes = bisect_left(_ENDS, seconds), self.classes
         try:
@@ -50,7 +51,7 @@ class Durations:
             classes[place] = 1
 
     def percentile_ms(self, share: float) -> float:
-        """Say within how many milliseconds this share of them ended: the end of a class, so never too little; 0.0 without any."""
+        """Return a percentile in milliseconds: the upper bound of a class, so never too low; 0.0 without durations."""
         left = math.ceil(self.count * share)
         for place in sorted(self.classes):
             left -= self.classes[place]
@@ -61,14 +62,14 @@ class Durations:
 
 @frozen(kw_only=True)
 class HookCount:
-    """What is known of one hook of one plugin.
+    """Statistics of one hook of one plugin.
 
     Attributes:
         hook: Its name.
-        calls: How often it was called.
-        failures: How often it failed.
-        p50_ms: Within how many milliseconds half of its calls ended; at most 9 % too much.
-        p99_ms: Within how many all but the slowest of a hundred did.
+        calls: Number of calls.
+        failures: Number of failures.
+        p50_ms: Median duration in milliseconds; at most 9 % too high.
+        p99_ms: 99th percentile in milliseconds.
     """
 
     hook: str
@@ -80,12 +81,12 @@ class HookCount:
 
 @frozen(kw_only=True)
 class LastFailure:
-    """What a plugin failed with last.
+    """The last failure of a plugin.
 
     Attributes:
-        hook: In which hook.
-        words: What it raised, one line, without secrets.
-        at_ms: When, in milliseconds since 1970.
+        hook: The hook that failed.
+        words: The exception, on one line, without secrets.
+        at_ms: Time, in milliseconds since 1970.
     """
 
     hook: str
@@ -101,13 +102,13 @@ class _Hook:
 
 @define(eq=False)
 class PluginTally:
-    """Counts of the plugins of one scope, by name: over all who have a plugin of that name."""
+    """Counts of the plugins of one scope, by name: over all sessions with a plugin of that name."""
 
     _hooks: dict[str, dict[str, _Hook]] = field(factory=dict)
     _last: dict[str, LastFailure] = field(factory=dict)
 
     def note(self, plugin: str, hook: str, seconds: float) -> None:
-        """Count a call, and how long it took."""
+        """Count a call and its duration."""
         try:
             one = self._hooks[plugin][hook]
         except KeyError:
@@ -115,18 +116,18 @@ class PluginTally:
         one.durations.note(seconds)
 
     def note_failure(self, plugin: str, hook: str, words: str, at_ms: int) -> None:
-        """Count a failure; its call is counted by `note`, where there was one."""
+        """Count a failure. Its call, if there was one, is counted by `note`."""
         self._hook(plugin, hook).failures += 1
         name = plugin if plugin in self._hooks else OTHERS
         self._last[name] = LastFailure(hook=hook, words=words[:MAX_FAILURE_WORDS], at_ms=at_ms)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that were called or failed, in the order in which they first did."""
+        """Plugins that were called or failed, in the order of their first call or failure."""
         return tuple(self._hooks)
 
     def hooks_of(self, plugin: str) -> tuple[HookCount, ...]:
-        """Say what is known of the hooks of a plugin, in the order in which they were first called."""
+        """Return the statistics of a plugin's hooks, in the order of their first calls."""
         return tuple([
             HookCount(
                 hook=name,
@@ -139,7 +140,7 @@ class PluginTally:
         ])  # fmt: skip
 
     def last_failure_of(self, plugin: str) -> LastFailure | None:
-        """Say what a plugin failed with last; None where it never did."""
+        """Return the last failure of a plugin; None without one."""
         return self._last.get(plugin)
 
     def _hook(self, plugin: str, hook: str) -> _Hook:
@@ -154,17 +155,17 @@ class PluginTally:
 
 
 NO_TALLY: Final = PluginTally()
-"""Where nothing is counted: told apart by its identity."""
+"""A tally that counts nothing, compared by identity."""
 
 
 @define(eq=False)
 class PluginTallies:
-    """Counts of session plugins, by scope, so that none reads what others' sessions do."""
+    """Counts of session plugins by scope, so that no scope reads those of another."""
 
     _by_scope: dict[str, PluginTally] = field(factory=dict)
 
     def of(self, scope: str) -> PluginTally:
-        """Give those of a scope, to count in and to read; `NO_TALLY` where there are too many scopes."""
+        """Return the tally of a scope, for counting and reading; `NO_TALLY` if there are too many scopes."""
         found = self._by_scope.get(scope)
         if found is None and len(self._by_scope) < MAX_SCOPES:
             found = self._by_scope[scope] = PluginTally()

@@ -1,7 +1,8 @@
-"""What people ask of a stored journal: some of its records, what the session was behind one of them, and why it did what it did there.
+"""Inspection of a stored journal: its records, the state after one of them, and explanations of its decisions.
 
-Each function reads the store and blocks, so it runs in a worker thread; none of them carries anything out. What leaves is without the
-secrets that are known by now, whether they were when it was recorded or not. No loop enters.
+Each function reads the store and blocks, so it runs in a worker thread. No effect is executed. Results are free of the
+secrets
+that are known now, even if they were unknown at the time of the record. This module uses no event loop.
 """
 
 from collections import deque
@@ -23,26 +24,27 @@ from agentrail.runtime.past import Journal, JournalEntry, entry_of
 from agentrail.runtime.withheld import without_known_in
 
 RECORD_KINDS: Final = OWN_KINDS | frozenset(SIGNAL_KINDS.values())
-"""What kinds of records there are."""
+"""All kinds of records."""
 
 MAX_LOOKED_THROUGH: Final = 20_000
-"""How many records one call looks through at most for those that are wanted; the page says where to go on."""
+"""Maximum number of records that one call searches. The page shows where to continue."""
 
 _AT_ONCE: Final = 1_000
 
 
 @frozen(kw_only=True)
 class WantedRecords:
-    """Which records of a journal are wanted.
+    """Conditions on the records of a journal.
 
     Attributes:
-        after: The number behind which to begin.
-        before: The number in front of which to end; None for the end of the journal. With it the last ones are given, else the first.
-        limit: How many at most.
-        kinds: Of which kinds; empty for all.
-        plugin: That concern this plugin: it said something there, or the record names it. None for all.
-        text: That hold this text, in upper or lower case, in what they say or in what was decided; None for all.
-        with_bodies: Whether what the records say comes along; else their `body` is empty.
+        after: Record number after which to begin.
+        before: Record number before which to end; None for the end of the journal. If set, the last records are returned,
+            otherwise the first.
+        limit: Maximum number of records.
+        kinds: Only these kinds; empty for all.
+        plugin: Only records of this plugin: it contributed to the step, or the record names it. None for all.
+        text: Only records that contain this text, ignoring case, in their body or in their decisions; None for all.
+        with_bodies: Whether to include the bodies of the records; otherwise their `body` is empty.
     """
 
     after: int = 0
@@ -55,20 +57,20 @@ class WantedRecords:
 
     @property
     def takes_all(self) -> bool:
-        """Whether nothing is looked for."""
+        """Whether all records match."""
         return not self.kinds and self.plugin is None and self.text is None
 
 
 @frozen(kw_only=True)
 class JournalPage:
-    """A part of a journal.
+    """A page of a journal.
 
     Attributes:
         entries: Records in order.
-        next: `after` of the page behind; None behind the last record.
-        previous: `before` of the page in front; None in front of the first record.
-        first: The number of the first record that is kept.
-        last: The number of the last one.
+        next: `after` of the next page; None after the last record.
+        previous: `before` of the previous page; None before the first record.
+        first: Number of the first record that is kept.
+        last: Number of the last one.
     """
 
     entries: tuple[JournalEntry, ...]
@@ -80,12 +82,12 @@ class JournalPage:
 
 @frozen(kw_only=True)
 class InspectedState:
-    """What a session was behind a record, as plain data.
+    """The state of a session after a record, as plain data.
 
     Attributes:
-        at: The number of the record.
-        state: As of `plain_state`, without secrets.
-        patch: What makes of the state behind another record this one; None where no other was named.
+        at: Number of the record.
+        state: Same as `plain_state`, without secrets.
+        patch: JSON Patch from the state after another record; None if no other record was named.
     """
 
     at: int
@@ -94,10 +96,10 @@ class InspectedState:
 
 
 def page_of_journal(journal: Journal, store: Store, wanted: WantedRecords) -> JournalPage:
-    """Give the records that are wanted, with where to go on."""
+    """Return the matching records, and where to continue."""
     stored = journal.stored
     end = stored.tail.seq if wanted.before is None else min(stored.tail.seq, wanted.before - 1)
-    # With `before` alone one comes from behind, and what was dropped is only where it ends.
+    # With only `before`, the search runs backwards, and dropped records matter only at its end.
     begin = wanted.after if wanted.before is None else max(wanted.after, stored.first_seq - 1)
     if wanted.before is None:
         found, seen = _first_of(journal, store, wanted, begin, end)
@@ -115,7 +117,7 @@ def page_of_journal(journal: Journal, store: Store, wanted: WantedRecords) -> Jo
 
 
 def state_of_journal(journal: Journal, number: int, since: int | None) -> InspectedState:
-    """Say what a session was behind a record, and what has changed since another one."""
+    """Return the state of a session after a record, and the changes since another one."""
     state = without_known_in(plain_state(journal.state_behind(number)))
     if since is None:
         return InspectedState(at=number, state=state, patch=None)
@@ -124,17 +126,17 @@ def state_of_journal(journal: Journal, number: int, since: int | None) -> Inspec
 
 
 def explanation_of_journal(journal: Journal, number: int) -> ExplainedStep:
-    """Say what came of a record, and why."""
+    """Explain the outcome of a record."""
     return without_known_in(journal.explained(number))
 
 
-# --- which records
+# --- search
 
 
 def _first_of(
     journal: Journal, store: Store, wanted: WantedRecords, after: int, end: int
 ) -> tuple[list[Record], int]:
-    """Find the first ones behind a number; say also up to which number was looked."""
+    """Return the first matches after a number, and the number up to which records were searched."""
     if wanted.plugin is not None:
         found = list(_with_plugin(journal, store, wanted, after, end))[: wanted.limit]
         return found, found[-1].seq if len(found) == wanted.limit else end
@@ -154,7 +156,7 @@ def _first_of(
 def _last_of(
     journal: Journal, store: Store, wanted: WantedRecords, after: int, end: int
 ) -> tuple[list[Record], int]:
-    """Find the last ones in front of an end; say also down to behind which number was looked."""
+    """Return the last matches before an end, and the number after which records were searched."""
     if wanted.plugin is not None:
         kept = deque(_with_plugin(journal, store, wanted, after, end), maxlen=wanted.limit)
         return list(kept), kept[0].seq - 1 if len(kept) == wanted.limit else after
@@ -183,7 +185,7 @@ def _read(stored: StoredSession, store: Store, after: int, limit: int) -> tuple[
 def _with_plugin(
     journal: Journal, store: Store, wanted: WantedRecords, after: int, end: int
 ) -> Iterator[Record]:
-    """Find those in which a plugin said something, or that name it. It takes a fold: no record says whom its step asked."""
+    """Return the records that a plugin contributed to, or that name it. This needs a fold: records do not list the plugins called."""
     if after >= end:
         return
     for step in journal.explained_steps(after, end):
@@ -209,9 +211,9 @@ def _is_wanted(record: Record, store: Store, wanted: WantedRecords) -> bool:
 
 
 def _holds(entry: JournalEntry, text: str) -> bool:
-    """Look for a text in what is shown, and not in what is stored: else who asks for one character after the other reads a secret."""
+    """Search for a text in the shown data, not in the stored data: otherwise a reader could guess a secret character by character."""
     written = msgspec.json.encode(entry.body).decode()
-    needle = msgspec.json.encode(text).decode()[1:-1]  # as it stands in there, its quotes escaped
+    needle = msgspec.json.encode(text).decode()[1:-1]  # in its encoded form, with escaped quotes
     return needle.casefold() in written.casefold() or text.casefold() in "\n".join(entry.does).casefold()
 
 

@@ -1,6 +1,6 @@
-"""Carrying out `ReadInstructions`: through the port above the working directory, and through the sandbox from there on.
+"""Execution of `ReadInstructions`: through the port above the working directory, and through the sandbox from there on.
 
-Which files count, and how much of them, is decided in `core/values/instructions`; here they are read.
+`core/values/instructions` decides which files count, and how much of each. This module reads them.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +30,9 @@ async def read_instructions(
     above: InstructionsAbove | None,
     scrub: Scrub,
 ) -> InstructionsFound:
-    """Read the files for agents that a plugin asked for.
+    """Read the instruction files that a plugin requested.
 
-    Cancellation: Nothing is answered.
+    Cancellation: No answer is sent.
     """
     if not wanted.below and above is not None:
         with crash_edge(_decide_port_crash, scrub=scrub):
@@ -68,7 +68,7 @@ async def _read_into(reads: "dict[str, _Read]", path: str, sandbox: Sandbox, scr
 
 
 def decide_found(paths: Sequence[Sequence[str]], reads: "dict[str, _Read]") -> InstructionsFound:
-    """Choose of each directory the first file that says something; what cannot be read in front of it is told."""
+    """Choose the first file with content in each directory. Unreadable files before it are reported."""
     files: list[InstructionFile] = []
     unread: list[UnreadInstructions] = []
     for of_one in paths:

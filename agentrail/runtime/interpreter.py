@@ -1,7 +1,7 @@
-"""The interpreter: effect → port call → signal. It carries out and reports; it decides nothing.
+"""The interpreter: effect → port call → signal. It executes and reports, and makes no decisions.
 
-Every effect that owes an outcome gets exactly one, whatever happens to it: the task that carries it out ends with one
-`deliver`, also when it was cancelled. Late ones are dropped by the core, which counts them.
+Every effect that owes an outcome gets exactly one. The task that executes it ends with one `deliver`, even when it was
+cancelled. The core drops and counts late outcomes.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -91,43 +91,43 @@ from agentrail.runtime.session_journal import KeptJournal
 from agentrail.runtime.subscription import HeldStream
 from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner, clean_text
 
-# --- The two gates of the host. What a hook raises before a call denies it; behind one it goes to the log.
+# --- The two gates of the host. An exception of a hook before a call denies it; one after a call is logged.
 
 
 class Turnstile:
-    """Lets tasks begin in the order in which they were numbered. Trio starts those of one pass in any order."""
+    """Starts tasks in the order of their tickets. Trio starts those of one pass in any order."""
 
     __slots__ = ("_last",)
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without tickets."""
         self._last: trio.Event | None = None
 
     def number(self) -> "Ticket":
-        """Give the next ticket; tasks begin in the order of these calls."""
+        """Return the next ticket; tasks begin in the order of these calls."""
         ticket = Ticket(self._last)
         self._last = ticket.begun
         return ticket
 
 
 class Ticket:
-    """The right of one task to begin. It has to be used or given up, or no later one would begin."""
+    """The right of one task to begin. It must be used or given up, or no later task would begin."""
 
     __slots__ = ("_before", "begun")
 
     def __init__(self, before: trio.Event | None) -> None:
-        """Take what has to come first."""
+        """Store the event of the previous ticket."""
         self._before = None if before is None or before.is_set() else before
         self.begun: trio.Event = trio.Event()
 
     async def use(self) -> None:
-        """Wait until the one before has begun; what runs up to the next checkpoint runs before all that comes later."""
+        """Wait until the previous task has begun. Code up to the next checkpoint runs before all later tasks."""
         if self._before is not None:
             await self._before.wait()
         self.begun.set()
 
     def give_up(self) -> None:
-        """Let the next one begin; again if you like."""
+        """Let the next task begin. Safe to repeat."""
         self.begun.set()
 
 
@@ -136,7 +136,7 @@ async def ask_host(
 ) -> HostJudged | None:
     """Ask the host about a call."""
     hook = ports.host.before_tool
-    assert hook is not None  # noqa: S101 - a session asks only where there is one
+    assert hook is not None  # noqa: S101 - a session asks only if there is a hook
     decide = partial(_decide_crash, f'Not run: the host could not judge this call of "{effect.name}"')
     try:
         with scope:
@@ -152,9 +152,9 @@ async def ask_host(
 
 
 async def tell_host(effect: TellHost, ports: Ports, scope: trio.CancelScope, scrub: Scrub = keep) -> None:
-    """Tell the host what a call came to. What it raises is in the log, and the result stands."""
+    """Report the outcome of a call to the host. An exception is logged, and the result stays."""
     hook = ports.host.after_tool
-    assert hook is not None  # noqa: S101 - a session tells only where there is one
+    assert hook is not None  # noqa: S101 - a session reports only if there is a hook
     decide = partial(_decide_crash, f'the host failed over the end of a call of "{effect.name}"')
     call = _call_of(effect, ports)
     end = HostCallEnd(
@@ -174,7 +174,7 @@ async def tell_host(effect: TellHost, ports: Ports, scope: trio.CancelScope, scr
 
 
 def decide_verdict(effect: AskHost, returned: object) -> HostJudged:
-    """Take what a hook returned, if it is a verdict."""
+    """Return the result of a hook as a verdict, if it is valid."""
     if not isinstance(returned, HostVerdict):
         message = f"before_tool returned {type(returned).__name__}, expected HostVerdict: HostVerdict() lets the call run"
         raise TypeError(message)
@@ -217,14 +217,14 @@ def _decide_crash(what: str, error: BaseException) -> ErrorInfo:
 
 
 TEARDOWN_SECONDS: Final = 5.0
-"""How long an abort waits for what it stopped before it calls it stuck."""
+"""Seconds that an abort waits for stopped work before it reports it as stuck."""
 
 
 class SignsOfLife(msgspec.Struct, frozen=True):
-    """What a stream gave that its session has not heard of.
+    """Activity of a stream that its session has not been notified of.
 
     Attributes:
-        chunks: The stream; one without `pinged_at` gives no signs of its own.
+        chunks: The stream; one without `pinged_at` reports no activity of its own.
     """
 
     chunks: object
@@ -232,14 +232,14 @@ class SignsOfLife(msgspec.Struct, frozen=True):
 
     @property
     def pinged_at(self) -> float | None:
-        """When the last one came, on Trio's clock; None when there was none."""
+        """Time of the last activity, on Trio's clock; None when there was none."""
         signs = (getattr(self.chunks, "pinged_at", None), self.buffer.touched_at)
         return max((sign for sign in signs if isinstance(sign, float)), default=None)
 
 
 @frozen
 class _BegunNow:
-    """The sign of life of a stream that has given none yet."""
+    """Activity of a stream that has not sent anything yet."""
 
     pinged_at: float
 
@@ -250,16 +250,16 @@ MailboxItem: TypeAlias = Signal | ChunkBuffer
 
 @define(eq=False)
 class _Open:
-    """An effect that is being carried out."""
+    """An effect that is being executed."""
 
     name: str
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     began_at: float = field(factory=trio.current_time)
-    ended: trio.Event | None = None  # made for the few that are waited for
-    processes: Processes | None = None  # of a call of a tool
-    child_usages: Sequence[ChildUsage] = ()  # of the sessions that work for a call; no list of each stream
-    agent: AgentLine | None = None  # of one that works in the background
-    late_value: LateValue | None = None  # of a tool that was told to stop and was done all the same
+    ended: trio.Event | None = None  # created for the few that are awaited
+    processes: Processes | None = None  # for a tool call
+    child_usages: Sequence[ChildUsage] = ()  # of the child sessions of a call; streams share the empty default
+    agent: AgentLine | None = None  # for a background agent
+    late_value: LateValue | None = None  # for a tool that completed although it was stopped
 
     def expect_end(self) -> trio.Event:
         if self.ended is None:
@@ -267,7 +267,7 @@ class _Open:
         return self.ended
 
     def left_behind(self, now: float, *, is_gone: bool = False) -> tuple[LeftBehind, ...]:
-        """Name what is left of it: each process that lives, and the work itself unless that is gone or is one of them."""
+        """Return the work left behind: each live process, and the work itself unless it ended or is one of them."""
         age_ms = round((now - self.began_at) * 1000)
         left = self.processes.account.left() if self.processes is not None else []
         if not left and not is_gone:
@@ -276,10 +276,10 @@ class _Open:
 
 
 class Interpreter:
-    """Carries out the effects of one incarnation of a session, in tasks of its group.
+    """Executes the effects of one incarnation of a session, in tasks of its group.
 
     Attributes:
-        timers: What the actor's loop looks at while it waits.
+        timers: Timers that the actor's loop checks while it waits.
     """
 
     __slots__ = (
@@ -303,7 +303,7 @@ class Interpreter:
         pending_calls: PendingCalls,
         journal: KeptJournal | None = None,
     ) -> None:
-        """Take what effects need; inside of a Trio run. Streams are read while the store takes records; None for always."""
+        """Store the collaborators of effects; inside a Trio run. Streams are read while the store accepts records; None for always."""
         self._gate = None if journal is None else journal.writer
         self._task_group = task_group
         self._ports = ports
@@ -312,13 +312,13 @@ class Interpreter:
         self._open: dict[EffectId, _Open] = {}
         self._calls = ToolCallRunner(ports, pending_calls, task_group, journal)
         self._turnstile: Turnstile | None = (
-            None  # made for the first question to a host: most sessions have none
+            None  # created for the first question to a host: most sessions have none
         )
         self._context = _gatherer_of(ports, task_group)
         self.timers: SessionTimers = SessionTimers()
 
     def carry_out(self, effect: Effect, state: SessionState) -> None:
-        """Carry out one effect, or start to, of the step that led to this state. Frequent ones stand first."""
+        """Execute or start one effect of the step that led to this state. Frequent effects are first."""
         match effect:
             case Publish(event):
                 self._bus.publish(event)
@@ -335,7 +335,7 @@ class Interpreter:
             case CancelStream(effect_id=effect_id):
                 self._stop(effect_id, "cancelled by the session")
             case SpawnChild(wish=ToolWantsChild()):
-                # The tool's own task does it, so that whatever ends that ends the child.
+                # The tool's own task runs it, so that the end of the tool also ends the child.
                 self._calls.grant(effect)
             case SpawnChild(effect_id=effect_id, name=name) | ResumeChild(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
@@ -379,17 +379,17 @@ class Interpreter:
                     self._gather, effect, opened, scope=opened.scope, name=opened.name
                 )
             case SetProviderOpts(model=model, provider_opts=opts):
-                # Found when it is asked: an option that its provider does not take is the fault of that request.
+                # Resolved when it is used: an invalid provider option is the fault of that request.
                 self._ports.provider_opts[model] = opts
                 self._ports.withheld.learn_options(opts)
                 self._ports.providers.pop(model, None)
             case Teardown():
                 self._begin_teardown(effect)
             case End():
-                pass  # the actor looks at the state
+                pass  # the actor checks the state
 
     def give_up(self, effect: Effect) -> None:
-        """Let an effect never begin that was stopped while it waited for its record: it owes its outcome all the same."""
+        """Finish an effect that was stopped while it waited for its record. It still owes an outcome."""
         match effect:
             case SpawnChild(wish=ToolWantsChild()):
                 self._calls.give_back(effect)
@@ -400,7 +400,7 @@ class Interpreter:
                     AgentEnded(at_ms=now_ms(), effect_id=effect_id, reason="stopped before it began")
                 )
             case _:
-                pass  # of those that are cancelled no outcome is waited for
+                pass  # no outcome is expected from cancelled ones
 
     # --- streams
 
@@ -411,7 +411,7 @@ class Interpreter:
         timer = stall_timer_of(request.attempt)
         self.timers.set(timer, effect.look_at_ms)
         if self._gate is not None:
-            # It may have waited for its record longer than a stream may be silent: silence begins now.
+            # It may have waited for its record longer than the silence limit, so the limit starts now.
             self.timers.watch(timer, _BegunNow(trio.current_time()))
         opened = self._opened(request.attempt, request.model)
         self._task_group.start_soon(
@@ -423,7 +423,7 @@ class Interpreter:
         request: ModelRequest,
         opened: _Open,
         timer: EffectId,
-        is_quiet: bool,  # noqa: FBT001 - a task's
+        is_quiet: bool,  # noqa: FBT001 - argument of a task
     ) -> None:
         buffer = ChunkBuffer(request.attempt)
         outcome: ResponseCompleted | StreamFailed | None = None
@@ -433,7 +433,7 @@ class Interpreter:
                 _, provider = self._model_of(model)
                 async with provider.open_stream(request) as given:
                     if call_guarded(lambda _: None, getattr, provider, "secrets", None):
-                        self._ports.withheld.learn_from(provider)  # its key may have been asked for just now
+                        self._ports.withheld.learn_from(provider)  # its key may have just been read
                     chunks = given if self._gate is None else HeldStream(given, self._gate)
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
@@ -458,7 +458,7 @@ class Interpreter:
     async def _deliver_chunks(
         self, buffer: ChunkBuffer, chunks: AsyncIterator[Chunk], *, is_quiet: bool
     ) -> Completed | None:
-        """Read a stream to its end, past its terminal chunk too, so that its connection can be used again."""
+        """Read a stream to its end, also past its terminal chunk, so that its connection can be reused."""
         started = False
         completed = None
         async for chunk in chunks:
@@ -466,7 +466,7 @@ class Interpreter:
                 await let_read(buffer)
             if not started:
                 started = True
-                if is_quiet:  # its session does not hear that it has begun, and so may have a price
+                if is_quiet:  # its session is not notified of the start, which may report a price
                     buffer.usage = TokenUsage(cost_usd=None)
                 else:
                     self._task_group.deliver(StreamStarted(at_ms=now_ms(), effect_id=buffer.effect_id))
@@ -480,7 +480,7 @@ class Interpreter:
 
     async def _run_tool(self, began: BegunCall, opened: _Open) -> None:
         processes = opened.processes = Processes(self._task_group, self._task_group.scrub)
-        keep_account(processes.account)  # for this task and all that it starts
+        keep_account(processes.account)  # for this task and all its child tasks
         opened.child_usages = usages = list[ChildUsage]()
         finished = await self._calls.run(began, processes, usages)
         opened.late_value = finished.value
@@ -512,7 +512,7 @@ class Interpreter:
     async def _ask_host(self, effect: AskHost, opened: _Open, ticket: Ticket) -> None:
         judged = await ask_host(effect, self._ports, opened.scope, ticket, self._task_group.scrub)
         self._closed(effect.effect_id, opened)
-        if judged is not None:  # a question that was taken back needs no answer
+        if judged is not None:  # a withdrawn question needs no answer
             self._task_group.deliver(judged)
 
     async def _tell_host(self, effect: TellHost, opened: _Open) -> None:
@@ -536,7 +536,7 @@ class Interpreter:
 
     async def _run_agent(self, effect: StartAgent, opened: _Open) -> None:
         line = opened.agent
-        assert line is not None  # noqa: S101 - made with the effect
+        assert line is not None  # noqa: S101 - created with the effect
         usage = line.usage
         opened.child_usages = (usage,)
         reason: str | None = None
@@ -564,7 +564,7 @@ class Interpreter:
     def _prompt_agent(self, effect: PromptAgent) -> None:
         opened = self._open.get(effect.effect_id)
         line = None if opened is None else opened.agent
-        if line is not None and line.prompt is not None:  # else it has ended, and that is in the mailbox
+        if line is not None and line.prompt is not None:  # otherwise it has ended, which is in the mailbox
             line.prompt(effect.text, effect.budget)
 
     def _close_agent(self, effect_id: EffectId, reason: str) -> None:
@@ -588,7 +588,7 @@ class Interpreter:
                 above=self._ports.above,
             )
         self._closed(effect_id, opened)
-        if result is not None:  # a request that was cancelled needs no answer
+        if result is not None:  # a cancelled request needs no answer
             self._task_group.deliver(
                 PluginRequestFinished(at_ms=now_ms(), effect_id=effect_id, result=result)
             )
@@ -602,7 +602,7 @@ class Interpreter:
             with opened.scope:
                 gathered = await self._context.gather(effect)
         self._closed(effect.effect_id, opened)
-        if gathered is not None:  # one that was cancelled is not waited for
+        if gathered is not None:  # a cancelled one is not awaited
             self._task_group.deliver(gathered)
 
     def _model_of(self, name: str | None) -> tuple[str, Provider]:
@@ -614,7 +614,7 @@ class Interpreter:
     # --- stopping
 
     def _begin_teardown(self, effect: Teardown) -> None:
-        # Looked up at once: what has ended by the time the task begins would not be found any more.
+        # Looked up now: work that ends before the task begins would not be found.
         stopped = {one: self._open[one] for one in effect.stopped if one in self._open}
         scope = trio.CancelScope()
         self._task_group.start_soon(self._tear_down, effect, stopped, scope, scope=scope, name="teardown")
@@ -622,10 +622,10 @@ class Interpreter:
     async def _tear_down(
         self, effect: Teardown, stopped: Mapping[EffectId, _Open], scope: trio.CancelScope
     ) -> None:
-        """Wait for what was stopped, but not for ever; then say what is gone and what is not."""
+        """Wait for stopped work up to a limit, and report which work ended and which is left behind."""
         begun_at = trio.current_time()
         scope.deadline = begun_at + TEARDOWN_SECONDS
-        # All events first: what ends while another is waited for must have one to set.
+        # All events first: work that ends while another is awaited must have one to set.
         ends = [opened.expect_end() for one, opened in stopped.items() if one in self._open]
         with scope:
             for end in ends:
@@ -633,7 +633,7 @@ class Interpreter:
         now = trio.current_time()
         values = tuple(opened.late_value for opened in stopped.values() if opened.late_value is not None)
         done = tuple(value.call_id for value in values)
-        below = ChildUsage()  # what the sessions had at work that worked for the calls
+        below = ChildUsage()  # work of the child sessions of the calls
         for usage in (usage for opened in stopped.values() for usage in opened.child_usages):
             below.add(usage.receipt)
         receipt = AbortReceipt(
@@ -673,7 +673,7 @@ class Interpreter:
         )
 
     def left_behind(self) -> tuple[LeftBehind, ...]:
-        """Name all that is still at work, and what of it has not ended in the sessions below."""
+        """Return all running work, including work of the child sessions that has not ended."""
         now = trio.current_time()
         opened = tuple(self._open.values())
         own = tuple(left for one in opened for left in one.left_behind(now))
@@ -683,7 +683,7 @@ class Interpreter:
 
     def _stop(self, effect_id: EffectId, reason: str) -> None:
         opened = self._open.get(effect_id)
-        if opened is not None:  # it may have ended a moment ago; its outcome is in the mailbox then
+        if opened is not None:  # it may have just ended; its outcome is in the mailbox in that case
             opened.scope.cancel(reason=reason)
             if opened.processes is not None:
                 opened.processes.stop()
@@ -695,13 +695,13 @@ class Interpreter:
     def _closed(self, effect_id: EffectId, opened: _Open) -> None:
         del self._open[effect_id]
         if not self._open:
-            self._open.clear()  # what an emptied dict keeps would weigh in ten thousand idle sessions
+            self._open.clear()  # an emptied dict keeps its table, a cost in ten thousand idle sessions
         if opened.ended is not None:
             opened.ended.set()
 
 
 def _never_begun(effect: RunTool | SpawnChild | ResumeChild) -> ToolFinished:
-    """Say that a call was stopped before it began; its result was given when it was stopped."""
+    """Return the outcome of a call stopped before it began; its result was set when it was stopped."""
     at_ms = now_ms()
     return ToolFinished(
         at_ms=at_ms, effect_id=effect.effect_id, text="[Stopped]", is_error=True, started_at_ms=at_ms
@@ -726,7 +726,7 @@ def _failed(buffer: ChunkBuffer, error: ErrorInfo) -> StreamFailed:
 
 
 def _taken_in(buffer: ChunkBuffer, chunk: Chunk) -> bool:
-    """Put a chunk into the buffer, as far as it means something yet; say whether the session must hear."""
+    """Put a chunk into the buffer unless it is obsolete. Return whether the session must be notified."""
     check_chunk(chunk)
     if type(chunk) in HEARD_CHUNKS:
         return buffer.add(chunk)

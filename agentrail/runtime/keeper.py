@@ -1,4 +1,4 @@
-"""Holding a supervisor of sessions open: out of reach of the code that cancels the body, and left in order whatever happened there."""
+"""The task that holds a session supervisor open: shielded from cancellation of the body, and always closed in order."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,15 +28,16 @@ from agentrail.runtime.workspace import MakeSandbox
 
 @frozen(kw_only=True)
 class StoreOptions:
-    """How sessions are kept.
+    """Persistence of sessions.
 
     Attributes:
-        patience: How many seconds the store may take for a commit before it counts as unavailable.
-        resume: Which stored sessions come back before the body begins: those that had work, all, or none.
-        revive: Gives what each of them needs of its code.
-        on_drift: What becomes of a stored session that the code here folds to other operations: it stays as it is (`park`), or continues.
-        keep: For how long, and how much of them is kept; None for all.
-        hibernate_after: How many seconds a session is idle before it sleeps; None for never, and where there is no store.
+        patience: Seconds that the store may take for a commit before it counts as unavailable.
+        resume: Stored sessions to resume before the body begins: those with unfinished work, all, or none.
+        revive: Returns the code that each of them needs.
+        on_drift: For a stored session that the code here folds to different operations: leave it unchanged (`park`), or
+            continue.
+        keep: Limits on age and size of stored sessions; None to keep all.
+        hibernate_after: Idle seconds before a session hibernates; None for never, and without a store.
     """
 
     patience: float = STORE_PATIENCE_SECONDS
@@ -48,15 +49,15 @@ class StoreOptions:
 
 
 USUAL_OPTIONS = StoreOptions()
-"""Those of a supervisor that is told nothing about it."""
+"""Defaults of a supervisor."""
 
 
 STOP_WITHIN_SECONDS: Final = 10.0
-"""How long leaving a supervisor waits for its sessions before it cuts what is left."""
+"""Seconds that closing a supervisor waits for its sessions before the rest is cancelled."""
 
 
 class _Keeper:
-    """The task that holds the sessions' supervisor open, out of reach for who cancels the body: it is left in order."""
+    """The task that holds the sessions' supervisor open. Cancellation of the body does not reach it, so it closes in order."""
 
     def __init__(
         self, make: Callable[[Supervisor, trio.Nursery], SessionSupervisor], keeping: Keeping | None
@@ -70,9 +71,9 @@ class _Keeper:
         self.failure = Kept()
 
     async def run(self) -> None:
-        """Hold it open until `leave` is set; a `SystemExit` of a session, or its like, ends it sooner.
+        """Hold it open until `leave` is set. A `SystemExit` of a session, or a similar exception, ends it sooner.
 
-        Cancellation: Shielded; `open_sessions` sets `leave` whatever happens, and then the stop has its own bounds.
+        Cancellation: Shielded. `open_sessions` always sets `leave`, and after that the stop has its own limits.
         """
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
@@ -85,7 +86,7 @@ class _Keeper:
                         self.supervisor = self._make(root, nursery)
                         self.up.set()
                         await self.leave.wait()
-                if self.failure.error is not None:  # it ends the body first, and is raised behind it
+                if self.failure.error is not None:  # it ends the body first, and is raised after it
                     self.up.set()
                     self.body.cancel(reason="the supervisor was ended")
                 if self.supervisor is not None:
@@ -102,7 +103,7 @@ class _Keeper:
 
 
 @asynccontextmanager
-async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work with
+async def open_sessions(  # noqa: PLR0913 - the settings of a supervisor
     resolve_provider: ResolveProvider,
     make_sandbox: MakeSandbox,
     *,
@@ -112,12 +113,12 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     store: Store | None = None,
     options: StoreOptions = USUAL_OPTIONS,
 ) -> AsyncIterator[SessionSupervisor]:
-    """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
+    """Open a supervisor over the given adapters. Leaving the block always ends all its sessions.
 
-    An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
+    An exception of the body propagates unchanged, not in a group, after the ordered stop. So does a `SystemExit` or
     `KeyboardInterrupt` of a session.
 
-    Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
+    Cancellation: The stop is shielded and bounded: ten seconds, then the rest is cancelled.
     """
     keeping = (
         None
@@ -143,7 +144,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
             with failure:
                 await keeper.up.wait()
                 keeper.failure.release()  # a store that does not answer
-                assert keeper.supervisor is not None  # noqa: S101 - it is up
+                assert keeper.supervisor is not None  # noqa: S101 - it is running
                 if options.resume != "none":
                     await keeper.supervisor.resume_all(options.resume)
                     await keeper.supervisor._hibernation.watch_stored_timers()  # noqa: SLF001 - opened by its keeper
@@ -154,14 +155,14 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
             if keeper.supervisor is not None:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
                     await keeper.supervisor.stop_all("the supervisor was closed")
-        finally:  # whatever the stop ran into: the keeper is shielded, and no other code could ever end it
+        finally:  # whatever failed in the stop: the keeper is shielded, and no other code could ever end it
             keeper.leave.set()
     keeper.failure.release()
     failure.release()
 
 
 async def _no_session() -> None:
-    """Stand in the template, which is never started: each session comes with a spec of its own."""
+    """Placeholder of the template. Never started: each session has a spec of its own."""
 
 
 _TEMPLATE: Final = ChildSpec("session", worker(_no_session), "temporary")

@@ -1,4 +1,4 @@
-"""What a supervisor needs to keep its sessions in a store: the writer, the node that it is, and how a journal begins."""
+"""Persistence of a supervisor's sessions: the writer, the node, and the start of journals."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -31,27 +31,28 @@ from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SE
 T = TypeVar("T")
 
 OnDrift: TypeAlias = Literal["park", "go_on"]
-"""What becomes of a stored session that the code here folds to other operations than it began: it stays as it is until an operator decides,
-or continues with the state of the newer code."""
+"""What happens to a stored session that the code here folds to different operations. It stays unchanged until an operator decides,
+or continues with the state of the newer code.
+"""
 
 STORE_PATIENCE_SECONDS: Final = 5.0
-"""How long a commit may take before the store counts as unavailable."""
+"""Seconds that a commit may take before the store counts as unavailable."""
 
 
 class _Unheard:
-    """Stands for a session that does not come back, and hears of nothing."""
+    """A client for a session that does not resume. It ignores all notifications."""
 
     def written(self, up_to: int) -> None:
-        """Hear nothing."""
+        """Do nothing."""
 
     def refused(self, error: AgentrailError) -> None:
-        """Hear nothing: another has it."""
+        """Do nothing: another owner has it."""
 
     def kept_waiting(self, error: StoreUnavailable) -> None:
-        """Hear nothing."""
+        """Do nothing."""
 
     def standing(self) -> Standing:
-        """Say that it has ended."""
+        """Return that it has ended."""
         return Standing(has_ended=True)
 
 
@@ -59,7 +60,7 @@ _BEAT_SECONDS: Final = 5.0
 _CHECK_EVERY_SECONDS: Final = 1.0
 
 MAX_FOLDS: Final = 4
-"""How many journals are folded at a time for those who look back: each takes a thread, and a processor."""
+"""How many journals are folded at a time for readers: each takes a thread and a processor."""
 
 
 def _engine() -> str:
@@ -70,20 +71,20 @@ def _engine() -> str:
 
 
 ENGINE: Final = _engine()
-"""The version of agentrail, for records and nodes."""
+"""Version of agentrail, for records and nodes."""
 
 
 class Keeping:
-    """A store, and what keeps sessions in it.
+    """A store, and the services that keep sessions in it.
 
     Attributes:
-        store: Which one.
-        writer: Who writes to it.
-        node: Who owns what is started here; new at each start.
-        on_drift: What becomes of a session that the code here folds to other operations.
-        retention: What deletes sessions that are too old or too many; None where all are kept.
-        overwriter: What sees to it that nothing of what was purged or swept is left in a file.
-        past_events: Gives pages of what sessions have published.
+        store: The store.
+        writer: Its writer.
+        node: Owner of the sessions started here; new at each start.
+        on_drift: What happens to a session that the code here folds to different operations.
+        retention: Deletes sessions that are too old or too many; None if all are kept.
+        overwriter: Overwrites purged or expired data in files.
+        past_events: Returns pages of published events.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Keeping:
         limits: KeepLimits | None = None,
         outside: Outside | None = None,
     ) -> None:
-        """Begin; nothing is asked of the store before `open`."""
+        """Create the services. The store is not used before `open`."""
         self._outside = outside or current()
         self.store: Store = store
         self.on_drift: OnDrift = on_drift
@@ -122,9 +123,9 @@ class Keeping:
         self._checked_at = float("-inf")
 
     async def open(self, nursery: trio.Nursery) -> None:
-        """Say that this node is alive, and begin to write, in tasks of a nursery that outlives all sessions.
+        """Register this node as alive, and start writing, in tasks of a nursery that outlives all sessions.
 
-        Beside a store in a file, processes are ended that a run which died has left there; and those of this one are noted.
+        With a store in a file, processes left behind by a crashed run are ended, and those of this run are recorded.
         """
         path = getattr(self.store, "path", None)
         if isinstance(path, Path):
@@ -138,24 +139,24 @@ class Keeping:
             await self.read(beat)
         nursery.start_soon(self.writer.run, name="writer of the store")
         nursery.start_soon(self._beat_on, name="beats of the node")
-        if not self.store.is_immediate:  # else what is removed is nowhere else
+        if not self.store.is_immediate:  # otherwise deleted data is nowhere else
             nursery.start_soon(self.overwriter.run, name="overwriting in the store")
         if self.retention is not None:
             nursery.start_soon(self._sweep_on, self.retention, name="sweeps of the store")
 
     def let_sweep(self) -> None:
-        """Say that what was to be resumed by itself is back, and so owned by this node: what is too old may go."""
+        """Start retention. Automatically resumed sessions are back and owned by this node, so old ones may be deleted."""
         self._may_sweep.set()
 
     def forget_processes(self) -> None:
-        """Note that the run ends in order: no other has to look for its processes."""
+        """Record that the run ends in order, so that no other run has to look for its processes."""
         if self._processes is not None:
             self._processes.close()
 
     async def close(self) -> None:
-        """Wait until all is written that was handed over; nothing is swept any more.
+        """Wait until all records are written. Retention stops.
 
-        Cancellation: What is not written by then is lost, and nothing of it was acknowledged.
+        Cancellation: Records not written by then are lost; none of them was acknowledged.
         """
         if self.retention is not None:
             self.retention.stop()
@@ -164,9 +165,9 @@ class Keeping:
             await self.overwriter.finish()
 
     async def begin(self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None) -> None:
-        """Begin the journal of a session, which returns when that is durable.
+        """Begin the journal of a session, and return when that is durable.
 
-        Cancellation: Nothing was begun; what the store may have of it is deleted.
+        Cancellation: Nothing was begun; data that the store may have is deleted.
         """
         opening, tail = self._opening_of(cell, forked_from)
         await self._create(opening)
@@ -181,7 +182,7 @@ class Keeping:
         snapshot: int = 0,
         gone_tools: tuple[str, ...] = (),
     ) -> None:
-        """Let a session record what it does from here on."""
+        """Let a session record its steps from here on."""
         cell.journal = SessionJournal(
             cell.state,
             tail,
@@ -196,17 +197,17 @@ class Keeping:
         )
 
     def close_journal(self, records: Sequence[Record]) -> None:
-        """Write the last records of a session that does not come back."""
+        """Write the last records of a session that does not resume."""
         self.writer.put(_Unheard(), records)
 
     async def write(self, function: Callable[[], T]) -> T:
-        """Let the store do something that writes, and wait for it; as of `Writer.call`."""
+        """Run a write of the store, and wait for it; same as `Writer.call`."""
         return function() if self.store.is_immediate else await self.writer.call(function)
 
     async def take(self, scope: str, root: SessionId, cause: Cause, *, force: bool = False) -> Taken:
-        """Make this node the owner of a tree; trees that are wanted side by side are taken in one call of the store.
+        """Make this node the owner of a tree. Concurrent requests are combined in one call of the store.
 
-        Cancellation: It may be taken all the same; `give_back` is for that.
+        Cancellation: It may still be taken over; use `give_back` to undo that.
         """
         if self.store.is_immediate:
             return self.store.take(scope, root, self.node.id, cause, force=force)
@@ -214,27 +215,27 @@ class Keeping:
         return await self.writer.take(wanted)
 
     def give_back(self, scope: str, root: SessionId) -> None:
-        """Let a tree have no owner, behind all that the store was asked for before; nothing is done where this node is not it."""
+        """Release the ownership of a tree, after all earlier calls of the store. Does nothing if this node is not the owner."""
         self.writer.post(partial(self.store.release, self.node.id, scope, root))
 
     async def read(self, function: Callable[[], T]) -> T:
-        """Let the store do something that reads, beside the writer.
+        """Run a read of the store, next to the writer.
 
-        Cancellation: At once; what is read is thrown away.
+        Cancellation: At once; the result is discarded.
         """
         if self.store.is_immediate:
             return function()
         return await self._outside.offload(function, abandon_on_cancel=True)
 
     async def fold(self, function: Callable[[], T]) -> T:
-        """Let a function read and fold a journal in a worker thread, a few at a time.
+        """Run a function that reads and folds a journal in a worker thread, a few at a time.
 
-        Cancellation: At once; what it comes to is thrown away.
+        Cancellation: At once; the result is discarded.
         """
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._folds)
 
     def leave(self, cell: SessionCell) -> None:
-        """Let go of a session of which nothing acts any more: a tree has no owner then, when all of its records are written."""
+        """Release a session whose work has ended. A tree has no owner once all its records are written."""
         journal = cell.journal
         if journal is not None and cell.rested is not None:
             journal.put_last_snapshot(cell.state)
@@ -291,7 +292,7 @@ class Keeping:
             raise self.writer.unavailable_error()
 
     async def _create_in_the_end(self, create: Callable[[], None]) -> None:
-        """Try until it is done: the same opening again is fine, and what an attempt did that failed is not known."""
+        """Retry until it succeeds. Repeating the same opening is safe, and the effect of a failed attempt is unknown."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -304,10 +305,10 @@ class Keeping:
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _take_back(self, opening: Opening) -> None:
-        """Delete what the store may have of a session that was not begun. Not of one that it had before."""
+        """Delete the stored data of a session that was not begun, but not of an earlier one with its id."""
         first = opening.records[0]
         if opening.parent:
-            return  # it goes with its root, and does nothing until then
+            return  # it ends with its root, and does nothing until then
 
         def take_back() -> None:
             if self.store.read(first.scope, first.session, limit=1)[:1] != opening.records:
@@ -322,9 +323,10 @@ class Keeping:
         await retention.run()
 
     async def check(self) -> None:
-        """Find out whether the store takes what it is given and gives it back: by a beat of this node, and a look for a session.
+        """Check that the store can be written and read: by a heartbeat of this node, and a lookup of a session.
 
-        A beat is written anyway, so it does no harm; at most one a second is, because strangers may ask how a server is.
+        A heartbeat is written anyway, so it does no harm. At most one a second, because strangers may query a server's
+        health.
 
         Cancellation: At once.
         """

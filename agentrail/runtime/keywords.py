@@ -1,4 +1,4 @@
-"""The options of a session as the keywords of `start_session`: a type checker refuses a slip, an editor completes."""
+"""The options of a session as keywords of `start_session`, for type checkers and editors."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from agentrail.runtime.agent import Agent
 
 
 class FirstKeywords(TypedDict, total=False):
-    """The options of `SessionOptions` up to its agents, but for the model."""
+    """The options of `SessionOptions` up to its agents, without the model."""
 
     tools: Sequence[Tool]
     plugins: Sequence[PluginEntry]
@@ -52,7 +52,7 @@ class FirstKeywords(TypedDict, total=False):
 
 
 class OwnKeywords(FirstKeywords, total=False):
-    """Every option but the model and the agents, which a blueprint takes in other forms too."""
+    """All options except the model and the agents, which a blueprint also accepts in other forms."""
 
     context_providers: Sequence[ContextProvider]
     max_agents: int
@@ -62,7 +62,7 @@ class OwnKeywords(FirstKeywords, total=False):
 
 
 class SessionKeywords(FirstKeywords, total=False):
-    """Every option of `SessionOptions` but the model, by the same name and of the same type; a test holds the two together."""
+    """All options of `SessionOptions` except the model, with the same names and types. A test compares the two."""
 
     agents: Sequence[Agent]
     context_providers: Sequence[ContextProvider]
@@ -73,8 +73,8 @@ class SessionKeywords(FirstKeywords, total=False):
 
 
 class GivesOptions(Protocol):
-    """What gives the options of sessions that are alike."""
+    """A source of options for similar sessions."""
 
     def options(self) -> Mapping[str, Any]:
-        """Give them, by name; what `start_session` is given besides stands in front of them."""
+        """Return the options by name. Other arguments of `start_session` override them."""
         ...

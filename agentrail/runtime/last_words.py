@@ -1,6 +1,6 @@
-"""How sessions ended, for those who come later: the last ten thousand, and for five minutes what is left of them to read.
+"""Ended sessions: how the last ten thousand ended, and for five minutes a handle to read the rest.
 
-Nothing here keeps a session alive: what is kept is data, and for a while its handle, whose events can still be read.
+Nothing here keeps a session alive. It keeps data, and for a while a handle whose events can still be read.
 """
 
 from collections import deque
@@ -18,37 +18,38 @@ from agentrail.runtime.scopes import key_of
 from agentrail.runtime.session import SessionCell
 
 MAX_LAST_WORDS: Final = 10_000
-"""Of how many sessions it is known how they ended."""
+"""Maximum number of ended sessions that are remembered."""
 
 MAX_HANDLES: Final = 1_000
-"""Of how many of these there is a handle at most: it keeps the conversation and the events, and many end in five minutes."""
+"""Maximum number of their handles: each keeps the conversation and the events, and many sessions end in five minutes."""
 
 HANDLE_SECONDS: Final = 300.0
-"""How long there is a handle: who lost the connection comes back within that time, or not at all."""
+"""Seconds that a handle is kept: a client that lost its connection returns within that time, or not at all."""
 
 MAX_REASON: Final = 2_000
-"""How much of a reason is kept, in characters: it may be the words of a caller."""
+"""Maximum number of characters kept of a reason, which may come from a caller."""
 
 HowEnded: TypeAlias = Literal["ended", "parked", "rested"]
 
 
 @frozen(kw_only=True)
 class LastWords:
-    """How a session ended.
+    """The end of a session.
 
     Attributes:
-        session_id: Which one.
-        scope: Of which scope; empty for one without.
-        how: `ended`: it was stopped, refused, or its supervisor closed; `parked`: it crashed too often, and was given up;
-            `rested`: it was put to rest, which is no end.
-        reason: How it ended, one line, as in `SessionDown`; cut to 2,000 characters.
-        crash: What it crashed with last, one line; None of one that ended by itself.
-        incarnation: The last one; one more than it was restarted.
-        last_seq: The number of its last event.
-        ended_at_ms: When, in milliseconds since 1970.
-        session: Its handle, for five minutes, unless 1,000 others ended meanwhile; then None. What it published can be read
-            with `subscribe(after=…)`; anything that is asked of it raises `SessionDown`.
-        rested: What it left behind, as long as there is a handle: for a caller of `rest` that was cancelled meanwhile.
+        session_id: Its id.
+        scope: Its scope; empty for none.
+        how: `ended`: it was stopped or refused, or its supervisor closed; `parked`: it crashed too often and was given up;
+            `rested`: it was put to rest, which does not end it.
+        reason: Reason for the end, on one line, as in `SessionDown`; cut to 2,000 characters.
+        crash: Its last crash, on one line; None if it ended without one.
+        incarnation: The last one: the number of restarts plus one.
+        last_seq: Number of its last event.
+        ended_at_ms: Time, in milliseconds since 1970.
+        session: Its handle, for five minutes, unless 1,000 others ended meanwhile; then None. Its published events can be
+            read
+            with `subscribe(after=…)`; all other calls raise `SessionDown`.
+        rested: Its final state, as long as there is a handle: for a caller of `rest` that was cancelled meanwhile.
     """
 
     session_id: SessionId
@@ -64,22 +65,22 @@ class LastWords:
 
 
 class EndedSessions:
-    """The sessions of one supervisor that have ended, the last ones by their keys."""
+    """The recently ended sessions of one supervisor, by key."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        """Begin without any."""
+        """Start without any."""
         self._words: dict[str, LastWords] = {}
         self._handles: dict[str, SessionCell] = {}
-        # Oldest first. A key may stand there twice, when its id was taken anew: the cell tells which of both is meant.
+        # Oldest first. A key may occur twice, if its id was used again: the cell tells the two apart.
         self._due: deque[tuple[float, str, SessionCell]] = deque()
         self._is_closed = False
         self._has_come = trio.Event()
         nursery.start_soon(self._forget, name="forget handles of sessions")
 
     def add(self, cell: SessionCell) -> None:
-        """Note how a session ended; what was known of an earlier one of its id is forgotten."""
+        """Record the end of a session, and forget an earlier one with its id."""
         key = key_of(cell.ports.scope, cell.ports.session_id)
-        self._words.pop(key, None)  # so that it stands last
+        self._words.pop(key, None)  # so that it is last
         self._words[key] = LastWords(
             session_id=cell.ports.session_id,
             scope=cell.ports.scope,
@@ -101,7 +102,7 @@ class EndedSessions:
         self._has_come.set()
 
     def find(self, key: str) -> LastWords | None:
-        """Give what is known of the last session of this key that ended."""
+        """Return the end of the last session with this key."""
         words, cell = self._words.get(key), self._handles.get(key)
         return (
             words
@@ -110,7 +111,7 @@ class EndedSessions:
         )
 
     def drop_tree(self, scope: str, root: str) -> None:
-        """Forget a tree that ended, and let go of its handles: what its sessions published is to be read no more."""
+        """Forget a tree that ended, and release its handles, so that its events can no longer be read."""
         handles = [*self._handles.items()]
         of_tree = [key for key, one in handles if (one.ports.scope, one.bus.path[0]) == (scope, root)]
         for key in (*of_tree, key_of(scope, root)):
@@ -118,14 +119,14 @@ class EndedSessions:
             self._handles.pop(key, None)
 
     def error_for(self, scope: str, session_id: str, down: str | None) -> SessionDown:
-        """Say why there is no live session of this id: it may be at rest, and then that is no end."""
+        """Return the error for a missing session: it may be at rest, which is not an end."""
         words = self._words.get(key_of(scope, session_id))
         if words is not None and words.how == "rested":
             return SessionRested(session_id, words.reason)
         return SessionDown(session_id, down or "there is no live session of this id")
 
     def close(self) -> None:
-        """Forget all handles: no task will do it any more. What is known of the ends stays."""
+        """Forget all handles, because no task will do so later. The data about the ends stays."""
         self._is_closed = True
         self._handles.clear()
         self._due.clear()

@@ -1,4 +1,4 @@
-"""The past of a session, through its handle: its journal, what it was behind each record, forks, and going back."""
+"""The past of a session, through its handle: its journal, the state after each record, forks, and rewinds."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Branching(Protocol):
-    """The part of a supervisor that looks back and branches off for a handle."""
+    """The part of a supervisor that reads the past and forks for a handle."""
 
     async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
         """Read the journal of a session in a worker thread."""
@@ -49,7 +49,7 @@ class Branching(Protocol):
         *,
         files: bool = False,
     ) -> SessionCell:
-        """Begin a fork of a session."""
+        """Start a fork of a session."""
         ...
 
     async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
@@ -62,7 +62,7 @@ class Branching(Protocol):
 
 
 class LookingBackHandle(AskingHandle):
-    """A handle that knows the past of its session, where a store keeps it."""
+    """A handle with access to the past of its session, if it has a store."""
 
     __slots__ = ()
 
@@ -89,32 +89,39 @@ class LookingBackHandle(AskingHandle):
         model: str | Provider | None = None,
         **options: Unpack[SessionKeywords],
     ) -> Self:
-        """Begin a session that goes on from a record of this one, in a journal of its own. This one goes on as it is.
+        """Start a session that continues from a record of this one, in a journal of its own. This one continues unchanged.
 
-        It has the conversation, the state of the plugins and what was spent, as they were. What was open there ends in it as not in
-        this branch; prompts that waited stay behind. Code is that of this session, by name. Files are those of the same working
-        directory, as they are now; or with `files` those of a copy of it, in which what tools of this session have written since is as it
-        was. What commands have written since stays in it.
+        The fork has the conversation, the plugin state and the spending of that point. Work that was open there ends in the
+        fork as
+        not in this branch. Queued prompts stay behind. Its code is that of this session, by name. Its files are those of the
+        same
+        working directory, in their current state. With `files` it gets a copy of the directory, in which later writes by
+        tools of this
+        session are undone. Later writes by commands stay in the copy.
 
         Args:
-            at: Behind which record; None for the last one that is durable.
-            turn: Behind which turn, counted from 1 over all cycles, in place of a number.
-            files: Whether it works in a copy of the working directory: in `working_dir`, which is not there yet or empty; without that
-                beside the directory of this session, which is called like it with the id of the fork behind. No one removes it.
-            model: As of `start_session`; None for the model that it had then.
-            **options: Of `start_session`: what is to be otherwise than here, such as `tools`, `budget` or `session_id`.
+            at: Record number after which to fork; None for the last durable one.
+            turn: Turn after which to fork, counted from 1 over all cycles, instead of a number.
+            files: Whether it works in a copy of the working directory: in `working_dir`, which must not exist or must be
+                empty. Otherwise
+                next to the directory of this session, with the same name followed by the id of the fork. The copy is never
+                removed.
+            model: Same as `start_session`; None for the model at that point.
+            **options: Options of `start_session` that differ from this session, such as `tools`, `budget` or `session_id`.
 
         Returns:
             The handle of the fork, when its journal has begun.
 
         Raises:
-            OptionError: Your move: there is no store, this session works for another (its root is named), no such record or turn (the
-                message has the range), or options that cannot be; or with `files` a sandbox that does not keep what its tools write.
-            SandboxError: Your move: with `files`, the copy cannot be made; nothing of it is left.
-            Trimmed, Erased, Unrevivable, JournalCorrupt: As of `state_at`.
-            AlreadyExists, AlreadyStarted, SessionRefused, SessionDown, StoreUnavailable: As of `start_session`.
+            OptionError: Your move: there is no store, this is a child session (the message names its root), no such record or
+                turn (the
+                message has the range), or invalid options; or with `files` a sandbox that does not keep the writes of its
+                tools.
+            SandboxError: Your move: with `files`, the copy failed; nothing of it is left.
+            Trimmed, Erased, Unrevivable, JournalCorrupt: Same as `state_at`.
+            AlreadyExists, AlreadyStarted, SessionRefused, SessionDown, StoreUnavailable: Same as `start_session`.
 
-        Cancellation: Until the journal of the fork has begun nothing was done; then it is alive.
+        Cancellation: Nothing is done until the journal of the fork has begun; after that it is live.
         """
         refuse(
             fault_of_place(at, turn),
@@ -159,9 +166,9 @@ class LookingBackHandle(AskingHandle):
         return Rewound(number=number, calls=calls, files=restored)
 
     async def _go_back(self, request: RewindRequest) -> None:
-        """Stop what runs, as often as it is given work again, and go back."""
+        """Stop the running work, again if new work arrives, and rewind."""
         cell = self._cell
-        for _ in range(_MAX_TRIES):  # a prompt may come in between
+        for _ in range(_MAX_TRIES):  # a prompt may arrive in between
             await self._stop_all()
             if await cell.rewind(request):
                 return
@@ -185,20 +192,20 @@ def _branching(cell: SessionCell) -> Branching:
 
 
 async def record_of_event(session: LookingBackHandle, event: int) -> int:
-    """Find the record of a journal whose step published an event.
+    """Return the record whose step published an event.
 
     Cancellation: At once.
     """
     refuse(fault_of_number("event", event, needed=True))
     await trio.lowlevel.checkpoint()
-    branching = _branching(session._cell)  # noqa: SLF001 - of the same module
-    return await branching.look_back(session._cell, lambda journal: journal.number_of_event(event))  # noqa: SLF001 - of the same module
+    branching = _branching(session._cell)  # noqa: SLF001 - same module
+    return await branching.look_back(session._cell, lambda journal: journal.number_of_event(event))  # noqa: SLF001 - same module
 
 
 def _to_go_back_to(
     to: int | None, turn: int | None, now: SessionState, at_ms: int, journal: Journal
 ) -> tuple[int, Any]:
-    """Say which record is meant, and what the session is to be."""
+    """Return the record to rewind to, and the state to restore."""
     number = journal.number_of(to, turn)
     return number, state_to_go_back_to(journal, number, now, at_ms)
 
@@ -208,15 +215,15 @@ def _calls_behind(number: int, up_to: int, journal: Journal) -> Any:
 
 
 def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms: int) -> SessionState:
-    """Fold up to a number, and end what was open there; its plugins are asked as those of the live session are. This blocks."""
+    """Fold up to a number, and end the work open there. Plugins are called as those of the live session are. This blocks."""
     then = without_what_was_open(journal.state_behind(number), at_ms)
     return asked_by(then, now.data.stack.ask)
 
 
 def options_of_root(cell: SessionCell, call: str) -> SessionOptions:
-    """Return what a root was started with; only a root can fork and go back."""
+    """Return the options that a root session was started with; only a root can fork and rewind."""
     path, options = cell.bus.path, cell.options
-    if len(path) > 1 or options is None:  # one that works for another has none
+    if len(path) > 1 or options is None:  # a child session has none
         fault = f"{call}: session {path[-1]!r} works for another one, and has no branches of its own: {call} {path[0]!r}, its root"
         raise OptionError([fault])
     return options

@@ -1,7 +1,8 @@
-"""Who held the loop: a debug mode that names the task whose step kept all other tasks from going on.
+"""Detection of a blocked event loop: a debug mode that names the task whose step blocked all others.
 
-An instrument of Trio looks at the clock around each step of a task. A thread beside it looks, while a step takes too long,
-where it is; Trio's own thread cannot, because it is the one that is held. Nothing of this is there while it is off.
+A Trio instrument reads the clock around each step of a task. While a step takes too long, a separate thread samples its
+stack;
+Trio's own thread cannot, because it is blocked. None of this runs while the mode is off.
 """
 
 import sys
@@ -9,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import perf_counter, thread_time  # bound here: tests put other clocks into the module
+from time import perf_counter, thread_time  # bound here: tests replace the clocks of the module
 from typing import Final, TypeAlias
 
 import trio
@@ -21,28 +22,28 @@ from agentrail.logs import Logger
 LOGGER: Final = Logger("agentrail.runtime")
 
 HELD_SECONDS: Final = 0.05
-"""A step that takes longer is reported: people notice, and so do the timeouts of all other sessions."""
+"""Steps longer than this many seconds are reported: users notice them, and they delay the timeouts of all other sessions."""
 
 VARIABLE: Final = "AGENTRAIL_DEBUG"
 _MODES: Final = ("loop",)
 
 _MAX_FRAMES: Final = 12
-# How much of what came before a step may count as its own computing. To ask for the time of a thread is a call into the kernel,
-# and most steps are shorter than that call: asked before each, it was a tenth of all that a program of many steps computes.
+# How much of earlier steps may count as a step's own CPU time. Reading the CPU time of a thread is a system call, longer than
+# most steps. Read before each step, it took a tenth of the CPU of a program with many steps.
 _GRAIN_SECONDS: Final = 0.002
 _WATCHED: Final[trio.lowlevel.RunVar[bool]] = trio.lowlevel.RunVar("agentrail_loop_is_watched", default=False)
 
 
 @frozen(kw_only=True)
 class SlowStep:
-    """One step that held the loop.
+    """One step that blocked the event loop.
 
     Attributes:
-        task: Its name, as Trio's: of a session's actor its id, of a call the name of its tool.
-        seconds: How long all others waited.
-        cpu_seconds: How long of that the thread itself computed. Where it is much less, the step waited for something, such
-            as a file or a lock, or the machine was busy with other programs. Up to two milliseconds of it may be of steps before.
-        where: The stack while it was held, innermost last; empty when it was over before anybody could look.
+        task: Name of the Trio task: for a session's actor its id, for a call the name of its tool.
+        seconds: How long all other tasks waited.
+        cpu_seconds: CPU time of the thread in that time. If it is much less, the step waited for something, such as a file or
+            a lock, or the machine was busy with other programs. Up to two milliseconds of it may belong to earlier steps.
+        where: The stack while it was blocked, innermost last; empty if the step ended before a sample.
     """
 
     task: str
@@ -55,7 +56,7 @@ OnHeld: TypeAlias = Callable[[SlowStep], None]
 
 
 def describe_held(held: SlowStep) -> str:
-    """Say it for people, and what is unknown as well."""
+    """Describe it for people, including unknown parts."""
     said = (
         f"task {held.task!r} held the loop for {held.seconds * 1000:.0f} ms "
         f"({held.cpu_seconds * 1000:.0f} ms of them computing): "
@@ -69,15 +70,15 @@ def describe_held(held: SlowStep) -> str:
 
 
 def log_held(held: SlowStep) -> None:
-    """Write it to the log `agentrail.runtime`, level warning."""
+    """Log it to `agentrail.runtime`, level warning."""
     LOGGER.warning("%s", describe_held(held))
 
 
 def modes_of(text: str) -> frozenset[str]:
-    """Read `AGENTRAIL_DEBUG`: words with commas between.
+    """Parse `AGENTRAIL_DEBUG`: comma-separated words.
 
     Raises:
-        OptionError: Your move: a word that is no mode.
+        OptionError: Your move: an unknown mode.
     """
     words = frozenset(word for word in (part.strip() for part in text.split(",")) if word)
     unknown = sorted(words - set(_MODES))
@@ -87,10 +88,10 @@ def modes_of(text: str) -> frozenset[str]:
 
 
 class LoopWatch(trio.abc.Instrument):
-    """The instrument. Give it to `trio.run(…, instruments=[…])`, or use `watch_loop` inside of a run."""
+    """The instrument. Pass it to `trio.run(…, instruments=[…])`, or use `watch_loop` inside a run."""
 
     def __init__(self, on_held: OnHeld = log_held, *, seconds: float = HELD_SECONDS) -> None:
-        """Take whom to tell, and from how many seconds on a step is told."""
+        """Set the callback, and the seconds from which a step is reported."""
         self._on_held = on_held
         self._seconds = seconds
         self._began: float | None = None
@@ -100,7 +101,7 @@ class LoopWatch(trio.abc.Instrument):
         self._sample: tuple[float, str] | None = None
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Note when it begins."""
+        """Record when the step begins."""
         self._thread = threading.get_ident()
         began = perf_counter()
         if began - self._cpu_asked > _GRAIN_SECONDS:
@@ -108,9 +109,9 @@ class LoopWatch(trio.abc.Instrument):
         self._began = began
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Tell of a step that took too long."""
+        """Report a step that took too long."""
         began, self._began = self._began, None
-        if began is None:  # it was put in place in the middle of this very step
+        if began is None:  # the instrument was added in the middle of this step
             return
         took = perf_counter() - began
         if took <= self._seconds:
@@ -121,19 +122,19 @@ class LoopWatch(trio.abc.Instrument):
         self._on_held(SlowStep(task=task.name, seconds=took, cpu_seconds=cpu_seconds, where=where))
 
     def look(self) -> None:
-        """Note where the step is that runs now, if it takes too long; called from another thread."""
+        """Sample the stack of the current step if it takes too long; called from another thread."""
         began = self._began
         if began is None or perf_counter() - began <= self._seconds:
             return
         if self._sample is not None and self._sample[0] == began:
             return
-        frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - the documented way to another thread's stack
+        frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - the documented way to read another thread's stack
         if frame is not None and self._began == began:
             self._sample = (began, "".join(traceback.format_stack(frame, limit=_MAX_FRAMES)))
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Let a thread look, for as long as the block lasts; without it `where` is never known."""
+        """Run the sampling thread for the block. Without it, `where` is always empty."""
         is_over = threading.Event()
 
         def keep_looking() -> None:
@@ -151,10 +152,10 @@ class LoopWatch(trio.abc.Instrument):
 
 @contextmanager
 def watch_loop(on_held: OnHeld = log_held, *, seconds: float = HELD_SECONDS) -> Iterator[None]:
-    """Tell who holds the loop, for as long as the block lasts; inside of a Trio run. A block inside of another does nothing.
+    """Report blocking steps during the block; inside a Trio run. A block inside another does nothing.
 
     Args:
-        on_held: Takes each step that held it, in Trio's thread; by default the log does.
+        on_held: Called with each such step, in Trio's thread; logs it by default.
         seconds: How long a step may take.
     """
     if _WATCHED.get():

@@ -1,4 +1,4 @@
-"""Meanings beside words: the vector of a query, in time or not at all, and vectors of what has none yet, made in the background."""
+"""Embeddings for search: the vector of a query within a time limit, and vectors of new texts, computed in the background."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
@@ -12,76 +12,76 @@ from agentrail.logs import Logger
 LOGGER: Final = Logger("agentrail.runtime")
 
 QUERY_SECONDS: Final = 2.0
-"""How long a search waits for the vector of its query; then words alone have to do."""
+"""Seconds that a search waits for the vector of its query; after that it uses words only."""
 
 REST_SECONDS: Final = 30.0
-"""How long no search asks an embedder that has just failed: each would else wait for it."""
+"""Seconds without calls after an embedder failed: otherwise each search would wait for it."""
 
 LOOK_FOR_MEANINGS_SECONDS: Final = 60.0
-"""How often it is looked, at a search, whether something has no vector: another process may have written it."""
+"""Seconds between checks, during a search, for texts without a vector: another process may have written them."""
 
 _BATCH_SECONDS: Final = 60.0
 _MAX_QUERY: Final = 4_000
-"""Of the characters of a query; as much as is looked at of its words."""
+"""Maximum number of characters of a query, same as for its words."""
 
 _MAX_TEXT: Final = 24_000
-"""Of the characters of a text that becomes a vector: models of embeddings end at some 8,000 tokens."""
+"""Maximum number of characters of a text for a vector: embedding models accept about 8,000 tokens."""
 
 T = TypeVar("T")
 
 
 class Carry(Protocol):
-    """Does something with a store where it may block."""
+    """Runs a function on a store where it may block."""
 
     def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
-        """Do it."""
+        """Run it."""
         ...
 
 
 StartTask = Callable[..., None]
-"""Starts an async function with its arguments in the background; as of a nursery."""
+"""Starts an async function with its arguments in the background, like a nursery."""
 
 
 class NoMeaning(Exception):
-    """There is no vector of a query now; the message says why."""
+    """No vector of the query is available now; the message has the reason."""
 
 
 class VectorSource(Protocol):
-    """Gives packed vectors; see `EmbedderEdge`."""
+    """Source of packed vectors; see `EmbedderEdge`."""
 
     @property
     def name(self) -> str:
-        """What it is called, for messages."""
+        """Its name, for messages."""
         ...
 
     @property
     def kind(self) -> str:
-        """Of which kind its vectors are."""
+        """The kind of its vectors."""
         ...
 
     async def vectors_of(self, texts: Sequence[str]) -> list[bytes]:
-        """Give the packed vector of each text, in their order."""
+        """Return the packed vector of each text, in order."""
         ...
 
 
 class Meanings:
-    """Asks one embedder for all sessions of a supervisor."""
+    """Shared access to one embedder for all sessions of a supervisor."""
 
     def __init__(self, source: VectorSource, start: StartTask) -> None:
-        """Take the embedder."""
+        """Set the embedder."""
         self.kind: str = source.kind
         self._source = source
         self._start = start
         self._rests_until = 0.0
         self._why = ""
-        # By store and tenant: whether one is at work, and whether it is to look once more.
+        # By store and tenant: whether a task is running, and whether it must check again.
         self._at_work: dict[tuple[int, str], bool] = {}
         self._looked_at: dict[tuple[int, str], float] = {}
 
     async def vector_of(self, query: str) -> bytes:
-        """Give the vector of a query.
+        """Return the vector of a query.
 
-        Cancellation: The embedder is not waited for any more.
+        Cancellation: The embedder is no longer awaited.
         """
         if trio.current_time() < self._rests_until:
             await trio.lowlevel.checkpoint()
@@ -94,9 +94,9 @@ class Meanings:
         raise NoMeaning(message)
 
     async def vector_or_words(self, query: str, tell: Callable[[str], None] | None) -> bytes | None:
-        """Give the vector of a query; None where words alone are to be compared, of which is told why.
+        """Return the vector of a query; None to search by words only, with the reason reported.
 
-        Cancellation: As of `vector_of`.
+        Cancellation: Same as `vector_of`.
         """
         try:
             return await self.vector_of(query)
@@ -106,7 +106,7 @@ class Meanings:
             return None
 
     def look_after(self, keeper: VectorKeeper, tenant: str, carry: Carry, *, is_new: bool) -> None:
-        """Make vectors of what has none, in the background; at once where something new was put, and else from time to time."""
+        """Compute missing vectors in the background: at once after a new text, otherwise at intervals."""
         key, now = (id(keeper), tenant), trio.current_time()
         if key in self._at_work:
             self._at_work[key] = self._at_work[key] or is_new
@@ -116,9 +116,9 @@ class Meanings:
             self._start(self._fill, keeper, tenant, carry)
 
     async def fill(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
-        """Make vectors of all that has none, and wait for it; arguments as of `look_after`.
+        """Compute all missing vectors, and wait for them; same arguments as `look_after`.
 
-        Cancellation: As for `NoMeaning`.
+        Cancellation: Same as for `NoMeaning`.
         """
         count = 0
         while made := await self._fill_some(keeper, tenant, carry):
@@ -131,13 +131,13 @@ class Meanings:
             while await self._fill_some(keeper, tenant, carry) or self._at_work[key]:
                 self._at_work[key] = False
         except (AgentrailError, NoMeaning) as error:
-            # The next one that looks goes on where this one ended.
+            # The next run continues here.
             LOGGER.warning("vectors were not made: %s", error)
         finally:
             del self._at_work[key]
 
     async def _fill_some(self, keeper: VectorKeeper, tenant: str, carry: Carry) -> int:
-        """Make one batch, and say how many there were to make."""
+        """Compute one batch, and return the number of missing vectors."""
         rows = await carry(lambda: keeper.without_vectors(tenant, self.kind, limit=MAX_EMBEDDED))
         if not rows:
             return 0

@@ -1,7 +1,7 @@
-"""The journal of a live session: each of its steps is recorded here, handed to the writer, and its effects wait for that.
+"""The journal of a live session: records each of its steps, hands them to the writer, and holds back effects until they are durable.
 
-It lives as long as the session, across crashes of its actor. Nothing in here waits: the actor steps, hands over and goes on, and
-is told by a message in its mailbox when something that waited may leave. A session without a store has none of it.
+It lives as long as the session, across crashes of its actor. Nothing here waits: the actor steps, hands over and continues.
+A message in its mailbox tells it when waiting effects may leave. A session without a store has no journal.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -52,11 +52,11 @@ from agentrail.runtime.subscription import Gate
 
 # Notes of file writes: a tool's write is recorded before it happens.
 #
-# A note is a signal that a tool affects the outside world; the previous content is stored next to its record. Nothing here reads or
-# writes a file.
+# A note is a signal that a tool affects the outside world; the previous content is stored next to its record. This module neither
+# reads nor writes files.
 
 _IN_LINE_BYTES: Final = 1 << 16
-"""More than this is looked through for secrets in a thread: the loop is not held."""
+"""Larger contents are searched for secrets in a thread, so that the event loop is not blocked."""
 
 _KNOWN_DIGESTS: Final = 1_000
 
@@ -64,7 +64,7 @@ _REFUSED: Final = "It was not written, because the store that keeps what stood t
 
 
 class Durable(Protocol):
-    """A journal, as far as one waits for it."""
+    """A journal that can be awaited."""
 
     async def wait_durable(self, number: int) -> None:
         """Wait until all records up to a number are durable."""
@@ -75,8 +75,8 @@ class HandedNote:
     """A note on its way through the mailbox of its session into the journal.
 
     Attributes:
-        contents: What is stored beside its record, by SHA-256.
-        number: Of its record; 0 where it has none.
+        contents: Contents stored next to its record, by SHA-256.
+        number: Number of its record; 0 without one.
         is_handed: Set when it is handed to the writer, or never will be.
     """
 
@@ -88,22 +88,22 @@ class HandedNote:
         self.is_handed: trio.Event = trio.Event()
 
     def handed(self, number: int) -> None:
-        """Hear that it has a record, or none (0)."""
+        """Called with the record number, or 0 if nothing was recorded."""
         self.number = number
         self.is_handed.set()
 
 
 class FileNotes:
-    """The notes of one session that are on their way.
+    """Pending notes of one session.
 
     Attributes:
-        scrub: Takes the secrets of the session out of a text.
+        scrub: Removes the secrets of the session from a text.
     """
 
     __slots__ = ("_count", "_journal", "_known", "_waiting", "scrub")
 
     def __init__(self, journal: Durable, scrub: Scrub) -> None:
-        """Begin with none."""
+        """Start without notes."""
         self._journal = journal
         self._waiting: dict[int, HandedNote] = {}
         self._known: dict[str, None] = {}
@@ -111,14 +111,14 @@ class FileNotes:
         self.scrub: Scrub = scrub
 
     def number_next(self) -> int:
-        """Give the next note its number."""
+        """Return the number of the next note."""
         self._count += 1
         return self._count
 
     def taken(self, signal: Signal) -> HandedNote | None:
-        """Give the note that a signal is, when the session has stepped it; None for any other.
+        """Return the note that belongs to a stepped signal, or None.
 
-        By its number: where there are secrets, what is stepped is another object than what was delivered.
+        Matched by its number: with secrets, the stepped object differs from the delivered one.
         """
         if not self._waiting or not isinstance(signal, ToolEmitted) or signal.name != FILES_EVENT:
             return None
@@ -135,7 +135,7 @@ class FileNotes:
     ) -> Refusal | None:
         """Put a note into the mailbox, and wait until its record is durable.
 
-        Cancellation: It may be recorded all the same.
+        Cancellation: It may still be recorded.
         """
         new = {digest: content for digest, content in contents.items() if digest not in self._known}
         note = self._waiting[number] = HandedNote(new)
@@ -151,28 +151,28 @@ class FileNotes:
         return None
 
     def _remember(self, digests: Iterable[str]) -> None:
-        """Know what the store has by now; of the last ones only, since it is no fault to hand it over again."""
+        """Remember the most recent contents in the store. Handing one over again is harmless."""
         self._known.update(dict.fromkeys(digests))
         while len(self._known) > _KNOWN_DIGESTS:
             del self._known[next(iter(self._known))]
 
 
 class KeptJournal(Protocol):
-    """The journal of a session, as far as effects need it: when it takes records, and where it is noted what tools write."""
+    """The parts of a session's journal that effects need: whether it accepts records, and the notes of file writes."""
 
     @property
     def writer(self) -> Gate:
-        """Who writes it."""
+        """The writer of the journal."""
         ...
 
     @property
     def files(self) -> FileNotes:
-        """The notes that are on their way."""
+        """The pending notes."""
         ...
 
 
 class NotingKeeper:
-    """Is told by a sandbox what a call writes, or a session that goes back; see `FileKeeper`."""
+    """Records the writes of a call, or of a rewind, as reported by a sandbox; see `FileKeeper`."""
 
     __slots__ = ("_call_id", "_deliver", "_effect_id", "_has_command", "_noted", "_notes", "_tool")
 
@@ -184,7 +184,7 @@ class NotingKeeper:
         call_id: CallId,
         tool: str,
     ) -> None:
-        """Note what a call writes."""
+        """Create a keeper for the writes of a call."""
         self._notes = notes
         self._deliver = deliver
         self._effect_id = effect_id
@@ -194,7 +194,7 @@ class NotingKeeper:
         self._noted: dict[str, FileWrite] = {}
 
     async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
-        """Keep what is about to be written; see `FileKeeper.keep`."""
+        """Keep the contents before a write; see `FileKeeper.keep`."""
         secret = await self._secret_ones(contents)
         scrub = self._notes.scrub
         kept = {digest: content for digest, content in contents.items() if digest not in secret}
@@ -204,7 +204,7 @@ class NotingKeeper:
         return await self._hand(note, kept)
 
     def take_back(self, changes: Sequence[FileWrite]) -> None:
-        """Note of what was noted that what stood there before stands there still."""
+        """Record that the earlier noted contents are unchanged."""
         noted = [self._noted[one.path] for one in changes if one.path in self._noted]
         if noted:
             undone = [msgspec.structs.replace(one, after=one.before, directories=0) for one in noted]
@@ -212,7 +212,7 @@ class NotingKeeper:
             self._deliver(self._signal(note))
 
     async def keep_command(self) -> Refusal | None:
-        """Note that a command runs, once for each call."""
+        """Record that a command runs, once for each call."""
         if self._has_command:
             await trio.lowlevel.checkpoint()
             return None
@@ -238,7 +238,7 @@ class NotingKeeper:
 
 
 def _with_secrets(contents: Mapping[str, bytes], scrub: Scrub) -> frozenset[str]:
-    """Name those in which a secret stands: no store is given one."""
+    """Return the digests of contents with a secret, which are never stored."""
     texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
     return frozenset(digest for digest, text in texts.items() if scrub(text) != text)
 
@@ -250,7 +250,7 @@ def _without(change: FileWrite, secret: frozenset[str]) -> FileWrite:
 
 
 def _public(state: FileState | None, secret: frozenset[str]) -> FileState | None:
-    """Say nothing of a content with a secret in it: the digest of a short one is as good as the secret to who can guess it."""
+    """Hide a content with a secret: the digest of a short one would let a reader guess it."""
     if state is None or state.sha256 not in secret:
         return state
     return msgspec.structs.replace(state, sha256="", lost="secret")
@@ -261,7 +261,7 @@ LOGGER: Final = Logger("agentrail.runtime")
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 STOPS: Final[tuple[type[Asked], ...]] = (AbortCycle, AbortTool, StopSession)
-"""What is taken also while the store takes nothing: it stops work, and that is never refused."""
+"""Signals accepted even while the store is unavailable: stopping work is never refused."""
 
 _HARMLESS: Final[tuple[type[Asked], ...]] = (
     *STOPS,
@@ -274,7 +274,7 @@ _HARMLESS: Final[tuple[type[Asked], ...]] = (
 
 
 class MayLeave(Control):
-    """A control message to the session: something that waited for its record may leave, or no record is taken any more."""
+    """Control message: waiting effects may leave, or no more records are accepted."""
 
 
 _MAY_LEAVE: Final = MayLeave()
@@ -284,21 +284,21 @@ class Notified(Protocol):
     """The mailbox of a session."""
 
     def put_control(self, message: object) -> None:
-        """Put a message that overtakes all others."""
+        """Put a message ahead of all others."""
 
 
 class Callers(Protocol):
-    """Where the callers of a session wait, and those of the sessions above it."""
+    """Waiting callers of a session and its ancestors."""
 
     def give_callers_up(self, error: StoreUnavailable, answered: Container[SignalId]) -> None:
-        """Raise an error where callers wait whom the store must not keep waiting any longer."""
+        """Raise an error in callers that must not wait any longer for the store."""
 
 
 class Stepped:
-    """A step that was taken, and what is recorded of it.
+    """A completed step, and its records.
 
     Attributes:
-        drafts: What is recorded; may be none.
+        drafts: The records; may be empty.
     """
 
     __slots__ = ("after", "before", "drafts", "effects")
@@ -317,20 +317,20 @@ class Stepped:
 
 
 class SessionJournal:
-    """What is recorded of a live session, and what waits for that.
+    """Records of a live session, and the effects that wait for them.
 
     Attributes:
-        first: The first signal of a session that comes back; None behind that, and of one that begins.
-        gone_tools: The names of tools that a session that comes back has no more; they are taken away by its first signal.
-        seen_up_to: The number of the last event that was published before it came back.
-        outbox: What waits.
-        durable: The number up to which its records are durable.
-        files: What its tools are about to write.
-        old_events: What makes events again that are kept no more; None for nothing.
-        recorded_at: When it recorded something last, on Trio's clock; 0 before it did.
-        refusal: Why no record of it is taken any more; None while they are.
-        tail: Where the journal ends, with what was handed over.
-        writer: Who writes it.
+        first: The first signal of a resumed session; None after it, and for a new session.
+        gone_tools: Names of tools that a resumed session no longer has; its first signal removes them.
+        seen_up_to: Number of the last event published before it resumed.
+        outbox: Waiting effects.
+        durable: Number up to which its records are durable.
+        files: Notes of the files that its tools are about to write.
+        old_events: Rebuilds events that are no longer kept; None if there is nothing to rebuild.
+        recorded_at: Time of its last record, on Trio's clock; 0 before the first.
+        refusal: Why no more records are accepted; None while they are.
+        tail: End of the journal, including records handed over.
+        writer: Writer of the records.
     """
 
     __slots__ = (
@@ -358,7 +358,7 @@ class SessionJournal:
         "writer",
     )
 
-    def __init__(  # noqa: PLR0913 - what a journal goes on with
+    def __init__(  # noqa: PLR0913 - the state that a journal continues from
         self,
         state: SessionState,
         tail: Tail,
@@ -372,7 +372,7 @@ class SessionJournal:
         old_events: OldEvents | None = None,
         scrub: Scrub = keep,
     ) -> None:
-        """Go on behind what is durable."""
+        """Continue after the durable records."""
         self.files: FileNotes = FileNotes(self, scrub)
         self.first: Recovered | None = first
         self.gone_tools: tuple[str, ...] = gone_tools
@@ -399,7 +399,7 @@ class SessionJournal:
     def note_drift(
         self, drift: Drift, state: SessionState, begun: tuple[EffectId, ...], *, at_ms: int, engine: str
     ) -> None:
-        """Record, before anything else, that the code here makes another history of what is recorded, and the state that counts."""
+        """Record first that the code here folds the journal differently, and the state that counts."""
         self._wants_snapshot = True
         self._record((drifted_draft(drift, state, begun, at_ms=at_ms, engine=engine),))
 
@@ -408,11 +408,11 @@ class SessionJournal:
     def noted(
         self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
     ) -> Stepped:
-        """Say what is recorded of a step. Nothing is handed over yet."""
+        """Return the records of a step, without handing them over."""
         return Stepped(before, after, effects, self._recorder.note(before, signal, after, effects))
 
     def hand_over(self, stepped: Stepped, signal: Signal) -> Leaving:
-        """Hand the records of a step to the writer, and let its effects wait for them."""
+        """Hand the records of a step to the writer, and hold back its effects until then."""
         self._latest = stepped.after
         drafts = stepped.drafts
         if self.refusal is not None:
@@ -440,7 +440,7 @@ class SessionJournal:
         return closed_draft(after.data.stopping or "ended", at_ms=at_ms, events=after.data.seq)
 
     def _record(self, drafts: Sequence[Draft], beside: Mapping[str, bytes] = _NOTHING) -> None:
-        """Hand records over, with what is stored beside them: they are written from here on, whatever becomes of the session."""
+        """Hand records over, with contents stored next to them. From here on they are written, whatever happens to the session."""
         self.recorded_at = trio.current_time()
         blobs: dict[str, bytes] = dict(beside)
         small = []
@@ -463,7 +463,7 @@ class SessionJournal:
         self.writer.put(self, records, blobs)
 
     def go_back(self, number: int, before: SessionState, after: SessionState, at_ms: int) -> None:
-        """Record that the session goes on behind an earlier record of its own."""
+        """Record that the session continues after an earlier record of its own."""
         body = encode_body(RewoundBody(number=number))
         self._recorder = Recorder(after)
         self._latest = after
@@ -474,7 +474,7 @@ class SessionJournal:
     async def wait_durable(self, number: int) -> None:
         """Wait until all records up to a number are durable.
 
-        Cancellation: A checkpoint only where it has to wait. They are written all the same.
+        Cancellation: A checkpoint only if it has to wait. They are written regardless.
         """
         while self.durable < number:
             if self.refusal is not None:
@@ -487,7 +487,7 @@ class SessionJournal:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that it recorded is durable, nothing waits for that any more, and more would be taken."""
+        """Whether all its records are durable, no effects wait for them, and more records would be accepted."""
         return (
             self.refusal is None
             and self.durable == self.tail.seq
@@ -499,21 +499,21 @@ class SessionJournal:
     # --- snapshots
 
     def look_for_snapshot(self, state: SessionState) -> None:
-        """Take a snapshot where one is due, and the session is at rest with all that it did durable."""
+        """Take a snapshot if one is due, the session is at rest, and all its records are durable."""
         is_due = self._wants_snapshot or is_snapshot_due(self._snapshot, self.tail.seq)
         if is_due and is_at_rest(state):
             self.put_snapshot(state)
 
     def put_snapshot(self, state: SessionState) -> None:
-        """Hand a snapshot to the store, which may as well fail; not in the middle of work, and not of what may be taken back."""
+        """Hand a snapshot to the store, which may fail. Not during work, and not of a state that may be undone."""
         is_whole = self.refusal is None and self.durable == self.tail.seq != self._snapshot
         if is_whole and is_at_rest(state):
             self._put(state)
 
     def put_last_snapshot(self, state: SessionState) -> None:
-        """Hand over a snapshot at a planned stop, also in the middle of work: it names what had begun, and newer code folds nothing old.
+        """Hand over a snapshot at a planned stop, even during work. It names the open effects, so newer code folds no old records.
 
-        It may reach the store before the last records do. One whose record does not follow is ignored.
+        It may reach the store before the last records do. A snapshot whose record does not follow is ignored.
         """
         if self.refusal is not None or self.first is not None or state.ended:
             return
@@ -532,15 +532,15 @@ class SessionJournal:
         self._snapshot, self._wants_snapshot = self.tail.seq, False
         self.writer.post(partial(self.writer.store.put_snapshot, snapshot))
 
-    # --- what may leave
+    # --- durable effects
 
     def leaving(self) -> Iterator[tuple[Effect, SessionState]]:
-        """Give the effects that may leave, each with what the session knew behind its step; then it waits until it is told again."""
+        """Yield the effects that may leave, each with the state after its step. The caller then waits for the next notification."""
         self._is_told = False
         return self.outbox.leaving(self.durable)
 
     async def wait_changed(self) -> None:
-        """Wait until something may leave, or it is known that nothing will for now.
+        """Wait until effects may leave, or until it is known that none will for now.
 
         Cancellation: Always a checkpoint.
         """
@@ -549,35 +549,35 @@ class SessionJournal:
 
     @property
     def is_held_up(self) -> bool:
-        """Whether effects wait for a store that takes no records, so that nothing more is published for now."""
+        """Whether effects wait for an unavailable store, so that nothing more is published for now."""
         return not (self.writer.is_available or self.outbox.is_empty)
 
     def check_admission(self, signal: Asked) -> None:
-        """Refuse what would have to be acknowledged while no record can be."""
+        """Refuse a signal that needs an acknowledgement while no records are accepted."""
         if not self.writer.is_available and not isinstance(signal, _HARMLESS):
             raise self.writer.unavailable_error()
 
-    # --- what the writer tells
+    # --- called by the writer
 
     def standing(self) -> Standing:
-        """Say how the session stands behind its last record."""
+        """Return the status of the session after its last record."""
         return stored_standing(self._latest)
 
     def written(self, up_to: int) -> None:
-        """Hear that all records up to this number are durable."""
+        """Called when all records up to this number are durable."""
         self.durable = up_to
         self._settle()
         self._tell()
 
     def refused(self, error: AgentrailError) -> None:
-        """Hear that no record of it will be taken any more: nothing that waits was seen by anyone, and nothing of it ever is."""
+        """Called when no more records will be accepted. Waiting effects were never visible, and never will be."""
         self.refusal = error
         self._settle()
         self.outbox.clear()
         self._tell()
 
     def kept_waiting(self, error: StoreUnavailable) -> None:
-        """Hear that the store takes nothing for now: who waits for an answer is told so, and what was decided goes on."""
+        """Called when the store is unavailable for now. Waiting callers get the error, and decided effects continue."""
         del error
         self._settle()
         self._give_callers_up()
