@@ -257,7 +257,7 @@ class _Open:
     began_at: float = field(factory=trio.current_time)
     ended: trio.Event | None = None  # created for the few that are awaited
     processes: Processes | None = None  # for a tool call
-    child_usages: Sequence[ChildUsage] = ()  # of the child sessions of a call; streams share the empty default
+    child_usages: Sequence[ChildUsage] = ()  # of child sessions of a call; streams share the default
     agent: AgentLine | None = None  # for a background agent
     late_value: LateValue | None = None  # for a tool that completed although it was stopped
 

@@ -1,4 +1,4 @@
-"""Models, as the shell finds them: a string or an object becomes a provider, and what is known of it becomes data."""
+"""Models in the shell: turn a string or an object into a provider, and its capabilities into data."""
 
 import re
 from collections.abc import Mapping
@@ -37,10 +37,10 @@ _LONGEST_SECONDS: Final = 1e9  # thirty years
 
 @frozen
 class Choice:
-    """A model that a session is to ask from now on.
+    """The model of a session from now on.
 
     Attributes:
-        name: The string that the session knows it by.
+        name: The string that identifies it in the session.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Choice:
 
 
 def string_of(model: str | Provider) -> str:
-    """Give the string that a session knows a model by."""
+    """Return the string that identifies a model in a session."""
     if isinstance(model, str):
         return model
     name: object = call_guarded(lambda _: None, getattr, model, "name")
@@ -64,7 +64,7 @@ def string_of(model: str | Provider) -> str:
 def find_provider(
     model: str | Provider, provider_opts: Mapping[str, Any], resolve: ResolveProvider
 ) -> tuple[str, Provider]:
-    """Find the provider of a model, and the string that the session knows it by."""
+    """Return the provider of a model, and the string that identifies it in the session."""
     found = resolve(model, provider_opts) if isinstance(model, str) else model
     return string_of(model), found
 
@@ -72,7 +72,7 @@ def find_provider(
 def decide_switch(
     model: str | Provider, provider_opts: Mapping[str, Any] | None, current: str, ports: Ports
 ) -> Choice:
-    """Find a model for a session that has one."""
+    """Find a model for a session that already has one."""
     if provider_opts is None and model == current:
         provider_opts = ports.provider_opts.get(current)
     opts = frozen_json(provider_opts or {})
@@ -83,12 +83,12 @@ def decide_switch(
 
 
 def is_object(model: str) -> bool:
-    """Say whether a model string stands for a provider object, which only its session can find."""
+    """Return whether a model string stands for a provider object, which only its session can find."""
     return _OBJECT.search(model) is not None
 
 
 def fresh_name_of(model: str, provider: Provider, known: Mapping[str, Provider]) -> str:
-    """Name a provider that comes to a session: objects of one name are told apart, strings are what they say."""
+    """Return a name for a new provider of a session. Objects with the same name are numbered, strings stay unchanged."""
     if not model.endswith(":object"):
         return model
     number = 1
@@ -100,7 +100,7 @@ def fresh_name_of(model: str, provider: Provider, known: Mapping[str, Provider])
 
 
 def decide_provider_opts(model: str, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Say with which options to find a model that is asked for the first time."""
+    """Return the options for a model that is used for the first time."""
     if model in known:
         return known[model]
     alike = [opts for name, opts in known.items() if _provider_of(name) == _provider_of(model)]
@@ -114,7 +114,7 @@ def _provider_of(model: str) -> str:
 
 
 def provide_model(model: str, ports: Ports) -> Provider:
-    """Give the provider of a model that a session asks besides its own; it is found where it was not asked before."""
+    """Return the provider of an additional model of a session. On first use it is looked up."""
     providers = ports.providers
     if model not in providers:
         providers[model] = ports.find_provider(model, decide_provider_opts(model, ports.provider_opts))
@@ -123,7 +123,7 @@ def provide_model(model: str, ports: Ports) -> Provider:
 
 
 def facts_of(model: str, provider: Provider) -> ModelFacts:
-    """Say what is known of a model when a session has to decide by it."""
+    """Return the facts of a model that a session's decisions depend on."""
     asked: Any = call_guarded(partial(_refuse_provider, model), _ask, provider, model.partition(":")[2])
     fault = _fault_of_capabilities(asked)
     if fault is not None:
@@ -148,7 +148,7 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
 
 
 def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsage:
-    """Return a usage with its cost, for a provider that states a price and reports tokens alone.
+    """Return a usage with its cost, for a provider that states a price and reports tokens only.
 
     Without it such a response would be free: the cost of a `TokenUsage` is 0 unless the provider sets it.
     """
@@ -156,14 +156,14 @@ def priced(usage: TokenUsage, model: str, provider: Provider | None) -> TokenUsa
         return usage
     try:
         price = facts_of(model, provider).price
-    except AgentrailError:  # it answered when the session began, so the response counts all the same
+    except AgentrailError:  # it answered when the session began, so the response still counts
         return usage
     return usage if price is None else msgspec.structs.replace(usage, cost_usd=price.cost_usd(usage))
 
 
-@lru_cache(64)  # a number that all sessions share, and not one for each of ten thousand
+@lru_cache(64)  # one number shared by all sessions, not one for each of ten thousand
 def _milliseconds(seconds: float) -> int:
-    """Count a patience in milliseconds: of any above 0 at least one, and of a very long one no more than a state can hold."""
+    """Convert a time limit to milliseconds: at least 1 if it is above 0, and at most as long as a state can hold."""
     return max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))
 
 
@@ -181,7 +181,7 @@ def _refuse_provider(model: str, error: Exception) -> NoReturn:
 
 
 def _fault_of_capabilities(known: object) -> str | None:
-    """Say what is wrong with an answer of `capabilities`: a provider may be anybody's object."""
+    """Return the fault in an answer of `capabilities`, since a provider may be a foreign object."""
     if not isinstance(known, Capabilities):
         return f"gave a value of type {type(known).__name__}: expected agentrail.abc.Capabilities"
     given: Any = known
@@ -196,8 +196,8 @@ def _fault_of_capabilities(known: object) -> str | None:
 
 # Type checks for a provider's output on its way into a session.
 #
-# A struct accepts any field value, and a step may not notice a wrong one. But a record that contains it cannot be read again, nor any record
-# after it.
+# A struct accepts any field value, and a step may not notice a wrong one. But a record that contains it cannot be read again, nor any
+# later record.
 
 _STOP_REASONS: Final = frozenset(get_args(StopReason))
 _NEVER_RECORDED: Final[frozenset[type]] = frozenset({ToolCallStarted, ArgumentsDelta})
@@ -206,7 +206,7 @@ _USED: Final = (int, int, int, int, int, bool)
 
 
 def readable(response: ResponseCompleted, model: str) -> ResponseCompleted:
-    """Give a response as it comes back from its bytes."""
+    """Return a response as decoded from its bytes."""
     if is_plain(response):
         return response
     said = settled(response)
@@ -215,16 +215,16 @@ def readable(response: ResponseCompleted, model: str) -> ResponseCompleted:
     except CodecError as error:
         message = f"the provider of {model} gave a response that is none: {error}"
         raise ProtocolError(message) from None
-    assert isinstance(read, ResponseCompleted)  # noqa: S101 - so it was written
+    assert isinstance(read, ResponseCompleted)  # noqa: S101 - it was written as one
     return said if read == said else read
 
 
 def is_plain(response: ResponseCompleted) -> bool:
-    """Say whether each value of a response is of its type, as in nearly all; by hand, for its bytes cost six times as much.
+    """Return whether each value of a response has its type, as in nearly all. By hand: its bytes cost six times as much.
 
-    What is left to `settled`, which each signal goes through in front of its step, is what a value of the right type may hold.
+    `settled`, which each signal passes before its step, checks the contents of values with the right type.
     """
-    given: Any = response  # mypy takes the annotations at their word, and those are in doubt here
+    given: Any = response  # mypy trusts the annotations, which are in doubt here
     message, usage = given.message, given.usage
     if type(message) is not AssistantMessage or type(usage) is not TokenUsage or given.misfit is not None:
         return False
@@ -246,13 +246,13 @@ def _is_plain_block(block: object) -> bool:
         type(block) is ToolCall
         and type(block.call_id) is type(block.name) is str
         and block.malformed is None
-        and type(block.arguments) is FrozenDict  # which a call makes of what it is given, to its depth
+        and type(block.arguments) is FrozenDict  # a call freezes its arguments to all levels
     )
 
 
 def check_chunk(chunk: Chunk) -> None:
-    """Refuse a chunk that could not be recorded; of those that never are nothing is asked."""
-    # By hand, and not through its bytes: there is one for each word of a model, and mostly it is plain text, or a piece of a call.
+    """Reject a chunk that could not be recorded. Chunks that are never recorded are not checked."""
+    # By hand rather than through its bytes: there is one chunk per word of a model, mostly plain text or a piece of a call.
     if (type(chunk) is TextDelta and type(chunk.text) is str) or type(chunk) in _NEVER_RECORDED:
         return
     match chunk:

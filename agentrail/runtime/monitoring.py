@@ -1,4 +1,4 @@
-"""Watching a session from outside: one `SessionGone`, when it has ended for good."""
+"""Monitors of sessions: one `SessionGone`, when the session has ended for good."""
 
 from attrs import frozen
 
@@ -9,13 +9,13 @@ from agentrail.runtime.session import SessionCell
 
 @frozen(kw_only=True)
 class SessionGone:
-    """A session has ended, and nothing of it acts any more.
+    """A session has ended, and none of its work is running.
 
     Attributes:
-        session_id: Which one.
-        scope: Of which scope; empty for one without.
-        reason: How it ended, one line, as in `SessionDown`.
-        incarnation: The last one; one more than it was restarted.
+        session_id: Its id.
+        scope: Its scope; empty for none.
+        reason: Reason for the end, on one line, as in `SessionDown`.
+        incarnation: The last one: the number of restarts plus one.
     """
 
     session_id: SessionId
@@ -25,21 +25,21 @@ class SessionGone:
 
 
 class SessionMonitor:
-    """Watches one session. There is exactly one `SessionGone` to be told, however often it is asked for."""
+    """Monitors one session. There is exactly one `SessionGone`, however often it is requested."""
 
     __slots__ = ("_cell",)
 
     def __init__(self, cell: SessionCell) -> None:
-        """Made by `Session.monitor` and `SessionSupervisor.monitor`."""
+        """Created by `Session.monitor` and `SessionSupervisor.monitor`."""
         self._cell = cell
 
     async def wait(self) -> SessionGone:
-        """Wait for the end; of a session that is gone tell at once.
+        """Wait for the end. Returns at once for an ended session.
 
         Raises:
-            NoTrioRun: Your move: no Trio runs here.
+            NoTrioRun: Your move: Trio is not running.
 
-        Cancellation: Always a checkpoint; the end is not lost by it, wait again.
+        Cancellation: Always a checkpoint. The end is not lost; wait again.
         """
         need_trio()
         reason = await self._cell.wait_down()

@@ -1,7 +1,7 @@
-"""What a session published long ago, made again from its journal for a subscriber that comes back. No loop enters but to wait for it.
+"""Old events of a session, rebuilt from its journal for a returning subscriber. The event loop is used only to wait.
 
-Events are not stored: they are folded, in a thread, from the newest snapshot in front of the number asked for. They are given only
-where the fold says of each record what was recorded of it, so that nothing is told that was not said in these words.
+Events are not stored. They are folded, in a thread, from the newest snapshot before the requested number. They are returned
+only if the fold agrees with every record, so that the events are exactly those published.
 """
 
 from functools import partial
@@ -28,14 +28,14 @@ from agentrail.runtime.withheld import Withheld
 LOGGER: Final = Logger("agentrail.runtime")
 
 MAX_OLD_EVENTS: Final = 100_000
-"""How many events are made again for one subscriber; who is behind by more gets `EventsLost`."""
+"""Maximum number of events rebuilt for one subscriber. One that is further behind gets `EventsLost`."""
 
 
 class OldEvents:
-    """Makes the events of stored sessions again; one for a supervisor."""
+    """Rebuilds the events of stored sessions; one per supervisor."""
 
     def __init__(self, store: Store, outside: Outside, limiter: trio.CapacityLimiter) -> None:
-        """Begin with nothing to read."""
+        """Start with nothing read."""
         self._store = store
         self._outside = outside
         self._limiter = limiter
@@ -43,9 +43,9 @@ class OldEvents:
     async def read(
         self, state: SessionState, after: int, before: int, *, withheld: Withheld | None = None
     ) -> tuple[Event, ...]:
-        """Give what a session published between two numbers, without what is never replayed.
+        """Return the events of a session between two numbers, without those that are never replayed.
 
-        Cancellation: At once; what is read is thrown away.
+        Cancellation: At once; the result is discarded.
         """
         if before - after > MAX_OLD_EVENTS:
             await trio.lowlevel.checkpoint()
@@ -67,17 +67,17 @@ class OldEvents:
         return await self._outside.offload(make, abandon_on_cancel=True, limiter=self._limiter)
 
 
-def old_events(  # noqa: PLR0913 - which of them
+def old_events(  # noqa: PLR0913 - the requested range
     store: Store, scope: str, session: SessionId, *, after: int, before: int, finder: PluginFinder, ask: Ask
 ) -> tuple[Event, ...]:
-    """Fold what is needed of a journal; arguments and result are those of `OldEvents.read`. This blocks, and never raises."""
+    """Fold the required part of a journal; same arguments and result as `OldEvents.read`. This blocks, and never raises."""
 
     def read() -> tuple[Event, ...]:
         stored = store.get(scope, session)
         return () if stored is None else _folded(store, stored, after, before, finder, ask)
 
     def refuse(error: BaseException) -> tuple[Event, ...]:
-        # Of a bug only the kind: what it says may hold anything, and a store of the caller's own may have raised it.
+        # Of a bug only its class: its message may contain anything, and the caller's own store may have raised it.
         why = error if isinstance(error, AgentrailError) else f"reading them raised {type(error).__name__}"
         LOGGER.warning("session %s: its events behind %s are not at hand: %s", session, after, why)
         return ()
@@ -85,14 +85,14 @@ def old_events(  # noqa: PLR0913 - which of them
     return call_guarded(refuse, read)
 
 
-def _folded(  # noqa: PLR0913, PLR0917 - as above
+def _folded(  # noqa: PLR0913, PLR0917 - same arguments
     store: Store, stored: StoredSession, after: int, before: int, finder: PluginFinder, ask: Ask
 ) -> tuple[Event, ...]:
     sources = fold_sources(store, stored, finder, ask)
     start, tail, _ = newest_snapshot(store, stored, finder, ask, last_event=after)
     records = read_after(store, stored.scope, stored.session, tail.seq)
     if any(one.kind == REWOUND and one.events > after for one in records):
-        return ()  # the session went back behind some of them: they do not count any more
+        return ()  # the session was rewound past some of them, so they no longer count
     records = _up_to_event(records, before - 1)
     if start is None:
         start = first_state(records, sources)
@@ -113,6 +113,6 @@ def _folded(  # noqa: PLR0913, PLR0917 - as above
 
 
 def _up_to_event(records: tuple[Record, ...], last: int) -> tuple[Record, ...]:
-    """Leave out the records behind that of an event."""
+    """Drop the records after that of an event."""
     needed = next((place for place, one in enumerate(records, 1) if one.events >= last), len(records))
     return records[:needed]

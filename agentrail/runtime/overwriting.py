@@ -1,8 +1,9 @@
-"""What was removed from a store is overwritten: once for all that was removed within a while, because its whole file is written anew for that.
+"""Overwriting of deleted data: once for all deletions within a period, because it rewrites the whole file.
 
-A store overwrites what it removes where that stood. Pages of a file may keep copies of it besides, and only `Store.overwrite_removed` reaches
-those; sessions wait as long as it takes. So it is done for who asks for it, by `purge`; and behind a sweep, where the file is small. That it is
-owed stands in the store, before anything is removed: a process that dies leaves it to the next one.
+A store overwrites deleted data in place. Pages of a file may keep other copies, and only `Store.overwrite_removed` reaches
+those; sessions wait for it. So it runs after a `purge`, and after a sweep if the file is small. The store records that it is
+owed
+before any deletion, so that after a crash the next process completes it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,16 +26,16 @@ from agentrail.runtime.store_writer import StoreBug
 LOGGER: Final = Logger("agentrail.runtime")
 
 OVERWRITE_AFTER_SECONDS: Final = 30.0
-"""How long nothing may be removed before the file is written anew."""
+"""Seconds without deletions before the file is rewritten."""
 
 LONGEST_WAIT_SECONDS: Final = 600.0
-"""After this time it is written anew, although things are removed all the time."""
+"""Seconds after which it is rewritten even if deletions continue."""
 
 REST_PER_SECOND: Final = 50.0
-"""For each second that it took nothing is written anew for so many: who purges again and again holds the others up for a fiftieth of the time."""
+"""Pause per second of rewriting: repeated purges delay others for a fiftieth of the time."""
 
 MAX_SWEPT_BYTES: Final = 256 * 1024 * 1024
-"""Of a larger file a sweep does not ask for it: sessions would wait for seconds each hour, and no one has asked."""
+"""After a sweep, larger files are not rewritten: sessions would wait for seconds each hour, without a request."""
 
 _OWED: Final = OwedRow(kind="overwrite", id="removed", body=b"{}")
 
@@ -42,15 +43,15 @@ T = TypeVar("T")
 
 
 class Write(Protocol):
-    """Lets a function write to the store, between what sessions write."""
+    """Runs a write of the store between those of sessions."""
 
     def __call__(self, function: Callable[[], T]) -> Awaitable[T]:
-        """Do it, and give what it gave."""
+        """Run it, and return its result."""
         ...
 
 
 def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
-    """Make what takes an exception of a store for `call_guarded`: an expected one travels on, another is told to the log, and is a `StoreBug`."""
+    """Return an exception handler for `call_guarded`. Expected exceptions of a store propagate; others are logged and become a `StoreBug`."""
 
     def tell(error: BaseException) -> NoReturn:
         if isinstance(error, AgentrailError):
@@ -63,24 +64,24 @@ def bug_told(doing: str) -> Callable[[BaseException], NoReturn]:
 
 
 class Overwriter:
-    """Sees to it that nothing of what was removed stands in a file of the store, some time later."""
+    """Overwrites deleted data in the files of the store, with a delay."""
 
     def __init__(self, store: Store, write: Write) -> None:
-        """Nothing is asked of the store yet."""
+        """Create it without using the store."""
         self._store = store
         self._write = write
-        self._is_owed = False  # read and changed by what writes alone
+        self._is_owed = False  # read and changed only by the writing code
         self._is_due = False
         self._removed = trio.Event()
         self._is_resting = False
         self.done: int = 0
 
     async def purge(self, remove: Callable[[], T]) -> T:
-        """Let the store remove something, and have all of it overwritten in a while.
+        """Delete from the store, and have the data overwritten later.
 
-        Cancellation: What has not begun is not done; what has is.
+        Cancellation: A deletion that has not begun is not made; one that has begun completes.
         """
-        if self._store.is_immediate:  # what is removed there is nowhere else
+        if self._store.is_immediate:  # deleted data is nowhere else there
             return await self._write(remove)
         removed = await self._write(partial(self._purge, remove))
         self._become_due()
@@ -102,7 +103,7 @@ class Overwriter:
             raise
 
     def after_sweep(self) -> None:
-        """Hear that a sweep has removed something: it is overwritten in a while too, unless the file is large."""
+        """Schedule an overwrite after a sweep has deleted something, unless the file is large."""
         path = getattr(self._store, "path", None)
         size = path.stat().st_size if isinstance(path, Path) and path.exists() else 0
         if size > MAX_SWEPT_BYTES:
@@ -115,9 +116,9 @@ class Overwriter:
         self._become_due()
 
     async def run(self) -> None:
-        """Overwrite what is owed from before, and what is removed from now on.
+        """Overwrite data owed from earlier runs, and data deleted from now on.
 
-        Cancellation: At once; what is owed stays so, and what has begun is done.
+        Cancellation: At once. Owed work stays owed, and work that has begun completes.
         """
         if await self._was_owed():
             self._become_due()
@@ -133,7 +134,7 @@ class Overwriter:
             began = trio.current_time()
             if await self._overwrite():
                 pause = OVERWRITE_AFTER_SECONDS
-            else:  # a reader stood in the way, the store is not there for now, or it never does it
+            else:  # a reader blocks it, the store is unavailable for now, or it never overwrites
                 pause = min(2 * pause, LONGEST_WAIT_SECONDS)
                 self._removed.set()
             self._is_resting = True
@@ -141,14 +142,14 @@ class Overwriter:
             self._is_resting = False
 
     async def finish(self) -> None:
-        """Overwrite what waits for others, before the store is closed; not where that has just taken long.
+        """Overwrite pending data before the store closes, unless that took long recently.
 
-        Cancellation: What is owed stays so.
+        Cancellation: Owed work stays owed.
         """
         if self._is_due and not self._is_resting:
             await self._overwrite()
 
-    # --- where all else is written
+    # --- in the store's writing thread
 
     async def _was_owed(self) -> bool:
         store = self._store
@@ -158,11 +159,11 @@ class Overwriter:
         try:
             return bool(await self._write(partial(call_guarded, bug_told("looking for what is owed"), look)))
         except (AgentrailError, StoreBug):
-            return True  # it is not known, and once too often does no harm
+            return True  # unknown, and one rewrite too many is harmless
 
     async def _overwrite(self) -> bool:
         tell = bug_told("overwriting what was removed")
-        self._is_due = False  # what is removed meanwhile is due again
+        self._is_due = False  # later deletions make it due again
         try:
             is_done = await self._write(partial(call_guarded, tell, self._overwrite_now))
         except (AgentrailError, StoreBug) as error:

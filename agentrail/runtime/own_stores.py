@@ -1,7 +1,8 @@
-"""What sessions have beside their journals: memories, working notes and knowledge.
+"""Additional stores of sessions: memories, working notes and knowledge.
 
-The stores are those of all of a supervisor; a session reaches what its owner has there, and nothing else. Nothing is decided here of what
-is worth remembering, and no tool enters.
+All sessions of a supervisor share the stores. A session reaches only the data of its owner. This module does not decide what
+is
+worth remembering, and does not depend on tools.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,32 +61,32 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _MAX_READERS: Final = 4
-"""How many threads work with a store at once, but for writers of the same one; the next one waits for one of them."""
+"""Maximum number of threads that use a store at once, in addition to its one writer."""
 
 
 class StoreDesk(Generic[S]):
-    """Carries what sessions ask of a store to where it may block. One for each store of a supervisor."""
+    """Runs store calls of sessions where they may block. One for each store of a supervisor."""
 
     def __init__(self, store: S, outside: Outside, meanings: Meanings | None = None) -> None:
-        """Take the store."""
+        """Set the store."""
         self.store: S = store
         self.meanings: Meanings | None = meanings
         self.outside: Outside = outside
-        # Its own: the threads of others may all be busy. And one to write, as the ports want it.
+        # A limiter of its own, because all shared threads may be busy. And one for writes, as the ports require.
         self._writing = trio.CapacityLimiter(1)
         self._reading = trio.CapacityLimiter(_MAX_READERS)
 
     async def write(self, function: Callable[[], T]) -> T:
-        """Change something, one caller at a time.
+        """Make a change, one caller at a time.
 
-        Cancellation: What has begun is done all the same, and only its answer is lost.
+        Cancellation: A call that has begun completes, and only its answer is lost.
         """
         return await self._carry(function, self._writing)
 
     async def read(self, function: Callable[[], T]) -> T:
-        """Look something up.
+        """Read from the store.
 
-        Cancellation: It is not waited for any more.
+        Cancellation: The call is no longer awaited.
         """
         return await self._carry(function, self._reading)
 
@@ -97,7 +98,7 @@ class StoreDesk(Generic[S]):
         return await self.outside.offload(function, abandon_on_cancel=True, limiter=limiter)
 
     def look_after(self, port: Callable[..., VectorKeeper], tenant: str, *, is_new: bool) -> Meanings | None:
-        """See to it that what a tenant has gets vectors, where the store keeps some; return what compares them."""
+        """Have vectors computed for the data of a tenant, if the store keeps some. Return the service that compares them."""
         if self.meanings is None or not offers(self.store, port):
             return None
         self.meanings.look_after(self.store, tenant, self.write, is_new=is_new)
@@ -106,7 +107,7 @@ class StoreDesk(Generic[S]):
     async def meaning_of(
         self, port: Callable[..., VectorKeeper], tenant: str, query: str, tell: Callable[[str], None] | None
     ) -> tuple[bytes, str] | None:
-        """Return the vector of a query and its kind; None where words alone are compared, of which is told why."""
+        """Return the vector of a query and its kind; None to compare words only, with the reason reported."""
         meanings = self.look_after(port, tenant, is_new=False) if query.strip() else None
         vector = None if meanings is None else await meanings.vector_or_words(query, tell)
         return None if meanings is None or vector is None else (vector, meanings.kind)
@@ -127,7 +128,7 @@ def _fused(said: Sequence[F], meant: Sequence[F], limit: int) -> tuple[F, ...]:
 
 
 def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
-    """Say to whom the memories of a session belong: the tenant and the user that a host writes into `user_data`."""
+    """Return the owner of a session's memories: the tenant and the user that a host writes into `user_data`."""
     tenant, user = user_data.get("tenant_id"), user_data.get("user_id")
     faults = [
         f"user_data[{name!r}] is of type {type(given).__name__}: expected text, so that it is known whose memories these are"
@@ -142,7 +143,7 @@ def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
 
 
 class OwnMemories(Memories):
-    """What one session may do with the memories of its owner."""
+    """Access of one session to the memories of its owner."""
 
     __slots__ = ("_desk", "_owner", "_session", "_tell")
 
@@ -153,7 +154,7 @@ class OwnMemories(Memories):
         session: str = "",
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        """Take whose they are."""
+        """Set the owner."""
         self._tell = tell
         self._desk = desk
         self._owner = owner
@@ -161,15 +162,15 @@ class OwnMemories(Memories):
 
     @property
     def owner(self) -> MemoryOwner:
-        """Whose they are."""
+        """Owner of the memories."""
         return self._owner
 
     def telling(self, tell: Callable[[str], None]) -> "OwnMemories":
-        """Give the same, with a listener for when meanings cannot be compared; see `Memories.telling`."""
+        """Return the same, with a listener for failures to compare meanings; see `Memories.telling`."""
         return OwnMemories(self._desk, self._owner, self._session, tell)
 
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:
-        """Remember something; see `Memories.put`."""
+        """Remember a text; see `Memories.put`."""
         minted = f"m-{self._desk.outside.ids(8)}" if entry_id is None else entry_id
         entry = MemoryEntry(id=minted, text=text, tags=tags, session=self._session, at_ms=now_ms())
         await self._desk.write(partial(self._desk.store.put, self._owner, entry))
@@ -177,13 +178,13 @@ class OwnMemories(Memories):
         return entry
 
     async def get(self, entry_id: str) -> MemoryEntry | None:
-        """Give one memory; see `Memories.get`."""
+        """Return one memory; see `Memories.get`."""
         return await self._desk.read(partial(self._desk.store.get, self._owner, entry_id))
 
     async def search(
         self, query: str, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
-        """Give what is remembered about something; see `Memories.search`."""
+        """Search the memories; see `Memories.search`."""
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
         check_limit(limit, MAX_FOUND)
         store = self._desk.store
@@ -196,20 +197,20 @@ class OwnMemories(Memories):
     async def newest(
         self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20
     ) -> tuple[MemoryEntry, ...]:
-        """Give what was remembered last; see `Memories.newest`."""
+        """Return the newest memories; see `Memories.newest`."""
         tags = TagFilter(any_of=tags_any, all_of=tags_all)
         return await self._desk.read(partial(self._desk.store.list, self._owner, tags, limit=limit))
 
     async def delete(self, entry_id: str) -> bool:
-        """Forget one memory; see `Memories.delete`."""
+        """Delete one memory; see `Memories.delete`."""
         return await self._desk.write(partial(self._desk.store.delete, self._owner, entry_id))
 
     async def forget(self) -> Forgotten:
-        """Forget all that the owner has; for programs, and no tool's."""
+        """Delete all memories of the owner; for programs, not for tools."""
         return await self._desk.write(partial(self._desk.store.forget, self._owner))
 
 
-def search_both(  # noqa: PLR0913 - as the port, and what the query means
+def search_both(  # noqa: PLR0913 - same as the port, and the vector of the query
     store: RecallStore,
     owner: MemoryOwner,
     query: str,
@@ -218,7 +219,7 @@ def search_both(  # noqa: PLR0913 - as the port, and what the query means
     *,
     limit: int,
 ) -> tuple[MemoryEntry, ...]:
-    """Search by words and by meaning, and make one ranking of both."""
+    """Search by words and by meaning, and merge both rankings."""
     count = max(limit, FUSED_FROM_EACH)
     said = store.search(owner, query, tags, limit=count)
     vector, kind = meaning
@@ -227,13 +228,13 @@ def search_both(  # noqa: PLR0913 - as the port, and what the query means
 
 
 def decide_memory_crash(error: BaseException) -> ErrorInfo:
-    """Say what a store of memories raised that it may not raise."""
+    """Describe an unexpected exception of a memory store."""
     message = f"the memories could not be searched ({describe_bug(error)}): this is a bug in their store, please report it"
     return ErrorInfo(code="memory_crashed", message=message)
 
 
 def json_of_memory(entry: MemoryEntry) -> JsonValue:
-    """Make of an entry what the journal keeps of it, and a plugin is told."""
+    """Return the form of an entry for the journal and for plugins."""
     return {
         "id": entry.id,
         "text": entry.text,
@@ -248,28 +249,28 @@ def json_of_memory(entry: MemoryEntry) -> JsonValue:
 
 
 class OwnNotes(Notes):
-    """What one session may do with its notes."""
+    """Access of one session to its notes."""
 
     __slots__ = ("_desk", "_owner", "_session")
 
     def __init__(self, desk: StoreDesk[NoteStore], owner: MemoryOwner, session: str) -> None:
-        """Take whose they are."""
+        """Set the owner."""
         self._desk = desk
         self._owner = owner
         self._session = session
 
     async def read(self) -> str:
-        """Give all of it; see `Notes.read`."""
+        """Return the whole text; see `Notes.read`."""
         return await self._desk.read(partial(self._desk.store.read, self._owner, self._session))
 
     async def topics(self) -> tuple[NoteTopic, ...]:
-        """Give the index; see `Notes.topics`."""
+        """Return the index; see `Notes.topics`."""
         return topics_of(await self.read())
 
     async def add(
         self, topic: str, notes: Iterable[str], *, only_new: bool = False
     ) -> tuple[tuple[str, ...], tuple[NoteTopic, ...]]:
-        """Put notes behind those of a topic; see `Notes.add`."""
+        """Append notes to those of a topic; see `Notes.add`."""
         given = tuple(notes)
         faults = [fault_of_memory_text("text", note, MAX_NOTE_BYTES) for note in given]
         wrong = [fault for fault in faults if fault is not None]
@@ -279,7 +280,7 @@ class OwnNotes(Notes):
         at_ms = now_ms()
 
         def edit(text: str) -> str:
-            # Judged by what stands there now, and not by what stood there when it was asked.
+            # Checked against the current text, not the text at the time of the request.
             added[:] = new_notes(text, given) if only_new else given
             return with_notes(text, topic, added, at_ms)
 
@@ -305,30 +306,30 @@ class OwnNotes(Notes):
 
 
 class OwnKnowledge(Knowledge):
-    """What one session may read."""
+    """Read access of one session to knowledge."""
 
     __slots__ = ("_desk", "_reader", "_tell")
 
     def __init__(
         self, desk: StoreDesk[KnowledgeStore], reader: MemoryOwner, tell: Callable[[str], None] | None = None
     ) -> None:
-        """Take who reads, and who is told why no meanings are compared."""
+        """Set the reader, and the listener for failures to compare meanings."""
         self._desk = desk
         self._tell = tell
         self._reader = reader
 
     def telling(self, tell: Callable[[str], None]) -> "OwnKnowledge":
-        """Give the same, with a listener for when meanings cannot be compared; see `Knowledge.telling`."""
+        """Return the same, with a listener for failures to compare meanings; see `Knowledge.telling`."""
         return OwnKnowledge(self._desk, self._reader, tell)
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:
-        """Give the bases; see `Knowledge.bases`."""
+        """Return the bases; see `Knowledge.bases`."""
         return await self._desk.read(partial(self._desk.store.bases, self._reader))
 
     async def documents(
         self, base: str, *, folder: str | None = None, tags: Iterable[str] = ()
     ) -> tuple[KnowledgeDocument, ...]:
-        """Give the documents of a base; see `Knowledge.documents`."""
+        """Return the documents of a base; see `Knowledge.documents`."""
         within = DocumentFilter(folder=folder, tags=tags)
         return await self._desk.read(partial(self._desk.store.readable, self._reader, base, within))
 
@@ -341,7 +342,7 @@ class OwnKnowledge(Knowledge):
         folder: str | None = None,
         tags: Iterable[str] = (),
     ) -> tuple[Passage, ...]:
-        """Give passages about something; see `Knowledge.search`."""
+        """Search the passages; see `Knowledge.search`."""
         check_limit(limit, MAX_FOUND_PASSAGES)
         within = DocumentFilter(folder=folder, tags=tags)
         store = self._desk.store
@@ -354,11 +355,11 @@ class OwnKnowledge(Knowledge):
         return await self._desk.read(partial(both, within=within, limit=limit))
 
     async def read(self, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
-        """Give a passage with its neighbours; see `Knowledge.read`."""
+        """Return a passage with its neighbours; see `Knowledge.read`."""
         return await self._desk.read(partial(self._desk.store.read, self._reader, passage_id, around=around))
 
 
-def search_passages(  # noqa: PLR0913 - as the port, and what the query means
+def search_passages(  # noqa: PLR0913 - same as the port, and the vector of the query
     store: KnowledgeStore,
     reader: MemoryOwner,
     query: str,
@@ -368,7 +369,7 @@ def search_passages(  # noqa: PLR0913 - as the port, and what the query means
     within: DocumentFilter = ALL_DOCUMENTS,
     limit: int,
 ) -> tuple[Passage, ...]:
-    """Search by words and by meaning, and make one ranking of both; arguments are as of `search_both` of memories."""
+    """Search by words and by meaning, and merge both rankings; same arguments as `search_both` of memories."""
     count = min(max(limit, FUSED_FROM_EACH), MAX_FOUND_PASSAGES)
     said = store.search(reader, query, base, within, limit=count)
     vector, kind = meaning
@@ -382,14 +383,14 @@ def search_passages(  # noqa: PLR0913 - as the port, and what the query means
 
 @frozen(kw_only=True)
 class SharedStores:
-    """What a supervisor has for all its sessions; the caller closes them.
+    """Stores of a supervisor for all its sessions; the caller closes them.
 
     Attributes:
-        recall: Where sessions remember; None for nowhere.
-        notes: Where each session has its working notes; None for nowhere.
-        knowledge: Where sessions look things up; None for nowhere.
-        embedder: Gives vectors of texts, so that memories and knowledge are found by meaning too; None: by words alone.
-        instructions: Gives what reads the files for agents above a working directory; None where none of them is read.
+        recall: Store of memories; None without memories.
+        notes: Store of working notes; None without notes.
+        knowledge: Store of knowledge; None without knowledge.
+        embedder: Computes vectors of texts, so that memories and knowledge are also found by meaning; None: by words only.
+        instructions: Returns a reader of the instruction files above a working directory; None to read none of them.
     """
 
     recall: RecallStore | None = None
@@ -400,17 +401,17 @@ class SharedStores:
 
 
 NO_STORES: Final = SharedStores()
-"""Nothing is remembered, and nothing looked up."""
+"""No additional stores."""
 
 
 @frozen(kw_only=True, eq=False)
 class OwnStores:
-    """What one session has; its children share it.
+    """Additional stores of one session, shared with its children.
 
     Attributes:
-        memories: What its owner has remembered; None where nothing is remembered.
-        notes: Its working notes; None where it has none.
-        knowledge: What its owner may read; None where there is none.
+        memories: Memories of its owner; None without memories.
+        notes: Its working notes; None without notes.
+        knowledge: Knowledge that its owner may read; None without knowledge.
     """
 
     memories: Memories | None = None
@@ -419,26 +420,26 @@ class OwnStores:
 
 
 NOTHING_OWN: Final = OwnStores()
-"""Of a session whose supervisor has no stores, or whose owner cannot be said."""
+"""For a session whose supervisor has no stores, or whose owner is unknown."""
 
 
 class StoreDesks:
-    """Gives each session what its owner has. One of it for each supervisor."""
+    """Gives each session access to the data of its owner. One for each supervisor."""
 
     def __init__(self, shared: SharedStores, outside: Outside, meanings: Meanings | None = None) -> None:
-        """Take the stores."""
+        """Set the stores."""
         self._memories = None if shared.recall is None else StoreDesk(shared.recall, outside, meanings)
         self._notes = None if shared.notes is None else StoreDesk(shared.notes, outside)
         self._knowledge = None if shared.knowledge is None else StoreDesk(shared.knowledge, outside, meanings)
 
     def memories_of(self, owner: MemoryOwner) -> Memories | None:
-        """Give what an owner has remembered, in no session; None where nothing is remembered here."""
+        """Return the memories of an owner, outside of any session; None without a memory store."""
         return None if self._memories is None else OwnMemories(self._memories, owner)
 
     async def forget(self, owner: MemoryOwner) -> Forgotten:
-        """Forget all that an owner has remembered; nothing where nothing is remembered here.
+        """Delete all memories of an owner; does nothing without a memory store.
 
-        Cancellation: What has begun is done all the same, and only its answer is lost.
+        Cancellation: A call that has begun completes, and only its answer is lost.
         """
         if self._memories is None:
             await trio.lowlevel.checkpoint()
@@ -446,9 +447,9 @@ class StoreDesks:
         return await OwnMemories(self._memories, owner).forget()
 
     async def forget_notes(self, owner: MemoryOwner) -> int:
-        """Forget the working notes of all sessions of an owner, and say of how many.
+        """Delete the working notes of all sessions of an owner, and return their number.
 
-        Cancellation: As of `forget`.
+        Cancellation: Same as `forget`.
         """
         if self._notes is None:
             await trio.lowlevel.checkpoint()
@@ -456,7 +457,7 @@ class StoreDesks:
         return await self._notes.read(partial(self._notes.store.forget, owner))
 
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
-        """Give a session what its owner has."""
+        """Return the stores of a session."""
         if self._memories is None and self._notes is None and self._knowledge is None:
             return NOTHING_OWN
         owner = decide_owner(scope, user_data)
@@ -470,8 +471,8 @@ class StoreDesks:
 
 
 def _name_of(scope: str, tenant: str, session_id: SessionId) -> str:
-    """Name a session among those of its tenant: by its id alone where that says enough, since a person looks for it.
+    """Return the name of a session among those of its tenant. Its id alone if that is unique, because people look for it.
 
-    No scope has a slash, so that no two sessions have one name.
+    A scope never contains a slash, so no two sessions have the same name.
     """
     return session_id if scope == tenant and "/" not in session_id else f"{scope}/{session_id}"

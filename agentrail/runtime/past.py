@@ -1,4 +1,4 @@
-"""What a session was: its journal is read and folded up to a number, in a worker thread, without any effect. No loop enters."""
+"""Past states of a session: its journal is read and folded up to a number, in a worker thread, without effects or an event loop."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -26,20 +26,22 @@ from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after, s
 _LOOKED_BACK: Final = 200
 
 MAX_RECORDS_AT_ONCE: Final = 10_000
-"""How many records of a journal one call gives at most."""
+"""Maximum number of records that one call returns."""
 
 
 @frozen(kw_only=True)
 class JournalEntry:
-    """A record of a journal, to be read.
+    """A record of a journal, in readable form.
 
     Attributes:
         number: Its number, from 1, without gaps.
-        at_ms: When, on the clock of signals.
-        kind: `opened`, `taken`, `heard`, `changed`, `drifted`, `rewound`, `closed`, `erased`, or the kind of a signal, such as `prompt`.
-        body: What it says, read-only; of a signal with all fields, also those that are not stored because they hold their default.
-        does: What the step decided, a line for each effect that is not ephemeral.
-        events: The number of the last event behind it.
+        at_ms: Time, on the clock of signals.
+        kind: `opened`, `taken`, `heard`, `changed`, `drifted`, `rewound`, `closed`, `erased`, or the kind of a signal, such
+            as `prompt`.
+        body: Its content, read-only; for a signal all fields, including those omitted from storage because they hold their
+            default.
+        does: Decisions of the step, one line for each effect that is not ephemeral.
+        events: Number of the last event after it.
         epoch: How often the session had been taken over when it was written, from 1.
         hash: Its hash, hexadecimal.
     """
@@ -56,12 +58,12 @@ class JournalEntry:
 
 @frozen(kw_only=True)
 class PastState:
-    """What a session was behind a record.
+    """State of a session after a record.
 
     Attributes:
-        number: Of the record.
-        at_ms: When that was, on the clock of signals.
-        snapshot: How it stood, with all that waited for people.
+        number: Number of the record.
+        at_ms: Its time, on the clock of signals.
+        snapshot: The session's status, with everything that waited for users.
         messages: Its conversation.
     """
 
@@ -72,27 +74,27 @@ class PastState:
 
     @property
     def status(self) -> Status:
-        """How it stood."""
+        """The session's status at that point."""
         return self.snapshot.status
 
 
 class Journal:
-    """The journal of one stored session, with what its plugins come from. Each call blocks.
+    """The journal of one stored session, and the source of its plugins. Each call blocks.
 
     Attributes:
-        store: Where it is.
-        stored: How the store has it, when this was made.
+        store: Its store.
+        stored: Its row in the store, as of the creation of this object.
     """
 
     def __init__(self, store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> None:
-        """Nothing is read yet."""
+        """Create it without reading."""
         self.store: Store = store
         self.stored: StoredSession = stored
         self._finder = finder
         self._ask = ask
 
     def entries(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
-        """Give records to be read, from number `after + 1`."""
+        """Return readable records, from number `after + 1`."""
         return journal_entries(self.store, self.stored, after, limit)
 
     def state_behind(self, number: int) -> SessionState:
@@ -106,7 +108,7 @@ class Journal:
             raise
 
     def past_state(self, number: int) -> PastState:
-        """Say what the session was behind a record; as of `state_behind`."""
+        """Return the past state after a record; same as `state_behind`."""
         state = self.state_behind(number)
         (record,) = self.store.read(self.stored.scope, self.stored.session, number - 1, 1)
         return PastState(
@@ -117,13 +119,13 @@ class Journal:
         )
 
     def explained(self, number: int) -> ExplainedStep:
-        """Say what came of a record, and why."""
+        """Explain the outcome of a record."""
         self.check_number(number)
         try:
             (step,) = self.explained_steps(number - 1, number)
         except (
             Trimmed
-        ) as error:  # it takes the state in front of the record: the first one that is kept is no answer
+        ) as error:  # this needs the state before the record, so the first remaining one cannot be explained
             raise Trimmed(self.stored.session, first=max(error.first, number) + 1) from None
         told = explained_step(step.walked, step.runs, None)
         if told.signal.effect_id is None:
@@ -134,7 +136,7 @@ class Journal:
         return msgspec.structs.replace(told, signal=signal)
 
     def explained_steps(self, after: int, up_to: int) -> Iterator[ReplayStep]:
-        """Walk from behind a record up to another one, with what came of each answer of a plugin."""
+        """Yield the steps after a record up to another one, with the effect of each plugin answer."""
         stored, store, sources = self.stored, self.store, self._sources()
         records = read_after(store, stored.scope, stored.session, after, up_to)
         tail = Tail()
@@ -152,7 +154,7 @@ class Journal:
             raise
 
     def _beginning_of(self, effect_id: EffectId, before: int) -> int | None:
-        """Find the record that began an effect; None where it was dropped. Mostly it stands a few in front."""
+        """Return the record that began an effect; None if it was dropped. It is usually a few records earlier."""
         stored, end = self.stored, before
         while end > stored.first_seq:
             after = max(stored.first_seq - 1, end - 1 - _LOOKED_BACK)
@@ -164,7 +166,7 @@ class Journal:
         return None
 
     def check_number(self, number: int) -> None:
-        """Refuse a number of no record."""
+        """Reject a number without a record."""
         stored = self.stored
         if not 1 <= number <= stored.tail.seq:
             fault = f"the number is {number}: expected one from {stored.first_seq} to {stored.tail.seq}, which session {stored.session!r} has"
@@ -173,7 +175,7 @@ class Journal:
             raise Trimmed(stored.session, first=stored.first_seq)
 
     def number_of(self, at: int | None, turn: int | None) -> int:
-        """Find the record that is meant: of a number, behind a turn, or the last one."""
+        """Return a record number: the given one, the end of a turn, or the last one."""
         if turn is None:
             number = self.stored.tail.seq if at is None else at
             self.check_number(number)
@@ -185,19 +187,19 @@ class Journal:
         return turns[turn - 1].record
 
     def turns(self) -> tuple[PastTurn, ...]:
-        """Name the turns that are over."""
+        """Return the completed turns."""
         records = read_after(self.store, self.stored.scope, self.stored.session, 0)
         sources = self._sources()
         return past_turns(walk(first_state(records, sources), records, sources=sources))
 
     def number_of_event(self, event: int) -> int:
-        """Find the record whose step published an event. Numbers of events never fall, so few records are read."""
+        """Return the record whose step published an event. Event numbers never decrease, so few records are read."""
         stored = self.stored
         low, high = stored.first_seq, stored.tail.seq
         if event < 1 or event > self._events_behind(high):
             fault = f"the event is {event}: expected one from 1 to {self._events_behind(high)}, which session {stored.session!r} has"
             raise OptionError([fault])
-        # Of what stands in front of the first record that is kept, all that is known is that it is there no more.
+        # Before the first remaining record, only the fact that records were dropped is known.
         if low > 1 and event <= self._events_behind(low):
             raise Trimmed(stored.session, first=low)
         while low < high:
@@ -213,7 +215,7 @@ class Journal:
         return record.events
 
     def calls_behind(self, number: int) -> tuple[CallBehind, ...]:
-        """Name the calls behind a record that may have changed something outside."""
+        """Return the calls after a record that may have had external effects."""
         stored = self.stored
         records = read_after(self.store, stored.scope, stored.session, number)
         (last,) = self.store.read(stored.scope, stored.session, number - 1, 1)
@@ -221,7 +223,7 @@ class Journal:
         return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
 
     def files_behind(self, number: int) -> FilesBehind:
-        """Say what tools wrote behind a record, and what stood there when it was made."""
+        """Return the writes of tools after a record, and the earlier contents of their files."""
         self.check_number(number)
         stored, store = self.stored, self.store
         return files_behind(read_after(store, stored.scope, stored.session, number), store.blob)
@@ -234,33 +236,33 @@ class Journal:
 
 
 def journal_entries(store: Store, stored: StoredSession, after: int, limit: int) -> tuple[JournalEntry, ...]:
-    """Give records to be read, from number `after + 1`; no code of the session is needed for it. This blocks."""
+    """Return readable records, from number `after + 1`, without code of the session. This blocks."""
     return tuple([entry_of(one, store) for one in store.read(stored.scope, stored.session, after, limit)])
 
 
 def fault_of_after(after: object) -> str | None:
-    """Say what is wrong with the number behind which a journal is read."""
+    """Return the fault in a record number to start after."""
     if type(after) is int and after >= 0:
         return None
     return f"after is {after!r}: expected a whole number from 0"
 
 
 def fault_of_limit(limit: object) -> str | None:
-    """Say what is wrong with how many records are asked for."""
+    """Return the fault in a limit of records."""
     if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE:
         return None
     return f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
 
 
 def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
-    """Say what is wrong with the number of a record or turn."""
+    """Return the fault in the number of a record or turn."""
     if (value is None and not needed) or type(value) is int:
         return None
     return f"{name} is {value!r}: expected a whole number from 1"
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:
-    """Show a record, with its large values in place."""
+    """Return a readable record, with its large values inserted."""
     body: Mapping[str, Any] = msgspec.json.decode(_shown_body(record, join_blobs(record.body, store.blob)))
     return JournalEntry(
         number=record.seq,
@@ -277,5 +279,5 @@ def entry_of(record: Record, store: Store) -> JournalEntry:
 def _shown_body(record: Record, body: bytes) -> bytes:
     try:
         return whole_body(record.kind, record.at_ms, body)
-    except CodecError:  # a newer version has written it: it is shown as it stands
+    except CodecError:  # a newer version wrote it, so it is shown unchanged
         return body

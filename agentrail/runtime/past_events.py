@@ -1,6 +1,8 @@
-"""What a session has published, page by page, forth and back: out of memory as far as it is there, else folded from its journal.
+"""Pages of a session's published events, in both directions: from memory if possible, otherwise folded from its journal.
 
-What a rewind has undone is left out. A fold blocks, and is done in a worker thread by who calls; no loop enters. Nothing is woken.
+Events undone by a rewind are left out. A fold blocks, so callers run it in a worker thread. This module uses no event loop,
+and
+wakes no session.
 """
 
 from collections import OrderedDict
@@ -23,16 +25,16 @@ from agentrail.messages import SessionId
 from agentrail.runtime.reviving import PluginFinder, fold_sources, newest_snapshot
 
 MAX_EVENTS_AT_ONCE: Final = 5_000
-"""How many events one page gives at most."""
+"""Maximum number of events of one page."""
 
 MAX_LOOKED_AT: Final = 20_000
-"""How many events are looked at for one page that wants certain kinds; then it ends, and says where."""
+"""Maximum number of events read for a page with certain kinds. After that the page ends, and shows where."""
 
 MAX_RUN_BYTES: Final = 16 << 20
-"""How much is kept of one session that was folded for a page, for the page in front of it."""
+"""Maximum bytes kept of one folded session, for the previous page."""
 
 MAX_RUNS_BYTES: Final = 48 << 20
-"""Of all sessions together; what was folded first goes first."""
+"""Maximum bytes kept of all sessions together; the oldest fold is dropped first."""
 
 _CHUNK: Final = 2_000
 _RECORDS: Final = 1_000
@@ -41,14 +43,14 @@ _REMEMBERED: Final = 64
 
 @frozen(kw_only=True)
 class PageOfEvents:
-    """A part of what a session has published.
+    """A page of a session's published events.
 
     Attributes:
-        events: In order, without what is never replayed and what a rewind has undone.
-        first: The lowest number that was looked at: what `before` of the page in front is. One behind `last` where there was none.
-        last: The highest: what `after` of the page behind is.
-        more: Whether there are more in the direction that was asked for.
-        kept_from: The number of the first event that can still be read.
+        events: In order, without those that are never replayed or that a rewind has undone.
+        first: The lowest number read: `before` of the previous page. `last + 1` if no number was read.
+        last: The highest number read: `after` of the next page.
+        more: Whether there are more in the requested direction.
+        kept_from: Number of the first event that can still be read.
     """
 
     events: tuple[Event, ...] = field(repr=False)
@@ -60,13 +62,13 @@ class PageOfEvents:
 
 @frozen(kw_only=True)
 class PageAsked:
-    """Which page is wanted. With neither `before` nor `after` it is the last one.
+    """A page request. Without `before` and `after` it is the last page.
 
     Attributes:
-        before: The number in front of which to end.
-        after: The number behind which to begin.
-        limit: How many events at most.
-        kinds: Only of these classes; None for all.
+        before: Event number before which to end.
+        after: Event number after which to begin.
+        limit: Maximum number of events.
+        kinds: Only these classes; None for all.
     """
 
     before: int | None = None
@@ -76,13 +78,13 @@ class PageAsked:
 
 
 ReadRange: TypeAlias = Callable[[int, int], tuple[Sequence[Event], int]]
-"""Gives the events of a range that can be read, and the number of the first that can."""
+"""Returns the readable events of a range, and the number of the first readable one."""
 
 
 def page_of_events(
     asked: PageAsked, last: int, undone: Sequence[NumberRange], read: ReadRange
 ) -> PageOfEvents:
-    """Put a page together, range by range where only some kinds are wanted."""
+    """Build a page, range by range if only some kinds are requested."""
     is_forth = asked.after is not None
     found: list[Event] = []
     edge = asked.after if asked.after is not None else min(last + 1, asked.before or last + 1)
@@ -113,18 +115,18 @@ def _is_wanted(event: Event, kinds: frozenset[type[Event]] | None, undone: Seque
 
 
 def number_of(event: Event) -> int:
-    """Give the number of an event that was published."""
-    assert event.meta is not None  # noqa: S101 - it was
+    """Return the number of a published event."""
+    assert event.meta is not None  # noqa: S101 - set on publication
     return event.meta.seq
 
 
 def read_kept(kept: Sequence[Event], last: int, low: int, high: int) -> tuple[Sequence[Event], int]:
-    """Give a range out of what is kept in memory, which ends with the last number; a `ReadRange` of a session without a store."""
+    """Return a range of the events in memory, which end with the last number; a `ReadRange` for a session without a store."""
     return [one for one in kept if low <= number_of(one) <= high], last - len(kept) + 1
 
 
 def fault_of_page(asked: PageAsked) -> str | None:
-    """Say what is wrong with the page that is asked for."""
+    """Return the fault in a page request."""
     if asked.before is not None and asked.after is not None:
         return "before and after are given: give one of them, or none for the last page"
     if not 1 <= asked.limit <= MAX_EVENTS_AT_ONCE:
@@ -137,11 +139,11 @@ def fault_of_page(asked: PageAsked) -> str | None:
 
 @frozen(kw_only=True)
 class FoldedRun:
-    """Events in a row that were folded lately: who scrolls back asks for those in front of them next, from the same fold.
+    """A recently folded range of events. The page before it is usually requested next, from the same fold.
 
     Attributes:
-        size_bytes: How large they are, in their wire form.
-        behind: The number and the hash of the record that the last of them is of: another journal of this id has another.
+        size_bytes: Their size, in their wire form.
+        behind: Number and hash of the record of the last one; another journal with this id has another hash.
     """
 
     first: int
@@ -152,16 +154,16 @@ class FoldedRun:
 
 
 class PastEvents:
-    """The events of stored sessions; one for a store. All of it blocks, and several threads may be in it."""
+    """Events of stored sessions; one per store. All methods block, and may run in several threads."""
 
     def __init__(self, store: Store) -> None:
-        """Begin with nothing read."""
+        """Start with nothing read."""
         self._store = store
         self._runs: OrderedDict[tuple[str, SessionId], FoldedRun] = OrderedDict()
-        # What was undone is found by reading all records once, and from then on those that are new.
+        # Undone events are found by reading all records once, and after that only new ones.
         self._undone: OrderedDict[tuple[str, SessionId], UndoneEvents] = OrderedDict()
 
-    def page(  # noqa: PLR0913, PLR0917 - which one, and what is known of it
+    def page(  # noqa: PLR0913, PLR0917 - the session, and what is known of it
         self,
         stored: StoredSession,
         asked: PageAsked,
@@ -170,7 +172,7 @@ class PastEvents:
         finder: PluginFinder,
         ask: Ask,
     ) -> PageOfEvents:
-        """Put a page of a session together."""
+        """Build a page of a session."""
         if last is None:
             last = stored.events
         first_kept = last - len(kept) + 1
@@ -185,7 +187,7 @@ class PastEvents:
         return page_of_events(asked, last, self.undone(stored), read)
 
     def undone(self, stored: StoredSession) -> tuple[NumberRange, ...]:
-        """Say which numbers of events of a session do not count."""
+        """Return the undone event numbers of a session."""
         key = (stored.scope, stored.session)
         known = self._undone.get(key)
         if known is None or known.seen > stored.tail.seq or known.seen < stored.first_seq - 1:
@@ -202,7 +204,7 @@ class PastEvents:
     def read(
         self, stored: StoredSession, finder: PluginFinder, ask: Ask, low: int, high: int
     ) -> tuple[tuple[Event, ...], int]:
-        """Fold a range of events; where the code here makes others of the journal, there are none up to the end of the range."""
+        """Fold a range of events. If the code here folds the journal differently, the result is empty up to the end of the range."""
         run = self._known_run(stored, low, high)
         if run is not None:
             return run.events[low - run.first : high - run.first + 1], 1
@@ -230,7 +232,7 @@ class PastEvents:
     def _start_of(
         self, stored: StoredSession, finder: PluginFinder, ask: Ask, low: int
     ) -> tuple[SessionState | None, Tail, int]:
-        """Find the state to fold from, and the number of the first event that can be read behind it; beyond all where there is none."""
+        """Return the state to fold from, and the first readable event number after it; beyond all numbers if there is none."""
         store = self._store
         start, tail, _ = newest_snapshot(store, stored, finder, ask, last_event=low - 1)
         if start is not None or stored.first_seq == 1:
@@ -249,10 +251,10 @@ class PastEvents:
         return run if behind and behind[0].hash == digest else None
 
     def _remember(self, stored: StoredSession, events: list[Event], behind: tuple[int, bytes]) -> None:
-        """Keep what was folded for the next page, unless it is too much."""
+        """Keep folded events for the next page, unless they are too large."""
         numbers = [number_of(one) for one in events]
         if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-            return  # a rewind lies in between, and events by their places are not those of their numbers
+            return  # a rewind lies in between, and the index of an event is not its number
         size = sum(len(encode_event(one)) for one in events)
         if size > MAX_RUN_BYTES:
             return
@@ -260,7 +262,7 @@ class PastEvents:
         run = FoldedRun(
             first=numbers[0], last=numbers[-1], events=tuple(events), size_bytes=size, behind=behind
         )
-        with suppress(KeyError):  # another thread was faster: then it has made the room
+        with suppress(KeyError):  # another thread was faster and has made room
             self._runs[key] = run
             self._runs.move_to_end(key)
             while sum(one.size_bytes for one in tuple(self._runs.values())) > MAX_RUNS_BYTES:

@@ -1,6 +1,7 @@
 """Callers that must not wait silently for users: their wait ends with `CycleWaiting` when no user can answer.
 
-A cycle that waits for users waits without a deadline, so `ask` in a program that never answers would hang. Its events say when it begins to wait.
+A cycle waits for users without a deadline, so `ask` would hang in a program that never answers. Its events show when it
+starts to wait.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ Pending: TypeAlias = Approval | Question | PendingClientCall
 async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *, is_begun: bool = False) -> T:
     """Run a call that waits for the cycle of a session.
 
-    Cancellation: Is passed on to the call.
+    Cancellation: Propagates to the call.
     """
     wait = _PeopleWait(cell)
     with trio.CancelScope() as wait.scope, cell.bus.watched(wait.look):
@@ -37,7 +38,7 @@ async def unless_waiting(cell: SessionCell, work: Callable[[], Awaitable[T]], *,
 def waiting_error(cell: SessionCell) -> CycleWaiting | None:
     """Return the error for a cycle that waits for users while no user can answer; None for any other.
 
-    A user can answer where the program subscribed, a host has the session, or everything that is pending has a deadline.
+    A user can answer if the program is subscribed, a host owns the session, or every pending item has a deadline.
     """
     if cell.bus.is_listened_to or cell.ports.host is not NO_HOST:
         return None
@@ -48,7 +49,7 @@ def waiting_error(cell: SessionCell) -> CycleWaiting | None:
 
 
 def pending_of(cell: SessionCell) -> tuple[Pending, ...]:
-    """Return what the cycle of a session waits for, if it waits for users alone, here and in its children; nothing otherwise."""
+    """Return the pending items of a session's cycle if it waits only for users, including its children; otherwise nothing."""
     data = cell.state.data
     asked: tuple[Pending, ...] = tuple([one.asked for one in data.interactions])
     if cell.state.suspended:
@@ -66,7 +67,7 @@ def pending_of(cell: SessionCell) -> tuple[Pending, ...]:
 
 
 def _pending_below(cell: SessionCell, call: CallState) -> tuple[Pending, ...]:
-    """Return what the children of a running call wait for, if all that are left wait."""
+    """Return the pending items of a running call's children, if all remaining ones wait."""
     found: list[Pending] = []
     for child_id, child in cell.children():
         if child_id not in call.child_ids or child.ending is not None:
@@ -79,7 +80,7 @@ def _pending_below(cell: SessionCell, call: CallState) -> tuple[Pending, ...]:
 
 
 def begins_to_wait(event: Event) -> bool:
-    """Return whether an event says that a cycle begins to wait for users, in this session or in a child."""
+    """Return whether an event shows that a cycle starts to wait for users, in this session or in a child."""
     while type(event) is SubagentEvent:
         event = event.event
     return type(event) is AgentSuspended
@@ -87,14 +88,14 @@ def begins_to_wait(event: Event) -> bool:
 
 @define(eq=False)
 class _PeopleWait:
-    """One caller that waits."""
+    """A waiting caller."""
 
     cell: SessionCell
     scope: Any = None
     error: CycleWaiting | None = None
 
     def look(self, event: Event) -> None:
-        """Look at an event that was published."""
+        """Check a published event."""
         if begins_to_wait(event):
             self.look_now()
 

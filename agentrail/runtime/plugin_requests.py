@@ -1,4 +1,4 @@
-"""What plugins ask for and may not do themselves. Each ends in exactly one answer, also when it cannot be done."""
+"""Requests of plugins to the shell. Each ends in exactly one answer, even if it fails."""
 
 from collections.abc import Callable
 from functools import partial
@@ -46,17 +46,17 @@ from agentrail.runtime.models import priced
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores, decide_memory_crash, json_of_memory
 from agentrail.runtime.scrubbing import Scrub
 
-# What plugins ask of the memories and of the notes of a session; each ends in exactly one answer. See `plugin_requests`.
+# Requests of plugins to the memories and notes of a session. Each ends in exactly one answer.
 
 
 MOST_PRUNED: Final = 100
-"""How many old memories one request takes away at most, beside the one that it puts: the next one goes on."""
+"""Maximum number of old memories that one request deletes, in addition to the one it adds; the next request continues."""
 
 
 async def run_memory_request(
     wanted: Search | KeepMemory | ReadNotes | WriteNotes, own: OwnStores
 ) -> RequestResult:
-    """Do what a plugin asked for."""
+    """Execute a plugin's request."""
     match wanted:
         case ReadNotes() if own.notes is not None:
             return NotesIndex(topics=await own.notes.topics())
@@ -109,10 +109,10 @@ async def _keep(wanted: KeepMemory, memories: Memories) -> RequestResult:
 
 
 FindModel: TypeAlias = Callable[[str | None], tuple[str, Provider]]
-"""Gives the model of a name, or the session's own for None."""
+"""Returns the model with a name, or the session's own for None."""
 
 
-async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
+async def run_plugin_request(  # noqa: PLR0913 - all that plugins may request
     effect_id: EffectId,
     wanted: Wanted,
     sandbox: Callable[[], Sandbox],
@@ -122,9 +122,9 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
     own: OwnStores = NOTHING_OWN,
     above: InstructionsAbove | None = None,
 ) -> RequestResult:
-    """Do what a plugin asked for.
+    """Execute a plugin's request.
 
-    Cancellation: Nothing is answered; when the session is cancelled no plugin is left that waits.
+    Cancellation: No answer is sent: when the session is cancelled, no plugin waits.
     """
     try:
         match wanted:
@@ -210,7 +210,7 @@ async def _call_model(
 
 
 def decide_usage_so_far(known: TokenUsage | None, chunk: Chunk) -> TokenUsage | None:
-    """Say what a request has used that may end after this chunk: what was reported last, or that it is unknown."""
+    """Return the usage of a request that may end after this chunk: the last reported one, or unknown."""
     if isinstance(chunk, UsageUpdate):
         return chunk.usage
     return known if known is not None and known.total else None

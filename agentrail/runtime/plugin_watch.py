@@ -1,6 +1,6 @@
-"""The shell beside the plugins, where the core that calls them has neither a clock nor a log.
+"""Guard around plugin code, for the core, which has neither a clock nor a log.
 
-It is told of the slow ones by a signal; what they raise is written to the log on its way to the core, which makes data of it.
+It reports slow plugins by a signal. Exceptions of plugins are logged on their way to the core, which turns them into data.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,21 +26,21 @@ from agentrail.runtime.withheld import Withheld
 
 _SLOW_SECONDS: Final = 0.05
 _QUIET_SECONDS: Final = 60.0
-"""How long a plugin that was reported is not reported again."""
+"""Seconds before a reported plugin is reported again."""
 
 
 _NONE: Final[frozenset[tuple[str, str]]] = frozenset()
 
 
 class PluginCrashed(Exception):
-    """What a plugin raised, said again, where it may not go on as it is.
+    """A plugin's exception, re-raised in a form that may propagate.
 
-    It says a secret, or it would not have ended in the core: a cancellation that was not asked for.
+    The original contains a secret, or would not have ended in the core: a cancellation that was not requested.
     """
 
 
 class PluginWatch:
-    """Calls the code of one session's plugins, looks how long each handler takes, and tells the log what they raise."""
+    """Calls the plugin code of one session, measures each handler, and logs exceptions."""
 
     __slots__ = (
         "_coming",
@@ -64,8 +64,8 @@ class PluginWatch:
         *,
         withheld: Withheld | None = None,
     ) -> None:
-        """Begin without a session to report to."""
-        # The bound method, and not the room's function: this is called twice for each hook that a plugin hears.
+        """Start without a session to report to."""
+        # The bound method rather than the module's function: this is called twice for each hook of a plugin.
         self._stopwatch = (outside or current()).stopwatch
         self._session_id = session_id
         self._user_data = user_data
@@ -73,48 +73,48 @@ class PluginWatch:
         self._tally = NO_TALLY
         self._is_rehearsing = False
         self._coming: dict[SignalId, Plugin] | None = (
-            None  # made for the first one: most sessions change none
+            None  # created for the first one: most sessions change none
         )
         self._rehearsed = _NONE
         self._others: Callable[[PluginRecord], Any] | None = None
         self._mailbox: Mailbox[Any] | None = None
         self._reported_at: dict[str, float] | None = (
-            None  # made when it is needed: most sessions have no slow plugin
+            None  # created when needed: most sessions have no slow plugin
         )
 
     def report_to(self, mailbox: Mailbox[Any]) -> None:
-        """Say who hears of slow plugins: the session's own mailbox, and not its method, which would be one more object for each."""
+        """Set the mailbox for reports of slow plugins. The mailbox rather than its method, which would be one more object per session."""
         self._mailbox = mailbox
 
     def keep(self, change: SignalId, plugin: Plugin) -> None:
-        """Keep a plugin that is to come, for the step that takes the signal which brings it."""
+        """Keep a new plugin for the step of the signal that adds it."""
         self._coming = self._coming or {}
         self._coming[change] = plugin
 
     @property
     def coming(self) -> int:
-        """How many are kept."""
+        """Number of kept plugins."""
         return len(self._coming or {})
 
     def forget(self, change: SignalId) -> None:
-        """Let go of a plugin: the change that brought it is over."""
+        """Release a plugin: the change that added it is done."""
         if self._coming is not None:
             self._coming.pop(change, None)
 
     def find(self, change: SignalId, record: PluginRecord) -> Any:
-        """Give the core the plugin that a change brings, of which it knows only what stands for it."""
+        """Return the plugin that a change adds. The core has only its record."""
         found = None if self._coming is None else self._coming.get(change)
         if found is None and self._others is not None:
             return self._others(record)
         return found
 
     def find_others(self, find: Callable[[PluginRecord], Any]) -> None:
-        """Say where plugins come from that no caller brings: those of a session that came back, which were brought in another process."""
+        """Set the source of plugins that no caller adds: those of a resumed session, which were added in another process."""
         self._others = find
 
     @contextmanager
     def rehearsing(self) -> Iterator[None]:
-        """Stand around a step that is taken to see, and then again: what crashes in both is one crash."""
+        """Mark a trial step, which is repeated later: a crash in both is one crash."""
         self._is_rehearsing = True
         try:
             yield
@@ -136,7 +136,7 @@ class PluginWatch:
                 self._tell(member.name, type(event).__name__, took, now)
 
     def _call_handler(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Call a handler; what it raises travels on. What it answers is stepped, so no secret stands in that."""
+        """Call a handler. Its exception propagates. Its answer is stepped, and contains no secret."""
         try:
             answer = member.plugin.handle(event, state, ctx)
             return answer if self._withheld.known is None else self._withheld.in_value(answer)
@@ -154,14 +154,14 @@ class PluginWatch:
         return quiet
 
     def count_in(self, tally: PluginTally) -> None:
-        """Count calls and failures from now on: the session lives. What was rehearsed, or folded in a thread, was in front of that."""
+        """Count calls and failures from now on: the session is live. Trial steps, and folds in a thread, come before that."""
         self._tally = tally
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call other code of a plugin, such as `init`; what it raises travels on."""
+        """Call other code of a plugin, such as `init`; its exception propagates."""
         try:
             return function(*args)
-        except OptionError:  # what it was given cannot be: that is told to who gave it, and is no crash
+        except OptionError:  # invalid arguments are reported to their caller, and do not count as a crash
             raise
         except BaseException as error:
             self._tell_crash(None, "", error)
@@ -183,12 +183,12 @@ class PluginWatch:
             self._tally.note_failure(plugin, hook, said, now_ms())
         if self._is_first(what, said):
             log_crash(f"session {self._session_id}: {what}: {said}", error, scrub)
-        # The core makes data of what it catches, and knows no secrets.
+        # The core turns caught exceptions into data, and does not know the secrets.
         if harmless != words or any(is_cancellation(leaf) for leaf in leaves(error)):
             raise PluginCrashed(said) from None
 
     def _is_first(self, what: str, said: str) -> bool:
-        """Say whether this was not told already, when the first step was taken to see."""
+        """Return whether this was not reported already, in the trial step."""
         known = (what, said) in self._rehearsed
         if self._is_rehearsing:
             self._rehearsed |= {(what, said)}
@@ -211,13 +211,13 @@ class PluginWatch:
 class QuietWatch(PluginWatch):
     """Calls plugins again while a journal is folded. Nothing is measured or reported: a fold depends on its records alone.
 
-    What plugins raise results in the same words as when they ran, without secrets. A worker thread may own it.
+    Exceptions of plugins result in the same words as in the original run, without secrets. A worker thread may own it.
     """
 
     __slots__ = ()
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Call a handler; how long it takes has no effect."""
+        """Call a handler. Its duration has no effect."""
         return self._call_handler(member, event, state, ctx)
 
     def _is_first(self, what: str, said: str) -> bool:

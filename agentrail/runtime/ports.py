@@ -1,4 +1,4 @@
-"""What a session was given to work with: its adapters and its surroundings, in one value."""
+"""Ports of a session: its adapters and its environment, in one value."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
@@ -39,22 +39,22 @@ from agentrail.runtime.withheld import Withheld
 from agentrail.runtime.workspace import Workspace
 
 NOTHING_STOPPED: Final = AbortReceipt()
-"""What was stopped where nothing was at work."""
+"""Receipt of an abort that stopped nothing."""
 
 
 @frozen(kw_only=True)
 class ReadyAgent:
-    """An agent with all that it names found.
+    """An agent whose references have been resolved.
 
     Attributes:
-        spec: What the core knows of it.
-        max_turns: Model calls in one of its cycles; None for those of the session.
+        spec: Description of the agent for the core.
+        max_turns: Model calls in one of its cycles; None for the limit of the session.
         tools: Its own by name; None for those of the session.
-        plugins: Those besides the guards of the session; None for those of the session.
-        result: What its answer to a call has to be; None: any text.
-        user_data: What its tools see; None for that of the session.
-        deps: What its tools work with; None for what those of the session do.
-        replace_sections: Texts in place of sections of its prompt; None for those of the session.
+        plugins: Its own, in addition to the guards of the session; None for those of the session.
+        result: Schema of its answer to a call; None: any text.
+        user_data: Data for its tools; None for that of the session.
+        deps: Dependencies of its tools; None for those of the session.
+        replace_sections: Texts that replace sections of its prompt; None for those of the session.
     """
 
     spec: AgentSpec
@@ -67,54 +67,54 @@ class ReadyAgent:
     replace_sections: JsonObject | None = None
 
     def data_below(self, above: JsonObject) -> JsonObject:
-        """Give what its tools see below a session with this data: whose that is, its own does not say."""
+        """Return the data for its tools in a child of a session with this data. The owner is always that of the session."""
         if self.user_data is None:
             return above
         return frozen_json({**self.user_data, **{name: above[name] for name in SAYS_WHOSE if name in above}})
 
     def deps_below(self, above: object) -> object:
-        """Give what its tools work with below a session that works with this."""
+        """Return the dependencies of its tools in a child of a session with these."""
         return above if self.deps is None else self.deps
 
 
 GENERAL: Final = ReadyAgent(spec=AgentSpec(name=GENERAL_PURPOSE, description=""))
-"""The agent that has what its session has."""
+"""The agent with the same options as its session."""
 
 NO_READY_AGENTS: Final[Mapping[str, ReadyAgent]] = MappingProxyType({})
-"""What a session has that was given none."""
+"""For a session without agents."""
 
 
 @frozen(kw_only=True)
 class Ports:
-    """What a session was given to work with.
+    """Adapters and environment of a session.
 
     Attributes:
-        session_id: Whose they are.
+        session_id: Id of the session.
         providers: By model string.
-        tools: By name, and by the change of the session's tools that brought them; 0 for those of the start.
+        tools: By name, and by the change of the session's tools that added them; 0 for those of the start.
         find_provider: Turns a model string and provider options into a provider.
-        spec_of: Says what a tool tells of itself to whom, checked.
-        run_child: Lets a session of its own work for a call, or for a tool that runs.
-        run_agent: Lets an agent work in the background, until its session has ended.
-        resume_child: Lets a session that came back from its journal go on for a call.
-        workspace: Gives the place where files are read and commands run.
+        spec_of: Returns the checked description of a tool for an audience.
+        run_child: Runs a child session for a call, or for a running tool.
+        run_agent: Runs an agent in the background, until its session has ended.
+        resume_child: Continues a resumed child session for a call.
+        workspace: Provides the place where files are read and commands run.
         working_dir: The root of the file tools.
-        user_data: The application's own data, frozen: what every tool, plugin and child is shown.
-        deps: What the application gave its tools to work with.
-        own: What its owner has remembered, and may read; its children share it.
-        above: Reads the files for agents above its working directory; None where the sandbox is all that it has.
-        provider_opts: By model string, the newest last: what a provider that is not in `providers` is found with.
-        tool_timeout_seconds: For tools that name none.
-        event_buffer_size: How many committed events are kept for subscribers that come back.
-        group_id: The group that it belongs to, or None; its children belong to it too.
-        scope: Where its id is the only one; its children are in it too.
-        threads: Where tools that are plain functions run.
-        context_providers: Who adds something to the requests of a turn, in the order in which they are asked.
-        outside: The machine, or what stood for it where the supervisor was opened.
-        agents: Those that may work for it, by name; the general one is not among them.
-        host: What is asked about its calls, and told of them; `SessionConfig.host_hooks` says the same to the core.
-        withheld: The secrets that it knows; its children know the same.
-        key: What names it among the sessions of all scopes.
+        user_data: The application's own data, frozen; visible to every tool, plugin and child.
+        deps: Dependencies that the application gave its tools.
+        own: Memories, notes and knowledge of its owner; shared with its children.
+        above: Reads the instruction files above its working directory; None if it has only its sandbox.
+        provider_opts: By model string, newest last: options for providers that are not in `providers`.
+        tool_timeout_seconds: For tools without their own timeout.
+        event_buffer_size: Number of committed events kept for returning subscribers.
+        group_id: Its group, or None; its children are in the same group.
+        scope: Namespace of its id; its children are in the same scope.
+        threads: Threads for tools that are plain functions.
+        context_providers: Providers that add to the requests of a turn, in the order of their calls.
+        outside: The machine, or its replacement when the supervisor was opened.
+        agents: Agents that may work for it, by name, without the general one.
+        host: Called about its calls; `SessionConfig.host_hooks` has the same setting for the core.
+        withheld: The secrets that it knows, shared with its children.
+        key: Unique name among the sessions of all scopes.
     """
 
     session_id: SessionId
@@ -131,7 +131,7 @@ class Ports:
     deps: object = field(default=None, repr=False, eq=False)
     own: OwnStores = field(default=NOTHING_OWN, repr=False, eq=False)
     above: InstructionsAbove | None = field(default=None, repr=False, eq=False)
-    provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict, repr=False)  # keys are among them
+    provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict, repr=False)  # includes keys
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000
     group_id: str | None = None
@@ -152,10 +152,10 @@ class Ports:
 
 @frozen(kw_only=True)
 class ChildWork:
-    """What a session is to do that works for a call, or for its tool.
+    """The task of a child session, for a call or its tool.
 
     Attributes:
-        number: Which one of its incarnation, where a tool asked for it; None where it answers the call.
+        number: Its number in the incarnation if a tool requested it; None if it answers the call.
     """
 
     effect: SpawnChild
@@ -163,18 +163,18 @@ class ChildWork:
 
     @property
     def agent(self) -> str:
-        """Which agent does it."""
+        """The agent that runs it."""
         return self.effect.agent
 
     @property
     def own_name(self) -> str:
-        """What tells the session from others of its parent."""
+        """Name that distinguishes the session from others of its parent."""
         number = "" if self.number is None else f".{self.number}"
         return f".{self.effect.call_id}{number}"
 
     @property
     def request(self) -> ChildRequest:
-        """What it is to do, and what it has for that."""
+        """Its task and its limits."""
         wish = self.effect.wish
         if wish is None:
             return ChildRequest(prompt=str(self.effect.arguments.get("description", "")))
@@ -188,39 +188,39 @@ class ChildWork:
         )
 
     def finished(self, outcome: ToolOutcome, usage: "ChildUsage", started_at_ms: int) -> ToolFinished:
-        """Make the one outcome that the effect owes, whatever became of the session."""
+        """Return the one outcome that the effect owes, whatever happened to the session."""
         return finished_child(self.effect.effect_id, outcome, usage, started_at_ms)
 
 
 @frozen(kw_only=True)
 class AgentWork:
-    """What an agent is to do."""
+    """The task of a background agent."""
 
     effect: StartAgent
 
     @property
     def agent(self) -> str:
-        """Which agent does it."""
+        """The agent that runs it."""
         return self.effect.agent
 
     @property
     def own_name(self) -> str:
-        """What tells the session from others of its parent; no call is named like it."""
+        """Name that distinguishes the session from others of its parent; no call has such a name."""
         return f":{self.effect.name}"
 
     @property
     def request(self) -> ChildRequest:
-        """What it is to do first."""
+        """Its first task."""
         return ChildRequest(prompt=self.effect.task)
 
 
 @define
 class ChildUsage:
-    """What the child of a call has used and what became of it; an object, so that the code that stops the call can read it too.
+    """Usage and outcome of a call's child session. A shared object, so that the code that stops the call can read it too.
 
     Attributes:
-        receipt: What was stopped with it, its own children included; empty until it is gone.
-        session_id: Which session; None before it has begun.
+        receipt: The work stopped with it, including its own children; empty until it has ended.
+        session_id: Id of the session; None before it has begun.
     """
 
     spent: Spent = NOTHING_SPENT
@@ -229,7 +229,7 @@ class ChildUsage:
 
     @property
     def receipts(self) -> tuple[ChildReceipt, ...]:
-        """What became of it and of the sessions below it, the deepest first; nothing of one that never began."""
+        """Outcome of the session and its descendants, the deepest first; empty if it never began."""
         below = self.receipt
         if self.session_id is None:
             return below.children
@@ -243,7 +243,7 @@ class ChildUsage:
         return (*below.children, own)
 
     def add(self, receipt: AbortReceipt) -> None:
-        """Count what was stopped. Not the ids of calls: they mean something in the child alone."""
+        """Add stopped work, without the ids of calls, which are meaningful only in the child."""
         before = self.receipt
         self.receipt = AbortReceipt(
             tasks_ended=before.tasks_ended + receipt.tasks_ended,
@@ -257,7 +257,7 @@ class ChildUsage:
 def finished_child(
     effect_id: EffectId, outcome: ToolOutcome, usage: ChildUsage, started_at_ms: int
 ) -> ToolFinished:
-    """Make the one outcome that is owed for a session that worked for a call, or for its tool."""
+    """Return the one outcome that is owed for a session of a call, or of its tool."""
     at_ms = now_ms()
     return ToolFinished(
         at_ms=at_ms,
@@ -273,12 +273,12 @@ def finished_child(
 
 @define(eq=False)
 class AgentLine:
-    """What leads to an agent while its task runs.
+    """Connection to an agent while its task runs.
 
     Attributes:
-        prompt: Lets it work on; None before it has begun.
-        reason: Why it was told to end; None unless it was.
-        usage: What it has used, and what became of it.
+        prompt: Sends it another prompt; None before it has begun.
+        reason: Why it was stopped; None otherwise.
+        usage: Its usage and outcome.
     """
 
     prompt: Callable[[str, Budget | None], None] | None = None
@@ -287,15 +287,16 @@ class AgentLine:
 
 
 RunAgent: TypeAlias = Callable[[StartAgent, "Ports", Callable[[Signal], None], "AgentLine"], Awaitable[str]]
-"""Carries a `StartAgent` out until the session of the agent has ended, and says why; delivers what it publishes."""
+"""Executes a `StartAgent` until the session of the agent has ended, and returns the reason; delivers its events."""
 
 ResumeChildWork: TypeAlias = Callable[
     [ResumeChild, "Ports", Callable[[Signal], None], ChildUsage], Awaitable[ToolOutcome]
 ]
-"""Carries a `ResumeChild` out to the end of the child, as `RunChild` does a `SpawnChild`."""
+"""Executes a `ResumeChild` to the end of the child, as `RunChild` does a `SpawnChild`."""
 
 RunChild: TypeAlias = Callable[
     [ChildWork, Ports, Callable[[Signal], None], ChildUsage], Awaitable[ToolOutcome]
 ]
-"""Carries a `SpawnChild` out to the end of the child, delivers what it publishes, notes what it used, and gives the result of
-the call. For a tool it gives the last text, and raises what ended the child otherwise."""
+"""Executes a `SpawnChild` to the end of the child, delivers its events, records its usage, and returns the result of the call.
+For a tool it returns the last text, and raises if the child ended in another way.
+"""

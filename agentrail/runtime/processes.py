@@ -1,7 +1,7 @@
-"""The processes that one call has opened: each is ended with the call, by the code that stops that, and not by the tool.
+"""Processes opened by one call. Each ends with the call, stopped by the code that stops the call rather than by the tool.
 
-Each has a task of its own, beside that of the tool: a tool that does not hear its cancellation may not keep its processes
-alive. What tools call `ctx.open_process` ends up here.
+Each has a task of its own, next to that of the tool: a tool that ignores its cancellation must not keep its processes
+alive. Implements `ctx.open_process`.
 """
 
 import math
@@ -21,12 +21,12 @@ from agentrail.runtime.crashes import PortCrashed, TaskGroup, crash_edge, decide
 from agentrail.runtime.scrubbing import Scrub
 
 _CLOSE_WITHIN_SECONDS: Final = 6.0
-"""More than stopping a process may take: what bounds a stop is the sandbox, and this only what it does not."""
+"""Longer than stopping a process may take: the sandbox bounds a stop, and this limit covers the rest."""
 
 
 @define(eq=False)
 class _Opened:
-    """A process, from the wish for it until nothing of it is left."""
+    """A process, from its request until it has ended completely."""
 
     scope: trio.CancelScope
     is_open: trio.Event = field(factory=trio.Event)
@@ -39,13 +39,13 @@ class Processes:
     """The processes of one call.
 
     Attributes:
-        account: Which of them live, and how many were ended; those of the sandbox's commands are in it too.
+        account: Counts live and ended processes, including those of the sandbox's commands.
     """
 
     __slots__ = ("_opened", "_scrub", "_task_group", "account")
 
     def __init__(self, task_group: TaskGroup, scrub: Scrub = keep) -> None:
-        """Begin with none."""
+        """Start without processes."""
         self._scrub = scrub
         self._task_group = task_group
         self._opened: list[_Opened] = []
@@ -84,22 +84,22 @@ class Processes:
         return opened.process
 
     def stop(self) -> None:
-        """Begin to end all of them: the call is stopped."""
+        """Start to end all of them, because the call is stopped."""
         for opened in self._opened:
             opened.scope.cancel(reason="the call was stopped")
 
     def lift_deadlines(self) -> None:
-        """Let none of them end by time any more: the call goes on in the background."""
+        """Remove their deadlines, because the call continues in the background."""
         for opened in self._opened:
             opened.scope.deadline = math.inf
 
     @property
     def has_any(self) -> bool:
-        """Whether there was one."""
+        """Whether any was opened."""
         return bool(self._opened)
 
     async def aclose(self) -> None:
-        """End all of them, and wait until they are gone; at once where there were none.
+        """End all of them, and wait for that; at once if there were none.
 
         Cancellation: Shielded and bounded by six seconds.
         """
@@ -123,7 +123,7 @@ class Processes:
             opened.refusal = refusal
         except (
             PortCrashed
-        ) as crashed:  # while it was opened it is an answer, and at its end there is no caller to hear it
+        ) as crashed:  # while it opens it is an answer, and at its end no caller waits for it
             opened.refusal = ProcessRefused(crashed.error.message, code=crashed.error.code)
         finally:
             opened.is_open.set()

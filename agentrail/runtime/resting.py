@@ -1,7 +1,8 @@
-"""Putting a session to rest: it leaves at a place where nothing of it is at work, and what it knows is given as bytes.
+"""Rest: a session stops at a point without running work, and its state is returned as bytes.
 
-That is no end: nothing is published, no plugin hears of one, and the state goes on where it was left, in another process too. A planned
-stop of the process wants it of all sessions, and hibernation of those that are idle; both are this.
+The session does not end: no event is published, no plugin is called, and the state continues later, even in another process.
+    A
+planned stop of the process rests all sessions, and hibernation rests idle ones.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from agentrail.errors import CodecError
 from agentrail.messages import CallId, SessionId
 
 RESTED: Final = "put to rest"
-"""Why a session is not there any more that is at rest, as callers are told."""
+"""Reason reported to callers of a session at rest."""
 
 _WAITS_FOR_PEOPLE: Final[frozenset[type[object]]] = frozenset({owners.OfInteraction})
 _ABOUT_TO_ASK: Final[frozenset[type[object]]] = _WAITS_FOR_PEOPLE | {owners.OfStream, owners.OfStallTimer}
@@ -26,15 +27,15 @@ _ABOUT_TO_ASK: Final[frozenset[type[object]]] = _WAITS_FOR_PEOPLE | {owners.OfSt
 
 @frozen(kw_only=True)
 class Rested:
-    """What a session left behind.
+    """The state of a session at rest.
 
     Attributes:
-        session_id: Which one.
-        scope: Of which scope; empty for one without.
-        state: All that it knows, as of `decode_session` in `agentrail.abc.stored_states`.
-        last_seq: The number of its last event; readers go on after it.
-        at_boundary: Whether it left where nothing was at work. Else it was cut: what was at work is told by the state.
-        cut_calls: The calls that ran when it was cut, so that it is unknown what they did; none at a boundary.
+        session_id: Its id.
+        scope: Its scope; empty for none.
+        state: Its whole state, in the format of `decode_session` in `agentrail.abc.stored_states`.
+        last_seq: Number of its last event; readers continue after it.
+        at_boundary: Whether it stopped without running work. Otherwise it was cut, and the state lists the running work.
+        cut_calls: Calls that ran when it was cut, so that their outcome is unknown; empty at a boundary.
     """
 
     session_id: SessionId
@@ -46,12 +47,12 @@ class Rested:
 
 
 class RestRequest:
-    """That a session is to leave, from when the first caller asks for it until it has left, or no caller wants it any more.
+    """A pending request to rest, from the first caller until the session has stopped, or no caller wants it any more.
 
     Attributes:
-        callers: How many want it.
-        is_due: Whether the time is over, so that it leaves wherever it is.
-        settled: Set when it has left, ended, or could not leave.
+        callers: Number of callers.
+        is_due: Whether the time is over, so that the session stops wherever it is.
+        settled: Set when it has stopped, ended, or could not stop.
         error: Why it could not.
     """
 
@@ -65,10 +66,10 @@ class RestRequest:
 
 
 def is_boundary(state: SessionState, effects: Sequence[Effect]) -> bool:
-    """Say whether a session may leave behind a step, before the step's effects are carried out.
+    """Return whether a session may stop after a step, before the step's effects are executed.
 
-    It may where nothing is at work: in idle, also with a cycle that waits for a person; and between two turns, where the next
-    request is decided and has not gone out, so that to send it later is to send it once.
+    It may stop while idle, also if a cycle waits for a user; and between two turns, when the next request is decided but
+    not sent, so that it is sent only once.
     """
     data = state.data
     if state.ended or data.stopping is not None or data.teardown is not None or data.survivors:
@@ -83,16 +84,16 @@ def is_boundary(state: SessionState, effects: Sequence[Effect]) -> bool:
 
 
 def decide_rest(state: SessionState, effects: Sequence[Effect], *, is_due: bool) -> bool | None:
-    """Say whether a session leaves behind this step: True at a boundary, False because it is cut, None not at all."""
+    """Return whether a session stops after this step: True at a boundary, False if it is cut, None if it continues."""
     if is_boundary(state, effects):
         return True
-    # One that ends does so by itself, and soon: its end is no rest.
+    # A session that is ending does so soon, without a rest.
     is_ending = state.ended or state.data.stopping is not None
     return False if is_due and not is_ending else None
 
 
 def make_rested(state: SessionState, *, at_boundary: bool) -> Rested:
-    """Write down what a session leaves behind."""
+    """Return the state of a session that stops."""
     data = state.data
     running = () if at_boundary else tuple(call for call in data.batch if call.stage == "running")
     return Rested(

@@ -1,4 +1,4 @@
-"""Files of a session that goes back, and of a fork: they become what they were behind a record. What is written is noted as of a call."""
+"""Files of a rewound session and of a fork: restore their contents after a record. The writes are recorded like those of a call."""
 
 import os
 import re
@@ -32,7 +32,7 @@ _GONE: Final = "The session has ended before it was noted what is written, so it
 
 @frozen(kw_only=True)
 class FileLeft:
-    """A file that is not what it was then.
+    """A file that differs from its earlier content.
 
     Attributes:
         path: From the root of the sandbox.
@@ -45,15 +45,15 @@ class FileLeft:
 
 @frozen(kw_only=True)
 class RestoredFiles:
-    """What became of the files of a session that went back. What is in none of these was as it is to be.
+    """Outcome for the files of a rewound session. Files in none of these already had the right content.
 
     Attributes:
-        restored: Those that are again what they were.
-        removed: Those that were made since, and are gone.
-        conflicts: Those that are not what the session left, because another program or a person has changed them: nothing was done to them,
-            and with `force` they are overwritten.
-        failed: Those that could not be restored, also with `force`, such as one whose content is not kept.
-        untold: Calls that ran commands: what those have written no sandbox can tell, and it stays.
+        restored: Files restored to their earlier content.
+        removed: Files created since, now deleted.
+        conflicts: Files changed since by another program or a user. They are left unchanged; with `force` they are
+            overwritten.
+        failed: Files that could not be restored, even with `force`, such as one whose content is not kept.
+        untold: Calls that ran commands. Their writes are unknown to the sandbox, and stay.
     """
 
     restored: tuple[str, ...] = ()
@@ -65,13 +65,13 @@ class RestoredFiles:
 
 @frozen(kw_only=True)
 class Rewound:
-    """What came of going back.
+    """Outcome of a rewind.
 
     Attributes:
-        number: The record behind which the session goes on.
-        calls: What happened outside since and is not taken back: calls whose tools do not promise that running them twice does no
-            harm, or for which another session worked.
-        files: What became of the files that its tools have written since; None where `files` was not asked for.
+        number: The record after which the session continues.
+        calls: External effects since then, which are not undone: calls whose tools do not promise that running them twice is
+            harmless, or that had a child session.
+        files: Outcome for the files written by its tools since; None if `files` was not requested.
     """
 
     number: int
@@ -80,7 +80,7 @@ class Rewound:
 
 
 def restored_of(every: tuple[PutBack, ...], untold: tuple[UntoldCall, ...]) -> RestoredFiles:
-    """Sort what became of each path."""
+    """Group the outcomes of the paths."""
     paths: dict[str, list[PutBack]] = {}
     for one in every:
         paths.setdefault(one.outcome, []).append(one)
@@ -94,7 +94,7 @@ def restored_of(every: tuple[PutBack, ...], untold: tuple[UntoldCall, ...]) -> R
 
 
 def versioned_of(cell: SessionCell, call: str) -> VersionedSandbox:
-    """Give the sandbox of a session, if it keeps what its tools write."""
+    """Return the sandbox of a session, if it keeps the writes of its tools."""
     sandbox: object = cell.ports.workspace.open()
     if not offers(sandbox, VersionedSandbox):
         fault = f"{call}: files=True needs a sandbox that keeps what its tools write, such as LocalSandbox; got {type(sandbox).__name__}"
@@ -105,15 +105,15 @@ def versioned_of(cell: SessionCell, call: str) -> VersionedSandbox:
 async def put_files_back(
     cell: SessionCell, sandbox: VersionedSandbox, behind: FilesBehind, content: GetContent, *, force: bool
 ) -> RestoredFiles:
-    """Let the files of a live session be what they were.
+    """Restore the files of a live session.
 
-    Cancellation: As of `VersionedSandbox.put_back`.
+    Cancellation: Same as `VersionedSandbox.put_back`.
     """
     journal = cell.journal
     if journal is None or not behind.wanted:
         await trio.lowlevel.checkpoint()
         return RestoredFiles(untold=behind.untold)
-    # Of no call that there is: the core drops what it says, and a journal keeps also what was dropped.
+    # With the id of no call: the core drops its signals, and a journal keeps dropped ones too.
     effect_id = EffectId(f"rewind-{journal.tail.seq}")
     keeper = _WhileAlive(
         NotingKeeper(journal.files, cell.mailbox.put_notice, effect_id, CallId(""), "rewind"), cell
@@ -123,7 +123,7 @@ async def put_files_back(
 
 
 class _WhileAlive:
-    """Does not wait for a session that has ended; see `FileKeeper`."""
+    """Stops waiting when the session has ended; see `FileKeeper`."""
 
     def __init__(self, keeper: NotingKeeper, cell: SessionCell) -> None:
         self._cell = cell
@@ -146,19 +146,19 @@ class _WhileAlive:
 
 
 class FilesOfFork:
-    """The copy of a workspace that a fork begins in; removed again where the fork does not come about.
+    """The copy of a workspace for a fork; removed if the fork fails.
 
     Attributes:
-        directory: Where it is.
+        directory: Its path.
     """
 
     def __init__(self, directory: Path, sandbox: Sandbox) -> None:
-        """Take what was copied."""
+        """Set the copy."""
         self.directory: Path = directory
         self.sandbox: Sandbox = sandbox
 
     async def place_for(self, known: Sandbox | str | None) -> Sandbox | str:
-        """Give what the fork has as its sandbox: one like that of its parent.
+        """Return the sandbox of the fork: the same kind as that of its parent.
 
         Cancellation: Always a checkpoint.
         """
@@ -171,7 +171,7 @@ class FilesOfFork:
     async def remove(self) -> None:
         """Remove it.
 
-        Cancellation: Shielded; it takes as long as the file system needs.
+        Cancellation: Shielded; the duration depends on the file system.
         """
         with trio.CancelScope(shield=True):
             await self.sandbox.aclose()
@@ -179,7 +179,7 @@ class FilesOfFork:
 
 
 def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_dir: str, fork: str) -> Path:
-    """Say where the copy is to be."""
+    """Return the directory of the copy."""
     if given.get("sandbox") is not None:
         raise OptionError(
             [
@@ -189,21 +189,21 @@ def directory_of_fork(given: Mapping[str, Any], known: SessionOptions, working_d
     if "working_dir" in given:
         if not isinstance(given["working_dir"], str | os.PathLike):
             raise OptionError([f"working_dir is {given['working_dir']!r}: expected a directory"])
-        return Path(os.path.abspath(given["working_dir"]))  # noqa: PTH100 - as of `start_session`
+        return Path(os.path.abspath(given["working_dir"]))  # noqa: PTH100 - same as `start_session`
     if not _PLAIN.fullmatch(fork):
         fault = f"fork: no directory can be called by the id {fork!r}: give working_dir= too"
         raise OptionError([fault])
     own = known.sandbox
     root = own.removeprefix("local:") if isinstance(own, str) and own.startswith("local:") else working_dir
-    return Path(f"{os.path.abspath(root)}-{fork}")  # noqa: PTH100 - as above
+    return Path(f"{os.path.abspath(root)}-{fork}")  # noqa: PTH100 - same
 
 
 async def copy_files(
     sandbox: VersionedSandbox, directory: Path, behind: FilesBehind, content: GetContent, fork: str
 ) -> FilesOfFork:
-    """Copy a workspace, and let the copy be what it was: nothing in it is another's, so all that is known is put back.
+    """Copy a workspace, and restore the copy's earlier contents. No one else uses it, so all known files are restored.
 
-    Cancellation: Nothing is left of the copy.
+    Cancellation: The copy is removed.
     """
     copied = await sandbox.copy_to(directory)
     files = FilesOfFork(directory, copied)
@@ -222,14 +222,14 @@ async def copy_files(
 
 
 class _NoNotes:
-    """Notes nothing: a fork begins with the files that it has; see `FileKeeper`."""
+    """Records nothing: a fork starts with its current files; see `FileKeeper`."""
 
     async def keep(self, changes: object, contents: object) -> Refusal | None:
         await trio.lowlevel.checkpoint()
         return None
 
     def take_back(self, changes: object) -> None:
-        """Nothing was noted."""
+        """Do nothing."""
 
     async def keep_command(self) -> Refusal | None:
         await trio.lowlevel.checkpoint()

@@ -1,8 +1,10 @@
-"""Bringing stored sessions back: a tree is read, taken over and made ready; what begins then is an actor like any other.
+"""Resumption of stored sessions: a tree is read, taken over and prepared; after that it runs like any other.
 
-The order is one: read and look whether all its code is there, so that a session that cannot come back is left untouched; take, which
-fences any older owner; then begin, the deepest first. Which sessions below another are wanted the core says: its first step is taken to
-see, and thrown away.
+The order is fixed. Read the tree and check that all its code is available, so that a failure leaves it unchanged. Take it
+over,
+which fences any older owner. Then start the sessions, the deepest first. The core decides which children are wanted: its
+first
+step is tried, and the result discarded.
 """
 
 import re
@@ -56,10 +58,10 @@ ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
 """Tools by origin and name."""
 
 GiveOptions = Callable[[StoredOpening], Any]
-"""Gives what a stored session needs of its code: `SessionOptions`, or a mapping of some of them; None for nothing."""
+"""Returns the code that a stored session needs: `SessionOptions`, or a mapping of some of them; None for nothing."""
 
 MakeRoot = Callable[[SessionState, Ports, Sequence[Event]], SessionCell]
-"""Makes the cell of a root: of what it knows, what it works with, and what it published last."""
+"""Creates the cell of a root from its state, its ports, and its last published events."""
 
 LOGGER = Logger("agentrail.runtime")
 
@@ -68,11 +70,11 @@ _NUMBERED = re.compile(r"(:object)\d+$")
 
 @frozen(kw_only=True)
 class WantedSession:
-    """Which session is to come back, and how.
+    """A session to resume, with its conditions.
 
     Attributes:
-        is_asked: Whether a caller asked for it by name: then it is not counted how often it came back in vain.
-        on_drift: What becomes of it where the code here folds it to other operations; None for what its supervisor does.
+        is_asked: Whether a caller named it. In that case its failed attempts to resume are not counted.
+        on_drift: What happens if the code here folds it to different operations; None for the setting of its supervisor.
     """
 
     session_id: SessionId
@@ -85,10 +87,10 @@ class WantedSession:
 
 @frozen(kw_only=True)
 class ReadySession:
-    """A session that is taken and has not begun.
+    """A session that was taken over and has not started.
 
     Attributes:
-        workspace: The place to close when it is gone.
+        workspace: To be closed when the session has ended.
     """
 
     cell: SessionCell
@@ -97,7 +99,7 @@ class ReadySession:
 
 
 class Resumption:
-    """Brings one tree back."""
+    """Resumes one tree."""
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class Resumption:
         wanted: WantedSession,
         make_root: MakeRoot = SessionCell,
     ) -> None:
-        """Nothing is read before `run`."""
+        """Create it without reading."""
         self._make_root = make_root
         self._keeping = keeping
         self._dependencies = dependencies
@@ -116,9 +118,9 @@ class Resumption:
         self._imported: ImportedTools = {}
 
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
-        """Read, look, take, and make ready.
+        """Read, check, take over, and prepare.
 
-        Cancellation: Until it is taken nothing was done; then it is given back, and has no owner.
+        Cancellation: Nothing is done until it is taken over; after that it is released, and has no owner.
         """
         keeping, wanted = self._keeping, self._wanted
         top = await keeping.read(partial(self._look, wanted))
@@ -126,7 +128,7 @@ class Resumption:
         options = _options_of(opening, give(opening))
         cell, workspace = assemble(wanted.session_id, options, self._dependencies)
         watch = cell.state.data.stack.ask
-        assert isinstance(watch, PluginWatch)  # noqa: S101 - `assemble` made it
+        assert isinstance(watch, PluginWatch)  # noqa: S101 - created by `assemble`
         self._watch = watch
         self._finder = PluginFinder({plugin.name: plugin for plugin in _plugins_of(options, watch)})
         watch.find_others(self._finder)
@@ -134,9 +136,9 @@ class Resumption:
         return await self._take(cell.ports, workspace, options, gathers_context=gathers)
 
     async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
-        """Read, take, and make ready what sleeps here: its code is at hand.
+        """Read, take over, and prepare a session that is hibernated here: its code is available.
 
-        Returns, Raises, Cancellation: As of `run`.
+        Returns, Raises, Cancellation: Same as `run`.
         """
         ports = row.ports
         await self._keeping.read(partial(self._look, self._wanted))
@@ -150,7 +152,7 @@ class Resumption:
     async def _take(
         self, ports: Ports, workspace: Workspace, options: SessionOptions, *, gathers_context: bool
     ) -> tuple[ReadySession, ...]:
-        """Read the tree, look whether its code is there, take it, and make ready what is wanted of it."""
+        """Read the tree, check its code, take it over, and prepare the wanted sessions."""
         keeping, wanted = self._keeping, self._wanted
         tree = await keeping.read(self._read_tree)
         self._imported = await keeping.read(partial(imported_tools, tree.values(), ports))
@@ -161,12 +163,12 @@ class Resumption:
         try:
             taken = await keeping.take(wanted.scope, wanted.session_id, wanted.cause, force=wanted.force)
             found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
-            for one in found.values():  # it may have recorded more before it was taken
+            for one in found.values():  # it may have recorded more before it was taken over
                 self._check_drift(one)
             return tuple(self._make_ready(found, ports, workspace, options))
         except HeldBy:
             raise
-        except BaseException:  # this node lives on, so no other could take what it does not use
+        except BaseException:  # this node lives on, so no other could take over a tree that it does not use
             keeping.give_back(wanted.scope, wanted.session_id)
             raise
 
@@ -207,13 +209,13 @@ class Resumption:
         }
 
     def _ask(self) -> PluginWatch:
-        assert self._watch is not None  # noqa: S101 - it is there before anything is read
+        assert self._watch is not None  # noqa: S101 - set before anything is read
         return self._watch
 
-    # --- back in the loop
+    # --- in the event loop
 
     def _check_drift(self, revived: Revived) -> None:
-        """Leave a session as it is that the code here folds to other operations, unless it is to go on."""
+        """Leave a session unchanged if the code here folds it to different operations, unless it must continue."""
         drift = revived.drift
         if drift is None or not drift.is_of_deeds:
             return
@@ -229,7 +231,7 @@ class Resumption:
     def _make_ready(
         self, found: Mapping[SessionId, Revived], ports: Ports, workspace: Workspace, options: SessionOptions
     ) -> list[ReadySession]:
-        """Make the cells of those that are wanted, from the root down; and close the journals of the others."""
+        """Create the cells of the wanted sessions, from the root down, and close the journals of the others."""
         wanted = {self._wanted.session_id}
         ready: list[ReadySession] = []
         all_ports = {"": ports}
@@ -270,11 +272,11 @@ class Resumption:
         return ready[::-1]
 
     def _place_of(self, ports: Ports) -> Workspace:
-        # The sandbox is that of the root, which closes it: this one is never opened.
+        # The root owns and closes the sandbox, so this workspace is never opened.
         return Workspace(self._dependencies.make_sandbox, "local", ports.working_dir)
 
     def _close(self, revived: Revived) -> None:
-        """End the journal of a session that no effect waits for any more."""
+        """End the journal of a session that no effect waits for."""
         config = revived.state.data.config
         draft = closed_draft(
             "the session above does not wait for it any more", at_ms=now_ms(), events=revived.state.data.seq
@@ -284,14 +286,14 @@ class Resumption:
 
 
 def _tell_set_aside(session_id: SessionId, revived: Revived) -> None:
-    """Log whose verdicts on calls did not count, because the journal says whether those ran."""
+    """Log the plugins whose verdicts on calls were ignored, because the journal shows whether those ran."""
     plugins = ", ".join(f"{name!r} ({count})" for name, count in revived.set_aside)
     LOGGER.info("session %s: its journal says which calls ran; verdicts set aside: %s", session_id, plugins)
 
 
 def _note_drift(cell: SessionCell, drift: Drift, begun: tuple[EffectId, ...]) -> None:
-    """Record that the code here makes another history, right behind the record of the new owner; and tell the log."""
-    assert cell.journal is not None  # noqa: S101 - it has just been given one
+    """Record right after the new owner's record that the code here folds the journal differently, and log it."""
+    assert cell.journal is not None  # noqa: S101 - just set
     LOGGER.warning("session %s: the code here makes another history of it: %s", cell.ports.session_id, drift)
     cell.journal.note_drift(drift, cell.state, begun, at_ms=now_ms(), engine=ENGINE)
 
@@ -300,7 +302,7 @@ _PAGE = 1_000
 
 
 def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
-    """Make the options of a session that comes back: what it was started with, where its journal knows, and what is given now."""
+    """Return the options of a resumed session: the original ones that its journal has, and those given now."""
     if isinstance(given, SessionOptions):
         return attrs.evolve(given, session_id=opening.session_id, scope=opening.scope)
     config = opening.config
@@ -326,11 +328,11 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
 
 def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
     entries = [*options.plugins, *(entry for agent in options.agents for entry in agent.plugins or ())]
-    return [part_entry(entry, watch)[0] for entry in entries[::-1]]  # of one name that of the session counts
+    return [part_entry(entry, watch)[0] for entry in entries[::-1]]  # for one name, the entry of the session counts
 
 
 def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:
-    """Look whether all that a session had is there."""
+    """Check that all code of a session is available."""
     missing = missing_code(revived.state, ports, is_root=is_root, finds_tools=True)
     if gathers_context and not ports.context_providers:
         missing.append("its context providers")
@@ -341,7 +343,7 @@ def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_contex
 def missing_code(
     state: SessionState, ports: Ports, *, is_root: bool = True, finds_tools: bool = False
 ) -> list[str]:
-    """Name what a session has by its state and not by its ports: tools, models, and of a root agents."""
+    """Return the code that a session's state names and its ports lack: tools, models, and for a root agents."""
     data = state.data
     names = _names_of_tools(ports)
     missing = [
@@ -363,7 +365,7 @@ def _names_of_tools(ports: Ports) -> set[str]:
 
 
 def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
-    """Import the tools that came while these sessions ran and are not given now. This blocks."""
+    """Import the tools that were added while these sessions ran and are not given now. This blocks."""
     names = _names_of_tools(ports)
     wanted = {
         (spec.origin, spec.name): spec
@@ -376,7 +378,7 @@ def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
 
 
 def gone_tools(state: SessionState, ports: Ports) -> tuple[str, ...]:
-    """Name the tools that a session shows its model and that are not there any more."""
+    """Return the tools that a session shows its model but that no longer exist."""
     tools = state.data.tools
     return tuple(
         [
@@ -388,7 +390,7 @@ def gone_tools(state: SessionState, ports: Ports) -> tuple[str, ...]:
 
 
 def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
-    """Give the tools that a session has, or that its open calls began with, each with the change that brought it."""
+    """Yield the tools that a session has, or that its open calls started with, each with the change that added it."""
     data = state.data
     for spec in data.tools:
         yield spec, data.tools.generation_of(spec.name)
@@ -398,7 +400,7 @@ def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
 
 
 def _has_model(name: str, ports: Ports) -> bool:
-    """Say whether a model can be asked: a string is looked up here, so that it is known before anything is touched."""
+    """Return whether a model is available. A string is looked up here, before anything is changed."""
     if name in ports.providers or _plain(name) in ports.providers:
         return True
     if is_object(name):
@@ -411,20 +413,20 @@ def _has_model(name: str, ports: Ports) -> bool:
 
 
 def _plain(model: str) -> str:
-    """Name an object as the first of its name: which of several it was is known to the process alone that had them."""
+    """Return the first name of a model object: only the process that had several could tell them apart."""
     return _NUMBERED.sub(r"\1", model)
 
 
 def ports_of(
     state: SessionState, above: Ports, imported: ImportedTools | None = None, agent: ReadyAgent = GENERAL
 ) -> Ports:
-    """Give a session what it works with: of what the root was resumed with, by the names that its state knows."""
+    """Return the ports of a session: those of the resumed root, by the names in its state."""
     data = state.data
     by_name: dict[str, Tool] = {}
     for known in above.agents.values():
         by_name.update(known.tools or {})
     by_name.update({name: tool for (name, generation), tool in above.tools.items() if generation == 0})
-    # Its own come first: they may be named like tools of the session above, and be others.
+    # Its own come first: they may have the same names as tools of its parent, and differ.
     tools = dict(above.tools) | {(name, 0): tool for name, tool in (agent.tools or {}).items()}
     for spec, generation in _tools_in(state):
         key = spec.name, generation
@@ -455,7 +457,7 @@ def ports_of(
 
 
 def _agent_of(found: Mapping[SessionId, Revived], session_id: SessionId, path: Sequence[SessionId]) -> str:
-    """Say which agent of the session above a session is: that one has written down for whom it lets it work."""
+    """Return which agent of its parent a session is, as recorded by the parent."""
     data = found[path[-2]].state.data
     for state in data.agents.states:
         if session_id in {state.child_id, f"{path[-2]}:{state.name}"}:
@@ -467,14 +469,14 @@ def _agent_of(found: Mapping[SessionId, Revived], session_id: SessionId, path: S
 
 
 def _wanted_below(cell: SessionCell, first: Recovered) -> set[SessionId]:
-    """Name the sessions that a session goes on with when it comes back."""
+    """Return the child sessions that a resumed session continues with."""
     wanted: set[SessionId] = set()
     for effect in decide_first_effects(cell.state, first):
         match effect:
             case ResumeChild():
                 wanted |= set(child_ids_of(cell.ports.session_id, effect))
             case StartAgent(child_id=child_id, name=name):
-                # One that had not said yet that it began has the name that such a session is given.
+                # A child whose start was not reported has the default name of such a child.
                 wanted.add(child_id or SessionId(f"{cell.ports.session_id}:{name}"))
             case _:
                 pass
@@ -482,5 +484,5 @@ def _wanted_below(cell: SessionCell, first: Recovered) -> set[SessionId]:
 
 
 def child_ids_of(parent: SessionId, effect: ResumeChild) -> tuple[SessionId, ...]:
-    """Name the session that works for a call; one that had not said yet that it began has the name that such a session is given."""
+    """Return the ids of the session for a call. A child whose start was not reported has the default name of such a child."""
     return effect.child_ids or (SessionId(f"{parent}.{effect.call_id}"),)

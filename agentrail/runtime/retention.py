@@ -1,8 +1,8 @@
-"""Retention: stored sessions that are older than they are to be kept, or too many bytes, are deleted with their trees, the oldest first.
+"""Retention: stored sessions beyond the limits of age or size are deleted with their trees, oldest first.
 
-What is decided stands in `SweepPlan`, a plain object: which tree is next, and what follows from the store's answer. A sweep looks in a
-worker thread, and deletes tree by tree where all else is written, so that a session waits for one deletion at most. A session that
-is alive is never touched: one that woke meanwhile is seen by the store itself, in the transaction that would delete it.
+`SweepPlan`, a plain object, decides which tree is next, and handles the store's answer. A sweep reads in a worker thread. It
+deletes tree by tree between other writes, so that a session waits for one deletion at most. Live sessions are never deleted:
+the store checks for one that woke meanwhile, in the transaction of the deletion.
 """
 
 import heapq
@@ -27,10 +27,10 @@ from agentrail.runtime.store_writer import StoreBug
 LOGGER: Final = Logger("agentrail.runtime")
 
 FIRST_SWEEP_AFTER_SECONDS: Final = 5.0
-"""How long a supervisor is open before its first sweep: a session that is resumed right then may be older than what is kept."""
+"""Seconds before the first sweep of a supervisor: a session that is resumed at the start may be older than the limit."""
 
 SWEEP_EVERY_SECONDS: Final = 3_600.0
-"""How long it waits between two sweeps."""
+"""Seconds between two sweeps."""
 
 DAY_MS: Final = 86_400_000
 
@@ -41,7 +41,7 @@ _TELL_BUG: Final = bug_told("a sweep")
 
 
 def _nothing() -> None:
-    """Do nothing: no one is told."""
+    """Do nothing."""
 
 
 _TreeKey = tuple[str, SessionId]
@@ -49,11 +49,11 @@ _TreeKey = tuple[str, SessionId]
 
 @frozen(kw_only=True)
 class KeepLimits:
-    """For how long, and how much, sessions are kept.
+    """Limits on stored sessions.
 
     Attributes:
-        days: How many days behind the last record of its tree a session is kept, on the clock of the store; None for ever.
-        size_bytes: How many bytes the sessions of one scope may have together; None for any number.
+        days: Days to keep a session after the last record of its tree, on the clock of the store; None for no limit.
+        size_bytes: Maximum bytes of the sessions of one scope; None for no limit.
     """
 
     days: float | None = None
@@ -61,18 +61,18 @@ class KeepLimits:
 
 
 def keep_limits_of(days: float | None, size_bytes: int | None) -> KeepLimits | None:
-    """Make one value of both; None where all is kept."""
+    """Combine both limits; None if all sessions are kept."""
     return None if days is None and size_bytes is None else KeepLimits(days=days, size_bytes=size_bytes)
 
 
 @frozen(kw_only=True)
 class StoredTree:
-    """A root with its tree, as a sweep sees it.
+    """A root with its tree, for a sweep.
 
     Attributes:
-        written_at_ms: When the last record of any session of it was written, on the clock of the store.
-        size_bytes: What its sessions have; 0 where nothing depends on that.
-        is_own: Whether the node that sweeps owns it: it is alive here.
+        written_at_ms: Time of the last record of any of its sessions, on the clock of the store.
+        size_bytes: Size of its sessions; 0 if no limit depends on it.
+        is_own: Whether the sweeping node owns it: it is live here.
     """
 
     scope: str
@@ -88,13 +88,13 @@ class StoredTree:
 
 
 class SweepPlan:
-    """Which trees go, the oldest first. What cannot go yet, because a fork needs it, comes again when its forks are gone.
+    """Trees to delete, oldest first. A tree that a fork needs is tried again after its forks are deleted.
 
-    A chain of forks, each younger than what it came from, is so taken from its end, with two questions for each.
+    A chain of forks, each younger than its source, is deleted from its end, with two attempts for each.
     """
 
     def __init__(self, trees: Iterable[StoredTree], limits: KeepLimits, now_ms: int) -> None:
-        """Begin."""
+        """Start a plan."""
         self._limits = limits
         self._keep_from_ms = None if limits.days is None else now_ms - int(limits.days * DAY_MS)
         self._sizes: Counter[str] = Counter()
@@ -110,7 +110,7 @@ class SweepPlan:
         heapq.heapify(self._queue)
 
     def next(self) -> tuple[StoredTree, str] | None:
-        """Give the next tree that is to go, and why; None when nothing is left to try."""
+        """Return the next tree to delete, and the reason; None when no tree is left to try."""
         while self._queue:
             _, scope, root = heapq.heappop(self._queue)
             one = self._trees[scope, root]
@@ -128,7 +128,7 @@ class SweepPlan:
         return None
 
     def deleted(self, one: StoredTree) -> None:
-        """Hear that a tree is gone, here or before."""
+        """Record that a tree is deleted, now or earlier."""
         self._sizes[one.scope] -= one.size_bytes
         self._needs.pop(one.key, None)
         for other in self._needed_by.pop(one.key, ()):
@@ -141,30 +141,30 @@ class SweepPlan:
                 heapq.heappush(self._queue, (other.written_at_ms, other.scope, other.root))
 
     def refused(self, one: StoredTree, by: Iterable[str]) -> None:
-        """Hear that a tree stays, because others need it: forks of it, or a node, or that it was written meanwhile."""
+        """Record that a tree stays because others need it: forks or a node, or because it was written meanwhile."""
         needs = self._needs[one.key] = set(by)
         for name in sorted(needs):
             self._needed_by[one.scope, SessionId(name)].append(one)
 
     def needed(self) -> Mapping[_TreeKey, set[str]]:
-        """Give what stays though its time is over, and by what each is needed."""
+        """Return the expired trees that stay, and what needs each."""
         return self._needs
 
     def too_large(self) -> Iterator[tuple[str, int]]:
-        """Give the scopes that have more than they should all the same, and how many bytes."""
+        """Yield the scopes that remain over their limit, with their bytes."""
         most = self._limits.size_bytes
         return ((scope, size) for scope, size in self._sizes.items() if most is not None and size > most)
 
 
 class Retention:
-    """Sweeps a store, again and again.
+    """Sweeps a store at intervals.
 
     Attributes:
-        deleted_bytes: How many bytes of records, snapshots and large values those were.
-        still_needed: How many stayed in the last whole sweep, although their time is over, because a fork or another node needs them.
+        deleted_bytes: Bytes of deleted records, snapshots and large values.
+        still_needed: Number of expired trees that the last full sweep kept because a fork or another node needs them.
     """
 
-    def __init__(  # noqa: PLR0913 - what it works with
+    def __init__(  # noqa: PLR0913 - the collaborators of a sweep
         self,
         store: Store,
         limits: KeepLimits,
@@ -174,7 +174,7 @@ class Retention:
         *,
         after_removing: Callable[[], object] = _nothing,
     ) -> None:
-        """Nothing is asked of the store yet."""
+        """Create it without using the store."""
         self._store = store
         self._limits = limits
         self._node = node
@@ -182,7 +182,7 @@ class Retention:
         self._write = write
         self._after_removing = after_removing
         self._scope = trio.CancelScope()
-        # Of sessions that no node owns, with the hash of their last record: what does not change is measured once.
+        # For sessions without an owner, by the hash of their last record: an unchanged size is measured once.
         self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
         self.deleted: int = 0
         self.deleted_bytes: int = 0
@@ -190,9 +190,9 @@ class Retention:
         self.sweeps: int = 0
 
     async def run(self) -> None:
-        """Sweep, after some seconds and then each hour, until `stop` is called.
+        """Sweep after some seconds and then each hour, until `stop` is called.
 
-        Cancellation: At once. What was deleted is; each tree goes whole, or stays.
+        Cancellation: At once. Each tree is deleted completely or not at all.
         """
         with self._scope:
             await trio.sleep(FIRST_SWEEP_AFTER_SECONDS)
@@ -201,13 +201,13 @@ class Retention:
                 await trio.sleep(SWEEP_EVERY_SECONDS)
 
     def stop(self) -> None:
-        """End `run`; a tree that is being deleted goes all the same."""
+        """End `run`. A tree that is being deleted is still deleted."""
         self._scope.cancel(reason="the supervisor is closing")
 
     async def sweep(self) -> None:
-        """Delete what is to go. What the store does not bear ends this sweep, and is told to the log.
+        """Delete the expired trees. An error of the store ends this sweep, and is logged.
 
-        Cancellation: As of `run`.
+        Cancellation: Same as `run`.
         """
         before = self.deleted
         try:
@@ -245,7 +245,7 @@ class Retention:
                 self._limits.size_bytes,
             )
 
-    # --- looking, in a worker thread
+    # --- reading, in a worker thread
 
     def _look(self) -> SweepPlan:
         now_ms = self._store.now_ms()
@@ -286,7 +286,7 @@ class Retention:
         known = self._measured.get(key)
         if known is None or known[:2] != (one.tail.hash, one.first_seq):
             known = (one.tail.hash, one.first_seq, self._store.size(one.scope, one.session))
-        if not one.node:  # while one is owned, a snapshot may come without a record
+        if not one.node:  # while it has an owner, a snapshot may be added without a record
             measured[key] = known
         return known[2]
 
@@ -298,21 +298,21 @@ class Retention:
                 yield one
             after = (page[-1].scope, page[-1].session)
 
-    # --- deleting, where all else is written
+    # --- deleting, between other writes
 
     async def _delete(self, plan: SweepPlan, one: StoredTree, why: str) -> None:
         try:
             await self._write(partial(call_guarded, _TELL_BUG, self._delete_now, one, why))
         except SessionNotFound:
-            plan.deleted(one)  # by another
+            plan.deleted(one)  # by another node
         except StillNeeded as error:
             plan.refused(one, error.by)
         else:
             plan.deleted(one)
 
     def _delete_now(self, one: StoredTree, why: str) -> None:
-        """Delete a tree, count it and tell it: here, because nothing may stand behind this any more when it is done."""
-        # One that woke has a `taken` record since, here as on any other node, and is refused.
+        """Delete a tree, count it and report it. Done here, because no later write may depend on it."""
+        # A tree that woke has a `taken` record since, here as on any other node, and is refused.
         size = self._store.delete(one.scope, one.root, written_before_ms=one.written_at_ms + 1)
         self.deleted += 1
         self.deleted_bytes += size
