@@ -328,7 +328,7 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
 
 def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
     entries = [*options.plugins, *(entry for agent in options.agents for entry in agent.plugins or ())]
-    return [part_entry(entry, watch)[0] for entry in entries[::-1]]  # for one name, the entry of the session counts
+    return [part_entry(entry, watch)[0] for entry in entries[::-1]]  # the session takes precedence
 
 
 def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:
