@@ -56,6 +56,20 @@ class BackgroundAgents(AskingHandle):
     async def spawn(self, agent: str, task: str, *, name: str | None = None) -> str:
         """Start an agent. It works until it is closed or the session ends.
 
+        Args:
+            agent: Name of one of the session's agents that has `background=True`.
+            task: The task. The agent does not know the conversation.
+            name: Name for the new agent, 1 to 64 of `A-Z a-z 0-9 _ -`. None: generated. Repeating a name with the same
+                task returns the running agent.
+
+        Returns:
+            The agent's name, immediately.
+
+        Raises:
+            OptionError: Your move: there is no such background agent, the name was used before, or a limit is reached
+                (depth, number alive, remaining budget). The message says which, and lists the agents alive.
+            SessionDown, MailboxFull, StoreUnavailable: See `Session.prompt`.
+
         Cancellation: Once the message has been sent, the agent starts. Only its name is lost.
         """
         refuse(
@@ -67,6 +81,11 @@ class BackgroundAgents(AskingHandle):
 
     async def send(self, name: str, text: str) -> None:
         """Prompt an agent. A working agent reads it when it is idle, together with other messages sent meanwhile.
+
+        Raises:
+            OptionError: Your move: there is no such agent, it is closing or has ended, a hundred inputs are waiting
+                already, or no budget is left.
+            SessionDown, MailboxFull, StoreUnavailable: See `Session.prompt`.
 
         Cancellation: Once the message has been sent, it is delivered.
         """
@@ -82,6 +101,20 @@ class BackgroundAgents(AskingHandle):
         timeout_seconds: float | None = DEFAULT_WAIT_SECONDS,
     ) -> tuple[BackgroundAgent, ...]:
         """Wait for agents. Their notes still reach the model: only the model's own call counts as waiting for them.
+
+        Args:
+            names: Names of the agents. None: all that are alive. If there are none, it returns immediately.
+            match: Whether to wait for all of them or for any one.
+            until: `idle`: between two cycles, or ended. `closed`: ended.
+            timeout_seconds: How long to wait, in seconds. None: no limit.
+
+        Returns:
+            The present status of each agent. After a timeout, `status` shows which agents are still working.
+
+        Raises:
+            OptionError: Your move: no agent ever had one of the names, or an argument is out of range.
+            SessionDown: The session has ended.
+            StoreUnavailable: The store does not accept records for now.
 
         Cancellation: Immediate. The agents keep working.
         """
@@ -128,6 +161,18 @@ class BackgroundAgents(AskingHandle):
     async def close(self, name: str, reason: str = "", *, now: bool = False) -> BackgroundAgent:
         """End an agent after its cycle, or immediately with `now`. Its unread messages are dropped.
 
+        Args:
+            name: Name of the agent.
+            reason: Human-readable reason.
+            now: Whether to abort its cycle.
+
+        Returns:
+            The agent, which has ended.
+
+        Raises:
+            OptionError: Your move: there is no such agent, or it has ended already.
+            SessionDown, MailboxFull, StoreUnavailable: See `Session.prompt`.
+
         Cancellation: The agent is still closed.
         """
         refuse(
@@ -141,6 +186,9 @@ class BackgroundAgents(AskingHandle):
 
     async def list(self) -> tuple[BackgroundAgent, ...]:
         """Return all background agents in the order of their start. Of ended agents, only the last 64 are kept.
+
+        Raises:
+            SessionDown: The session has ended.
 
         Cancellation: Immediate.
         """

@@ -181,8 +181,8 @@ class CycleCalls:
             The answer as text and as a value, all visible text, the messages, the usage, and the event numbers.
 
         Raises:
-            CycleAborted, CycleFailed, CycleWaiting, ReplyTimeout, EventMissed, StoreUnavailable, OptionError,
-                TypeFault, CallingSelf: See `ask`.
+            CycleAborted, CycleFailed, CycleWaiting, ReplyTimeout, EventMissed: See `ask`.
+            StoreUnavailable, OptionError, TypeFault, CallingSelf: See `ask`.
             ClientIdReused, PromptError, PromptQueueFull, MailboxFull, SessionDown: See `prompt`.
 
         Cancellation: Only the reply is lost. The cycle continues.
