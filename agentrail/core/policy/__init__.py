@@ -1,1 +1,1 @@
-"""The rules that a session decides by, each a function of values: when to retry, compact, stop; what may be spent."""
+"""The decision rules of a session, each a function of values: when to retry, compact or stop, and how much to spend."""

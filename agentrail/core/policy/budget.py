@@ -1,16 +1,17 @@
-"""What a session and its children may spend: a ledger that promises before it pays.
+"""The budget of a session and its children: a ledger that reserves before it books.
 
-Before a request its upper bound is reserved, after it what it used is booked. Since a reservation is refused as soon as
-all that is spent and all that is promised could pass the limit, no order of starts and ends can pass it, and it does
-not matter how many requests are out.
+Before a request its upper bound is reserved, and afterwards its actual usage is booked. A reservation is refused as
+soon as the sum of booked and reserved amounts could exceed the limit. So no order of starts and ends can exceed it,
+however many requests are out.
 
-A ledger belongs to the session that was given the `Budget`, as part of its state, so that it is journaled and replayed
-with it. A child is lent a share of what is left, with a ledger of its own; the share is promised like a request until the
-child has ended, and what the child used is booked then. Not one ledger object that all share: then the state of a session
-would change outside of `step`. Not a message to the parent before each request of a child either: a child would wait for a
-mailbox that may be long, and a request that is lent can never be refused halfway.
+A ledger belongs to the session that was given the `Budget`, as part of its state, so it is journaled and replayed
+with it. A child is lent a share of the rest, with a ledger of its own. The share is reserved like a request until
+the child has ended, and then the child's usage is booked. One ledger object shared by all was rejected, because the
+state of a session would change outside of `step`. A message to the parent before each request of a child was also
+rejected: a child would wait for a mailbox that may be long, and a request that is lent can never be refused
+halfway.
 
-Sums are whole billionths of a dollar: a limit that floats are added up to is passed by the rounding.
+Sums are whole billionths of a dollar, because sums of floats exceed a limit by rounding.
 """
 
 import math
@@ -31,15 +32,16 @@ _NANO: Final = 1_000_000_000
 
 @frozen(kw_only=True)
 class Budget:
-    """What a session and its children may spend together.
+    """Spending limit of a session and its children together.
 
     Attributes:
         max_cost_usd: US dollars, or None for no such limit.
-        max_total_tokens: Input and output, or None for no such limit.
-        allow_unknown_prices: Whether requests go out whose bound is unknown; what they use is booked afterwards.
+        max_total_tokens: Input and output tokens, or None for no such limit.
+        allow_unknown_prices: Whether requests with an unknown upper bound are sent. Their usage is booked
+            afterwards.
 
     Raises:
-        OptionError: Your move: no limit at all, or one that is no number above 0.
+        OptionError: Your move: no limit at all, or one that is not a number above 0.
     """
 
     max_cost_usd: float | None = None
@@ -47,7 +49,7 @@ class Budget:
     allow_unknown_prices: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a budget that limits nothing, or that cannot be met."""
+        """Refuse a budget without a limit, or with one that cannot be met."""
         faults = []
         cost, tokens = self.max_cost_usd, self.max_total_tokens
         if cost is not None and not (_is_amount(cost) and cost > 0):
@@ -67,16 +69,16 @@ class Budget:
 
 
 class Price(Value, frozen=True, kw_only=True):
-    """What a model costs, in US dollars per million tokens.
+    """The price of a model, in US dollars per million tokens.
 
     Attributes:
-        input: Tokens read that no cache has.
-        output: Tokens written, reasoning included.
-        cache_read: Tokens read from the vendor's cache; as `input` when None.
-        cache_write: Tokens written into it; as `input` when None.
+        input: Input tokens that are not in a cache.
+        output: Output tokens, including reasoning.
+        cache_read: Tokens read from the vendor's cache. None for the price of `input`.
+        cache_write: Tokens written into it. None for the price of `input`.
 
     Raises:
-        OptionError: Your move: a price that is no finite number from 0.
+        OptionError: Your move: a price that is not a finite number from 0.
     """
 
     input: float
@@ -85,12 +87,12 @@ class Price(Value, frozen=True, kw_only=True):
     cache_write: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no price."""
+        """Refuse an invalid price."""
         faults = []
         for name in ("input", "output", "cache_read", "cache_write"):
             price = getattr(self, name)
             is_left_out = price is None and name.startswith("cache")
-            # A plain number is most often what it is: a provider makes a price each time it is asked.
+            # The fast path is a plain number: a provider makes a price each time it is asked.
             if not is_left_out and not (
                 (type(price) in {int, float} and 0 <= price < math.inf) or _is_amount(price)
             ):
@@ -101,7 +103,7 @@ class Price(Value, frozen=True, kw_only=True):
             raise OptionError(faults)
 
     def cost_usd(self, usage: TokenUsage) -> float:
-        """Price what was used; cache reads and writes are parts of its `input`."""
+        """Return the cost of a usage, in US dollars. Cache reads and writes are parts of its `input`."""
         read = self.input if self.cache_read is None else self.cache_read
         written = self.input if self.cache_write is None else self.cache_write
         plain_tokens = usage.input - usage.cache_read - usage.cache_write
@@ -110,18 +112,18 @@ class Price(Value, frozen=True, kw_only=True):
 
     @property
     def highest_input(self) -> float:
-        """The most that a token of input can cost: it is not known beforehand what the cache has, or will be given."""
+        """The highest price of an input token. It is not known beforehand how much of the input is cached."""
         return max(self.input, self.cache_read or 0.0, self.cache_write or 0.0)
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The most that a request may use.
+    """The upper bound of a request's usage.
 
     Attributes:
-        tokens: Of input and output, as far as they are known.
-        nano_usd: What they cost, as far as that is known.
-        knows_tokens: Whether `tokens` is all of it.
-        knows_cost: Whether `nano_usd` is all of it.
+        tokens: Input and output tokens, if known.
+        nano_usd: Their cost in billionths of a dollar, if known.
+        knows_tokens: Whether `tokens` is complete.
+        knows_cost: Whether `nano_usd` is complete.
     """
 
     tokens: int
@@ -131,14 +133,14 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was spent of a budget, and what is promised.
+    """Booked and reserved amounts of a budget.
 
     Attributes:
         budget: The limits.
-        spent_tokens: Booked; never falls.
-        spent_nano_usd: Booked, as far as its price was known; never falls.
-        is_cost_known: Whether all that is booked had a price.
-        open: The reservations that are out.
+        spent_tokens: Booked tokens. Never falls.
+        spent_nano_usd: Booked cost in billionths of a dollar, if the price was known. Never falls.
+        is_cost_known: Whether everything that is booked had a price.
+        open: The open reservations.
     """
 
     budget: Budget
@@ -149,13 +151,14 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Spent(Value, frozen=True, kw_only=True):
-    """What a session has used of what it was lent, its own children included.
+    """Usage of a session, including its own children.
 
     Attributes:
-        usage: As far as it was reported.
-        tokens: That count against the limit: those of `usage`, and what was promised to requests that were not heard of again.
-        nano_usd: What they cost, as far as that is known.
-        is_cost_known: Whether `nano_usd` is all of it.
+        usage: The reported usage.
+        tokens: Tokens that count against the limit: those of `usage`, and the reservations of requests that were
+            lost.
+        nano_usd: Their cost in billionths of a dollar, if known.
+        is_cost_known: Whether `nano_usd` is complete.
     """
 
     usage: TokenUsage
@@ -164,7 +167,7 @@ class Spent(Value, frozen=True, kw_only=True):
     is_cost_known: bool = True
 
     def __add__(self, other: "Spent") -> "Spent":
-        """What two sessions have used."""
+        """Return the usage of both sessions."""
         return Spent(
             usage=self.usage + other.usage,
             tokens=self.tokens + other.tokens,
@@ -177,11 +180,11 @@ NOTHING_SPENT: Final = Spent(usage=TokenUsage(), tokens=0, nano_usd=0)
 
 
 class BudgetRefusal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A request that may not go out.
+    """The refusal of a request.
 
     Attributes:
-        reason: Which limit it could pass, or that its bound is not known.
-        message: For people: what was asked for, what is left, what to do.
+        reason: The limit that it could exceed, or the part of its bound that is unknown.
+        message: For users: the bound of the request, the rest of the budget, and the remedy.
     """
 
     reason: Literal["cost", "tokens", "unknown_price", "unknown_output"]
@@ -189,16 +192,16 @@ class BudgetRefusal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def error(self) -> ErrorInfo:
-        """What `AgentError` carries."""
+        """The error that `AgentError` carries."""
         return ErrorInfo(code="budget_exceeded", message=self.message)
 
 
 class BudgetLeft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is neither spent nor promised.
+    """The part of a budget that is neither booked nor reserved.
 
     Attributes:
-        cost_usd: US dollars; None where the budget has no such limit.
-        tokens: None where the budget has no such limit.
+        cost_usd: US dollars. None if the budget has no such limit.
+        tokens: None if the budget has no such limit.
     """
 
     cost_usd: float | None
@@ -206,7 +209,7 @@ class BudgetLeft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def bound_of(input_tokens: int, max_output_tokens: int | None, price: Price | None) -> Bound:
-    """Say what a request may use at most."""
+    """Return the upper bound of a request's usage."""
     tokens = input_tokens + (max_output_tokens or 0)
     knows_tokens = max_output_tokens is not None
     if price is None:
@@ -216,13 +219,12 @@ def bound_of(input_tokens: int, max_output_tokens: int | None, price: Price | No
         tokens=tokens,
         nano_usd=sum(math.ceil(millionths * 1000) for millionths in per_token),
         knows_tokens=knows_tokens,
-        knows_cost=knows_tokens
-        or price.output == 0,  # however long the answer of a local model is, it is free
+        knows_cost=knows_tokens or price.output == 0,  # a local model is free, however long its answer is
     )
 
 
 def reserve(ledger: Ledger, reservation_id: ReservationId, bound: Bound) -> Ledger | BudgetRefusal:
-    """Promise a request what it may use, or refuse it."""
+    """Reserve the upper bound of a request, or refuse the request."""
     if any(reservation_id == held for held, _ in ledger.open):
         return ledger
     refusal = _cost_refusal(ledger, bound) or _tokens_refusal(ledger, bound)
@@ -232,7 +234,7 @@ def reserve(ledger: Ledger, reservation_id: ReservationId, bound: Bound) -> Ledg
 
 
 def settle(ledger: Ledger, reservation_id: ReservationId, usage: TokenUsage | None) -> Ledger:
-    """Book what a request used, and take its promise back. A reservation is settled once; a second time does nothing."""
+    """Book the usage of a request and release its reservation. A reservation that is already settled is ignored."""
     bound = _held(ledger, reservation_id)
     if bound is None:
         return ledger
@@ -245,7 +247,7 @@ def settle(ledger: Ledger, reservation_id: ReservationId, usage: TokenUsage | No
 
 
 def lend(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Ledger, Budget] | BudgetRefusal:
-    """Promise a child an equal share of what is left, and make the budget that it works with."""
+    """Reserve an equal share of the rest for a child, and return its budget."""
     budget = ledger.budget
     nano_usd, tokens = (max(0, left) // shares for left in _left(ledger))
     if budget.max_cost_usd is not None and not nano_usd:
@@ -264,7 +266,7 @@ def lend(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Le
 def lend_at_most(
     ledger: Ledger, reservation_id: ReservationId, most: Budget
 ) -> tuple[Ledger, Budget] | BudgetRefusal:
-    """Promise a child what it is to have, or all that is left where that is less; as `lend` does."""
+    """Reserve up to this amount for a child, same as `lend`. If less is left, reserve the rest."""
     decided = lend(ledger, reservation_id, 1)
     if isinstance(decided, BudgetRefusal):
         return decided
@@ -284,7 +286,7 @@ def lend_at_most(
 
 
 def raised(ledger: Ledger, more: Budget) -> Ledger:
-    """Let as much be spent from now on as this says, beside what is booked and promised already."""
+    """Raise the limits by this amount, in addition to everything booked and reserved already."""
     nano_usd = ledger.spent_nano_usd + sum(bound.nano_usd for _, bound in ledger.open)
     tokens = ledger.spent_tokens + sum(bound.tokens for _, bound in ledger.open)
     budget = Budget(
@@ -296,7 +298,7 @@ def raised(ledger: Ledger, more: Budget) -> Ledger:
 
 
 def spent_since(now: Spent, before: Spent) -> Spent:
-    """Say what was used between two counts; a total that fell, because a session was not what it was, counts as nothing."""
+    """Return the usage between two totals. A total that fell, because the session was replaced, counts as nothing."""
     usage, was = now.usage, before.usage
     cost = None
     if usage.cost_usd is not None and was.cost_usd is not None:
@@ -318,7 +320,7 @@ def spent_since(now: Spent, before: Spent) -> Spent:
 
 
 def take_back(ledger: Ledger, reservation_id: ReservationId, spent: Spent | None) -> Ledger:
-    """Book what a child used of its share; the rest is free again. A share is taken back once; a second time does nothing."""
+    """Book the usage of a child and release the rest of its share. A share that was already returned is ignored."""
     if spent is None:
         return settle(ledger, reservation_id, None)
     if _held(ledger, reservation_id) is None:
@@ -327,7 +329,7 @@ def take_back(ledger: Ledger, reservation_id: ReservationId, spent: Spent | None
 
 
 def spent_of(usage: TokenUsage, ledger: Ledger | None) -> Spent:
-    """Say what a session has used, for the session that it works for."""
+    """Return the usage of a session, for its parent."""
     if ledger is None:
         is_known = usage.cost_usd is not None
         nano_usd = _nano_of(usage.cost_usd) if usage.cost_usd is not None else 0
@@ -346,7 +348,7 @@ def _held(ledger: Ledger, reservation_id: ReservationId) -> Bound | None:
 
 
 def _nano_of(cost_usd: float) -> int:
-    # Rounded first, because the cost is a float: its error alone is no billionth that was spent.
+    # Rounded first, because the cost is a float: its error alone must not count as a billionth.
     return math.ceil(round(cost_usd * _NANO, 3))
 
 
@@ -363,12 +365,12 @@ def _booked(
 
 
 def release(ledger: Ledger, reservation_id: ReservationId) -> Ledger:
-    """Take back the promise of a request that never went out. One that is not open changes nothing."""
+    """Release the reservation of a request that was never sent. Ignored if it is not open."""
     return msgspec.structs.replace(ledger, open=_without(ledger, reservation_id))
 
 
 def budget_left(ledger: Ledger) -> BudgetLeft:
-    """Say what a request could reserve at this moment; never less than nothing."""
+    """Return the amount that a request could reserve now, at least 0."""
     budget = ledger.budget
     nano_usd, tokens = _left(ledger)
     return BudgetLeft(

@@ -1,6 +1,7 @@
 """Rules for tool calls that need no plugin: lookup, parsing, validation, and the detection of loops.
 
-Each refusal is a text for the model. The gates that follow these (plugins, approvals) are in the order of docs/explanation/tools.md.
+Each refusal is a text for the model. docs/explanation/tools.md lists the gates after these (plugins, approvals) in
+order.
 """
 
 import difflib
@@ -37,7 +38,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The call does not run.
 
     Attributes:
-        text: What the model reads: what was wrong and what to do.
+        text: The text for the model: the fault and the remedy.
     """
 
     text: str
@@ -50,7 +51,7 @@ ValidatedCall: TypeAlias = Passed | Refused
 def validate_call(
     call: ToolCall, tools: Toolbox, stop_reason: StopReason, *, withheld: bool
 ) -> ValidatedCall:
-    """Take one call through the gates."""
+    """Check one call: lookup, parsing and validation."""
     if withheld:
         return Refused(text=WITHHELD)
     spec = tools.get(call.name)
@@ -69,17 +70,17 @@ def validate_call(
 def settle_call_ids(
     calls: tuple[ToolCall, ...], used: GrowingSet[CallId], prefix: str
 ) -> tuple[tuple[CallId, ...], GrowingSet[CallId]]:
-    """Give each call an id that is its own in the whole session.
+    """Return an id for each call that is unique in the session.
 
-    A vendor's id stays where it can. One that is empty, too long, of other characters or used before is replaced by
-    one from `prefix` and position, which repeats on a replay.
+    A vendor's id is kept if possible. If it is empty, too long, has invalid characters or was used before, it is
+    replaced by one made of `prefix` and the position, which is the same on a replay.
     """
     settled: list[CallId] = []
     for position, call in enumerate(calls, start=1):
         call_id = call.call_id
         if not _CALL_ID.fullmatch(call_id) or call_id in used:
             call_id = CallId(f"call_{prefix}_{position}")
-            while call_id in used:  # a vendor that makes up ids like ours
+            while call_id in used:  # a vendor whose ids look like ours
                 call_id = CallId(f"{call_id}_")
         used = used.added(call_id)
         settled.append(call_id)
@@ -87,7 +88,7 @@ def settle_call_ids(
 
 
 def call_ids_of(messages: Iterable[Message]) -> GrowingSet[CallId]:
-    """Give the ids of all calls that a conversation has."""
+    """Return the ids of all calls in a conversation."""
     used: GrowingSet[CallId] = GrowingSet()
     for message in messages:
         for call in message.calls if isinstance(message, AssistantMessage) else ():
@@ -96,32 +97,32 @@ def call_ids_of(messages: Iterable[Message]) -> GrowingSet[CallId]:
 
 
 def hash_arguments(arguments: JsonObject) -> str:
-    """Hash the canonical arguments (UTF-8 JSON, sorted keys, no spaces) with SHA-256, hexadecimal."""
+    """Return the SHA-256 of the canonical arguments (UTF-8 JSON, sorted keys, no spaces), hexadecimal."""
     return hashlib.sha256(canonical_json(arguments)).hexdigest()
 
 
 def operation_id_of(session_id: str, ordinal: int, name: str, arguments_hash: str) -> str:
-    """Name an operation, so that a retry of a call can be told from another call with the same arguments."""
+    """Return the id of an operation, which tells a retry of a call from another call with the same arguments."""
     return hashlib.sha256(f"{session_id}\0{ordinal}\0{name}\0{arguments_hash}".encode()).hexdigest()[:32]
 
 
 def _unknown(name: str, tools: Toolbox) -> str:
     if not tools.names:
         return f'Unknown tool "{name}". There are no tools in this session: answer without.'
-    name = name if len(name) <= _MAX_NAME_SHOWN else f"{name[:_MAX_NAME_SHOWN]}…"  # it may be a megabyte
+    name = (
+        name if len(name) <= _MAX_NAME_SHOWN else f"{name[:_MAX_NAME_SHOWN]}…"
+    )  # the name may be a megabyte long
     near = difflib.get_close_matches(name, tools.names, n=1)
     guess = f' Did you mean "{near[0]}"?' if near else ""
     return f'Unknown tool "{name}".{guess} Tools: {", ".join(tools.names)}.'
 
 
-# Loop detection: a model repeats a call, or edits a file back and forth.
-#
-# *The same call* has the same tool, arguments and result. Repetitions count while only `pure` and failed calls are between them;
-# any other successful call may have changed something, so all other counts restart. *Back and forth* is a write that restores
-# a content that the file had earlier in this cycle. The model first gets a note; later the cycle ends.
-#
-# A watch lives as long as its cycle and is bounded. A tool reports its change to a file in the `details` of its result, as
-# `file_change_in` reads them: arguments alone do not tell what a file held before.
+# Loop detection: a model repeats a call, or edits a file back and forth.  *The same call* has the same tool,
+# arguments and result. Repetitions count while only `pure` and failed calls are between them. Any other
+# successful call may have changed something, so all other counts restart. *Back and forth* is a write that
+# restores a content that the file had earlier in this cycle. The model first gets a note. Later the cycle
+# ends.  A history is kept for one cycle and is bounded. A tool reports its change to a file in the `details`
+# of its result, as read by `file_change_in`: arguments alone do not show the previous content of a file.
 
 LoopType: TypeAlias = Literal["repeat_pattern", "file_loop_warn", "file_loop_abort"]
 
@@ -144,15 +145,15 @@ FILE_NOTE: Final = (
 )
 
 _MISSING: Final = ""
-"""Stands for the content of a file that does not exist."""
+"""Content of a file that does not exist."""
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a successful call did to a file.
+    """A change to a file by a successful call.
 
     Attributes:
-        path: The file, spelled the same way each time.
-        before: A hash of what it held; empty when it did not exist.
+        path: The file, always spelled the same way.
+        before: Hash of its previous content. Empty if it did not exist.
     """
 
     path: str
@@ -161,14 +162,14 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CallSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One call with its result, whatever became of it: a refusal is a result too.
+    """One call with its result. A refusal is a result too.
 
     Attributes:
-        arguments_hash: Of the canonical arguments; of what the model wrote where those are no JSON object.
-        text: What the model reads as the result; behind it what tells the pictures of the result from others.
+        arguments_hash: Hash of the canonical arguments, or of the raw text if it is not a JSON object.
+        text: The result as the model reads it, followed by the digests of its pictures.
         is_error: Whether it failed, or never ran.
-        polling: Whether repeats are the nature of the tool: then the watch does not look.
-        change: What it did to a file, where it told.
+        polling: Whether the tool is meant to be repeated, and is not checked for loops.
+        change: Its change to a file, if it reported one.
     """
 
     name: str
@@ -181,11 +182,11 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FileSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a file went through in this cycle.
+    """The contents of a file in this cycle.
 
     Attributes:
-        contents: Hashes of what it held, the present one last; each once.
-        returns: How often a write brought one of them back.
+        contents: Hashes of its contents, the current one last, each once.
+        returns: How often a write restored one of them.
     """
 
     contents: tuple[str, ...]
@@ -193,11 +194,11 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LoopHistory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a cycle has done so far, as far as loops are judged by it. The mappings are never written to.
+    """The calls of a cycle, for loop detection. The mappings are never changed.
 
     Attributes:
-        repeats: How often each call was seen in a row, by its key; the latest last.
-        files: What became of each file; the latest last.
+        repeats: How often each call was repeated, by its key, the latest last.
+        files: The contents of each file, the latest last.
     """
 
     repeats: Mapping[str, int] = {}
@@ -205,10 +206,10 @@ class LoopHistory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Loop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A loop that was just noticed; the first three fields are those of the event `LoopDetected`.
+    """A newly detected loop. The first three fields are those of the event `LoopDetected`.
 
     Attributes:
-        name: The tool that is repeated, or the file that is edited to and fro.
+        name: The tool that is repeated, or the file that is edited back and forth.
     """
 
     type: LoopType
@@ -224,7 +225,7 @@ class Loop(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def watched(watch: LoopHistory, calls: Sequence[CallSeen]) -> tuple[LoopHistory, tuple[Loop, ...]]:
-    """Look at a batch."""
+    """Add a batch to the history, and return the loops found."""
     repeats, files = dict(watch.repeats), dict(watch.files)
     loops: list[Loop] = []
     for call in calls:
@@ -237,7 +238,7 @@ def watched(watch: LoopHistory, calls: Sequence[CallSeen]) -> tuple[LoopHistory,
 
 
 def file_change_in(details: JsonValue) -> FileChange | None:
-    """Read what a tool did to a file from the details of its result."""
+    """Parse a tool's change to a file from the details of its result."""
     match details:
         case {
             "file": {"path": str(path), "sha256_before": str() | None as before, "sha256_after": str(after)}
@@ -251,8 +252,8 @@ def _repeated(repeats: dict[str, int], call: CallSeen) -> list[Loop]:
     key = _key_of(call)
     count = repeats.pop(key, 0) + 1
     if not call.is_pure and not call.is_error:
-        repeats.clear()  # something may have changed, so what was called before may give another result now
-    repeats[key] = count  # behind all others, so that the oldest is what goes when there are too many
+        repeats.clear()  # something may have changed, so an earlier call may have another result now
+    repeats[key] = count  # last, so that the oldest entry is removed when there are too many
     _keep_newest(repeats, MAX_KEYS)
     if count not in {REPEATS_TO_WARN, REPEATS_TO_ABORT}:
         return []

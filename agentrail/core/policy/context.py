@@ -1,9 +1,10 @@
-"""What fits into a model's context: token estimates, compaction, and the conversation that is sent.
+"""The model's context: token estimates, compaction, and the conversation that is sent.
 
-Compaction replaces the beginning of a conversation with a summary. This module decides when to compact, where to cut, what to ask the
-model and whether to accept the result. The summary is a request of its own; the history is replaced in one step when it arrives,
-and an abort before that changes nothing. Every compaction shrinks the conversation by a fifth or changes nothing, and two of one kind
-are at least ten messages apart, so one cannot follow another indefinitely.
+Compaction replaces the beginning of a conversation with a summary. This module decides when to compact, where to
+cut, how to ask the model and whether to accept the result. The summary is a request of its own. The history is
+replaced in one step when it arrives, and an abort before that changes nothing. Every compaction shrinks the
+conversation by a fifth or changes nothing, and two of one kind are at least ten messages apart, so one cannot
+follow another indefinitely.
 """
 
 from collections.abc import Collection, Sequence
@@ -37,25 +38,24 @@ from agentrail.messages import (
     UserMessage,
 )
 
-# Token counts of a conversation, without the vendor's tokenizer.
-#
-# The vendor's last report is exact up to its response; what was added since is estimated at four bytes per token. Reports are never
-# summed, because each counts the whole conversation. Nothing is counted twice, so a turn pays for what it adds, even if no
+# Token counts of a conversation, without the vendor's tokenizer.  The vendor's last report is exact up to its
+# response. Later messages are estimated at four bytes per token. Reports are never summed, because each
+# counts the whole conversation. Nothing is counted twice, so a turn costs only its own messages, even if no
 # vendor reports.
 
 BYTES_PER_TOKEN: Final = 4
 IMAGE_TOKENS: Final = 1_600
-"""Vendors count pixels, not bytes, and scale down what is larger than this."""
+"""Vendors count pixels, not bytes, and scale down larger pictures."""
 _IMAGE_SIZE: Final = IMAGE_TOKENS * BYTES_PER_TOKEN
 
 
 class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is known of a request's length. Part of a session's state; a new one is made when tools or prompt change.
+    """The known length of a request. Part of a session's state, and replaced when tools or prompt change.
 
     Attributes:
-        fixed: Estimated, of what stands before the conversation; `fixed_tokens_of` counts it.
-        tokens: Of all that is covered, `fixed` included.
-        messages: How many messages are covered.
+        fixed: Estimate of everything before the conversation, made by `fixed_tokens_of`.
+        tokens: Count of everything covered, including `fixed`.
+        messages: Number of messages covered.
     """
 
     fixed: int = 0
@@ -63,13 +63,13 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: int = 0
 
     def reported(self, usage: TokenUsage, messages: int, *, added_tokens: int = 0) -> "TokenCount":
-        """Take a vendor's word in place of all that was known before."""
+        """Return the count after a vendor's report, which replaces all estimates."""
         if usage.estimated or not usage.input:
             return self
         return TokenCount(fixed=self.fixed, tokens=max(usage.total - added_tokens, 0), messages=messages)
 
     def grown(self, messages: Sequence[Message]) -> "TokenCount":
-        """Count what was added since; a conversation that has become shorter is counted anew."""
+        """Add the messages since the last count. A conversation that became shorter is counted again."""
         known, length = self.messages, len(messages)
         if known == length and known:
             return self
@@ -80,12 +80,12 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def tokens_of(messages: Sequence[Message]) -> int:
-    """Estimate messages alone; rounded up."""
+    """Estimate messages alone, rounded up."""
     return _in_tokens(sum(map(_size_of, messages)))
 
 
 def fixed_tokens_of(system: str | None, tools: Toolbox) -> int:
-    """Estimate what stands before the conversation: the system prompt and the list of tools."""
+    """Estimate everything before the conversation: the system prompt and the list of tools."""
     listed = sum(
         _size(spec.name) + _size(spec.description) + len(canonical_json(spec.parameters)) for spec in tools
     )
@@ -93,7 +93,7 @@ def fixed_tokens_of(system: str | None, tools: Toolbox) -> int:
 
 
 def _size_of(message: Message) -> int:
-    """Count the bytes of a message, a picture as its tokens would be."""
+    """Count the bytes of a message. A picture counts as its tokens would."""
     match message:
         case UserMessage(content=blocks):
             return sum(map(_block_size, blocks))
@@ -139,7 +139,7 @@ KEPT_MESSAGES: Final = 6
 DISTANCE: Final = 10
 SUMMARY_TOKENS: Final = 4_096
 LEAST_TOKENS: Final = 500
-"""What a model is shown of a conversation to summarize, however small its window is said to be."""
+"""Minimum number of tokens of a conversation that the model reads to summarise it, however small its window is."""
 
 SUMMARY_PROMPT: Final = (
     "[The conversation above becomes too long and is replaced by your summary of it; you go on working from that alone. "
@@ -151,11 +151,11 @@ SUMMARY_HEAD: Final = "[Summary of the {removed} messages before this point{wher
 
 
 class CompactionLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How long a conversation may be.
+    """Limits on the length of a conversation.
 
     Attributes:
-        window: Of the model, in tokens; `ASSUMED_WINDOW` where it is unknown.
-        compact_at_tokens: Compact from here on, however large the window is.
+        window: Context window of the model, in tokens. `ASSUMED_WINDOW` if unknown.
+        compact_at_tokens: Compact at this length, however large the window is.
     """
 
     window: int = ASSUMED_WINDOW
@@ -164,7 +164,7 @@ class CompactionLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CompactionWatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """When the next compaction may be, as lengths of the history. Part of the state of a session, over all its cycles.
+    """When the next compaction may start, as lengths of the history. Part of a session's state, across its cycles.
 
     Attributes:
         due_from: Before this length none is due.
@@ -176,12 +176,12 @@ class CompactionWatch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A compaction that is to be.
+    """A planned compaction.
 
     Attributes:
         reason: Why.
-        cut: How many messages are replaced.
-        squeezed_tokens: How much of them the model can read, where that is not all; then it gets a transcript.
+        cut: Number of messages to replace.
+        squeezed_tokens: How many tokens of them the model can read, if not all. It then gets a transcript.
     """
 
     reason: CompactionReason
@@ -189,21 +189,21 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     squeezed_tokens: int | None = None
 
     def moved(self, position: int) -> int:
-        """Say where a position in the old history lies in the new one; of a removed message, right behind the summary."""
+        """Return the new position of a position in the old history. Removed messages map to the place after the summary."""
         return max(position - self.cut, 0) + 1
 
 
 class NoCompaction(msgspec.Struct, frozen=True, gc=False):
-    """None is to be."""
+    """No compaction, and why."""
 
     why: Literal["not_due", "too_soon", "calls_open", "nothing_to_cut"]
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the model made of the beginning.
+    """The model's summary of the beginning of a conversation.
 
     Attributes:
-        saved_to: Where the full text is in the workspace; None when it could not be written.
+        saved_to: Path of the full text in the workspace. None if it could not be written.
     """
 
     text: str
@@ -211,7 +211,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The conversation goes on with the summary."""
+    """The conversation continues with the summary."""
 
     history: History
     watch: CompactionWatch
@@ -220,7 +220,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NotShrunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The summary is empty or too long: the conversation stays as it is."""
+    """The summary is empty or too long. The conversation stays as it is."""
 
     watch: CompactionWatch
     tokens_before: int
@@ -228,7 +228,7 @@ class NotShrunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def is_due(estimate: int, limits: CompactionLimits) -> bool:
-    """Say whether a conversation of so many tokens is too long: 85 % of the window, or the session's own limit."""
+    """Return whether a conversation is too long: above 85 % of the window, or above the session's own limit."""
     return estimate > min(limits.window * 85 // 100, limits.compact_at_tokens)
 
 
@@ -250,18 +250,18 @@ def decide_compaction(
     cut = cut_of(history.messages, limits.window)
     if cut == 0:
         return NoCompaction("nothing_to_cut")
-    # What did not fit as a whole does not fit when it asks for a summary either. Half of what was tried will, also
-    # where the window is smaller than anybody told us.
+    # A conversation that did not fit does not fit with a request for a summary either. Half of it will fit,
+    # even if the window is smaller than reported.
     fits = reason != "overflow" and estimate + SUMMARY_TOKENS <= limits.window
     half = max(min(limits.window, estimate) // 2, LEAST_TOKENS)
     return CompactionPlan(reason=reason, cut=cut, squeezed_tokens=None if fits else half)
 
 
 def cut_of(messages: Sequence[Message], window: int) -> int:
-    """Say how many messages may go.
+    """Return the number of messages to remove.
 
-    The last six stay, or as many of them as a tenth of the window holds; one at least, however large it is. Results and
-    the calls that they answer stay or go together, so nothing begins with a result.
+    The last six stay, or as many of them as fit into a tenth of the window, but at least one, however large it is.
+    Results and their calls stay or go together, so no conversation begins with a result.
     """
     room = window // 10
     cut, kept_tokens = len(messages), 0
@@ -276,7 +276,7 @@ def cut_of(messages: Sequence[Message], window: int) -> int:
 
 
 def messages_for_summary(plan: CompactionPlan, removed: Sequence[Message]) -> tuple[Message, ...]:
-    """Give what the model is sent that shall write the summary: what is cut off, and what is wanted of it."""
+    """Return the request for the summary: the removed messages and the prompt."""
     ask = Text(text=SUMMARY_PROMPT)
     if plan.squeezed_tokens is None:
         return (*removed, UserMessage(content=(ask,), origin="note"))
@@ -285,14 +285,14 @@ def messages_for_summary(plan: CompactionPlan, removed: Sequence[Message]) -> tu
 
 
 def can_shrink(history: History, plan: CompactionPlan) -> bool:
-    """Say whether a summary of a few words would shrink the conversation by a fifth; if not, a request for one is in vain."""
+    """Return whether a summary of a few words would shrink the conversation by a fifth. If not, a request for one is useless."""
     return _is_enough(tokens_of(history.messages[plan.cut :]), tokens_of(history.messages[:]))
 
 
 def finish_compaction(
     history: History, watch: CompactionWatch, plan: CompactionPlan, summary: Summary
 ) -> Compacted | NotShrunk:
-    """Take a summary, if the conversation shrinks by a fifth with it."""
+    """Accept a summary if it shrinks the conversation by a fifth."""
     where = f"; their full text is in {summary.saved_to}" if summary.saved_to else ""
     head = SUMMARY_HEAD.format(removed=plan.cut, where=where)
     message = UserMessage(content=(Text(text=f"{head}\n\n{summary.text.strip()}"),), origin="note")
@@ -311,12 +311,12 @@ def _is_enough(after: int, before: int) -> bool:
 
 
 def compaction_failed(history: History, watch: CompactionWatch, plan: CompactionPlan) -> CompactionWatch:
-    """Note that there is no summary: the request failed, or its answer was of no use. Not to be tried again at once."""
+    """Record a compaction without a usable summary. It is not retried at once."""
     return _marked(watch, plan, len(history), len(history))
 
 
 def overflow_error(error: ErrorInfo, history: History, estimate: int, limits: CompactionLimits) -> ErrorInfo:
-    """Make the error of an overflow that nothing can be done about."""
+    """Return the error of an overflow that no compaction can resolve."""
     kept = history.messages[cut_of(history.messages, limits.window) :]
     assumed = ", assumed" if limits.is_assumed else ""
     counted = "1 message" if len(kept) == 1 else f"{len(kept)} messages"
@@ -326,8 +326,8 @@ def overflow_error(error: ErrorInfo, history: History, estimate: int, limits: Co
 
 def _marked(watch: CompactionWatch, plan: CompactionPlan, before: int, after: int) -> CompactionWatch:
     following = after + DISTANCE
-    # One that was forced keeps the other kind away too. Not the other way round: an overflow right after a compaction that
-    # was due shows that the estimate is wrong, and may be put right once. What was left of its distance stays left.
+    # A forced one also delays the other kind, but not vice versa: an overflow right after a due compaction
+    # shows that the estimate is wrong, and one correction is allowed. The rest of its distance is kept.
     left = max(watch.forced_from - before, 0)
     return CompactionWatch(
         due_from=following, forced_from=following if plan.reason == "overflow" else after + left
@@ -335,21 +335,20 @@ def _marked(watch: CompactionWatch, plan: CompactionPlan, before: int, after: in
 
 
 def _squeezed(text: str, most: int) -> str:
-    """Cut out the middle: the beginning says what was wanted, the end where things stand."""
+    """Cut out the middle: the beginning has the task, and the end has the current status."""
     if len(text) <= most:
         return text
     head, tail = most // 4, most - most // 4
     return f"{text[:head]}\n\n[… {len(text) - most:,} characters left out …]\n\n{text[-tail:]}"
 
 
-# The outgoing conversation: old tool arguments are shortened and refused cycles omitted. The history keeps both.
-#
-# A file that was written fifty messages ago need not be sent again in full. A vendor that refused would refuse again while the cause is in
-# the context, so people can read it and the model does not.
-#
-# A change in a request costs the vendor's prompt cache from there on. So the border between old and new moves in steps: between two
-# steps every request extends the one before byte for byte, and a step changes only long arguments in the block that it passes. A
-# shortened message is made once and kept, and so is its encoded form.
+# The outgoing conversation: old tool arguments are shortened and refused cycles omitted. The history keeps
+# both.  A file that was written fifty messages ago need not be sent again in full. A vendor that refused
+# would refuse again while the cause is in the context, so users can read it and the model does not.  A change
+# in a request costs the vendor's prompt cache from there on. So the border between old and new moves in
+# steps: between two steps every request extends the previous one byte for byte, and a step changes only long
+# arguments in the block that it passes. A shortened message is made once and kept, and so is its encoded
+# form.
 
 FRESH_MESSAGES: Final = 20
 STEP: Final = 10
@@ -358,15 +357,15 @@ KEPT_CHARACTERS: Final = 500
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was found so far. It follows from the messages, so one that is lost is made anew from an empty one.
+    """Cached results for the outgoing conversation. They are derived from the messages, so they can always be rebuilt.
 
     Attributes:
-        first: The first message of the conversation; another one there means another conversation.
-        border: Messages before it were looked at.
-        short: The shortened ones, by their place.
-        seen: Messages before it were looked at for refusals.
-        begun: Where the cycle begins that the last of them is in.
-        refused: What is left out: from one place up to, and without, another.
+        first: The first message of the conversation. Another first message means another conversation.
+        border: Messages before it were checked for long arguments.
+        short: The shortened messages, by their index.
+        seen: Messages before it were checked for refusals.
+        begun: Start of the cycle that the last of them belongs to.
+        refused: The ranges to omit: start, and end (exclusive).
     """
 
     first: Message | None = None
@@ -377,7 +376,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     refused: tuple[tuple[int, int], ...] = ()
 
     def place_of(self, place: int) -> int | None:
-        """Say where a message of the conversation stands in the request; None for one that is left out."""
+        """Return the index in the request of a message of the conversation, or None if it is omitted."""
         before = 0
         for start, stop in self.refused:
             if start <= place < stop:
@@ -389,8 +388,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def outgoing(
     kept: Outgoing, messages: Sequence[Message], refused: Collection[PromptRef] = ()
 ) -> tuple[Outgoing, Sequence[Message]]:
-    """Say what is sent of a conversation."""
-    # The border is a multiple of the step; it lies at most FRESH_MESSAGES + STEP - 1 from the end.
+    """Return the messages to send of a conversation, and the updated cache."""
+    # The border is a multiple of the step, and at most FRESH_MESSAGES + STEP - 1 from the end.
     length = len(messages)
     border = max(0, (length - FRESH_MESSAGES) // STEP * STEP)
     first = messages[0] if length else None
@@ -415,16 +414,16 @@ def outgoing(
 
 
 def unrefused(messages: Sequence[Message], cut: int, refused: Collection[PromptRef]) -> tuple[Message, ...]:
-    """Give the beginning of a conversation, up to a place, without refused cycles."""
+    """Return the beginning of a conversation, up to an index, without refused cycles."""
     found = _with_refusals(Outgoing(first=messages[0] if messages else None), messages, refused)
     return tuple(message for place, message in enumerate(messages[:cut]) if found.place_of(place) is not None)
 
 
 def _with_refusals(kept: Outgoing, messages: Sequence[Message], refused: Collection[PromptRef]) -> Outgoing:
-    """Look at the messages that are new.
+    """Check new messages for refused cycles.
 
-    A cycle goes from its prompt up to the refusal. Without a prompt it began before the first message, which may be the
-    summary of a compaction, and that stays.
+    A cycle extends from its prompt to the refusal. Without a prompt it began before the first message, which may be
+    the summary of a compaction, and the summary stays.
     """
     begun, found = kept.begun, list(kept.refused)
     for place, message in enumerate(messages[kept.seen :], start=kept.seen):
@@ -445,7 +444,7 @@ def _with_refusals(kept: Outgoing, messages: Sequence[Message], refused: Collect
 
 
 def _behind_notes(messages: Sequence[Message], prompt: int) -> int:
-    """Say where the cycle before a prompt ends: the notes in front of a prompt belong to it."""
+    """Return the end of the cycle before a prompt. The notes right before a prompt belong to the prompt."""
     place = prompt
     while place and isinstance(note := messages[place - 1], UserMessage) and note.origin == "note":
         place -= 1
@@ -453,7 +452,7 @@ def _behind_notes(messages: Sequence[Message], prompt: int) -> int:
 
 
 def _shortened(message: Message) -> Message:
-    """Shorten the arguments of a message's calls; the very message where none is long."""
+    """Return the message with shortened arguments, or the same object if none is long."""
     if not isinstance(message, AssistantMessage):
         return message
     content = tuple(

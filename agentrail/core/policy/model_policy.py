@@ -1,7 +1,7 @@
-"""What a session decides by when it talks to a model: `ModelPolicy`. No decision enters this file, and no wire format.
+"""Decisions of a session about its model requests: `ModelPolicy`. This module contains no logic and no wire format.
 
-It is written down among the options of a provider, because that is where people look for it, and read by the session,
-because a provider decides nothing. So it is a value that both know.
+It is configured among the options of a provider, where users look for it. The session reads it, because a provider
+decides nothing. So it is a value that both share.
 """
 
 from attrs import frozen
@@ -12,16 +12,16 @@ from agentrail.core.policy.patience import StallPolicy
 
 @frozen(kw_only=True)
 class ModelPolicy:
-    """How long to wait for a model, how often to try again, and what is known of it that no table says.
+    """Time limits and retries of a model, and facts about it that no table contains.
 
     Attributes:
-        timeout_seconds: Until the first chunk.
-        stall_policy: What becomes of a stream that went silent: the request ends (`abort`), is tried again (`retry`),
-            or goes on (`report`).
+        timeout_seconds: Time limit until the first chunk.
+        stall_policy: What happens to a stream that went silent: the request ends (`abort`), is retried (`retry`),
+            or continues (`report`).
         stall_seconds: How long it may be silent before that.
-        max_retries: How often a request is tried again at this model; None for what the session says.
-        context_window: In tokens; None for what is known of the model.
-        price: None for what is known of the model.
+        max_retries: How often a request is retried with this model. None for the session's own number.
+        context_window: In tokens. None for the known value of the model.
+        price: None for the known price of the model.
     """
 
     timeout_seconds: float = 600.0

@@ -1,7 +1,7 @@
-"""What follows a failed request or tool and a silent stream: retry, another model, a shorter conversation, or an error.
+"""Decisions after a failed request or tool, and about a silent stream: retry, another model, compaction, or an error.
 
-Functions from values to values. The shell draws the jitter and sends it with the signal that reports the failure, so a replay
-pauses as long as the live run did. Nothing in this file waits.
+Functions from values to values. The shell draws the jitter and sends it with the signal that reports the failure,
+so a replay pauses as long as the live run did. Nothing in this module waits.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from agentrail.errors.advice import Advice, advise, setting, with_advice, with_r
 from agentrail.structs import Value
 
 StallPolicy: TypeAlias = Literal["report", "retry", "abort"]
-"""What becomes of a stream that has gone silent; see `agentrail.core.policy.stalls`."""
+"""How a silent stream is treated; see `agentrail.core.policy.stalls`."""
 
 FIRST_PAUSE_MS: Final = 2_000
 MAX_PAUSE_MS: Final = 60_000
@@ -33,21 +33,21 @@ _NEXT_MODEL: Final[Mapping[str, bool]] = MappingProxyType(
         "stream_stalled": True,
         "protocol_error": True,
         "model_not_found": True,
-        "authentication": False,  # a wrong key is for people to see, not for another vendor to hide
+        "authentication": False,  # users must see a wrong key, so no other vendor may hide it
         "context_overflow": False,
         "content_refused": False,
         "bad_request": False,
     }
 )
-"""Whether another model may do better, by the code of the error."""
+"""Whether another model may succeed, by the code of the error."""
 
 
 class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a session was told about failures.
+    """Retry options of a session.
 
     Attributes:
-        models: The model and its fallbacks, in order; at least one.
-        stall_policy: Only `retry` makes a stalled stream worth another attempt at the same model.
+        models: The model and its fallbacks, in order, at least one.
+        stall_policy: Only `retry` retries a stalled stream with the same model.
     """
 
     models: tuple[str, ...]
@@ -56,14 +56,14 @@ class RetryOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Attempts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one turn has been through so far. Lives as long as its cycle: a new cycle starts with the first model again.
+    """The attempts of one turn. Kept for one cycle: a new cycle starts with the first model again.
 
     Attributes:
-        number: The attempt that is out, from 1, counted over all models of the turn; events carry it.
-        retries: How many of them were retries at the model of this moment.
-        model: Its place in `RetryOptions.models`.
-        compacted: Whether an overflow has shortened the conversation in this turn.
-        failed: What was tried in vain in this turn: models that were given up, each with its last error's code.
+        number: The current attempt, from 1, counted over all models of the turn. Events carry it.
+        retries: Number of retries with the current model.
+        model: Its index in `RetryOptions.models`.
+        compacted: Whether an overflow has compacted the conversation in this turn.
+        failed: The models that failed in this turn, each with the code of its last error.
     """
 
     number: int = 1
@@ -73,31 +73,31 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed: tuple[tuple[str, str], ...] = ()
 
     def next_turn(self) -> "Attempts":
-        """Begin a turn: with a clean slate, and with the model that the turn before ended with."""
+        """Return the attempts of a new turn, with the model of the previous turn."""
         return Attempts(model=self.model)
 
 
 class RetryAfter(msgspec.Struct, frozen=True, gc=False):
-    """Ask the same model again."""
+    """Retry with the same model after a pause."""
 
     delay_ms: int
 
 
 class NextModel(msgspec.Struct, frozen=True, gc=False):
-    """Ask another model, at once."""
+    """Use another model, at once."""
 
     model: str
 
 
 class CompactFirst(msgspec.Struct, frozen=True, gc=False):
-    """Shorten the conversation, then ask the same model again."""
+    """Compact the conversation, then retry with the same model."""
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False):
-    """End the cycle.
+    """Fail the cycle.
 
     Attributes:
-        error: The last error; its message lists what was tried when that was more than one thing.
+        error: The last error. After several attempts, its message lists them.
     """
 
     error: ErrorInfo
@@ -109,16 +109,17 @@ Remedy: TypeAlias = RetryAfter | NextModel | CompactFirst | GiveUp
 def decide_retry(
     error: ErrorInfo, attempts: Attempts, jitter: float, options: RetryOptions
 ) -> tuple[Attempts, Remedy]:
-    """Decide what follows a failed attempt."""
+    """Return the remedy for a failed attempt, and the updated attempts."""
     if error.code == "context_overflow" and not attempts.compacted:
-        # Outside of the retry count: it is another request, not the same once more.
+        # Not counted as a retry: it is another request, not the same one again.
         return _changed(attempts, compacted=True), CompactFirst()
     pause_ms = _pause_ms(error, attempts.retries, jitter)
     if attempts.retries < _max_retries(error, options) and pause_ms <= MAX_PAUSE_MS:
         return _changed(attempts, retries=attempts.retries + 1), RetryAfter(pause_ms)
     failed = (*attempts.failed, (options.models[attempts.model], error.code))
     following = attempts.model + 1
-    # An error that is not in the table, such as one of a foreign provider: what may pass may be a model's fault.
+    # An error outside the table, such as one of a third-party provider. If it may pass, another model may not
+    # have it.
     if _NEXT_MODEL.get(error.code, error.retryable) and following < len(options.models):
         after = _changed(attempts, retries=0, model=following, failed=failed)
         return after, NextModel(options.models[following])
@@ -126,14 +127,14 @@ def decide_retry(
 
 
 def decide_tool_retry(attempt: int, max_retries: int, jitter: float) -> RetryAfter | None:
-    """Decide whether an attempt at a tool that raised is followed by another."""
+    """Return the pause before a tool that raised is retried, or None if it is not retried."""
     if attempt > max_retries:
         return None
     return RetryAfter(_jittered(FIRST_TOOL_PAUSE_MS, attempt, MAX_TOOL_PAUSE_MS, jitter))
 
 
 def tool_retries(effect_class: EffectClass, own: int | None, session: int) -> int:
-    """Say how often a tool that raised may be tried again."""
+    """Return the maximum number of retries of a tool that raised."""
     if own is not None:
         return own
     return session if effect_class in {"pure", "idempotent"} else 0
@@ -142,19 +143,21 @@ def tool_retries(effect_class: EffectClass, own: int | None, session: int) -> in
 def _max_retries(error: ErrorInfo, options: RetryOptions) -> int:
     if not error.retryable or (error.code == "stream_stalled" and options.stall_policy != "retry"):
         return 0
-    # A server that breaks the format once may have had a bad moment; twice, and it speaks another one.
+    # A server that violates the format once may recover. After the second time it speaks another format.
     return min(1, options.max_retries) if error.code == "protocol_error" else options.max_retries
 
 
 def _pause_ms(error: ErrorInfo, retries: int, jitter: float) -> int:
-    asked_ms = int(min(error.retry_after_seconds or 0, _DAY_SECONDS) * 1000)  # a vendor may well say "never"
+    asked_ms = int(
+        min(error.retry_after_seconds or 0, _DAY_SECONDS) * 1000
+    )  # a vendor may ask for an extremely long pause
     return max(asked_ms, _jittered(FIRST_PAUSE_MS, retries + 1, MAX_PAUSE_MS, jitter))
 
 
 def _jittered(first_ms: int, nth: int, max_ms: int, jitter: float) -> int:
-    # Capped before it is raised: the thousandth retry of a patient user is no reason to compute 2 to the 1000.
+    # Limited before the shift: the thousandth retry must not compute 2 to the 1000.
     longest_ms = min(max_ms, first_ms << min(nth - 1, 16))
-    # A part of it; what is none, such as infinity, comes from a bug of ours, and no session is to fail over that.
+    # A fraction of it. An invalid jitter, such as infinity, is a bug of ours, and must not fail a session.
     return int(longest_ms * jitter) if 0.0 <= jitter <= 1.0 else 0
 
 
@@ -175,9 +178,8 @@ def _with_history(error: ErrorInfo, number: int, failed: tuple[tuple[str, str], 
     )
 
 
-# Silent streams: when a silence is reported, and when it is an error.
-#
-# There is one timer per stream. A chunk only notes its time, and a timer that fires asks `decide_stall` when to look again: resetting a
+# Silent streams: when a silence is reported, and when it is an error.  There is one timer per stream. A chunk
+# only records its time, and when the timer fires, `decide_stall` returns the next check time. Resetting a
 # timer for each of fifty chunks per second would cost more than the chunks.
 
 FIRST_REPORT_MS: Final = 10_000
@@ -187,12 +189,13 @@ MAX_PINGED_MS: Final = 600_000
 
 
 class StallOptions(Value, frozen=True, kw_only=True):
-    """How patient a session is.
+    """Time limits for a silent stream.
 
     Attributes:
-        stall_policy: `report` only reports; `retry` and `abort` end the request.
-        stall_ms: The silence after a chunk that ends it.
-        timeout_ms: The silence before the first chunk that ends it, whatever the policy: a model may think for minutes.
+        stall_policy: `report` only reports. `retry` and `abort` end the request.
+        stall_ms: Silence after a chunk that ends the request, in milliseconds.
+        timeout_ms: Silence before the first chunk that ends it, in milliseconds, whatever the policy: a model may
+            think for minutes.
     """
 
     stall_policy: StallPolicy = "abort"
@@ -201,13 +204,13 @@ class StallOptions(Value, frozen=True, kw_only=True):
 
 
 class StallClock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What was heard of a stream, and when.
+    """Times of the chunks and pings of a stream.
 
     Attributes:
-        heard_at_ms: The last chunk; before the first, when the request was sent.
-        pinged_at_ms: The last sign of life that is no chunk.
-        begun: Whether there was a chunk.
-        reports: How many reports of the present silence were due so far.
+        heard_at_ms: The last chunk. Before the first, the time when the request was sent.
+        pinged_at_ms: The last sign of life other than a chunk.
+        begun: Whether a chunk has arrived.
+        reports: Number of reports of the current silence that were due so far.
     """
 
     heard_at_ms: int
@@ -216,20 +219,20 @@ class StallClock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reports: int = 0
 
     def heard(self, at_ms: int) -> "StallClock":
-        """Note a chunk."""
+        """Return the clock after a chunk."""
         return StallClock(heard_at_ms=at_ms, begun=True)
 
     def pinged(self, at_ms: int) -> "StallClock":
-        """Note a ping or a comment: the end waits for it, the report does not."""
+        """Return the clock after a ping or a comment. It delays the end of the request, but not the report."""
         return msgspec.structs.replace(self, pinged_at_ms=at_ms)
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a look at the clock found.
+    """The result of a stall check.
 
     Attributes:
-        reported_seconds: How long the silence is, when a report is due; else None.
-        look_again_at_ms: When the next look is due; None when the request is over.
+        reported_seconds: Length of the silence, if a report is due, otherwise None.
+        look_again_at_ms: Time of the next check. None if the request has ended.
     """
 
     reported_seconds: float | None = None
@@ -238,12 +241,12 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def decide_stall(clock: StallClock, at_ms: int, options: StallOptions) -> tuple[StallClock, Silence]:
-    """Look at the clock of a stream that is still open."""
+    """Check the clock of an open stream."""
     elapsed_ms = at_ms - clock.heard_at_ms
     ends_at_ms = _ends_at_ms(clock, options)
     if ends_at_ms is not None and at_ms >= ends_at_ms:
         return clock, Silence(error=_error(clock, elapsed_ms, options))
-    due = max(0, (elapsed_ms - FIRST_REPORT_MS) // NEXT_REPORT_MS + 1)  # a look that comes late reports once
+    due = max(0, (elapsed_ms - FIRST_REPORT_MS) // NEXT_REPORT_MS + 1)  # a check that comes late reports once
     report_at_ms = clock.heard_at_ms + FIRST_REPORT_MS + due * NEXT_REPORT_MS
     silence = Silence(
         reported_seconds=elapsed_ms / 1000 if due > clock.reports else None,

@@ -1,8 +1,8 @@
-"""What a caller wants of the model for one cycle alone, beside what the session and its provider were set up with.
+"""A caller's model settings for one cycle alone, in addition to those of the session and its provider.
 
-It goes with its prompt: into the journal, through the queue, into the cycle, and with that it is over. What is set wins over the
-option of the session and of the provider; what is not set is theirs. Steers, children, summaries and what plugins ask a model know
-nothing of it.
+They travel with the prompt into the journal, through the queue and into the cycle, and end with it. A setting
+overrides the option of the session and of the provider. An unset one leaves theirs. Steers, children, summaries and
+plugins' model calls do not use them.
 """
 
 import difflib
@@ -25,14 +25,14 @@ MAX_STOP_CHARACTERS: Final = 1_000
 
 
 class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """What a caller wants for one cycle.
+    """A caller's settings for one cycle.
 
     Attributes:
-        temperature: As the vendor defines it, from 0 to 2.
-        top_p: As the vendor defines it, from 0 to 1.
-        max_output_tokens: A bound for each response; a bound of the provider's options that is smaller holds all the same.
-        stop: Texts that end the answer; empty: those of the provider's options.
-        reasoning: `off`, `low`, `medium`, `high`, or a budget in tokens where the format knows one.
+        temperature: As defined by the vendor, from 0 to 2.
+        top_p: As defined by the vendor, from 0 to 1.
+        max_output_tokens: Limit for each response. A smaller limit in the provider's options still applies.
+        stop: Texts that end the answer. Empty: those of the provider's options.
+        reasoning: `off`, `low`, `medium`, `high`, or a budget in tokens if the format supports one.
         response_format: JSON Schema of the cycle's last answer, in place of that of the session.
     """
 
@@ -44,7 +44,7 @@ class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
     response_format: JsonObject | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the schema: the caller goes on with theirs."""
+        """Freeze the schema. The caller keeps its own copy."""
         if self.response_format is not None:
             force_setattr(self, "response_format", frozen_json(self.response_format))
 
@@ -53,7 +53,7 @@ SETTINGS: Final = PromptSettings.__struct_fields__
 
 
 def faults_of_settings(given: object) -> list[str]:
-    """Say all that is wrong with settings as a caller gave them: `PromptSettings`, or a mapping of the same names."""
+    """Return all faults of a caller's settings: `PromptSettings`, or a mapping of the same names."""
     if isinstance(given, PromptSettings):
         given = asdict(given)
     if not isinstance(given, Mapping):
@@ -72,7 +72,7 @@ def faults_of_settings(given: object) -> list[str]:
 
 
 def settings_of(given: PromptSettings | Mapping[str, Any]) -> PromptSettings:
-    """Make settings of what `faults_of_settings` has nothing against."""
+    """Return settings from values in which `faults_of_settings` found no fault."""
     values = asdict(given) if isinstance(given, PromptSettings) else dict(given)
     stop = values.get("stop") or ()
     values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)

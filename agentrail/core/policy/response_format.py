@@ -1,8 +1,8 @@
-"""Answers of a given shape: the final text of a cycle is JSON, and as the session's `response_format` says.
+"""Structured answers: the final text of a cycle is JSON that matches the session's `response_format`.
 
-A vendor's JSON mode helps and is not believed: the session judges in any case. A first answer that is wrong gets one turn
-to be put right, with the faults in the model's own terms; a second one ends the cycle with an error, because an answer of
-another shape is no answer to a program.
+A vendor's JSON mode helps but is not trusted: the session always validates. After a first invalid answer the model
+gets one turn to correct it, with the faults in its own terms. A second one fails the cycle, because a program
+cannot use an answer of another shape.
 """
 
 import re
@@ -18,7 +18,7 @@ from agentrail.messages import JsonObject, JsonValue
 REPAIR_NOTE: Final = "[Your answer is not of the required format: {faults}. Answer again with the complete JSON document and nothing else.]"
 
 ENVELOPE: Final = "value"
-"""Name of the one member of the object around a value that is not always an object: vendors accept only an object at the top."""
+"""Name of the only member of the object around a value that is not always an object. Vendors accept only an object at the top."""
 
 _FENCED: Final = re.compile(
     r"^```(?:json)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE
@@ -26,13 +26,13 @@ _FENCED: Final = re.compile(
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """The answer is as it should be."""
+    """The answer is valid."""
 
     value: JsonValue
 
 
 class RepairTurn(msgspec.Struct, frozen=True, gc=False):
-    """The model gets another turn."""
+    """The model gets a turn to correct its answer."""
 
     note: str
 
@@ -47,17 +47,17 @@ AnswerVerdict: TypeAlias = Accepted | RepairTurn | Rejected
 
 
 class ResponseFormat:
-    """The schema of final answers, ready to judge them. One is made per session, and equal schemas make equal ones."""
+    """The compiled schema of final answers. One is made per session, and equal schemas make equal ones."""
 
     __slots__ = ("_faults_of", "schema")
 
     def __init__(self, schema: JsonObject) -> None:
-        """Take a schema that `fault_of_format` has nothing against."""
+        """Compile a schema in which `fault_of_format` found no fault."""
         self.schema: JsonObject = frozen_json(schema)
         self._faults_of = CompiledSchema(self.schema)
 
     def check(self, text: str, *, repaired: bool, misfit: str | None = None) -> AnswerVerdict:
-        """Judge the final text of a cycle."""
+        """Validate the final text of a cycle."""
         try:
             _, value = _read(text)
         except NotJson as error:
@@ -65,7 +65,7 @@ class ResponseFormat:
         if _is_bare(value, self.schema):
             value = {ENVELOPE: value}
         faults = self._faults_of.faults(value)
-        # It says more: of a union of classes a schema knows no more than that none fits.
+        # It is more specific: for a union of classes, a schema only reports that none matches.
         if misfit is not None:
             faults = (misfit,)
         return self._refusal(faults, repaired=repaired) if faults else Accepted(value)
@@ -78,11 +78,11 @@ class ResponseFormat:
         return Rejected(ErrorInfo(code="response_format", message=message))
 
     def __eq__(self, other: object) -> bool:
-        """Two are equal when their schemas are."""
+        """Two are equal if their schemas are."""
         return isinstance(other, ResponseFormat) and self.schema == other.schema
 
     def __hash__(self) -> int:
-        """Hash by the names of the schema's keywords: the rest may not be hashable."""
+        """Hash by the names of the schema's keywords. The rest may not be hashable."""
         return hash(frozenset(self.schema))
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class ResponseFormat:
 
 
 def fault_of_format(schema: object) -> str | None:
-    """Say why a value cannot be the option `response_format`, as a sentence for `OptionError`; or None."""
+    """Return why a value is not a valid option `response_format`, as a sentence for `OptionError`, or None."""
     if not isinstance(schema, dict):
         return f"response_format is {schema!r}: expected a JSON Schema as a dict, or None"
     fault = fault_of_schema(schema)
@@ -109,9 +109,9 @@ def enclosed(schema: JsonValue) -> dict[str, Any]:
 
 
 def document_in(text: str, schema: JsonObject | None = None) -> str:
-    """Return the JSON document of an answer: the whole text, or its one fenced block; the text itself if neither is JSON.
+    """Return the JSON document of an answer: the whole text, or its one fenced block. If neither is JSON, return the text itself.
 
-    It is what was judged, and so what a caller is given: a fence would be in the way of every decoder.
+    This is the text that was validated. A fence would break every decoder.
     """
     try:
         document, value = _read(text)
@@ -136,12 +136,12 @@ def _is_bare(value: JsonValue, schema: JsonObject) -> bool:
 
 
 def _read(text: str) -> tuple[str, JsonValue]:
-    """Find the document and read it, once: all of the text, or what stands in its one fence, where a fault is looked for then."""
+    """Find and decode the document: all of the text, otherwise the content of its only fence."""
     whole = text.strip()
     try:
         return whole, decode_strictly(whole)
     except NotJson:
-        # Many models put it into a fence, however they are asked. Of two blocks it is unclear which is meant.
+        # Many models use a fence, whatever the prompt. With two blocks it is unclear which one is meant.
         blocks: list[str] = _FENCED.findall(text)
         if len(blocks) != 1:
             raise

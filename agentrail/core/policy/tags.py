@@ -1,10 +1,10 @@
-"""Inline tags: `<status>…</status>` and `<title>…</title>` are taken out of what a model says aloud.
+"""Inline tags: `<status>…</status>` and `<title>…</title>` are removed from a model's visible text.
 
-The text comes in chunks that may end anywhere, in the middle of a tag too. Whatever the chunks, the outcome is what one
-look at the whole text finds: a tag is its opening, at most `MAX_CONTENT` characters, and its end, spelled exactly like
-this. Everything else is text: other tags, tags inside of a tag, a tag that is not closed or too long, and all that stands
-in code, in a fence or between backticks, because a `<title>` there belongs to a page. So a reader holds back no more than
-one tag's length, and gives it back when it was none.
+The text comes in chunks that may end anywhere, even in the middle of a tag. Whatever the chunks, the result is the
+same as for the whole text. A tag is its opening, at most `MAX_CONTENT` characters, and its end, in exactly this
+spelling. Everything else is text: other tags, tags inside of a tag, and a tag that is not closed or too long. Code
+in a fence or between backticks is text too, because a `<title>` in it belongs to a page. So a reader holds back at
+most the length of one tag, and returns it if it was not a tag.
 """
 
 import re
@@ -18,7 +18,7 @@ TagName: TypeAlias = Literal["status", "title"]
 Code: TypeAlias = Literal["none", "inline", "fence"]
 
 MAX_CONTENT: Final = 500
-"""A status is a line, and a title shorter: a model that writes more between two tags writes about tags, not with them."""
+"""A status is a line, and a title is shorter. A model that writes more between two tags is writing about tags."""
 MAX_TITLE: Final = 60
 
 _NAMES: Final[tuple[TagName, ...]] = ("status", "title")
@@ -26,7 +26,7 @@ _SPELLED: Final[tuple[tuple[TagName, str, str], ...]] = tuple(
     (name, f"<{name}>", f"</{name}>") for name in _NAMES
 )
 _OPENING: Final = r"(?:status>|title>|(?:s(?:t(?:a(?:t(?:us?)?)?)?)?|t(?:i(?:t(?:le?)?)?)?)?\Z)"
-"""Behind a `<`: it begins a tag, or may when more has come. Others come by the million."""
+"""Follows a `<` that starts a tag, or may start one when more text arrives. Other `<` come by the million."""
 
 _MARKS: Final[Mapping[Code, re.Pattern[str]]] = MappingProxyType(
     {
@@ -35,7 +35,7 @@ _MARKS: Final[Mapping[Code, re.Pattern[str]]] = MappingProxyType(
         "fence": re.compile("`{1,3}"),
     }
 )
-"""What matters next, by where one stands. Code between single backticks ends with its line, in case it has no other end."""
+"""The next mark to look for, by the kind of the surrounding code. Inline code ends with its line if nothing else ends it."""
 
 
 _CODE: Final = re.compile(
@@ -48,19 +48,18 @@ _CODE: Final = re.compile(
     )++""",
     re.VERBOSE,
 )
-"""Code that has ended, and text without a mark after it, as often as they follow each other: one call, where a response may
-have half a million of them."""
+"""Completed code and text without a mark after it, repeated: one regex call, as a response may have half a million of them."""
 _TICKS: Final = re.compile("`{1,3}")
 _ENDING: Final = re.compile("</(?:status|title)>")
 _REACH: Final = MAX_CONTENT + len("<status></status>")
-"""How far in front of its end, or of the end of what has come, a tag can begin."""
+"""How far a tag can start before its end, or before the end of the text so far."""
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False):
-    """A tag that was found.
+    """A tag in the text.
 
     Attributes:
-        content: What stood in it, as it was written.
+        content: Its content, as written.
     """
 
     name: TagName
@@ -68,7 +67,7 @@ class Tag(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """What people see: in one line, without space around it, a title cut at 60 characters. May be empty."""
+        """The text for users: one line, without surrounding space, a title cut at 60 characters. May be empty."""
         line = " ".join(self.content.split())
         return line[:MAX_TITLE] if self.name == "title" else line
 
@@ -77,22 +76,22 @@ class TagReader(msgspec.Struct, frozen=True, gc=False):
     """Reads the text of one response.
 
     Attributes:
-        held: What may still become a tag or a fence; begins with `<` or a backtick, or is empty.
-        code: Whether what follows stands in code.
+        held: Text that may still become a tag or a fence. Starts with `<` or a backtick, or is empty.
+        code: The kind of code that the next text is in.
     """
 
     held: str = ""
     code: Code = "none"
 
     def fed(self, text: str) -> tuple["TagReader", str, tuple[Tag, ...]]:
-        """Read on."""
-        # Nearly all chunks: nothing is on its way and nothing begins. Then nothing is made but the answer.
+        """Read more text, and return the reader, the visible text and the tags."""
+        # The case of nearly all chunks: no tag is pending and none begins. Only the result is allocated.
         if not self.held and self.code != "inline" and "<" not in text and "`" not in text:
             return self, text, ()
         return _read(self.held + text, self.code, is_all=False)
 
     def closed(self) -> tuple[str, tuple[Tag, ...]]:
-        """Say what was held back: the response is complete, or broke off."""
+        """Return the text that was held back: the response is complete, or broke off."""
         if not self.held:
             return "", ()
         _, visible, found = _read(self.held, self.code, is_all=True)
@@ -100,7 +99,7 @@ class TagReader(msgspec.Struct, frozen=True, gc=False):
 
 
 def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple[Tag, ...]]:
-    """Split a text into what is visible, the tags, and what cannot be told before more has come."""
+    """Split a text into visible text, tags, and a rest that needs more text to decide."""
     visible: list[str] = []
     found: list[Tag] = []
     shown, position, end = 0, 0, len(text)
@@ -117,7 +116,7 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
                 case "undecided" if not is_all:
                     end = mark.start()
                     break
-                case _:  # it is text, and what follows it may be a tag
+                case _:  # it is text, and a tag may follow
                     pass
         elif code == "inline":
             code = "none"
@@ -126,7 +125,7 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
         elif mark[0] == "```":
             code = "fence" if code == "none" else "none"
         elif position == end and not is_all:
-            end = mark.start()  # a fence may come of it
+            end = mark.start()  # it may become a fence
             break
         elif mark[0] == "`" and code == "none":
             code = "inline"
@@ -135,7 +134,7 @@ def _read(text: str, code: Code, *, is_all: bool) -> tuple[TagReader, str, tuple
 
 
 def _mark_behind(text: str, mark: "re.Match[str]") -> "re.Match[str] | None":
-    """Pass over what looks like the beginning of a tag and can be none: tags begin near an end of one, or of the text."""
+    """Skip marks that look like the start of a tag but cannot be one: tags start near an end tag, or near the end of the text."""
     ending = _ENDING.search(text, mark.end())
     first = (ending.start() if ending else len(text)) - _REACH
     if mark.start() >= first:
@@ -145,7 +144,7 @@ def _mark_behind(text: str, mark: "re.Match[str]") -> "re.Match[str] | None":
 
 
 def _tag_at(text: str, start: int) -> tuple[Tag, int] | Literal["undecided", "none"]:
-    """Judge a `<`: the tag that it begins, with the place behind it; or that it begins none, or that this is open yet."""
+    """Classify a `<`: a tag with the position after it, not a tag, or undecided until more text arrives."""
     for name, opening, ending in _SPELLED:
         if text.startswith(opening, start):
             begin = start + len(opening)
@@ -154,4 +153,4 @@ def _tag_at(text: str, start: int) -> tuple[Tag, int] | Literal["undecided", "no
             if end >= 0:
                 return Tag(name, text[begin:end]), end + len(ending)
             return "undecided" if len(text) < last else "none"
-    return "undecided"  # a mark that is not all of one is the beginning of one, at the end of the text
+    return "undecided"  # a partial opening occurs only at the end of the text

@@ -1,1 +1,1 @@
-"""What goes into a session and what comes out: signals and effects, hooks and actions, requests to models."""
+"""The interface of a session: signals and effects, hooks and actions, requests to models."""

@@ -1,7 +1,7 @@
-"""What a plugin may answer: the actions, what it may ask for, and which hook accepts which action, as data.
+"""The actions that a plugin may return, the requests it may make, and which hook accepts which action, as data.
 
-Values only; how the answers of several plugins combine stands in `pipeline.py`. Every action carries the plugin's next
-state. All take `emits`, and on `BeforeRequest` `context`, which sets or removes named sections of the system prompt.
+Values only. `pipeline.py` combines the answers of several plugins. Every action carries the plugin's next state.
+All take `emits`, and on `BeforeRequest` `context`, which sets or removes named sections of the system prompt.
 
 They are Structs and not attrs classes: five plugins that listen to every hook make forty of them in a cycle. `Emit`
 alone is attrs, because it can be written in three ways.
@@ -43,14 +43,14 @@ from agentrail.messages import JsonObject, Message, ToolResult
 S_co = TypeVar("S_co", covariant=True)
 
 Emitted: TypeAlias = tuple[str, object] | Announcement
-"""The name and the payload of a `PluginEvent`, the payload JSON; or one of the events that plugins publish as they are."""
+"""The name and the JSON payload of a `PluginEvent`, or one of the events that plugins publish unchanged."""
 
 
-# --- what may be asked for
+# --- requests
 
 
 class ReadFile(msgspec.Struct, frozen=True, gc=False):
-    """Read a file of the workspace; answered by `FileText`.
+    """Read a file of the workspace. Answered by `FileText`.
 
     Attributes:
         path: Relative to the working directory.
@@ -60,12 +60,12 @@ class ReadFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class WriteFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Write a file of the workspace; answered by `FileWritten`.
+    """Write a file of the workspace. Answered by `FileWritten`.
 
     Attributes:
-        path: Relative to the working directory; folders are made.
+        path: Relative to the working directory. Missing folders are created.
         text: Its content.
-        append: Whether it goes behind what is there.
+        append: Whether the text is appended to the file.
     """
 
     path: str
@@ -74,13 +74,13 @@ class WriteFile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CallModel(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Ask a model one question, outside of the conversation; answered by `ModelAnswer`.
+    """Ask a model one question, outside of the conversation. Answered by `ModelAnswer`.
 
     Attributes:
         prompt: The question.
         system: Its system prompt, or None.
-        model: A model string; None for the session's own.
-        max_output_tokens: Of the answer.
+        model: A model string. None for the session's own.
+        max_output_tokens: Limit of the answer.
     """
 
     prompt: str
@@ -90,12 +90,12 @@ class CallModel(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Look into the session's memory; answered by `Found`.
+    """Search the session's memory. Answered by `Found`.
 
     Attributes:
-        query: In words.
-        max_entries: How many are wanted.
-        tags: Only what has all of these.
+        query: Words to search for.
+        max_entries: Maximum number of results.
+        tags: Return only entries that have all of these.
     """
 
     query: str
@@ -104,13 +104,14 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class KeepMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Keep something for later sessions of the same user; answered by `MemoryKept`.
+    """Store a memory for later sessions of the same user. Answered by `MemoryKept`.
 
     Attributes:
-        entry_id: As of `MemoryEntry`: with the same one, a request that is made again keeps one memory and not two.
-        text: What is kept; 8 KiB of UTF-8 at most.
-        tags: What it is about.
-        max_entries: Of those with all of these tags so many are kept, 1 to 1,000; the oldest go. None for all.
+        entry_id: Same as in `MemoryEntry`. A repeated request with the same id keeps one memory, not two.
+        text: Its text, at most 8 KiB of UTF-8.
+        tags: Its topics.
+        max_entries: How many entries with all of these tags are kept, 1 to 1,000. The oldest are removed. None
+            keeps all.
     """
 
     entry_id: str
@@ -120,16 +121,16 @@ class KeepMemory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ReadNotes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Look at the index of the session's working notes; answered by `NotesIndex`."""
+    """Read the index of the session's working notes. Answered by `NotesIndex`."""
 
 
 class WriteNotes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Put facts behind a topic of the session's working notes; answered by `NotesIndex`. The same again changes nothing.
+    """Add facts to a topic of the session's working notes. Answered by `NotesIndex`. Known facts change nothing.
 
     Attributes:
         topic: One line, 1 to 64 characters.
         facts: One sentence each.
-        dedupe: Whether what stands under any topic already is left out.
+        dedupe: Whether facts that are already noted under any topic are left out.
     """
 
     topic: str
@@ -138,16 +139,16 @@ class WriteNotes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 INSTRUCTION_NAMES: Final = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""What files for agents are called. No other name is read above the working directory."""
+"""Names of instruction files for agents. Above the working directory, no other file is read."""
 
 
 class ReadInstructions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Read the files for agents of several directories, one of each; answered by `InstructionsFound`.
+    """Read the instruction files for agents of several directories, one of each. Answered by `InstructionsFound`.
 
     Attributes:
-        names: Of `INSTRUCTION_NAMES`; in each directory the first one that says something counts.
-        below: Directories of the workspace, relative to the working directory. Empty: the user's own directory, and those
-            from the root of the repository down to the working directory.
+        names: Some of `INSTRUCTION_NAMES`. In each directory, the first file that is not empty counts.
+        below: Directories of the workspace, relative to the working directory. Empty: the user's own directory, and
+            those from the root of the repository down to the working directory.
     """
 
     names: tuple[str, ...]
@@ -163,12 +164,13 @@ Wanted: TypeAlias = (
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the session heeds on one hook and nowhere else. Of several plugins the last one that says something counts.
+    """Hints to the session, each for one hook only. If several plugins give one, the last wins.
 
     Attributes:
-        pause_ms: On `OnToolError`: how long to wait before the call is made again; None for the session's own pause.
-        cache_points: On `BeforeRequest`: where the vendor's prompt cache should end, for vendors that want to be told:
-            positions of messages, and `system` for all that stands before them.
+        pause_ms: On `OnToolError`: how long to wait before the call is retried, in milliseconds. None for the
+            session's own pause.
+        cache_points: On `BeforeRequest`: where the vendor's prompt cache should end, for vendors that need to be
+            told: positions of messages, and `system` for everything before them.
     """
 
     pause_ms: int | None = None
@@ -179,16 +181,16 @@ NO_HINTS: Final = Hints()
 HINTED_ON: Final[Mapping[str, Hook]] = MappingProxyType(
     {"pause_ms": OnToolError, "cache_points": BeforeRequest}
 )
-"""The one hook on which each hint means something."""
+"""The one hook for which each hint is meant."""
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What every action takes.
+    """Arguments of every action.
 
     Attributes:
         emits: Names and payloads of `PluginEvent`s.
-        context: On `BeforeRequest`: sections of the system prompt by their keys; None removes one.
-        hints: What the session heeds on one hook and nowhere else.
+        context: On `BeforeRequest`: sections of the system prompt by their keys. None removes one.
+        hints: Hints to the session, each for one hook only.
     """
 
     emits: tuple[Emitted, ...] = ()
@@ -197,7 +199,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Continue(_Said, Generic[S_co], frozen=True, gc=False):
-    """Go on.
+    """Continue without a change.
 
     Attributes:
         state: The plugin's next state, as in every action.
@@ -207,10 +209,10 @@ class Continue(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class Intervene(_Said, Generic[S_co], frozen=True, gc=False):
-    """Inject a prompt; the agent goes on. Those of several plugins are joined, in the order in which they were asked.
+    """Inject a prompt, and let the agent continue. Prompts of several plugins are joined, in the order of the stack.
 
     Attributes:
-        prompt: What to say, not empty.
+        prompt: The text, not empty.
     """
 
     prompt: str
@@ -218,7 +220,7 @@ class Intervene(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class Abort(_Said, Generic[S_co], frozen=True, gc=False):
-    """Stop the cycle; later plugins are not asked. On some hooks less is refused: the text, the update, the session.
+    """Stop the cycle. Later plugins are not asked. Some hooks refuse less: the text, the update or the session.
 
     Attributes:
         reason: Why.
@@ -229,16 +231,16 @@ class Abort(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class Skip(_Said, Generic[S_co], frozen=True, gc=False):
-    """Later plugins are not asked, and the session goes on as if no plugin had acted."""
+    """Ask no later plugin, and continue as if no plugin had acted."""
 
     state: S_co
 
 
 class BlockTool(_Said, Generic[S_co], frozen=True, gc=False):
-    """This call is not run; the others of its batch are. Later plugins are not asked.
+    """Do not run this call. The other calls of its batch run. Later plugins are not asked.
 
     Attributes:
-        reason: What the model reads.
+        reason: The text that the model reads.
     """
 
     reason: str
@@ -246,7 +248,7 @@ class BlockTool(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class ReplaceToolArgs(_Said, Generic[S_co], frozen=True, gc=False):
-    """Other arguments for this call: all of them, not a difference. Later plugins see these; the last one wins.
+    """Replace all arguments of this call, not a difference. Later plugins see the new ones, and the last one wins.
 
     Attributes:
         arguments: A JSON object.
@@ -257,11 +259,11 @@ class ReplaceToolArgs(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class SwitchModel(_Said, Generic[S_co], frozen=True, gc=False):
-    """Another model from now on; the last one wins.
+    """Use another model from now on. The last one wins.
 
     Attributes:
         model: A model string.
-        provider_opts: Options of its provider; None keeps those of before.
+        provider_opts: Options of its provider. None keeps the current ones.
     """
 
     model: str
@@ -270,11 +272,11 @@ class SwitchModel(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class ReplaceToolResult(_Said, Generic[S_co], frozen=True, gc=False):
-    """What the model will see instead of this result; the raw one stays in the journal. The last one wins.
+    """Show the model another result for this call. The original stays in the journal. The last one wins.
 
     Attributes:
-        result: A result, of which call and name are kept as they were; or its text alone, beside which details and pictures
-            stay. What is not to be seen in them goes with a result that has none.
+        result: A result, whose call id and name are ignored, or only its text, which keeps details and pictures. To
+            remove those, return a result without them.
     """
 
     result: ToolResult | str
@@ -282,12 +284,12 @@ class ReplaceToolResult(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class ReplaceResponse(_Said, Generic[S_co], frozen=True, gc=False):
-    """Other words in place of what the model said, in the history and in what is answered; the last one wins.
+    """Replace the text of the response, in the history and in the answer. The last one wins.
 
-    Its calls and its thinking stay. What was streamed by then was seen, and cannot be taken back.
+    Its calls and its thinking stay. Text streamed before was visible and cannot be withdrawn.
 
     Attributes:
-        text: What it said instead, not empty.
+        text: The new text, not empty.
     """
 
     text: str
@@ -295,14 +297,14 @@ class ReplaceResponse(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class ReplaceMessages(_Said, Generic[S_co], frozen=True, gc=False):
-    """Other messages for this one request, or for the summary of this compaction; the conversation stays as it is.
+    """Send other messages with this one request, or summarise others in this compaction. The conversation stays as it is.
 
-    Later plugins see these; the last one wins. The request is what they say for all its attempts, and the next one is
+    Later plugins see these, and the last one wins. All attempts at the request use them, and the next request is
     made of the conversation again.
 
     Attributes:
-        messages: All of them, not a difference; such as a conversation can be: one at least, each call answered by the
-            message behind it. Those that were shown may stand among them.
+        messages: All of them, not a difference. They must form a valid conversation: at least one message, and each
+            call answered by the next message. Messages that the plugin was shown may be reused.
     """
 
     messages: Sequence[Message]
@@ -310,19 +312,19 @@ class ReplaceMessages(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 FORMER_APPROVAL_SECONDS: Final = 120.0
-"""The deadline that `Permissions` and `HumanApproval` had of their own before the session's was the only one."""
+"""Deadline that `Permissions` and `HumanApproval` had before the session's deadline became the only one."""
 
 
 class RequireApproval(_Said, Generic[S_co], frozen=True, gc=False):
-    """This call waits for a person; later plugins are not asked.
+    """Hold this call until the user decides. Later plugins are not asked.
 
     Attributes:
-        hint: What the person is told.
-        expires_seconds: How long it may wait; None for the session's own, 0 for ever.
-        permission_options: The answers that the person may give; all unless said otherwise. A call that does not offer
-            `always` is asked about in spite of every rule.
-        former_expires_seconds: What `expires_seconds` was where it is None, in journals of the time when the plugin had a deadline of its
-            own; None for no difference.
+        hint: The text shown to the user.
+        expires_seconds: How long it may wait. None for the session's own deadline, 0 to wait indefinitely.
+        permission_options: The answers that the user may give, by default all. A call that does not offer `always`
+            is asked about in spite of every rule.
+        former_expires_seconds: The effective `expires_seconds` in journals of the time when the plugin had a
+            deadline of its own, if `expires_seconds` is None. None for no difference.
     """
 
     hint: str
@@ -333,10 +335,10 @@ class RequireApproval(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class ResolveApproval(_Said, Generic[S_co], frozen=True, gc=False):
-    """The prompt was a decision on a call that waits: it is carried out, and the prompt goes no further.
+    """Use the prompt as the decision on a pending call. The prompt itself does not start a cycle.
 
     Attributes:
-        approval_id: Which.
+        approval_id: The pending approval.
         decision: `approve`, `reject` or `always`.
     """
 
@@ -346,13 +348,13 @@ class ResolveApproval(_Said, Generic[S_co], frozen=True, gc=False):
 
 
 class Request(_Said, Generic[S_co], frozen=True, gc=False):
-    """Ask the session to do what a pure function cannot; the answer comes as `RequestDone` with the same tag.
+    """Ask the session for work that a pure function cannot do. The answer comes as `RequestDone` with the same tag.
 
     Attributes:
-        effect: What to do.
+        effect: The work.
         tag: The plugin's own name for it.
-        wait: Whether this hook waits for the answer, and for what the plugin then says. Only the hooks of `CAN_WAIT` do;
-            on others the answer is `RequestFailed` at once, with the code `cannot_wait`.
+        wait: Whether this hook waits for the answer, and for the plugin's reaction to it. Only the hooks of
+            `CAN_WAIT` can wait. On others the answer is `RequestFailed` at once, with the code `cannot_wait`.
     """
 
     effect: Wanted
@@ -363,7 +365,7 @@ class Request(_Said, Generic[S_co], frozen=True, gc=False):
 
 @frozen(init=False)
 class Emit(Generic[S_co]):
-    """Publish plugin events and go on: `Emit("name", payload, state)`, one pair and the state, or a list of pairs.
+    """Publish plugin events and continue: `Emit("name", payload, state)`, one pair and the state, or a list of pairs.
 
     Attributes:
         events: Names and payloads.
@@ -374,7 +376,7 @@ class Emit(Generic[S_co]):
     state: S_co  # type: ignore[misc]  # attrs' own `__attrs_init__` takes it, which is called below and nowhere else
     emits: tuple[Emitted, ...]
     context: Mapping[str, str | None] | None
-    hints: ClassVar[None] = None  # who only publishes says no more; `Continue` takes both
+    hints: ClassVar[None] = None  # `Continue` takes both
 
     @overload
     def __init__(
@@ -403,7 +405,7 @@ class Emit(Generic[S_co]):
         emits: tuple[Emitted, ...] = (),
         context: Mapping[str, str | None] | None = None,
     ) -> None:
-        """Take one pair, several, or a name and a payload; then the state."""
+        """Accept one pair, several pairs, or a name and a payload, followed by the state."""
         match said:
             case (str() as name, payload, state):
                 events: tuple[Any, ...] = ((name, payload),)
@@ -420,7 +422,7 @@ class Emit(Generic[S_co]):
 
 
 ActionType: TypeAlias = type[Any]
-"""An action is named by its class."""
+"""An action type, identified by its class."""
 
 Action: TypeAlias = (
     Continue[S_co]
@@ -443,21 +445,21 @@ ACTIONS: Final[tuple[ActionType, ...]] = tuple(get_origin(member) for member in 
 SHORT_CIRCUITS: Final[frozenset[ActionType]] = frozenset(
     {Abort, Skip, BlockTool, RequireApproval, ResolveApproval}
 )
-"""Accepted, these stop the rest: plugins further down are not asked."""
+"""Accepted actions of these types end the hook: later plugins are not asked."""
 
 
 # --- which hook accepts which action
 
 
 class Treatment(enum.Enum):
-    """What becomes of an action on a hook."""
+    """How a hook treats an action."""
 
     ACCEPTED = "✓"
     """It is carried out."""
     IGNORED = "–"
-    """The pipeline goes on, and `ActionIgnored` is published; nothing is raised."""
+    """It is ignored, and `ActionIgnored` is published. Nothing is raised, and the pipeline continues."""
     COLLECTED = "collected, not applied"
-    """Kept in the outcome for a look at it, and reported as ignored."""
+    """Kept in the outcome for inspection, and reported as ignored."""
 
 
 Y, N, C = Treatment.ACCEPTED, Treatment.IGNORED, Treatment.COLLECTED
@@ -469,7 +471,7 @@ _COLUMNS: Final[tuple[ActionType, ...]] = (
 
 
 def _row(*cells: Treatment) -> Mapping[ActionType, Treatment]:
-    # A new action needs a new column: a row that is too short fails when this is imported.
+    # A new action needs a new column: a row that is too short fails at import.
     return MappingProxyType(dict(zip(_COLUMNS, (Y, Y, *cells), strict=True)))
 
 
@@ -491,21 +493,24 @@ MATRIX: Final[Mapping[Hook, Mapping[ActionType, Treatment]]] = MappingProxyType(
     BeforeCompact:           _row(N,    N,    Y,   N,    N,      N,     N,      N,         N,       Y,       N,       Y),
     BeforeSteering:          _row(Y,    Y,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
     BeforePluginOptsUpdate:  _row(N,    Y,    Y,   N,    N,      N,     N,      N,         N,       N,       N,       N),  # decided at once, at idle
-    # What a hook waited for is judged by the row of that hook; this one is for answers that no hook waited for.
+    # The result of a hook that waited is judged by the row of that hook. This row is for all other answers.
     RequestDone:             _row(N,    N,    N,   N,    N,      N,     N,      N,         N,       N,       N,       Y),
 })
 # fmt: on
 
 
 CAN_WAIT: Final[frozenset[Hook]] = frozenset({BeforePrompt, AfterToolBatch, BeforeFinish})
-"""The hooks on which `Request(wait=True)` holds the session: nothing has begun there, or all calls are answered, or all is done, so nothing
-hangs in between meanwhile. Elsewhere a request is out, calls are open, or a caller is owed an answer in this very step."""
+"""The hooks on which `Request(wait=True)` holds the session.
+
+At these points nothing has started, all calls are answered, or all work is done, so nothing is left hanging. On
+other hooks a request is out, calls are open, or a caller is owed an answer in this step.
+"""
 
 
 def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
-    """Say what is wrong with what an action carries; None for a sound one. The state is not looked at.
+    """Return the defect of an action's content, or None if it is sound. The state is not checked.
 
-    Nothing checks a Struct when it is made, and what a plugin says may come from a model or a file.
+    A Struct does not check its fields, and a plugin's text may come from a model or a file.
     """
     fault = _fault_of_extras(action)
     if fault is not None:
@@ -538,7 +543,7 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
 
 
 def fault_of_options(options: object) -> str | None:
-    """Say what is wrong with the answers that a person may give; None for a sound tuple of them."""
+    """Return the defect of a tuple of permission options, or None if it is sound."""
     listed = options if isinstance(options, tuple) else ()
     if listed and all(one in PERMISSION_OPTIONS for one in listed) and len(set(listed)) == len(listed):
         return None
@@ -546,7 +551,7 @@ def fault_of_options(options: object) -> str | None:
 
 
 def emitted_events(action: Action[Any]) -> tuple[Any, ...]:
-    """Give all that an action wants published, in order."""
+    """Return all events of an action, in order."""
     return (*action.events, *action.emits) if isinstance(action, Emit) else action.emits
 
 

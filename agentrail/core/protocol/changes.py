@@ -1,7 +1,7 @@
-"""What a tool may change in its own session: a closed set of values, which the session applies when it records the result.
+"""Changes that a tool may make in its own session: a closed set of values, applied when the session records the result.
 
-Values only; applying one is in `step_context`. A tool that could reach into its session would act where no
-journal sees it; a change travels in the signal of the result, so it is replayed like everything else.
+Values only. `step_context` applies them. A tool that could reach into its session would act outside of the journal.
+A change travels in the signal of the result, so it is replayed like everything else.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ MAX_TODO_CHARACTERS: Final = 1_000
 
 
 def fault_of_todos(todos: Sequence[Todo]) -> str | None:
-    """Say what is wrong with a list of todos, in one sentence; None when nothing is."""
+    """Return the defect of a list of todos, in one sentence, or None if it is sound."""
     if len(todos) > MAX_TODOS:
         return f"{len(todos)} todos are too many: at most {MAX_TODOS}"
     counted = Counter(todo.id for todo in todos)
@@ -37,16 +37,17 @@ def fault_of_todos(todos: Sequence[Todo]) -> str | None:
 
 
 class UpdateTodos(TaggedValue, frozen=True, kw_only=True):
-    """Replace the list that the model keeps of its work; publishes `TodoChange`.
+    """Replace the model's task list. Publishes `TodoChange`.
 
     Attributes:
-        todos: All of them: ids unique, at most 100 of 1,000 characters. Others raise `ToolContractError`.
+        todos: All of them: unique ids, at most 100, each of at most 1,000 characters. Others raise
+            `ToolContractError`.
     """
 
     todos: tuple[Todo, ...]
 
     def __post_init__(self) -> None:
-        """Keep the todos, because the tool's own list may go on changing, and refuse those that are none."""
+        """Copy the todos, because the tool may change its own list later, and refuse invalid ones."""
         force_setattr(self, "todos", tuple(self.todos))
         fault = fault_of_todos(self.todos)
         if fault is not None:
@@ -55,19 +56,19 @@ class UpdateTodos(TaggedValue, frozen=True, kw_only=True):
 
 
 class UpdateContext(TaggedValue, frozen=True, kw_only=True):
-    """Set something that the session keeps beside its conversation.
+    """Set data that the session keeps in addition to its conversation.
 
     Attributes:
-        key: `memory` is what the tools of a session keep between their calls, and no model sees it. Any other key names
-            a section of the system prompt. `todos` is refused: they have a change of their own.
-        value: Of `memory` any JSON; of a section its text. None removes it. Others raise `ToolContractError`.
+        key: `memory` is data that the tools of a session keep between calls, and no model sees it. Any other key
+            names a section of the system prompt. `todos` is refused: use `UpdateTodos`.
+        value: For `memory` any JSON, for a section its text. None removes it. Others raise `ToolContractError`.
     """
 
     key: str
     value: JsonValue
 
     def __post_init__(self) -> None:
-        """Freeze the value, and refuse what the session could not keep."""
+        """Freeze the value, and refuse one that the session could not store."""
         force_setattr(self, "value", frozen_value(self.value))
         key, value = self.key, self.value
         if not key:
@@ -89,14 +90,14 @@ class UpdateContext(TaggedValue, frozen=True, kw_only=True):
 
 
 class RequestCompaction(TaggedValue, frozen=True, kw_only=True):
-    """Have the conversation shortened before the next request.
+    """Compact the conversation before the next request.
 
     Attributes:
-        reason: For people.
+        reason: For users.
     """
 
     reason: str | None = None
 
 
 Change: TypeAlias = UpdateTodos | UpdateContext | RequestCompaction
-"""All that a tool can change in its session."""
+"""All changes that a tool can make in its session."""

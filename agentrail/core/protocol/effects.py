@@ -1,7 +1,7 @@
-"""What a session asks of the shell. One closed union, and the order in which its members are carried out.
+"""Effects: requests of a session to the shell. One closed union, and the order in which its members are carried out.
 
-Effects are imperative and frozen. None of them edits the state: what carrying one out teaches us comes back as a
-signal with its id.
+Effects are imperative and frozen. None of them edits the state: the outcome of an effect comes back as a signal
+with its id.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ from agentrail.messages import CallId, JsonObject, JsonValue, Message, SessionId
 
 
 class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Ask the model.
+    """Send a request to the model.
 
-    Owes, whatever happens: any number of `StreamStarted` (at most one) and `ChunksArrived`, then exactly one
-    `ResponseCompleted` or `StreamFailed` with the id `request.attempt`.
+    Owes at most one `StreamStarted`, any number of `ChunksArrived`, and then exactly one `ResponseCompleted` or
+    `StreamFailed`, all with the id `request.attempt`.
 
-    With it comes a timer, `stall_timer_of` its id, which is gone when the stream has ended or was cancelled; until then it may be
-    set anew.
+    The stream has a timer with the id `stall_timer_of(attempt)`. It ends when the stream ends or is cancelled, and
+    may be set again until then.
 
     Attributes:
         request: The whole request.
         look_at_ms: When the timer fires first.
-        is_quiet: Whether the session wants to hear only of its end: then no `StreamStarted` and no `ChunksArrived` comes.
-        context: The gathering whose messages go along, in front of the conversation and behind it; None for none. The shell has
-            them by this id, and the request here is without them.
+        is_quiet: Whether the session needs only its end: then no `StreamStarted` and no `ChunksArrived` is sent.
+        context: The gathering whose messages are sent along, before and after the conversation. None for none. The
+            shell finds them by this id, and `request` does not contain them.
     """
 
     request: ModelRequest
@@ -42,12 +42,12 @@ class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def stall_timer_of(attempt: EffectId) -> EffectId:
-    """Name the timer of a stream."""
+    """Return the id of a stream's timer."""
     return EffectId(f"s{attempt[1:]}")
 
 
 class CancelStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Stop a stream. What it still says comes late and is dropped.
+    """Stop a stream. Any later outcome of it is dropped.
 
     Attributes:
         effect_id: The `attempt` of its request.
@@ -65,18 +65,18 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         effect_id: This attempt at the call.
         call_id: The call.
         name: The tool.
-        generation: Which tool of that name: the one that the call began with, also when another took its place since.
+        generation: Version of the tool that the call began with, even if another tool has replaced it since.
         arguments: Validated, with defaults filled in.
-        arguments_hash: SHA-256 of the canonical arguments; the runner compares it right before it runs.
-        operation_id: The idempotency key: the same for all attempts at one call.
+        arguments_hash: SHA-256 of the canonical arguments. The runner compares it right before it runs the call.
+        operation_id: The idempotency key, the same for all attempts at one call.
         attempt: 1 for the first.
-        turn: Which turn of the cycle, from 1.
+        turn: Turn of the cycle, from 1.
         model: The model string of the request.
         path: The chain of sessions from the root to this one.
-        total_tokens: What the session used so far.
-        cost_usd: What that cost; None when a price is unknown.
-        todos: The list that the model keeps of its work.
-        memory: What the session's tools keep between their calls.
+        total_tokens: Tokens used by the session so far.
+        cost_usd: Their cost. None if a price is unknown.
+        todos: The model's task list.
+        memory: Data that the session's tools keep between calls.
     """
 
     effect_id: EffectId
@@ -97,20 +97,20 @@ class RunTool(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Let a session of its own work for a call whose arguments have passed all gates, or for the tool that runs for one.
+    """Start a child session for a call whose arguments have passed all gates, or for the tool that runs for the call.
 
-    Owes, whatever happens: one `ChildStarted` at most, then any number of `ChildPublished`, then exactly one `ToolFinished`
-    with this id. Stopping it, as a `KillTools` does, stops the child and all below it; one that a tool asked for ends with
-    the tool, in whose task it is carried out, and so before the outcome of the tool.
+    Owes at most one `ChildStarted`, then any number of `ChildPublished`, then exactly one `ToolFinished` with this
+    id. Stopping it, as `KillTools` does, stops the child and all sessions below it. A child requested by a tool
+    runs in the tool's task, so it ends before the tool's outcome.
 
     Attributes:
-        effect_id: This child; where it answers the call, this attempt at the call.
+        effect_id: This child. If it answers the call, also this attempt at the call.
         call_id: The call.
         name: The tool.
-        agent: Which agent works.
-        arguments: What the child is to do, in `description`; of a call all of its arguments, validated.
-        budget: What the child may spend: its share of what is left; None without a budget.
-        wish: What the tool asked for that has the child, and is answered by this; None where it answers the call.
+        agent: The kind of agent to run.
+        arguments: The child's task, in `description`. For a call, all of its validated arguments.
+        budget: The child's share of the remaining budget. None without a budget.
+        wish: The tool's request for this child, which this effect answers. None if the child answers the call.
     """
 
     effect_id: EffectId
@@ -123,16 +123,16 @@ class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ResumeChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Let a session go on working for a call: it was at work when the process stopped, and has come back from its own journal.
+    """Continue a child session that was running when the process stopped and was restored from its own journal.
 
-    Owes what the `SpawnChild` of the same id owed, except for a `ChildStarted` that was heard: exactly one `ToolFinished` in
-    the end, also where there is no such session any more.
+    Owes the same as the `SpawnChild` of this id, except for a `ChildStarted` that arrived already: exactly one
+    `ToolFinished` in the end, even if the session no longer exists.
 
     Attributes:
         effect_id: This child, and this attempt at the call.
         call_id: The call.
         name: The tool.
-        child_ids: The session; empty where it had not said that it started.
+        child_ids: The session. Empty if it had not reported its start.
     """
 
     effect_id: EffectId
@@ -149,18 +149,18 @@ class _HostCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AskHost(_HostCall, frozen=True, kw_only=True, gc=False):
-    """Ask the host whether a call may run, before it does. Only where the host has such a hook.
+    """Ask the host whether a call may run, before it does. Only if the host has such a hook.
 
-    Owes exactly one `HostJudged` with this id, unless a `CancelPluginRequest` comes first. Calls of one batch reach the host
-    in the order of these effects; how long it takes over each is its own affair.
+    Owes exactly one `HostJudged` with this id, unless a `CancelPluginRequest` comes first. Calls of one batch reach
+    the host in the order of these effects. The host may answer them in any order.
 
     Attributes:
         effect_id: This question.
         call_id: The call.
         name: The tool.
-        arguments: As they would run: validated, with defaults filled in, and as the plugins left them.
+        arguments: The arguments that would run: validated, with defaults filled in, and as changed by plugins.
         path: The chain of sessions from the root to this one.
-        request_id: The request whose prompt this cycle works on, as the host calls it.
+        request_id: The host's id of the request whose prompt this cycle answers.
     """
 
     path: tuple[SessionId, ...]
@@ -168,19 +168,19 @@ class AskHost(_HostCall, frozen=True, kw_only=True, gc=False):
 
 
 class TellHost(_HostCall, frozen=True, kw_only=True, gc=False):
-    """Tell the host what a call came to whose code has ended. Only where the host has such a hook. It changes nothing.
+    """Report the result of a call to the host after the call's code has ended. Only if the host has such a hook.
 
-    Owes exactly one `HostTold` with this id. Nothing stops it but the end of the session: an abort does not wait for it.
+    Owes exactly one `HostTold` with this id. Only the end of the session stops it: an abort does not wait for it.
 
     Attributes:
         effect_id: This report.
         call_id: The call.
         name: The tool.
-        arguments: What ran.
-        result: What the call was answered with, as it was published.
+        arguments: The arguments that ran.
+        result: The result of the call, as published.
         ran_ms: How long the code of the last attempt took, in milliseconds.
         path: The chain of sessions from the root to this one.
-        request_id: As of `AskHost`; None for a call that an abort had spared, whose cycle is over.
+        request_id: Same as in `AskHost`. None for a call that an abort had spared, whose cycle has ended.
     """
 
     result: ToolResult
@@ -190,21 +190,21 @@ class TellHost(_HostCall, frozen=True, kw_only=True, gc=False):
 
 
 class StartAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Let a session work in the background, which outlives the call and the cycle that start it; or go on with one.
+    """Start an agent in the background, or reconnect to one. It outlives the call and the cycle that start it.
 
-    Owes, whatever happens: one `ChildStarted` at most, any number of `ChildPublished`, an `AgentIdled` at the end of each of its
-    cycles, and then exactly one `AgentEnded`. A `CloseAgent` or a `KillTools` stops it and all below it. A crash of the session
-    that asked leaves it alone: the next incarnation asks for it once more, under another id.
+    Owes at most one `ChildStarted`, any number of `ChildPublished`, an `AgentIdled` at the end of each of its
+    cycles, and then exactly one `AgentEnded`. A `CloseAgent` or a `KillTools` stops it and all sessions below it. A
+    crash of the session that started it does not affect it: the next incarnation reconnects with another id.
 
     Attributes:
         effect_id: This agent.
         call_id: The call that started it.
-        name: What it is called.
-        agent: Which agent it is.
-        task: What it is to do.
-        budget: What its first cycle may spend; None without a budget.
-        child_id: The session to go on with, which is alive; None for a new one.
-        after: Of that session: the number of the last event that was passed on.
+        name: Its name.
+        agent: The kind of agent.
+        task: Its task.
+        budget: What its first cycle may spend. None without a budget.
+        child_id: The running session to reconnect to. None for a new one.
+        after: Number of the last event of that session that was passed on.
     """
 
     effect_id: EffectId
@@ -218,12 +218,12 @@ class StartAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PromptAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Let an agent that is idle work on. Owes nothing by itself: its `StartAgent` owes the `AgentIdled`.
+    """Send an idle agent its next prompt. Owes nothing itself: its `StartAgent` owes the `AgentIdled`.
 
     Attributes:
         effect_id: The agent, by its `StartAgent`.
-        text: What it is told.
-        budget: What this cycle may spend; None without a budget.
+        text: The prompt.
+        budget: What this cycle may spend. None without a budget.
     """
 
     effect_id: EffectId
@@ -232,11 +232,11 @@ class PromptAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CloseAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """End an agent, and all that it has at work. Its `StartAgent` owes the `AgentEnded`.
+    """Close an agent and stop its running work. Its `StartAgent` owes the `AgentEnded`.
 
     Attributes:
         effect_id: The agent, by its `StartAgent`.
-        reason: For people.
+        reason: For users.
     """
 
     effect_id: EffectId
@@ -244,10 +244,10 @@ class CloseAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class KillTools(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Stop running calls. Their results are given already; what they still say is dropped.
+    """Stop running calls. They are answered already, and any later output is dropped.
 
     Attributes:
-        effect_ids: Which attempts.
+        effect_ids: Their attempts.
     """
 
     effect_ids: tuple[EffectId, ...]
@@ -260,7 +260,7 @@ class SetTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         effect_id: This timer.
-        at_ms: When, on the clock of signals; at once when that has passed.
+        at_ms: When, on the clock of signals. A time in the past fires at once.
     """
 
     effect_id: EffectId
@@ -268,24 +268,24 @@ class SetTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ClearTimer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Forget a timer.
+    """Cancel a timer.
 
     Attributes:
-        effect_id: Which one.
+        effect_id: The timer.
     """
 
     effect_id: EffectId
 
 
 class RunPluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Do something that a plugin asked for.
+    """Carry out a plugin's request.
 
     Owes exactly one `PluginRequestFinished` with this id, unless a `CancelPluginRequest` comes first.
 
     Attributes:
         effect_id: This request.
-        wanted: What to do, one of a small closed set.
-        refused: Why it is not done, but answered with this error: the budget does not hold what it may use.
+        wanted: The work to do, one of a small closed set.
+        refused: An error to answer with instead of doing it, because the budget does not cover its possible cost.
     """
 
     effect_id: EffectId
@@ -294,24 +294,25 @@ class RunPluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CancelPluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Stop what is being done for a plugin, a question to the host, or the gathering of context. What it still says is dropped.
+    """Cancel a plugin's request, a question to the host, or the gathering of context. Any later outcome of it is dropped.
 
     Attributes:
-        effect_id: Which request, or which `AskHost`.
+        effect_id: The request, or the `AskHost`.
     """
 
     effect_id: EffectId
 
 
 class GatherContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Ask those who add something to each request of a turn what that is this time.
+    """Collect the context that registered sources add to the requests of one turn.
 
-    Owes exactly one `ContextGathered` with this id, unless a `CancelPluginRequest` comes first. The messages stay in the shell, by
-    this id, until the next gathering: what stands in a signal stands in the journal, and these are to stand nowhere.
+    Owes exactly one `ContextGathered` with this id, unless a `CancelPluginRequest` comes first. The messages stay
+    in the shell under this id until the next gathering. A signal would store them in the journal, and these must
+    not be stored.
 
     Attributes:
         effect_id: This gathering.
-        messages: The conversation that they are asked about.
+        messages: The conversation so far, for the sources.
     """
 
     effect_id: EffectId
@@ -319,11 +320,11 @@ class GatherContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SetProviderOpts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Use these options whenever this model is asked, from the next request on. Owes nothing.
+    """Use these options for this model from the next request on. Owes nothing.
 
     Attributes:
         model: The model string.
-        provider_opts: Of its provider, as of `start_session`.
+        provider_opts: Options of its provider, same as in `start_session`.
     """
 
     model: str
@@ -331,16 +332,16 @@ class SetProviderOpts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Wait until what was stopped is really gone, but not for ever.
+    """Wait until stopped work has really ended, up to a time limit.
 
     Owes exactly one `TeardownFinished` with this id.
 
     Attributes:
         effect_id: This teardown.
         stopped: The streams, tools, plugin requests and questions to the host that were told to stop.
-        survivors: Calls that run on by policy, for the receipt.
+        survivors: Calls that keep running by policy, for the receipt.
         committed: Calls that had ended before, for the receipt.
-        unknown: Those of the calls that may have taken effect, for the receipt.
+        unknown: Calls among the stopped ones that may have taken effect, for the receipt.
     """
 
     effect_id: EffectId
@@ -351,7 +352,7 @@ class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):
-    """Give an event to all subscribers; it carries its number already.
+    """Send an event to all subscribers. It already has its number.
 
     Attributes:
         event: The event.
@@ -361,10 +362,10 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReplyToCaller(msgspec.Struct, frozen=True, gc=False):
-    """Answer a caller. One who has gone away gets nothing, and nothing happens.
+    """Answer a caller. If the caller has left, nothing happens.
 
     Attributes:
-        to: The signal that asked.
+        to: The id of the caller's signal.
         value: The answer.
     """
 
@@ -373,11 +374,11 @@ class ReplyToCaller(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refuse(msgspec.Struct, frozen=True, gc=False):
-    """Answer a caller with an error, which is raised where it waits. It never enters state, journal or event.
+    """Answer a caller with an error, which is raised at its call. It never enters state, journal or event.
 
     Attributes:
-        to: The signal that asked.
-        error: What is raised.
+        to: The id of the caller's signal.
+        error: The error to raise.
     """
 
     to: SignalId
@@ -385,7 +386,7 @@ class Refuse(msgspec.Struct, frozen=True, gc=False):
 
 
 class End(msgspec.Struct, frozen=True, gc=False):
-    """The session is over: nothing comes after this effect.
+    """End the session. No effect comes after this one.
 
     Attributes:
         reason: How it ended, one line.
@@ -420,10 +421,10 @@ Effect: TypeAlias = (
 )
 """Carried out in the order of the list, and only after the signal is recorded at the durability its class asks for.
 
-- `Publish` comes after the signal is recorded and never before; the events of one step come in one run.
-- `CancelStream`, `KillTools` and `CancelPluginRequest` end scopes at once; a `Teardown` of the same step waits for what they
-  stopped.
-- A `ReplyToCaller` that tells of a change comes after the change; `End` is always the last.
+- `Publish` comes after the signal is recorded and never before. The events of one step come in one run.
+- `CancelStream`, `KillTools` and `CancelPluginRequest` end scopes at once. A `Teardown` of the same step waits for
+  the stopped work.
+- A `ReplyToCaller` that reports a change comes after the change. `End` is always the last.
 """
 
 Awaited: TypeAlias = (
@@ -437,10 +438,10 @@ Awaited: TypeAlias = (
     | GatherContext
     | Teardown
 )
-"""Those that owe an outcome, besides `StartStream`, with which a timer comes."""
+"""Effects that owe an outcome, in addition to `StartStream`, which also has a timer."""
 
 Cancel: TypeAlias = CancelStream | ClearTimer | CancelPluginRequest
-"""Those after which an outcome that was owed means nothing any more."""
+"""Effects that cancel an owed outcome."""
 
 Plain: TypeAlias = (
     ResumeChild
@@ -453,4 +454,4 @@ Plain: TypeAlias = (
     | Refuse
     | End
 )
-"""Those that owe nothing new, and end no debt: what a `KillTools` stops still says when it has ended."""
+"""Effects that owe nothing new and cancel nothing: a call stopped by `KillTools` still reports its end."""

@@ -1,7 +1,7 @@
-"""The lifecycle events that plugins see: fourteen hook events, and `RequestDone` for a plugin that asked for something.
+"""The lifecycle events that plugins see: fourteen hook events, and `RequestDone` for a plugin that made a request.
 
-Values only. What a plugin may answer stands in `actions.py`, what its answer leads to in `pipeline.py`. They are
-Structs and not attrs classes, because one is made for every hook of every turn that has a listener.
+Values only. `actions.py` holds the answers of plugins, and `pipeline.py` applies them. They are Structs and not
+attrs classes, because one is made for every hook of every turn that has a listener.
 """
 
 from collections.abc import Mapping
@@ -28,14 +28,14 @@ from agentrail.structs import TaggedValue, Value
 
 
 class _LifecycleBase(Value, frozen=True, tag_field="hook", tag=True):
-    """What the fourteen share: where one is written down, its class is named."""
+    """Base of the fourteen. Their encoded form names their class."""
 
 
 class SessionStarted(_LifecycleBase, frozen=True, kw_only=True):
-    """The session is up, before its first prompt.
+    """The session has started, before its first prompt.
 
     Attributes:
-        recovered: Whether it came back from its journal.
+        recovered: Whether it was restored from its journal.
     """
 
     recovered: bool = False
@@ -46,16 +46,16 @@ class SessionEnding(_LifecycleBase, frozen=True, kw_only=True):
 
 
 class AfterTurn(_LifecycleBase, frozen=True, kw_only=True):
-    """A cycle is over, well or not, right before the return to idle; an abort that met none is seen too.
+    """A cycle has finished or failed, right before the return to idle. Also called for an abort without a cycle.
 
     Attributes:
-        outcome: `finished` or `aborted`; a cycle that failed is aborted too.
-        abort_reason: Of an abort or a failure, else None.
+        outcome: `finished` or `aborted`. A cycle that failed is aborted too.
+        abort_reason: The reason of an abort or a failure, otherwise None.
         messages_diff: The messages that the cycle added.
-        usage_diff: What it used.
+        usage_diff: Usage of the cycle.
         started_at_ms: When its prompt started.
-        ended_at_ms: When it was over.
-        duration_ms: What lies between.
+        ended_at_ms: When it ended.
+        duration_ms: Time between the two, in milliseconds.
     """
 
     outcome: Literal["finished", "aborted"]
@@ -80,10 +80,10 @@ class BeforePrompt(_LifecycleBase, frozen=True, kw_only=True):
 
 
 class BeforeRequest(_LifecycleBase, frozen=True, kw_only=True):
-    """A model is about to be asked.
+    """A request is about to be sent to a model.
 
     Attributes:
-        messages: As they will be sent.
+        messages: The messages as they will be sent.
     """
 
     messages: tuple[Message, ...] = ()
@@ -93,7 +93,7 @@ class AfterResponse(_LifecycleBase, frozen=True, kw_only=True):
     """A response is complete.
 
     Attributes:
-        message: What the model said, its calls included.
+        message: The model's message, including its calls.
     """
 
     message: AssistantMessage
@@ -104,7 +104,7 @@ class BeforeTool(_LifecycleBase, frozen=True, kw_only=True):
 
     Attributes:
         name: The tool.
-        arguments: As left by the plugins that were asked before; read-only.
+        arguments: As changed by earlier plugins. Read-only.
         call_id: The call.
     """
 
@@ -113,18 +113,18 @@ class BeforeTool(_LifecycleBase, frozen=True, kw_only=True):
     call_id: CallId
 
     def __post_init__(self) -> None:
-        """Freeze the arguments: every plugin is shown these very ones."""
+        """Freeze the arguments: every plugin sees the same object."""
         force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
 class OnToolError(_LifecycleBase, frozen=True, kw_only=True):
-    """A tool raised, and is about to be tried again.
+    """A tool raised, and is about to be retried.
 
     Attributes:
         name: The tool.
         call_id: The call.
-        error: What it raised.
-        attempt: The retry that would come, from 1.
+        error: The error that it raised.
+        attempt: Number of the pending retry, from 1.
     """
 
     name: str
@@ -134,12 +134,12 @@ class OnToolError(_LifecycleBase, frozen=True, kw_only=True):
 
 
 class AfterTool(_LifecycleBase, frozen=True, kw_only=True):
-    """One call is done.
+    """One call has ended.
 
     Attributes:
         name: The tool.
         call_id: The call.
-        result: As left by the plugins that were asked before.
+        result: As changed by earlier plugins.
     """
 
     name: str
@@ -148,7 +148,7 @@ class AfterTool(_LifecycleBase, frozen=True, kw_only=True):
 
 
 class AfterToolBatch(_LifecycleBase, frozen=True, kw_only=True):
-    """All calls of a batch are done.
+    """All calls of a batch have ended.
 
     Attributes:
         results: In the order of the calls.
@@ -165,7 +165,7 @@ class BeforeCompact(_LifecycleBase, frozen=True, kw_only=True):
     """The conversation is about to be compacted.
 
     Attributes:
-        messages: Those that would be replaced by a summary.
+        messages: The messages that a summary would replace.
     """
 
     messages: tuple[Message, ...] = ()
@@ -175,7 +175,7 @@ class BeforeSteering(_LifecycleBase, frozen=True, kw_only=True):
     """A steer is about to be queued.
 
     Attributes:
-        text: What it says.
+        text: Its text.
     """
 
     text: str
@@ -186,7 +186,7 @@ class BeforePluginOptsUpdate(_LifecycleBase, frozen=True, kw_only=True):
 
     Attributes:
         plugin: Its name.
-        options: The new ones; read-only.
+        options: The new ones. Read-only.
     """
 
     plugin: str
@@ -197,15 +197,15 @@ class BeforePluginOptsUpdate(_LifecycleBase, frozen=True, kw_only=True):
         force_setattr(self, "options", frozen_json(self.options))
 
 
-# --- what a plugin asked for
+# --- results of a plugin's requests
 
 
 class FileText(TaggedValue, frozen=True, kw_only=True):
     """The answer to `ReadFile`.
 
     Attributes:
-        path: As asked for.
-        text: Its content; None when there is no such file, which is an answer and not a failure.
+        path: As requested.
+        text: Its content. None if there is no such file, which is an answer and not a failure.
     """
 
     path: str
@@ -216,8 +216,8 @@ class FileWritten(TaggedValue, frozen=True, kw_only=True):
     """The answer to `WriteFile`.
 
     Attributes:
-        path: As asked for.
-        written_bytes: How much was written.
+        path: As requested.
+        written_bytes: Number of bytes written.
     """
 
     path: str
@@ -228,21 +228,22 @@ class ModelAnswer(TaggedValue, frozen=True, kw_only=True):
     """The answer to `CallModel`.
 
     Attributes:
-        text: What the model said.
-        usage: What it cost; the session has it in its sums already.
+        text: The model's text.
+        usage: Its usage, which the session has already counted.
     """
 
     text: str
     usage: TokenUsage = TokenUsage()
 
 
-# `words_only` came later, and is left out where it says nothing.
+# `words_only` came later, and is omitted if empty.
 class Found(TaggedValue, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to `Search`.
 
     Attributes:
         entries: JSON values, the best match first.
-        words_only: Why no meanings were compared where that was wanted; empty where they were, or no one wanted it.
+        words_only: Why a requested search by meaning compared only words. Empty if meanings were compared, or were
+            not requested.
     """
 
     entries: tuple[JsonValue, ...]
@@ -257,7 +258,7 @@ class MemoryKept(TaggedValue, frozen=True, kw_only=True):
     """The answer to `KeepMemory`.
 
     Attributes:
-        entry_id: As asked for.
+        entry_id: As requested.
     """
 
     entry_id: str
@@ -267,8 +268,8 @@ class NotesIndex(TaggedValue, frozen=True, kw_only=True):
     """The answer to `ReadNotes` and to `WriteNotes`.
 
     Attributes:
-        topics: All there are, in the order of the file.
-        added: The facts that were not known.
+        topics: All topics, in the order of the file.
+        added: The facts that were new.
     """
 
     topics: tuple[NoteTopic, ...] = ()
@@ -276,11 +277,11 @@ class NotesIndex(TaggedValue, frozen=True, kw_only=True):
 
 
 class UnreadInstructions(Value, frozen=True, kw_only=True):
-    """A file for agents that is there, or may be, and could not be read.
+    """An instruction file for agents that exists, or may exist, and could not be read.
 
     Attributes:
-        path: As the model would read it.
-        reason: For people.
+        path: The path as the model would read it.
+        reason: For users.
     """
 
     path: str
@@ -291,8 +292,9 @@ class InstructionsFound(TaggedValue, frozen=True, kw_only=True):
     """The answer to `ReadInstructions`.
 
     Attributes:
-        files: Those that say something, the farthest first: the user's, then from the root of the repository downwards.
-        unread: Those that could not be read.
+        files: The files that are not empty, the farthest first: the user's, then from the root of the repository
+            downwards.
+        unread: The files that could not be read.
     """
 
     files: tuple[InstructionFile, ...] = ()
@@ -300,11 +302,11 @@ class InstructionsFound(TaggedValue, frozen=True, kw_only=True):
 
 
 class RequestFailed(TaggedValue, frozen=True, kw_only=True):
-    """The answer when it could not be done.
+    """The answer to a request that failed.
 
     Attributes:
-        error: Why; `budget_exceeded` where the session could not pay for a `CallModel`.
-        usage: What a model used for it all the same; None: it broke off, and that is unknown.
+        error: Why. The code is `budget_exceeded` if the session could not pay for a `CallModel`.
+        usage: The usage of a model anyway. None if it broke off, and its usage is unknown.
     """
 
     error: ErrorInfo
@@ -317,7 +319,7 @@ RequestResult: TypeAlias = (
 
 
 class RequestDone(Value, frozen=True, kw_only=True):
-    """What this plugin asked for with `Request` is there. No other plugin sees it.
+    """This plugin's `Request` has finished. No other plugin sees this event.
 
     Attributes:
         tag: As in the request.
@@ -346,7 +348,7 @@ Lifecycle: TypeAlias = (
 )
 HookEvent: TypeAlias = Lifecycle | RequestDone
 Hook: TypeAlias = type[HookEvent]
-"""A hook is named by the class of its event."""
+"""A hook, identified by the class of its event."""
 
 HOOKS: Final[tuple[type[Lifecycle], ...]] = get_args(Lifecycle)
 """The fourteen, in the order of the documentation."""
@@ -354,4 +356,4 @@ HOOKS: Final[tuple[type[Lifecycle], ...]] = get_args(Lifecycle)
 WHEN: Final[Mapping[Hook, str]] = MappingProxyType(
     {hook: (hook.__doc__ or "").partition("\n")[0] for hook in (*HOOKS, RequestDone)}
 )
-"""What each hook event means, in a sentence."""
+"""The meaning of each hook event, in a sentence."""

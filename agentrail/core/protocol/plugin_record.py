@@ -1,6 +1,6 @@
-"""What stands for a plugin where no code can: its name, its version, where its code is, its options. Data, and no plugin.
+"""A stored plugin: its name, its version, the origin of its code, and its options, without the code.
 
-Signals and stored states hold this. The code itself stays in the shell, which finds it again; no plugin enters this file.
+Signals and stored states contain this. The code itself stays in the shell, which finds it again.
 """
 
 from msgspec.structs import force_setattr
@@ -11,13 +11,14 @@ from agentrail.structs import Value
 
 
 class PluginRecord(Value, frozen=True, kw_only=True):
-    """What is stored of a plugin.
+    """The stored form of a plugin.
 
     Attributes:
         name: Unique in its stack.
-        version: Of the code: of that which made its state, or of that which is to come.
-        origin: Where its class was defined, `package.module:NAME`; for people and resolvers, nothing is imported by it here.
-        options: What it was given; None where it was given none: of code that waits to be taken in, which keeps the old ones.
+        version: Version of the code that made its state, or of code to be loaded.
+        origin: Where its class was defined, `package.module:NAME`. For users and resolvers. It is not imported
+            here.
+        options: Its options. None if it was given none: code to be loaded then keeps the previous ones.
     """
 
     name: str
@@ -26,5 +27,5 @@ class PluginRecord(Value, frozen=True, kw_only=True):
     options: JsonObject | None
 
     def __post_init__(self) -> None:
-        """Freeze the options: the caller goes on with theirs."""
+        """Freeze the options. The caller keeps its own copy."""
         force_setattr(self, "options", frozen_or_none(self.options))

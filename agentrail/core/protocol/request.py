@@ -1,7 +1,7 @@
-"""What goes to a provider and what comes back: `ModelRequest` and the closed union `Chunk`.
+"""Requests to a provider and its responses: `ModelRequest` and the closed union `Chunk`.
 
-The core makes requests and reads chunks; a provider does the opposite. Neither knows how the other works, and no
-wire format enters this file.
+The core makes requests and reads chunks. A provider does the opposite. They are independent of each other, and this
+module is independent of wire formats.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ from agentrail.structs import TaggedValue, Value
 EffectId = NewType("EffectId", str)
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
 CachePoint: TypeAlias = int | Literal["system"]
-"""Where a cached prefix ends: behind the message at a position, or behind all that stands before the messages."""
+"""Where a cached prefix ends: after the message at an index, or with `system` before the first message."""
 
 
 class ModelFacts(Value, frozen=True, kw_only=True):
-    """What a session knows of a model when it decides; the shell found it out when it found the provider.
+    """Facts about a model that affect decisions of a session. The shell collects them when it finds the provider.
 
     Attributes:
         model: The whole model string, `provider:name`.
         context_window: Tokens.
         window_is_assumed: Whether the window is unknown, and this is a guess.
-        max_output_tokens: The most that one answer may have; None when unknown.
-        price: The most that its tokens cost; None when unknown.
-        stalls: How patient to be with it.
-        max_retries: How often a request is sent to it again; None for the session's own number.
+        max_output_tokens: Maximum length of one answer. None if unknown.
+        price: Maximum price of its tokens. None if unknown.
+        stalls: Its stall limits.
+        max_retries: How often a request to it is retried. None for the session's own number.
     """
 
     model: str
@@ -45,21 +45,21 @@ class ModelFacts(Value, frozen=True, kw_only=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request to a model, complete.
+    """One complete request to a model.
 
     Attributes:
-        attempt: The id of the effect that asks for it; stamped on all that comes back.
+        attempt: The id of the effect that sends it, stamped on all of its outcomes.
         model: The whole model string, `provider:name`.
         system: The system prompt, or None.
-        messages: The conversation; no call in it is unanswered.
+        messages: The conversation, without an unanswered call.
         tools: All tools of the session, sorted by name.
         tool_choice: `none` withholds the tools and leaves the list as it is, which keeps the prompt cache.
-        max_output_tokens: A bound for the answer, or None for the model's own.
+        max_output_tokens: A limit for the answer, or None for the model's own.
         response_format: JSON Schema of the answer, or None.
-        cache_points: Where the vendor's prompt cache should end, in order; a provider whose vendor finds that out by
-            itself does nothing with them.
-        settings: What the caller of this cycle wants, over the options of the provider; None: nothing. What of it stands in a
-            field of its own here (`max_output_tokens`, `response_format`) is in that already.
+        cache_points: Where the vendor's prompt cache should end, in order. Providers with automatic caching ignore
+            them.
+        settings: Settings of this cycle's caller, over the options of the provider. None: none. Those with a field
+            of their own here (`max_output_tokens`, `response_format`) are already applied to it.
     """
 
     attempt: EffectId
@@ -75,7 +75,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def model_name(self) -> str:
-        """The name that the vendor knows: what stands after the first colon, or after that of a profile's name."""
+        """The vendor's name of the model: the text after the first colon, or after the profile name of a `registry` model."""
         provider, _, rest = self.model.partition(":")
         return rest.partition(":")[2] if provider == "registry" else rest
 
@@ -94,7 +94,7 @@ class ReasoningDelta(TaggedValue, frozen=True, tag="thinking_delta"):
 
 
 class ToolCallStarted(TaggedValue, frozen=True):
-    """The model begins a call; indexes are dense from 0, id and name are always there."""
+    """The model begins a call. Indexes are dense from 0, and id and name are always present."""
 
     index: int
     id: str
@@ -115,7 +115,7 @@ class UsageUpdate(TaggedValue, frozen=True):
 
 
 class Completed(TaggedValue, frozen=True):
-    """The one terminal chunk. Its message equals what the deltas add up to, in text, calls and order."""
+    """The one terminal chunk. Its message equals the sum of the deltas, in text, calls and order."""
 
     stop_reason: StopReason
     message: AssistantMessage

@@ -1,10 +1,10 @@
-"""All that can arrive in a session's mailbox: calls from outside, and outcomes of effects. One closed union.
+"""Signals: everything that can arrive in a session's mailbox, calls from outside and outcomes of effects. One closed union.
 
-Signals are past tense or nouns, frozen, and carry their time and their ids; the shell mints both. There is no other
-way in: what no signal says, the core does not know.
+Signals are past tense or nouns, frozen, and carry their time and their ids, which the shell mints. They are the
+only input of the core.
 
-One is made for every chunk of every stream, and ten thousand sessions of them are what the cyclic collector would walk
-through again and again, if it could see them: see `structs`.
+One is made for every chunk of every stream. The cyclic collector would walk the signals of ten thousand sessions
+again and again if it tracked them: see `structs`.
 """
 
 from typing import Literal, TypeAlias
@@ -47,20 +47,21 @@ from agentrail.messages import (
 )
 from agentrail.structs import Value
 
-# What people decide outside of a prompt: not to answer a question, to take a rule back, what an agent in the background does.
+# Decisions of users outside of a prompt: decline a question, revoke a rule, control an agent in the
+# background.
 
 
 def _nothing() -> None:
-    """Make the default of a field that is written also where it is None. See `ToolFinished`."""
+    """Return the default of a field that is written even if it is None. See `ToolFinished`."""
 
 
 class Decline(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """A person does not want to answer a question.
+    """The user declines a question.
 
     Attributes:
         ref: The question.
         reason: For the model, or for the tool that asks.
-        user: The id of the user who declines; None where it is unknown.
+        user: The id of the user who declines. None if unknown.
     """
 
     ref: QuestionRef
@@ -69,7 +70,7 @@ class Decline(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RevokeRule(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """A person takes back what it has always allowed: calls of that kind are asked about again.
+    """The user revokes a rule that always allows a call. Such calls need approval again.
 
     Attributes:
         tool: The tool.
@@ -77,20 +78,20 @@ class RevokeRule(Asked, frozen=True, kw_only=True, omit_defaults=True):
         exact: As in `ToolApprovedAlways`.
     """
 
-    # Which rule is meant stands here by what it allows: an id would bind journals to how ids are made today.
+    # The rule is identified by its content: an id would bind journals to today's way of making ids.
     tool: str
     command_family: str | None = None
     exact: bool = False
 
 
 class AgentCommand(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """The program starts an agent in the background, sends it more, or closes it; as the calls of the model do.
+    """The program starts an agent in the background, sends it a message, or closes it, like the model's calls do.
 
     Attributes:
-        action: Which of the three.
-        name: Of the agent in the background; to start one, the name it gets, empty for a fresh one.
-        agent: Which agent is started.
-        text: Its task, what it is sent, or the reason for closing it.
+        action: One of the three.
+        name: Name of the agent in the background. For `spawn`, its new name, or empty to generate one.
+        agent: The kind of agent to start.
+        text: Its task, the message, or the reason for closing it.
         now: Whether it is closed at once, and not after its cycle.
     """
 
@@ -101,7 +102,7 @@ class AgentCommand(Asked, frozen=True, kw_only=True, omit_defaults=True):
     now: bool = False
 
 
-# What a running tool reports: how far it is, what it emits, and how it ended.
+# Reports of a running tool: its progress, its events and its end.
 
 
 def _no_changes() -> tuple[Change, ...]:
@@ -109,20 +110,20 @@ def _no_changes() -> tuple[Change, ...]:
 
 
 class ToolProgressed(EffectOutcome, frozen=True, kw_only=True):
-    """A tool says how far it is. Ephemeral, never journaled.
+    """A tool reports its progress. Ephemeral, never journaled.
 
     Attributes:
-        text: What it says.
+        text: The progress message.
     """
 
     text: str
 
 
 class ToolEmitted(EffectOutcome, frozen=True, kw_only=True):
-    """A running tool lets the world know something.
+    """A running tool publishes an event.
 
     Attributes:
-        name: Its own name for it.
+        name: The tool's name for the event.
         payload: JSON, of at most 64 KiB.
     """
 
@@ -135,12 +136,12 @@ class ToolEmitted(EffectOutcome, frozen=True, kw_only=True):
 
 
 class LateValue(Value, frozen=True, kw_only=True, omit_defaults=True):
-    """What a tool returned although its call had been stopped.
+    """The return value of a tool whose call had been stopped.
 
     Attributes:
         call_id: The call.
         name: The tool.
-        text: What the model may read.
+        text: Text for the model.
         is_error: Whether the tool returned an error.
     """
 
@@ -151,26 +152,26 @@ class LateValue(Value, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool is done, well or badly, or was stopped; or a session that worked for a call or for its tool.
+    """A tool has finished, failed or was stopped, or the child session of a call or its tool has ended.
 
     Attributes:
-        text: What the model may read.
+        text: Text for the model.
         is_error: Whether it failed.
-        details: JSON for people.
+        details: JSON for users.
         started_at_ms: When this attempt began.
-        crashed: Whether it raised, and the same attempt may be made once more.
-        jitter: A random number from 0 to below 1, for the pause before that.
-        changes: What the tool wants changed in its session.
-        late: Whether the tool gave a value although it had been stopped or its time was up.
-        spent: Of a session that worked for a call or for its tool, what it has used; None of a tool, or where that is unknown.
-        images: Pictures that the model may see.
-        ran_ms: How long the code of this attempt took, in milliseconds; None where none ran. Not what lies between its beginning
-            and this signal, which comes when its processes are gone as well.
-        value: The value, where it is late; older journals do not have it.
+        crashed: Whether it raised, and may be retried.
+        jitter: A random number from 0 to below 1, for the pause before a retry.
+        changes: Changes that the tool makes in its session.
+        late: Whether the tool returned a value after it had been stopped or timed out.
+        spent: For a child session, its usage. None for a tool, or if unknown.
+        images: Pictures for the model.
+        ran_ms: How long the code of this attempt took, in milliseconds. None if no code ran. This is less than the
+            time until this signal, which comes when the tool's processes have also ended.
+        value: The late value. Older journals do not have it.
     """
 
     text: str
-    # `images` and `ran_ms` came later, and are left out where there are none; see `ToolResult`.
+    # `images` and `ran_ms` came later, and are omitted if empty. See `ToolResult`.
     is_error: bool = msgspec.field(default_factory=bool)
     details: JsonValue = msgspec.field(default_factory=_nothing)
     started_at_ms: int
@@ -184,15 +185,14 @@ class ToolFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
     value: LateValue | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the details, which every subscriber will be given."""
+        """Freeze the details, which every subscriber receives."""
         if self.details is not None:
             force_setattr(self, "details", frozen_value(self.details))
 
 
-# What users say to a session: a prompt, a steer, that it shall go on, and what became of it.
-#
-# What came to these classes later is left out where it holds its default. What they were written with from the beginning is always
-# written: its default is made by a function, which msgspec takes for a value of its own.
+# Messages of users to a session: a prompt, a steer, a request to continue, and the query for a receipt.
+# Fields added to these classes later are omitted if they hold their default. The original fields are always
+# written: their defaults are made by functions, which msgspec does not recognise as defaults.
 
 WantedReply: TypeAlias = Literal["receipt", "text"]
 
@@ -206,18 +206,18 @@ def _no_name() -> str | None:
 
 
 class Prompt(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """The user says something.
+    """A message from the user.
 
     Attributes:
-        ref: Its name in all that follows from it.
-        content: What was said; at least one block, within the limits (the shell checked).
+        ref: Its name in all events and receipts that follow from it.
+        content: The message: at least one block, within the limits, which the shell checks.
         reply: Whether the caller wants the receipt, or waits for the text of this prompt's own cycle.
-        client_id: The caller's own name of this message: sent again, it gives the first receipt again.
-        via: The door that it came through: `http`, `acp`; None: this process.
-        request_id: The request that brought it, as the host calls it.
-        digest: Of its sender's own words, SHA-256, where something was put in front of them: by these, and not by the content, a
-            message that is sent again is known. None: the content is the sender's.
-        settings: What is wanted of the model for its cycle alone.
+        client_id: The caller's own id for this message. Sent again, it returns the first receipt again.
+        via: The channel that it came through: `http`, `acp`. None: this process.
+        request_id: The host's id of the request that sent it.
+        digest: SHA-256 of the sender's own words, if other text was put before them. A repeated message is
+            recognised by this, not by the content. None: the content is the sender's.
+        settings: Model settings for its cycle alone.
     """
 
     ref: PromptRef
@@ -231,18 +231,18 @@ class Prompt(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GoOn(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """A caller wants a turn without new words: the model answers the results, or the user's message, that the conversation ends with.
+    """A caller asks for a turn without new words: the model answers the end of the conversation, results or a user's message.
 
-    Answered with a receipt when its cycle has begun; refused with `CannotGoOn` where nothing stands there to be answered, and
-    wherever the session is not idle: it never waits in the queue, because what it would answer is not known then.
+    Answered with a receipt when its cycle has begun. Refused with `CannotGoOn` if there is nothing to answer, or if
+    the session is not idle. It is never queued, because the end of the conversation is not known in advance.
 
     Attributes:
         ref: The name of its cycle in all that follows.
-        client_id: As of `Prompt`.
-        via: As of `Prompt`.
-        request_id: As of `Prompt`.
-        digest: As of `Prompt`: of what its sender brought; all of these that have none are alike.
-        settings: As of `Prompt`.
+        client_id: Same as in `Prompt`.
+        via: Same as in `Prompt`.
+        request_id: Same as in `Prompt`.
+        digest: Same as in `Prompt`, but of the sender's input. All signals without one are considered equal.
+        settings: Same as in `Prompt`.
     """
 
     ref: PromptRef
@@ -254,14 +254,14 @@ class GoOn(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Steer(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """The user speaks into a running cycle.
+    """A message from the user to a running cycle.
 
     Attributes:
-        ref: Its name; that of the prompt which it becomes when nothing runs.
-        text: What was said; not empty, within the limits (the shell checked).
-        client_id: As of `Prompt`.
-        via: As of `Prompt`; of use where it becomes one.
-        request_id: As of `Prompt`; of use where it becomes one.
+        ref: Its name, also as the prompt that it becomes if no cycle runs.
+        text: The message: not empty, within the limits, which the shell checks.
+        client_id: Same as in `Prompt`.
+        via: Same as in `Prompt`, used if it becomes one.
+        request_id: Same as in `Prompt`, used if it becomes one.
     """
 
     ref: SteerRef
@@ -272,28 +272,29 @@ class Steer(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReceiptQuery(Asked, frozen=True, kw_only=True):
-    """A caller wants the receipt of a message that it may have sent before; None where there is none.
+    """A caller asks for the receipt of a message that it may have sent before. The answer is None if there is none.
 
     Attributes:
-        client_id: The sender's name of the message.
-        digest: What the message has to be; another one is refused with `ClientIdReused`. None: whatever it was.
+        client_id: The sender's id of the message.
+        digest: The expected digest of the message. Another message is refused with `ClientIdReused`. None: any
+            message.
     """
 
     client_id: str
     digest: str | None = None
 
 
-# What a session hears of agents in the background, and an agent of the session that it works for.
+# Signals from background agents, and to an agent from its parent session.
 
 
 class AgentIdled(EffectOutcome, frozen=True, kw_only=True):
-    """A cycle of an agent in the background is over, and it waits for the next.
+    """A cycle of an agent in the background has ended, and the agent waits for the next prompt.
 
     Attributes:
         outcome: How it ended.
-        text: What it said last; of a cycle that did not finish also why.
-        turns: How many it took.
-        spent: All that the agent has used since it was started.
+        text: Its last text, and for a cycle that did not finish also why.
+        turns: Number of turns.
+        spent: Total usage of the agent since it was started.
     """
 
     outcome: Literal["finished", "aborted", "failed"]
@@ -303,13 +304,13 @@ class AgentIdled(EffectOutcome, frozen=True, kw_only=True):
 
 
 class AgentEnded(FinalOutcome, frozen=True, kw_only=True):
-    """An agent in the background is gone: closed, stopped, or it crashed too often.
+    """An agent in the background has ended: it was closed, was stopped, or crashed too often.
 
     Attributes:
         reason: Why.
-        is_lost: Whether it was not told to end.
-        spent: All that it has used since it was started; None where that is unknown.
-        receipt: What was stopped with it.
+        is_lost: Whether it ended without being told to.
+        spent: Total usage since it was started. None if unknown.
+        receipt: The work that was stopped with it.
     """
 
     reason: str
@@ -319,26 +320,26 @@ class AgentEnded(FinalOutcome, frozen=True, kw_only=True):
 
 
 class BudgetLent(Stamped, frozen=True, kw_only=True):
-    """The session that this one works for lends it more, for its next cycle.
+    """The parent session lends this one more budget, for its next cycle.
 
     Attributes:
-        budget: What may be spent from now on, beside what was spent already.
+        budget: What may be spent from now on, in addition to what was spent already.
     """
 
     budget: Budget
 
 
-# What a tool says that goes on behind its call.
+# Output of a tool that continues in the background after its call.
 
 
 class ToolAnsweredEarly(EffectOutcome, frozen=True, kw_only=True):
-    """A running tool answers its call, and goes on in the background: its `ToolFinished` comes when that ends, or is stopped.
+    """A running tool answers its call and continues in the background. Its `ToolFinished` comes when it ends or is stopped.
 
     Attributes:
-        text: What the model reads as the result of the call.
-        details: JSON for people.
+        text: The text of the result for the model.
+        details: JSON for users.
         started_at_ms: When the attempt began.
-        ran_ms: How long it ran until now.
+        ran_ms: How long it ran until now, in milliseconds.
     """
 
     text: str
@@ -355,22 +356,22 @@ KillMode: TypeAlias = Literal["killable", "all", "none"]
 
 
 def _no_options() -> tuple[str, ...]:
-    """Make the default of a field that is written also where it is empty. See `ToolAsked`."""
+    """Return the default of a field that is written even if it is empty. See `ToolAsked`."""
     return ()
 
 
 def _yes() -> bool:
-    """Make a default that is always written."""
+    """Return a default that is always written."""
     return True
 
 
 def _once() -> Literal["once", "always"]:
-    """Make a default that is always written."""
+    """Return a default that is always written."""
     return "once"
 
 
 def _killable() -> KillMode:
-    """Make a default that is always written."""
+    """Return a default that is always written."""
     return "killable"
 
 
@@ -378,19 +379,20 @@ def _killable() -> KillMode:
 
 
 class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort", omit_defaults=True):
-    """Stop the cycle, now.
+    """Stop the cycle now.
 
     Attributes:
-        reason: For people.
+        reason: For users.
         kill_tools: Which running tools are stopped.
-        clear_queue: Whether the prompts that wait are thrown away.
-        wait: Whether the reply comes when the teardown is over, or at once.
+        clear_queue: Whether queued prompts are dropped.
+        wait: Whether the reply comes after the teardown, or at once.
         children: Whether agents in the background are stopped too.
-        ref: The prompt whose cycle is meant, and no other: where it waits it is taken out of the queue, and once it has ended
-            nothing is stopped. None for the cycle that runs, whosever it is.
+        ref: The only prompt whose cycle may be stopped. A queued prompt is removed from the queue, and one that has
+            ended stops nothing. None for the running cycle, whatever its prompt.
     """
 
-    # The last two came later, and are left out where they are the default; a default that a function makes is always written.
+    # The last two came later, and are omitted if they hold their default. A default made by a function is
+    # always written.
     reason: str | None = msgspec.field(default_factory=_nothing)
     kill_tools: KillMode = msgspec.field(default_factory=_killable)
     clear_queue: bool = msgspec.field(default_factory=bool)
@@ -400,11 +402,11 @@ class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort", omit_defaults=Tr
 
 
 class AbortTool(Asked, frozen=True, kw_only=True):
-    """Stop one call; the others of its batch go on.
+    """Stop one call. The other calls of its batch continue.
 
     Attributes:
-        call_id: Which one.
-        reason: For people, and for the model.
+        call_id: The call.
+        reason: For users, and for the model.
     """
 
     call_id: CallId
@@ -412,43 +414,43 @@ class AbortTool(Asked, frozen=True, kw_only=True):
 
 
 class StopSession(Asked, frozen=True, kw_only=True, tag="stop"):
-    """End the session: abort what runs, then go.
+    """End the session: abort running work, then stop.
 
     Attributes:
-        reason: For people.
+        reason: For users.
     """
 
     reason: str = "stopped"
 
 
 class ReplyQuery(Asked, frozen=True, kw_only=True):
-    """A caller wants the text of the running cycle, or of the last one."""
+    """A caller asks for the text of the running cycle, or of the last one."""
 
 
 class StatusQuery(Asked, frozen=True, kw_only=True):
-    """A caller wants to know how the session stands."""
+    """A caller asks for the status of the session."""
 
 
 class MessagesQuery(Asked, frozen=True, kw_only=True):
-    """A caller wants the conversation."""
+    """A caller asks for the conversation."""
 
 
 class SnapshotQuery(Asked, frozen=True, kw_only=True):
-    """A caller wants all that a late client needs to draw the session."""
+    """A caller asks for a snapshot, from which a late client can draw the session."""
 
 
 class Approve(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """A person lets a call run.
+    """The user approves a call.
 
     Attributes:
-        approval_id: Which call.
-        how: `once` for this very call; `always` for all calls of its tool and command family too.
-        arguments: What shall run instead; None for what was shown.
+        approval_id: The call.
+        how: `once` for this call only, `always` also for all calls of its tool and command family.
+        arguments: Arguments to run instead. None for those that were shown.
         auto_resume: Whether the model gets a turn to read the result.
-        user: The id of the user who decides; None where it is unknown.
+        user: The id of the user who decides. None if unknown.
     """
 
-    # All but the last are written also where they hold their defaults, as they were before that came.
+    # All but the last are always written, as they were before the last one was added.
     approval_id: ApprovalId
     how: Literal["once", "always"] = msgspec.field(default_factory=_once)
     arguments: JsonObject | None = msgspec.field(default_factory=_nothing)
@@ -456,18 +458,18 @@ class Approve(Asked, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the arguments: the person goes on with theirs."""
+        """Freeze the arguments. The caller keeps its own copy."""
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 
 class Reject(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """A person refuses a call.
+    """The user rejects a call.
 
     Attributes:
-        approval_id: Which call.
+        approval_id: The call.
         reason: Guidance for the model.
-        auto_resume: Whether the model gets a turn to react; else the cycle ends.
-        user: As of `Approve`.
+        auto_resume: Whether the model gets a turn to react. Otherwise the cycle ends.
+        user: Same as in `Approve`.
     """
 
     approval_id: ApprovalId
@@ -477,12 +479,12 @@ class Reject(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Respond(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """A person answers a question, or gives the result of a call in place of its tool.
+    """The user answers a question, or supplies the result of a call in place of its tool.
 
     Attributes:
         ref: The question, or the approval.
-        response: The answer in words; which of the options, from 0; or what was filled in, where the question is a form.
-        user: As of `Approve`.
+        response: The answer as text, the index of an option, from 0, or the values of a form.
+        user: Same as in `Approve`.
     """
 
     ref: QuestionRef | ApprovalId
@@ -490,19 +492,19 @@ class Respond(Asked, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
 
     def __post_init__(self) -> None:
-        """Freeze what was filled in: the person goes on with theirs."""
+        """Freeze the values of a form. The caller keeps its own copy."""
         force_setattr(self, "response", frozen_value(self.response))  # type: ignore[arg-type]  # a text, a number or an object
 
 
 class AnswerCall(Asked, frozen=True, kw_only=True):
-    """The client gives the result of a call that it ran.
+    """The client returns the result of a call that it ran.
 
     Attributes:
-        ref: Which call: of `ClientCall`.
-        text: What the model may read.
+        ref: The call, from `ClientCall`.
+        text: Text for the model.
         is_error: Whether the tool failed.
-        details: JSON for people.
-        images: Pictures that the model is shown, too.
+        details: JSON for users.
+        images: Pictures for the model.
     """
 
     ref: ClientCallRef
@@ -512,57 +514,58 @@ class AnswerCall(Asked, frozen=True, kw_only=True):
     images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:
-        """Freeze the details: the client goes on with theirs."""
+        """Freeze the details. The client keeps its own copy."""
         force_setattr(self, "details", frozen_value(self.details))
 
 
 class ToolAsked(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """A running tool has a question to the user, and waits for the answer.
+    """A running tool asks the user a question and waits for the answer.
 
-    Answered with the text, or the object of a form; with None when no answer came in time; refused with `QuestionDeclined` when
-    the user does not want to answer, and with `CycleAborted` when its call is over first.
+    Answered with the text, or the object of a form, or None if no answer came in time. Refused with
+    `QuestionDeclined` if the user declines, and with `CycleAborted` if its call ends first.
 
     Attributes:
         effect_id: The attempt that asks.
-        question: What it wants to know.
-        options: What can be chosen; empty: any text.
-        timeout_ms: How long it waits; None: as long as the call does.
-        schema: A form; as in `AskUser`.
-        url: An address for the user; as in `AskUser`.
+        question: The question.
+        options: The options to choose from. Empty: any text.
+        timeout_ms: How long it waits, in milliseconds. None: as long as the call does.
+        schema: A form, as in `AskUser`.
+        url: An address for the user, as in `AskUser`.
     """
 
     effect_id: EffectId
     question: str
-    # Written also where they hold their defaults, as they were before the other two came.
+    # Always written, as they were before the other two were added.
     options: tuple[str, ...] = msgspec.field(default_factory=_no_options)
     timeout_ms: int | None = msgspec.field(default_factory=_nothing)
     schema: JsonObject | None = None
     url: str | None = None
 
     def __post_init__(self) -> None:
-        """Freeze the form: the tool goes on with its own."""
+        """Freeze the form. The tool keeps its own copy."""
         force_setattr(self, "schema", frozen_or_none(self.schema))
 
 
 class ToolWantsChild(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """A running tool wants a session of its own to work for it.
+    """A running tool asks for a child session of its own.
 
-    Answered with a `SpawnChild` that names it, at once or when something is left to lend; refused when there can be no such
-    session, and with `CycleAborted` when its call is over first.
+    Answered with a `SpawnChild` that names it, at once or when budget becomes available. Refused if no such session
+    is possible, and with `CycleAborted` if its call ends first.
 
     Attributes:
         effect_id: The attempt that asks.
-        prompt: What the session is to do.
-        system_prompt: Instead of that of this session; None for the same.
-        tools: The names of those tools of this session that it has, or of its agent, where that has its own; None for all.
-        max_turns: How many turns it has; None for as many as this session.
-        agent: Which agent of this session works; None for one that has what this session has.
-        model: Which model it asks; None for that of this session, or of the agent.
+        prompt: The task of the child.
+        system_prompt: Replaces the one of this session. None for the same.
+        tools: The names of the tools that it gets, from this session or from its agent, if the agent has its own.
+            None for all.
+        max_turns: Maximum number of turns. None for as many as this session.
+        agent: An agent of this session to work as. None for a copy of this session.
+        model: Its model. None for the one of this session, or of the agent.
     """
 
     effect_id: EffectId
     prompt: str
-    # Written also where they hold their defaults, as they were before the agent and the model came.
+    # Always written, as they were before the agent and the model were added.
     system_prompt: str | None = msgspec.field(default_factory=_nothing)
     tools: tuple[str, ...] | None = msgspec.field(default_factory=_nothing)
     max_turns: int | None = msgspec.field(default_factory=_nothing)
@@ -571,13 +574,13 @@ class ToolWantsChild(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):
-    """Another model from now on; a request that is out keeps its own.
+    """Use another model from now on. A request that is out keeps its own.
 
     Attributes:
-        model: What is known of it; the shell has found its provider.
-        opts_changed: Whether other provider options came along; they hold keys, so they stay in the shell.
-        described: The tools that describe themselves by the model, as they do it to this one; of names that are gone nothing
-            comes.
+        model: Facts about the model, for which the shell has found a provider.
+        opts_changed: Whether new provider options were supplied. They contain keys, so they stay in the shell.
+        described: Tools whose description depends on the model, described for this one. Tools that no longer exist
+            are left out.
     """
 
     model: ModelFacts
@@ -586,13 +589,13 @@ class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):
 
 
 class ChangeTools(Asked, frozen=True, kw_only=True):
-    """Other tools from now on, all at once; calls that are under way keep the tool they began with.
+    """Use other tools from now on, all at once. Running calls keep the tool that they began with.
 
     Attributes:
-        attach: New ones; one of a name that is there takes its place.
-        detach: Names; those that are not there are listed in the answer.
-        replace: Whether all that are not attached go.
-        generation: Which change this is; tells two tools of one name apart.
+        attach: New tools. One with a known name replaces the tool of that name.
+        detach: Names. Unknown ones are listed in the answer.
+        replace: Whether all tools that are not attached are removed.
+        generation: Number of this change, which distinguishes two tools of the same name.
     """
 
     attach: tuple[ToolSpec, ...] = ()
@@ -602,12 +605,12 @@ class ChangeTools(Asked, frozen=True, kw_only=True):
 
 
 class ToolSourceReported(Asked, frozen=True, kw_only=True):
-    """What gives a session tools says how it stands. Nothing of the session changes by it: tools come and go by `ChangeTools`.
+    """A tool source reports its state. The session itself does not change: tools come and go by `ChangeTools`.
 
     Attributes:
         source: Its name.
-        state: How it stands now.
-        reason: Why, for people.
+        state: Its current state.
+        reason: Why, for users.
     """
 
     source: str
@@ -616,12 +619,12 @@ class ToolSourceReported(Asked, frozen=True, kw_only=True):
 
 
 class UpdatePluginOpts(Asked, frozen=True, kw_only=True, omit_defaults=True):
-    """A plugin gets other options when the session is idle.
+    """Change the options of a plugin when the session is idle.
 
     Attributes:
         plugin: Its name.
-        options: Those that change.
-        narrows: Whether they are rules of the session above, which hold at once and in addition to its own.
+        options: The options that change.
+        narrows: Whether they are rules of the parent session, which apply at once and in addition to its own.
     """
 
     plugin: str
@@ -629,18 +632,18 @@ class UpdatePluginOpts(Asked, frozen=True, kw_only=True, omit_defaults=True):
     narrows: bool = False
 
     def __post_init__(self) -> None:
-        """Freeze the options: the caller goes on with theirs."""
+        """Freeze the options. The caller keeps its own copy."""
         force_setattr(self, "options", frozen_json(self.options))
 
 
 class ChangePlugins(Asked, frozen=True, kw_only=True):
-    """Plugins come, go, or get new code. Only in idle, between two cycles.
+    """Attach, detach or reload a plugin. Only in idle, between two cycles.
 
     Attributes:
-        change: What to do.
-        name: Of the plugin to detach; of another one its name too, or empty.
-        entry: What stands for the plugin to attach, or for the new code of one that is there. The code stays in the shell,
-            which finds it by the id of this signal, or by where it comes from: `find_code`.
+        change: The change to make.
+        name: The plugin to detach. For other changes its name, or empty.
+        entry: The record of the plugin to attach, or of the new code of one to reload. The code stays in the shell,
+            which finds it by the id of this signal, or by its origin: `find_code`.
     """
 
     change: Literal["attach", "detach", "reload"]
@@ -649,10 +652,10 @@ class ChangePlugins(Asked, frozen=True, kw_only=True):
 
 
 class Compact(Asked, frozen=True, kw_only=True):
-    """A caller wants the history shortened: now in idle, else before the next request.
+    """A caller asks to compact the history: at once in idle, otherwise before the next request.
 
     Attributes:
-        reason: For people.
+        reason: For users.
     """
 
     reason: str | None = None
@@ -662,11 +665,11 @@ class Compact(Asked, frozen=True, kw_only=True):
 
 
 class SessionBegan(Stamped, frozen=True, kw_only=True, tag="started"):
-    """The actor is up, for the first time."""
+    """The actor has started for the first time."""
 
 
 class Restarted(Stamped, frozen=True, kw_only=True):
-    """The actor crashed and is up again with the last state it had; nothing of the old one runs.
+    """The actor crashed and has restarted from its last state. No old work is running.
 
     Attributes:
         reason: Why it crashed, one line.
@@ -678,17 +681,20 @@ class Restarted(Stamped, frozen=True, kw_only=True):
 
 
 class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
-    """The session came back from its journal in another process; nothing of the old one runs. The first signal of that life.
+    """The session was restored from its journal in another process. No old work is running. First signal of its incarnation.
 
-    The core decides of each effect that is open, and says so in `SessionRecovered`. Where this signal crashes it, all that was
-    open ends as behind a crash. Sessions that worked for calls are back by now; one that no effect waits for any more is ended.
+    The core decides about each open effect, and publishes the decisions in `SessionRecovered`. If this signal
+    crashes it, all open effects end as after a crash. Child sessions have been restored before. A child that no
+    effect waits for is ended.
 
     Attributes:
-        cause: Why the session has a new owner: its own start, the time of the old one was over, it was gone, or it gave it up.
-        open: The effects that may have begun: those that a durable record names. An open one that is not among them never
-            ran; one that is not open means nothing.
-        attempt: How many recoveries there were since the last record that was none, this one included. The journal counts.
-        semantics: The version of the decisions from here on, as of `SessionData.semantics`.
+        cause: Why the session has a new owner: its own start, an expired lease of the old owner, a lost owner, or a
+            drain.
+        open: The effects that may have begun: those named by a durable record. An open effect that is not listed
+            never ran, and a listed effect that is not open is ignored.
+        attempt: Number of consecutive recoveries since the last other record, this one included. The journal
+            counts.
+        semantics: The version of the decisions from here on, same as `SessionData.semantics`.
     """
 
     cause: Literal["start", "lease_over", "gone", "drain"] = "start"
@@ -698,7 +704,7 @@ class Recovered(Stamped, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Parked(Stamped, frozen=True, kw_only=True):
-    """The actor crashed too often; this is the last signal of its life.
+    """The actor crashed too often. The last signal of the session.
 
     Attributes:
         reason: The last crash, one line.
@@ -713,8 +719,8 @@ class StepCrashed(Stamped, frozen=True, kw_only=True):
     Attributes:
         signal_kind: Its type.
         error: What it raised, text only.
-        asked_by: Whom the signal would have answered.
-        owed_by: The effect whose final outcome it was: nothing more will come of that one.
+        asked_by: The signal id of the caller that it would have answered.
+        owed_by: The effect whose final outcome it was. No other outcome will come.
     """
 
     signal_kind: str
@@ -724,11 +730,11 @@ class StepCrashed(Stamped, frozen=True, kw_only=True):
 
 
 class PluginLagged(Stamped, frozen=True, kw_only=True):
-    """A plugin took long. The shell says so, because the core has no clock.
+    """A plugin was slow. The shell measures it, because the core has no clock.
 
     Attributes:
         plugin: Its name.
-        hook: What it was asked on.
+        hook: The hook that it handled.
         milliseconds: How long it took.
     """
 
@@ -741,14 +747,14 @@ class PluginLagged(Stamped, frozen=True, kw_only=True):
 
 
 class StreamStarted(EffectOutcome, frozen=True, kw_only=True):
-    """The first chunk of a response is here."""
+    """The first chunk of a response has arrived."""
 
 
 class ChunksArrived(EffectOutcome, frozen=True, kw_only=True):
     """More of a response: all chunks that waited together. Ephemeral, never journaled.
 
     Attributes:
-        chunks: In order; no terminal one among them.
+        chunks: In order, without a terminal one.
     """
 
     chunks: tuple[Chunk, ...]
@@ -758,12 +764,12 @@ class ResponseCompleted(FinalOutcome, frozen=True, kw_only=True, omit_defaults=T
     """The response is complete.
 
     Attributes:
-        message: All of it.
-        usage: What it cost.
+        message: The complete message.
+        usage: Its usage.
         stop_reason: Why the model stopped.
-        jitter: As of `StreamFailed`: an empty response is a failure too.
-        misfit: Why the caller of the prompt cannot read it as what it wants, for the model to put right; None where nothing
-            is wrong, or was looked for.
+        jitter: Same as in `StreamFailed`, because an empty response is a failure too.
+        misfit: Why the caller of the prompt cannot read it in the requested format, for the model to correct. None
+            if it can, or was not checked.
     """
 
     # `misfit` came later. See `AbortCycle`.
@@ -775,12 +781,12 @@ class ResponseCompleted(FinalOutcome, frozen=True, kw_only=True, omit_defaults=T
 
 
 class StreamFailed(FinalOutcome, frozen=True, kw_only=True):
-    """There will be no response.
+    """The request failed without a response.
 
     Attributes:
         error: Why.
-        usage: What the server says it cost all the same; nothing, at an unknown price, of a request for a summary that broke off
-            before the server said so.
+        usage: The usage that the server reported anyway. Zero, at an unknown price, for a request for a summary
+            that broke off before the server reported it.
         jitter: A random number from 0 to below 1, for the pause before the next attempt.
     """
 
@@ -790,11 +796,11 @@ class StreamFailed(FinalOutcome, frozen=True, kw_only=True):
 
 
 class ChildStarted(EffectOutcome, frozen=True, kw_only=True):
-    """A session works for a call, or for the tool that the call runs.
+    """A child session has started for a call, or for the tool that the call runs.
 
     Attributes:
         child_id: That session.
-        description: What it is to do; None: what the call says.
+        description: Its task. None: the task of the call.
     """
 
     child_id: SessionId
@@ -806,7 +812,7 @@ class ChildPublished(EffectOutcome, frozen=True, kw_only=True):
 
     Attributes:
         event: With its `meta`.
-        child_id: Which one; None: the first that works for the call, and mostly the only one.
+        child_id: The child. None: the first child of the call, and usually the only one.
     """
 
     event: Event
@@ -814,12 +820,13 @@ class ChildPublished(EffectOutcome, frozen=True, kw_only=True):
 
 
 class HostJudged(FinalOutcome, frozen=True, kw_only=True):
-    """The host has said whether a call may run.
+    """The host has decided whether a call may run.
 
     Attributes:
-        deny: Why it may not, for the model; None where it may.
-        arguments: What shall run instead, JSON; None for what was asked about. Validated again, and judged again by the guards.
-        by: Who denied or changed it, such as the name of a host plugin.
+        deny: Why it must not run, for the model. None if it may.
+        arguments: Arguments to run instead, JSON. None for the original ones. They are validated again, and judged
+            again by the guards.
+        by: The source of the decision, such as the name of a host plugin.
     """
 
     deny: str | None = None
@@ -827,20 +834,20 @@ class HostJudged(FinalOutcome, frozen=True, kw_only=True):
     by: str = "host"
 
     def __post_init__(self) -> None:
-        """Freeze the arguments: the host goes on with theirs."""
+        """Freeze the arguments. The host keeps its own copy."""
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 
 class HostTold(FinalOutcome, frozen=True, kw_only=True):
-    """The host knows what a call came to, or failed over it."""
+    """The host was notified of the result of a call, or failed to handle it."""
 
 
 class TimerFired(FinalOutcome, frozen=True, kw_only=True):
-    """The time that a `SetTimer` named has come.
+    """A `SetTimer` is due.
 
     Attributes:
-        jitter: A random number from 0 to below 1, for a retry that must not come with all the others.
-        pinged_at_ms: Of a look at a stream: when its server last gave a sign of life that is no chunk; 0 if never.
+        jitter: A random number from 0 to below 1, to spread retries over time.
+        pinged_at_ms: For a stall check: when the server last sent a sign of life other than a chunk. 0 if never.
     """
 
     jitter: float = 0.0
@@ -848,24 +855,24 @@ class TimerFired(FinalOutcome, frozen=True, kw_only=True):
 
 
 class PluginRequestFinished(FinalOutcome, frozen=True, kw_only=True):
-    """What a plugin had asked for is there, or cannot be done.
+    """A plugin's request has finished or failed.
 
     Attributes:
-        result: What the plugin is given.
+        result: The result for the plugin.
     """
 
     result: RequestResult
 
 
 class ContextGathered(FinalOutcome, frozen=True, kw_only=True):
-    """What is added to the requests of one turn is known. The messages themselves stay in the shell, by this id.
+    """The context of one turn's requests is ready. The messages themselves stay in the shell, under this id.
 
-    A gathering that fails gives nothing, and that is no error.
+    A gathering that fails adds nothing, and is not an error.
 
     Attributes:
-        count: How many messages.
-        digest: SHA-256 of them, hexadecimal; empty when there are none.
-        tokens: How long they are, estimated.
+        count: Number of messages.
+        digest: SHA-256 of them, hexadecimal. Empty if there are none.
+        tokens: Their estimated length.
     """
 
     count: int = 0
@@ -874,11 +881,11 @@ class ContextGathered(FinalOutcome, frozen=True, kw_only=True):
 
 
 class TeardownFinished(FinalOutcome, frozen=True, kw_only=True, omit_defaults=True):
-    """All that an abort stopped is gone, or its time is over.
+    """All work stopped by an abort has ended, or the time limit has passed.
 
     Attributes:
-        receipt: What became of it.
-        values: Values of calls that were stopped and took effect all the same.
+        receipt: The outcome.
+        values: Values of calls that were stopped and still took effect.
     """
 
     receipt: AbortReceipt

@@ -1,4 +1,4 @@
-"""What signals have in common: their time, whom they are answered to, which effect they are of."""
+"""Base classes of signals: their time, their caller, their effect."""
 
 from typing import NewType
 
@@ -9,7 +9,7 @@ SignalId = NewType("SignalId", str)
 
 
 class Stamped(TaggedValue, frozen=True, kw_only=True):
-    """What every signal carries.
+    """The base of every signal.
 
     Attributes:
         at_ms: When it arrived, in milliseconds since 1970.
@@ -22,14 +22,14 @@ class Asked(Stamped, frozen=True, kw_only=True):
     """A call from outside, whose caller waits for exactly one `ReplyToCaller`.
 
     Attributes:
-        signal_id: What the reply is addressed to.
+        signal_id: The address of the reply.
     """
 
     signal_id: SignalId
 
 
 class EffectOutcome(Stamped, frozen=True, kw_only=True):
-    """What became of an effect. One whose id is no longer open is dropped and counted.
+    """An outcome of an effect. An outcome whose effect is no longer open is dropped and counted.
 
     Attributes:
         effect_id: The effect.
@@ -39,4 +39,4 @@ class EffectOutcome(Stamped, frozen=True, kw_only=True):
 
 
 class FinalOutcome(EffectOutcome, frozen=True, kw_only=True):
-    """The one outcome that an effect owes; nothing comes after it."""
+    """The one outcome that an effect owes. It is the last one."""
